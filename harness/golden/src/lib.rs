@@ -1,0 +1,1 @@
+//! Golden steps: manifest, record, import, compare, first divergence, mutation self-test

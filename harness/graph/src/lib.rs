@@ -1,0 +1,1 @@
+//! The training step as one static graph: operators, differentiation, verifier, passes

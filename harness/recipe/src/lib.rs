@@ -1,0 +1,1 @@
+//! Recipes: YAML schema, loader, inheritance, overrides, diagnostics

@@ -1,0 +1,1 @@
+//! The loop around the step: checkpoints, metrics, evaluation, events

@@ -1,0 +1,1 @@
+//! The `zoo` command as a library.
