@@ -1,1 +1,14 @@
-//! Fast CPU kernels on plain slices: NC1HWC0 convolutions, normalisation, pools, updates
+//! Fast CPU kernels on plain slices: NC1HWC0 convolutions, normalisation, pools, updates.
+//!
+//! Every kernel takes an [`Isa`] first (the instruction set it may use), then the shape, inputs and outputs.
+//! Activations are in the blocked layout of [`blocked`]; results have the same bits for any number of threads
+//! (see [`parallel`]). Kernels run in the rayon pool of the calling thread.
+
+pub mod aligned;
+pub mod blocked;
+pub mod isa;
+pub mod parallel;
+
+pub use aligned::AlignedBuf;
+pub use blocked::{Blocked, C0};
+pub use isa::Isa;

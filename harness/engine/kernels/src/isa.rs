@@ -1,0 +1,132 @@
+//! The instruction set a kernel may use, detected at run time.
+
+/// Levels of vector instructions that kernels are written for, weakest first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Level {
+    /// What the compiler's target guarantees; vectorised by the compiler.
+    Portable,
+    /// AVX2 and FMA.
+    Avx2,
+    /// AVX-512 F, BW, DQ and VL.
+    Avx512,
+}
+
+/// Proof that this processor has the instructions of a [`Level`].
+///
+/// A value can only be had from the detecting constructors, so a safe function that holds one may call
+/// code compiled for that level.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Isa(Level);
+
+impl Isa {
+    /// The strongest level of this processor.
+    #[must_use]
+    pub fn best() -> Self {
+        Self::at_most(Level::Avx512)
+    }
+
+    /// The level that every processor has.
+    #[must_use]
+    pub const fn portable() -> Self {
+        Self(Level::Portable)
+    }
+
+    /// The strongest level of this processor that is not above `limit`.
+    #[must_use]
+    pub fn at_most(limit: Level) -> Self {
+        Self(limit.min(detect()))
+    }
+
+    /// All levels of this processor, weakest first: what a test has to run through.
+    #[must_use]
+    pub fn available() -> Vec<Self> {
+        let best = detect();
+        [Level::Portable, Level::Avx2, Level::Avx512]
+            .into_iter()
+            .filter(|&level| level <= best)
+            .map(Self)
+            .collect()
+    }
+
+    /// The level this value is the proof of.
+    #[must_use]
+    pub const fn level(self) -> Level {
+        self.0
+    }
+
+    /// Runs `f` compiled for this level, so that the compiler vectorises its loops with these instructions.
+    ///
+    /// `f` has to be inlined for that: keep it a closure over slices whose loops are in the closure itself or in
+    /// functions marked `#[inline(always)]`. Work that `f` hands to other threads is not covered; call `run`
+    /// inside the parallel loop.
+    #[inline]
+    pub fn run<R>(self, f: impl FnOnce() -> R) -> R {
+        match self.0 {
+            Level::Portable => f(),
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: an `Isa` of this level exists only where the processor was found to have these instructions.
+            Level::Avx2 => unsafe { run_avx2(f) },
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: as above.
+            Level::Avx512 => unsafe { run_avx512(f) },
+            #[cfg(not(target_arch = "x86_64"))]
+            Level::Avx2 | Level::Avx512 => f(),
+        }
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,fma")]
+fn run_avx2<R>(f: impl FnOnce() -> R) -> R {
+    f()
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,fma,avx512f,avx512bw,avx512dq,avx512vl")]
+fn run_avx512<R>(f: impl FnOnce() -> R) -> R {
+    f()
+}
+
+#[cfg(target_arch = "x86_64")]
+fn detect() -> Level {
+    let avx2 = is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma");
+    let avx512 = is_x86_feature_detected!("avx512f")
+        && is_x86_feature_detected!("avx512bw")
+        && is_x86_feature_detected!("avx512dq")
+        && is_x86_feature_detected!("avx512vl");
+    match (avx2, avx512) {
+        (true, true) => Level::Avx512,
+        (true, false) => Level::Avx2,
+        _ => Level::Portable,
+    }
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn detect() -> Level {
+    Level::Portable
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn levels_are_ordered_and_start_with_portable() {
+        let all = Isa::available();
+        assert_eq!(all[0], Isa::portable());
+        assert!(all.is_sorted());
+        assert_eq!(*all.last().unwrap(), Isa::best());
+        assert_eq!(Isa::at_most(Level::Portable), Isa::portable());
+    }
+
+    #[test]
+    fn run_gives_the_closure_s_result_on_every_level() {
+        let data: Vec<f32> = (0..100).map(|i| i as f32).collect();
+        for isa in Isa::available() {
+            assert_eq!(
+                isa.run(|| data.iter().map(|v| v * 2.0).sum::<f32>()),
+                9900.0
+            );
+        }
+    }
+}
