@@ -1,0 +1,95 @@
+"""python -m zoo_golden --model torchvision:resnet18 --lr 0.1 --momentum 0.9 -o ../resnet18/step"""
+
+import argparse
+import sys
+
+import torch
+from torch import nn
+
+from . import cross_entropy, export, gain_rules, grouped, image, labels
+from .conditions import NORMALISATIONS
+from .networks import load
+
+
+def parse(arguments: list[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="zoo_golden",
+        description="Record three training steps of an image classifier as a golden. For other losses, inputs or optimizers call zoo_golden.export.",
+        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
+    )
+    add = parser.add_argument
+    add("--model", required=True, help="torchvision:NAME or MODULE:FACTORY; dropout is set to 0")
+    add("--name", help="the golden's `model`; by default the model's")
+    add("--batch", type=int, default=4)
+    add("--classes", type=int, default=1000)
+    add("--image-size", type=int, default=224)
+    add("--salt", default="", help="prefix of every hashed name but the samples'")
+    add("--gain", metavar="PATTERN=VALUE", action="append", default=[], type=_gain, help="scale of initial parameters by shell pattern; the last match wins")
+    add("--optimizer", choices=("sgd", "adam"), default="sgd")
+    add("--lr", type=float, required=True)
+    add("--momentum", type=float, default=0.0)
+    add("--nesterov", action="store_true")
+    add("--weight-decay", type=float, default=0.0)
+    add("--no-decay", default="", help="comma-separated: bn (normalisations), bias (parameters named bias)")
+    add("--l2-in-loss", type=float, default=0.0, help="coefficient of half the squared norm of all parameters, in the loss")
+    add("--label-smoothing", type=float, default=0.0)
+    add("--clip-grad-norm", type=float)
+    add("--samples", type=int, default=64, help="stored values per tensor of more than 64 elements")
+    add("--threads", type=int, default=2)
+    add("-o", "--output", required=True, help="path without extension")
+    options = parser.parse_args(arguments)
+    options.no_decay = set(filter(None, options.no_decay.split(",")))
+    if options.no_decay - {"bn", "bias"}:
+        parser.error("--no-decay takes bn and bias")
+    if options.optimizer == "adam" and (options.momentum or options.nesterov):
+        parser.error("--momentum and --nesterov are SGD's")
+    return options
+
+
+def _gain(text: str) -> tuple[str, float]:
+    pattern, _, value = text.rpartition("=")
+    return pattern, float(value)
+
+
+def main(arguments: list[str] | None = None) -> dict:
+    options = parse(arguments)
+    torch.set_num_threads(options.threads)
+    network = load(options.model, options.classes)
+    has_dropout = any(isinstance(module, nn.modules.dropout._DropoutNd) for module in network.modules())
+
+    def decays(module: nn.Module, local: str) -> bool:
+        return not ("bn" in options.no_decay and isinstance(module, NORMALISATIONS) or "bias" in options.no_decay and local == "bias")
+
+    def optimizer(network: nn.Module) -> torch.optim.Optimizer:
+        groups = grouped(network, options.lr, options.weight_decay, decays)
+        if options.optimizer == "adam":
+            return torch.optim.Adam(groups)
+        return torch.optim.SGD(groups, momentum=options.momentum, nesterov=options.nesterov)
+
+    hyper = {"label_smoothing": options.label_smoothing, "dropout": 0.0 if has_dropout else None}
+    hyper |= {"l2_in_loss": options.l2_in_loss} if options.l2_in_loss else {"weight_decay": options.weight_decay}
+    golden = export(
+        options.output,
+        network,
+        cross_entropy(options.label_smoothing, options.l2_in_loss),
+        optimizer,
+        {
+            "image": image((options.batch, 3, options.image_size, options.image_size), options.salt),
+            "label": labels(options.batch, options.classes, options.salt),
+        },
+        name=options.name or options.model.rpartition(":")[2],
+        salt=options.salt,
+        gain=gain_rules(options.gain),
+        clip_grad_norm=options.clip_grad_norm,
+        hyper=hyper,
+        samples=options.samples,
+    )
+    losses = ", ".join(f"{step['loss']:.6f}" for step in golden["losses_f64"])
+    print(f"{options.output}: losses {losses}", file=sys.stderr)
+    for kind, floor in golden["noise_floor"].items():
+        print(f"  {kind:14} f32 floor: median {floor['median']:.1e}, max {floor['max']:.1e} at {floor['max_at']}", file=sys.stderr)
+    return golden
+
+
+if __name__ == "__main__":
+    main()

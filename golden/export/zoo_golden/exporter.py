@@ -1,0 +1,220 @@
+"""Three training steps of any torch network, in f64 (the truth) and f32 (how far rounding goes), written as a golden."""
+
+import copy
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import torch
+import torchvision
+from torch import nn
+
+from . import document, hashes
+from .conditions import NORMALISATIONS, Gain, Input, fill, lift
+from .document import Recording
+from .optimizers import describe
+
+Loss = Callable[[object, dict[str, torch.Tensor], nn.Module], dict[str, torch.Tensor]]
+"""(outputs, inputs, network) -> named scalars with at least `loss`, which is differentiated."""
+
+_STEPS = 3
+_LIFTED_RULE = (
+    "every normalisation bias = f32(bias + f32(4*gain)); forward and gradients of one step only: "
+    "ReLU inputs stay away from zero, so gradients agree far more tightly"
+)
+
+
+def export(
+    path: str | Path,
+    network: nn.Module,
+    loss: Loss,
+    optimizer: Callable[[nn.Module], torch.optim.Optimizer],
+    inputs: dict[str, Input],
+    *,
+    name: str,
+    forward: Callable[[nn.Module, dict[str, torch.Tensor]], object] = lambda network, inputs: network(inputs["image"]),
+    salt: str = "",
+    gain: Gain = lambda name: 1.0,
+    clip_grad_norm: float | None = None,
+    hyper: dict | None = None,
+    samples: int = document.IN_ORDER,
+) -> dict:
+    """Writes `path`.json and `path`.safetensors and returns the JSON document.
+
+    network: in the mode (train, eval) to be recorded; its parameters and running statistics are overwritten by the hash.
+    optimizer: makes a torch.optim.SGD or Adam for a copy of the network. hyper: free facts, for readers only.
+    samples: stored values per tensor; noise floors and statistics always come from the whole tensor.
+    """
+    init = fill(network, salt, gain)
+    pair = Pair(network, loss, forward, inputs, optimizer, clip_grad_norm)
+    recording = Recording(samples)
+    losses = [pair.gradients(recording)]
+    described = describe(pair.truth.optimizer, pair.truth.network, clip_grad_norm)
+    for step in range(1, _STEPS + 1):
+        if step > 1:
+            losses.append(pair.gradients())
+        pair.update()
+        if step in (1, _STEPS):
+            pair.record_state(recording, step, dict(network.named_parameters()))
+    without_gradient = sorted(n for n, p in pair.truth.network.named_parameters() if p.grad is None)
+    del pair
+    recording.mark_degenerate()
+
+    variants, data = {}, dict(recording.data)
+    lifted = copy.deepcopy(network)
+    if lift(lifted, gain):
+        variant = Recording(samples)
+        once = [Pair(lifted, loss, forward, inputs, optimizer, clip_grad_norm).gradients(variant)]
+        variant.mark_degenerate()
+        variants["lifted"] = {
+            **_losses(once),
+            "tensors": variant.entries,
+            "noise_floor": variant.noise_floor(),
+            "rule": _LIFTED_RULE,
+        }
+        data |= {f"variant.lifted/{key}": values for key, values in variant.data.items()}
+
+    parameters = dict(network.named_parameters())
+    for key in [*list(parameters)[:3], *list(parameters)[-2:]]:
+        data[f"init_head/{key}"] = parameters[key].detach().flatten()[: document.IN_ORDER].numpy()
+    for key, given in inputs.items():
+        if given.stored:
+            data[f"input/{key}"] = document.compact(given.values)
+        else:
+            data[f"input_head/{key}"] = given.values.flatten()[: document.IN_ORDER].numpy()
+
+    golden = {
+        "model": name,
+        "salt": salt,
+        "precision": "f64 is the reference; f32_rel = |f32-f64|_2/|f64|_2",
+        "made_with": {"torch": _version(torch), "torchvision": _version(torchvision)},
+        "optimizer": described,
+        "hyper": hyper or {},
+        "parameter_count": sum(p.numel() for p in parameters.values()),
+        "bn": sorted({(m.eps, m.momentum) for m in network.modules() if isinstance(m, NORMALISATIONS) and hasattr(m, "momentum")}),
+        "hash_vectors": hashes.test_vectors(),
+        "inputs": {
+            key: {
+                "shape": list(given.values.shape),
+                "dtype": str(given.values.dtype).removeprefix("torch."),
+                "rule": given.rule,
+                "stored": given.stored,
+            }
+            for key, given in inputs.items()
+        },
+        "shapes": {key: list(tensor.shape) for key, tensor in network.state_dict().items()},
+        "init": init,
+        "running_stats_start": "mean 0, variance 1",
+        "parameters_without_gradient": without_gradient,
+        **_losses(losses),
+        "noise_floor": recording.noise_floor(),
+        "variants": variants,
+        "output_order": [key for key in recording.entries if key.startswith("out/")],
+        "tensors": recording.entries,
+    }
+    document.write(Path(path), golden, data)
+    return golden
+
+
+def _losses(steps: list[tuple[dict, dict]]) -> dict:
+    return {"losses_f64": [truth for truth, _ in steps], "losses_f32": [rounded for _, rounded in steps]}
+
+
+def _version(package) -> str:
+    return package.__version__.split("+")[0]
+
+
+class Run:
+    """One training run in one precision."""
+
+    def __init__(self, network, dtype, loss, forward, inputs, optimizer, clip_grad_norm):
+        self.network = copy.deepcopy(network).to(dtype)
+        self.optimizer = optimizer(self.network)
+        self.loss, self.forward, self.clip_grad_norm = loss, forward, clip_grad_norm
+        self.inputs = {k: v.values.to(dtype) if v.values.is_floating_point() else v.values for k, v in inputs.items()}
+
+    def gradients(self, outputs: dict | None = None) -> dict[str, float]:
+        """Forward and backward; fills `outputs` with every module's output and returns the named losses."""
+        hooks = [] if outputs is None else _hooks(self.network, outputs)
+        self.optimizer.zero_grad(set_to_none=True)
+        losses = self.loss(self.forward(self.network, self.inputs), self.inputs, self.network)
+        for hook in hooks:
+            hook.remove()
+        losses["loss"].backward()
+        return {key: value.item() for key, value in losses.items()}
+
+    def clip(self) -> dict[str, float]:
+        if self.clip_grad_norm is None:
+            return {}
+        norm = torch.nn.utils.clip_grad_norm_(self.network.parameters(), self.clip_grad_norm).item()
+        return {"grad_norm": norm, "clip_coef": min(1.0, self.clip_grad_norm / (norm + 1e-6))}
+
+
+class Pair:
+    """The same run in f64 and f32, in lockstep."""
+
+    def __init__(self, *conditions):
+        network, *rest = conditions
+        self.truth = Run(network, torch.float64, *rest)
+        self.rounded = Run(network, torch.float32, *rest)
+
+    def gradients(self, recording: Recording | None = None) -> tuple[dict, dict]:
+        """Losses of both runs; with `recording`, module outputs and unclipped gradients go into it. Gradients end up clipped."""
+        outputs = ({}, {}) if recording else (None, None)
+        runs = (self.truth, self.rounded)
+        losses = tuple(run.gradients(out) for run, out in zip(runs, outputs))
+        if recording:
+            for key, (tensor, kind) in outputs[0].items():
+                recording.add(key, tensor, outputs[1][key][0], kind=kind)
+            for name, truth, rounded in self._parameters():
+                recording.add(f"grad/{name}", truth.grad, rounded.grad)
+        return tuple(values | run.clip() for run, values in zip(runs, losses))
+
+    def update(self) -> None:
+        self.truth.optimizer.step()
+        self.rounded.optimizer.step()
+
+    def record_state(self, recording: Recording, step: int, start: dict[str, torch.Tensor]) -> None:
+        """Parameters (with their change since `start`), momentum after the first step, and running statistics."""
+        for name, truth, rounded in self._parameters():
+            recording.add(f"param{step}/{name}", truth, rounded, start=start[name])
+            momenta = [
+                run.optimizer.state[p].get("momentum_buffer") for run, p in ((self.truth, truth), (self.rounded, rounded))
+            ]
+            if step == 1 and momenta[0] is not None:
+                recording.add(f"momentum1/{name}", *momenta)
+        for (name, truth), rounded in zip(self.truth.network.named_buffers(), self.rounded.network.buffers()):
+            if truth.is_floating_point():
+                recording.add(f"buffer{step}/{name}", truth, rounded)
+
+    def _parameters(self) -> Iterator[tuple[str, nn.Parameter, nn.Parameter]]:
+        """Name and both values of every parameter that has a gradient."""
+        for (name, truth), rounded in zip(self.truth.network.named_parameters(), self.rounded.network.parameters()):
+            if truth.grad is not None:
+                yield name, truth, rounded
+
+
+def _hooks(network: nn.Module, outputs: dict) -> list:
+    """Keeps a copy of what each module returns, before anything works on it in place."""
+    calls = Counter()
+
+    def keep(name: str):
+        def hook(module, arguments, result):
+            key = f"out/{name}#{calls[name]}"
+            calls[name] += 1
+            for suffix, tensor in _tensors(result):
+                outputs[key + suffix] = (tensor.detach().clone(), type(module).__name__)
+
+        return hook
+
+    return [module.register_forward_hook(keep(name or "@root")) for name, module in network.named_modules()]
+
+
+def _tensors(result, suffix: str = "") -> Iterator[tuple[str, torch.Tensor]]:
+    """Floating-point tensors of a result, with `.key` or `.index` for each level of dict, list or tuple."""
+    if isinstance(result, torch.Tensor):
+        if result.is_floating_point():
+            yield suffix, result
+    elif isinstance(result, (dict, list, tuple)):
+        for key, value in result.items() if isinstance(result, dict) else enumerate(result):
+            yield from _tensors(value, f"{suffix}.{key}")

@@ -1,0 +1,55 @@
+"""Networks by name: torchvision's, any importable factory, and the NPU zoo's AlexNet."""
+
+from collections import OrderedDict
+from importlib import import_module
+
+import torchvision
+from torch import nn
+
+
+def load(name: str, classes: int) -> nn.Module:
+    """`torchvision:<model>` or `<module>:<factory>`, called with num_classes; dropout is set to 0."""
+    package, _, factory = name.partition(":")
+    if package == "torchvision":
+        network = torchvision.models.get_model(factory, weights=None, num_classes=classes)
+    elif factory:
+        network = getattr(import_module(package), factory)(num_classes=classes)
+    else:
+        raise ValueError(f"{name!r}: write torchvision:<model> or <module>:<factory>")
+    for module in network.modules():
+        if isinstance(module, nn.modules.dropout._DropoutNd):
+            module.p = 0.0
+    return network
+
+
+class NpuAlexNet(nn.Sequential):
+    """AlexNet of the NPU zoo: 96 filters first, padding as nodes of their own, ReLU on the logits too; 3x224x224 only."""
+
+    def __init__(self, num_classes: int = 1000):
+        layers = OrderedDict()
+        channels = 3
+        # index, filters, kernel, stride, padding, pooled
+        for index, filters, kernel, stride, padding, pooled in (
+            (1, 96, 11, 4, 2, True),
+            (2, 192, 5, 1, 2, True),
+            (3, 384, 3, 1, 1, False),
+            (4, 256, 3, 1, 1, False),
+            (5, 256, 3, 1, 1, True),
+        ):
+            layers[f"pad{index}"] = nn.ZeroPad2d(padding)
+            layers[f"conv{index}"] = nn.Conv2d(channels, filters, kernel, stride)
+            layers[f"relu{index}"] = nn.ReLU()
+            if pooled:
+                layers[f"pool{index}"] = nn.MaxPool2d(3, 2)
+            channels = filters
+        features = channels * 6 * 6
+        for index, width in ((1, 4096), (2, 4096), (3, num_classes)):
+            layers[f"fc{index}"] = nn.Linear(features, width)
+            layers[f"fc_relu{index}"] = nn.ReLU()
+            features = width
+        super().__init__(layers)
+
+    def forward(self, x):
+        for name, layer in self.named_children():
+            x = layer(x.flatten(1) if name == "fc1" else x)
+        return x

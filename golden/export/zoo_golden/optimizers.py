@@ -1,0 +1,63 @@
+"""What the JSON says of the optimizer, read from the optimizer itself."""
+
+import torch
+from torch import nn
+
+_GROUP = ("params", "lr", "weight_decay")
+
+
+def describe(optimizer: torch.optim.Optimizer, network: nn.Module, clip_grad_norm: float | None) -> dict:
+    """The JSON's `optimizer`. Raises ValueError for a form the format has no rule for."""
+    shared = _shared_settings(optimizer)
+    if type(optimizer) is torch.optim.SGD:
+        _require(shared, dampening=0, maximize=False)
+        update = "(g + wd*p + momentum*v)" if shared["nesterov"] else "v"
+        form = {"kind": f"SGD: v = momentum*v + (g + wd*p); p -= lr*{update}; v starts as the first (g + wd*p)"}
+        if shared["nesterov"]:
+            form["nesterov"] = True
+        form["momentum"] = shared["momentum"]
+    elif type(optimizer) is torch.optim.Adam:
+        _require(shared, amsgrad=False, maximize=False, decoupled_weight_decay=False)
+        form = {
+            "kind": "Adam: g += wd*p; m = b1*m + (1-b1)*g; v = b2*v + (1-b2)*g^2; "
+            "p -= lr/(1-b1^t) * m / (sqrt(v)/sqrt(1-b2^t) + eps)",
+            "betas": list(shared["betas"]),
+            "eps": shared["eps"],
+        }
+    else:
+        raise ValueError(f"a golden describes torch.optim.SGD and torch.optim.Adam, not {type(optimizer).__name__}")
+    names = {parameter: name for name, parameter in network.named_parameters()}
+    form["clip_grad_norm"] = clip_grad_norm
+    form["groups"] = [
+        {
+            "lr": group["lr"],
+            "weight_decay": group["weight_decay"],
+            "params": [names[parameter] for parameter in group["params"]],
+        }
+        for group in optimizer.param_groups
+    ]
+    return form
+
+
+def _shared_settings(optimizer: torch.optim.Optimizer) -> dict:
+    """The settings that must be one for all groups."""
+    first, *others = ({k: v for k, v in group.items() if k not in _GROUP} for group in optimizer.param_groups)
+    if any(other != first for other in others):
+        raise ValueError("parameter groups of a golden may differ in learning rate and weight decay only")
+    return first
+
+
+def _require(settings: dict, **expected) -> None:
+    for key, value in expected.items():
+        if settings.get(key, value) != value:
+            raise ValueError(f"a golden has no rule for {key}={settings[key]!r}")
+
+
+def grouped(network: nn.Module, lr: float, weight_decay: float, decays) -> list[dict]:
+    """Parameter groups with decay and without; `decays(module, parameter name)` chooses."""
+    chosen, rest = [], []
+    for module in network.modules():
+        for local, parameter in module.named_parameters(recurse=False):
+            (chosen if decays(module, local) else rest).append(parameter)
+    groups = [(chosen, weight_decay), (rest, 0.0)]
+    return [{"params": params, "lr": lr, "weight_decay": decay} for params, decay in groups if params]
