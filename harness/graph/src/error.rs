@@ -1,0 +1,36 @@
+//! What can go wrong between a recipe and its step graph.
+
+use crate::ops::OpError;
+use thiserror::Error;
+use zoo_recipe::Span;
+
+/// A recipe that makes no valid step graph, or a graph that breaks its own rules.
+#[derive(Debug, Error)]
+pub enum GraphError {
+    /// An operator cannot be applied to the tensors it is given: the recipe is at fault.
+    #[error("{}{name}: {source}", span.as_ref().map(|s| format!("{s}: ")).unwrap_or_default())]
+    Shape {
+        /// Node, by its dotted layer name.
+        name: String,
+        /// Line of the recipe that made it.
+        span: Option<Span>,
+        /// The operator's own complaint.
+        source: OpError,
+    },
+    /// A model asks for something that the lowering cannot give.
+    #[error("{}{message}", span.as_ref().map(|s| format!("{s}: ")).unwrap_or_default())]
+    Model {
+        /// Line of the recipe.
+        span: Option<Span>,
+        /// What is wrong and what to do about it.
+        message: String,
+    },
+    /// The graph breaks an invariant: a defect of a pass or of an operator's gradient.
+    #[error("graph invariant broken{}: {message}", after.map(|a| format!(" after pass `{a}`")).unwrap_or_default())]
+    Invariant {
+        /// The pass that was applied last.
+        after: Option<&'static str>,
+        /// What does not hold.
+        message: String,
+    },
+}

@@ -1,0 +1,354 @@
+//! The graph itself: nodes in execution order, the values between them, and what a step keeps.
+
+use crate::{
+    error::GraphError,
+    ops::{Op, OpError},
+    tensor::TensorType,
+};
+use serde::Serialize;
+use std::fmt;
+use zoo_recipe::Span;
+
+/// Index of a [`Node`] in execution order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+pub struct NodeId(pub usize);
+
+/// Index of a [`Value`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+pub struct ValueId(pub usize);
+
+/// Index of a [`Variable`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+pub struct VariableId(pub usize);
+
+/// Part of the step that a node belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Phase {
+    /// The network.
+    Forward,
+    /// From the network's output to one scalar.
+    Loss,
+    /// Gradients.
+    Backward,
+    /// Optimizer and running statistics.
+    Update,
+}
+
+impl fmt::Display for Phase {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Forward => "forward",
+            Self::Loss => "loss",
+            Self::Backward => "backward",
+            Self::Update => "update",
+        })
+    }
+}
+
+/// Where a node comes from: its line in the recipe.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Origin {
+    /// Path of the recipe entry, e.g. `model.body[3]`.
+    pub path: String,
+    /// Position of the recipe entry.
+    pub span: Span,
+}
+
+/// An operator applied to values.
+#[derive(Clone, Debug)]
+pub struct Node {
+    /// Dotted layer name, with `/grad_input` and the like for what belongs to a layer.
+    pub name: String,
+    /// The operator.
+    pub op: Op,
+    /// Operands, in the order that the operator documents.
+    pub inputs: Vec<ValueId>,
+    /// Results, in the order that the operator documents.
+    pub outputs: Vec<ValueId>,
+    /// Part of the step.
+    pub phase: Phase,
+    /// The recipe entry behind it, `None` for what no entry made.
+    pub origin: Option<Origin>,
+}
+
+/// What a value is before a node computes it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Source {
+    /// Given with each step: index into [`Graph::inputs`].
+    Input(usize),
+    /// A variable's value at the start of the step.
+    Variable(VariableId),
+    /// Computed by a node, as its n-th output.
+    Node(NodeId, usize),
+}
+
+/// A tensor that flows through the graph.
+#[derive(Clone, Debug)]
+pub struct Value {
+    /// Shape, element type and layout.
+    pub ty: TensorType,
+    /// Who defines it.
+    pub source: Source,
+}
+
+/// A tensor given from outside with each step.
+#[derive(Clone, Debug)]
+pub struct Input {
+    /// Name as the recipe has it (`image`, `label`).
+    pub name: String,
+    /// The value.
+    pub value: ValueId,
+}
+
+/// What a variable is for.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum VariableRole {
+    /// Filters of a convolution or the matrix of a dense layer.
+    Weight,
+    /// Additive parameter of a convolution or a dense layer.
+    Bias,
+    /// Scale of a normalisation (gamma).
+    NormWeight,
+    /// Shift of a normalisation (beta).
+    NormBias,
+    /// Running mean of a normalisation.
+    RunningMean,
+    /// Running variance of a normalisation.
+    RunningVar,
+    /// What an optimizer keeps per parameter: its name (`momentum`, `exp_avg`, ...).
+    Slot {
+        /// The parameter that it belongs to.
+        parameter: VariableId,
+        /// The slot's name in PyTorch's optimizer state.
+        slot: &'static str,
+    },
+}
+
+impl VariableRole {
+    /// Whether it is trained.
+    pub fn is_parameter(&self) -> bool {
+        matches!(self, Self::Weight | Self::Bias | Self::NormWeight | Self::NormBias)
+    }
+
+    /// Whether it is a running statistic.
+    pub fn is_statistic(&self) -> bool {
+        matches!(self, Self::RunningMean | Self::RunningVar)
+    }
+}
+
+/// A tensor that outlives the step: parameter, running statistic, optimizer slot.
+#[derive(Clone, Debug)]
+pub struct Variable {
+    /// `state_dict` name; a slot's is `<parameter>/<slot>`.
+    pub name: String,
+    /// What it is for.
+    pub role: VariableRole,
+    /// How it starts.
+    pub init: zoo_recipe::Initializer,
+    /// Its value at the start of a step.
+    pub value: ValueId,
+    /// Its value at the end of a step; `None` when a step leaves it alone.
+    pub next: Option<ValueId>,
+    /// The recipe entry that declares it.
+    pub origin: Option<Origin>,
+}
+
+/// Where the output of a named module of the network is to be found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TapState {
+    /// In this value.
+    Value(ValueId),
+    /// Nowhere: the pass of this name computes it inside a fused operator.
+    Fused(&'static str),
+}
+
+/// The output of one call of a named module, as PyTorch's forward hooks see it.
+#[derive(Clone, Debug)]
+pub struct Tap {
+    /// Dotted module name, `@root` for the whole network.
+    pub module: String,
+    /// The module's how-manieth call in this step, from 0.
+    pub call: usize,
+    /// Where its output is.
+    pub state: TapState,
+    /// The recipe entry that made it.
+    pub origin: Option<Origin>,
+}
+
+impl Tap {
+    /// Key of the golden tensor: `<module>#<call>`.
+    pub fn key(&self) -> String {
+        format!("{}#{}", self.module, self.call)
+    }
+}
+
+/// A whole step, or an evaluation.
+#[derive(Clone, Debug, Default)]
+pub struct Graph {
+    /// Nodes in execution order: every operand is defined before its use.
+    pub nodes: Vec<Node>,
+    /// All values, by [`ValueId`].
+    pub values: Vec<Value>,
+    /// What is given with each step.
+    pub inputs: Vec<Input>,
+    /// What outlives the step.
+    pub variables: Vec<Variable>,
+    /// Module outputs in the order of the modules' return.
+    pub taps: Vec<Tap>,
+    /// Loss components by name, the total (`loss`) first. Empty in an evaluation graph.
+    pub losses: Vec<(String, ValueId)>,
+    /// Gradient of the total loss, per trained parameter.
+    pub gradients: Vec<(VariableId, ValueId)>,
+    /// The network's outputs, by name.
+    pub outputs: Vec<(String, ValueId)>,
+}
+
+/// What nodes get while they are added: phase, name prefix and origin.
+#[derive(Clone, Debug)]
+pub struct Scope {
+    /// Phase of the nodes.
+    pub phase: Phase,
+    /// Recipe entry of the nodes.
+    pub origin: Option<Origin>,
+}
+
+impl Graph {
+    /// The value behind an id.
+    pub fn value(&self, id: ValueId) -> &Value {
+        &self.values[id.0]
+    }
+
+    /// The type of a value.
+    pub fn ty(&self, id: ValueId) -> &TensorType {
+        &self.values[id.0].ty
+    }
+
+    /// The node behind an id.
+    pub fn node(&self, id: NodeId) -> &Node {
+        &self.nodes[id.0]
+    }
+
+    /// The node that computes a value, if one does.
+    pub fn producer(&self, id: ValueId) -> Option<&Node> {
+        match self.value(id).source {
+            Source::Node(node, _) => Some(self.node(node)),
+            Source::Input(_) | Source::Variable(_) => None,
+        }
+    }
+
+    /// The variable behind an id.
+    pub fn variable(&self, id: VariableId) -> &Variable {
+        &self.variables[id.0]
+    }
+
+    /// The variable of a name.
+    pub fn find_variable(&self, name: &str) -> Option<VariableId> {
+        self.variables.iter().position(|v| v.name == name).map(VariableId)
+    }
+
+    /// Trained parameters, in the order of their declaration.
+    pub fn parameters(&self) -> impl Iterator<Item = (VariableId, &Variable)> {
+        self.variables.iter().enumerate().filter(|(_, v)| v.role.is_parameter()).map(|(i, v)| (VariableId(i), v))
+    }
+
+    /// Total loss of a step.
+    pub fn loss(&self) -> Option<ValueId> {
+        self.losses.first().map(|(_, value)| *value)
+    }
+
+    /// Adds a tensor given from outside.
+    pub fn add_input(&mut self, name: impl Into<String>, ty: TensorType) -> ValueId {
+        let value = self.add_value(ty, Source::Input(self.inputs.len()));
+        self.inputs.push(Input { name: name.into(), value });
+        value
+    }
+
+    /// Adds a tensor that outlives the step.
+    pub fn add_variable(
+        &mut self,
+        name: impl Into<String>,
+        role: VariableRole,
+        ty: TensorType,
+        init: zoo_recipe::Initializer,
+        origin: Option<Origin>,
+    ) -> VariableId {
+        let id = VariableId(self.variables.len());
+        let value = self.add_value(ty, Source::Variable(id));
+        self.variables.push(Variable { name: name.into(), role, init, value, next: None, origin });
+        id
+    }
+
+    /// Adds a node at the end, with outputs as the operator's shape rule says.
+    ///
+    /// # Errors
+    /// The operator's complaint about its operands, with the name and the recipe line of the node.
+    pub fn add_node(
+        &mut self,
+        scope: &Scope,
+        name: impl Into<String>,
+        op: impl Into<Op>,
+        inputs: &[ValueId],
+    ) -> Result<Vec<ValueId>, GraphError> {
+        let (name, op) = (name.into(), op.into());
+        let types: Vec<&TensorType> = inputs.iter().map(|&v| self.ty(v)).collect();
+        let checked = op.infer(&types).and_then(|outputs| {
+            let fits = outputs.iter().all(|t| t.shape.checked_numel().is_some_and(|n| n <= MAX_ELEMENTS));
+            if fits { Ok(outputs) } else { Err(OpError::TooLarge) }
+        });
+        let outputs = checked.map_err(|source| GraphError::Shape {
+            name: name.clone(),
+            span: scope.origin.as_ref().map(|o| o.span.clone()),
+            source,
+        })?;
+        let id = NodeId(self.nodes.len());
+        let outputs =
+            outputs.into_iter().enumerate().map(|(i, ty)| self.add_value(ty, Source::Node(id, i))).collect::<Vec<_>>();
+        self.nodes.push(Node {
+            name,
+            op,
+            inputs: inputs.to_vec(),
+            outputs: outputs.clone(),
+            phase: scope.phase,
+            origin: scope.origin.clone(),
+        });
+        Ok(outputs)
+    }
+
+    /// Adds a node with exactly one output.
+    ///
+    /// # Errors
+    /// As [`Graph::add_node`].
+    pub fn add(
+        &mut self,
+        scope: &Scope,
+        name: impl Into<String>,
+        op: impl Into<Op>,
+        inputs: &[ValueId],
+    ) -> Result<ValueId, GraphError> {
+        let name = name.into();
+        match self.add_node(scope, name.clone(), op, inputs)?.as_slice() {
+            [one] => Ok(*one),
+            outputs => Err(GraphError::Invariant {
+                after: None,
+                message: format!("`{name}` was to have one output and has {}", outputs.len()),
+            }),
+        }
+    }
+
+    /// Adds a value. Only for who defines its source in the same breath.
+    pub(crate) fn add_value(&mut self, ty: TensorType, source: Source) -> ValueId {
+        self.values.push(Value { ty, source });
+        ValueId(self.values.len() - 1)
+    }
+
+    /// Values that must survive to the end of a step: losses, outputs and the variables' next values.
+    pub fn results(&self) -> impl Iterator<Item = ValueId> + '_ {
+        let next = self.variables.iter().filter_map(|v| v.next);
+        self.losses.iter().map(|l| l.1).chain(self.outputs.iter().map(|o| o.1)).chain(next)
+    }
+}
+
+/// Largest tensor of a graph, in elements: what a 64-bit machine could address in f64, far beyond what
+/// any could hold, so that byte counts never overflow.
+const MAX_ELEMENTS: usize = 1 << 48;

@@ -1,0 +1,90 @@
+//! Adaptive average pool: mean over windows chosen so that the output has a given size.
+
+use super::{OpError, Operator, expect_shape, feature_map, operands, per_element};
+use crate::{
+    differentiate::Gradient,
+    error::GraphError,
+    tensor::{Shape, TensorType},
+    units::Flop,
+};
+use std::ops::Range;
+
+/// Operand: `[n, c, h, w]`. Result: `[n, c, out[0], out[1]]`.
+///
+/// Source: `torch.nn.functional.adaptive_avg_pool2d`; on the device a `ReduceMeanD` when the output is 1x1.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AdaptiveAvgPool {
+    /// Height and width of the output.
+    pub out: [usize; 2],
+}
+
+/// The input rows that output row `i` of `out` averages, of `n` in all: `floor(i*n/out) .. ceil((i+1)*n/out)`.
+pub fn adaptive_range(i: usize, out: usize, n: usize) -> Range<usize> {
+    i * n / out..((i + 1) * n).div_ceil(out)
+}
+
+impl Operator for AdaptiveAvgPool {
+    fn name(&self) -> &'static str {
+        if self.out == [1, 1] { "ReduceMeanD" } else { "AdaptiveAvgPool2d" }
+    }
+
+    fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, OpError> {
+        let [x] = operands(inputs, "input")?;
+        super::expect_float("input", x)?;
+        let [n, c, h, w] = feature_map("input", x)?;
+        if self.out.contains(&0) || h == 0 || w == 0 {
+            return Err(OpError::Attribute(format!("a pool of {} to {}x{}", x.shape, self.out[0], self.out[1])));
+        }
+        Ok(vec![x.with_shape([n, c, self.out[0], self.out[1]])])
+    }
+
+    fn flop(&self, inputs: &[&TensorType], _outputs: &[&TensorType]) -> Flop {
+        per_element(1, inputs[0])
+    }
+
+    fn gradient(&self, grad: &mut Gradient<'_>) -> Result<(), GraphError> {
+        let Some(dy) = grad.result_grad(0) else { return Ok(()) };
+        let input = grad.ty(grad.operand(0)).shape.clone();
+        let dx = grad.emit("grad", AdaptiveAvgPoolGrad { pool: self.clone(), input }, &[dy])?;
+        grad.set(0, dx);
+        Ok(())
+    }
+}
+
+/// Gradient of [`AdaptiveAvgPool`]. Operand: output gradient. Result: `[n, c, h, w]`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AdaptiveAvgPoolGrad {
+    /// The pool.
+    pub pool: AdaptiveAvgPool,
+    /// Shape of its input.
+    pub input: Shape,
+}
+
+impl Operator for AdaptiveAvgPoolGrad {
+    fn name(&self) -> &'static str {
+        "AdaptiveAvgPool2dGrad"
+    }
+
+    fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, OpError> {
+        let [dy] = operands(inputs, "output gradient")?;
+        let y = self.pool.infer(&[&dy.with_shape(self.input.clone())])?;
+        expect_shape("output gradient", dy, &y[0].shape)?;
+        Ok(vec![dy.with_shape(self.input.clone())])
+    }
+
+    fn flop(&self, _inputs: &[&TensorType], outputs: &[&TensorType]) -> Flop {
+        per_element(1, outputs[0])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_overlap_where_the_sizes_do_not_divide() {
+        let ranges: Vec<_> = (0..3).map(|i| adaptive_range(i, 3, 7)).collect();
+        assert_eq!(ranges, [0..3, 2..5, 4..7]);
+        assert_eq!(adaptive_range(5, 6, 6), 5..6);
+    }
+}

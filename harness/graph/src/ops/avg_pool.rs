@@ -1,0 +1,106 @@
+//! `AvgPool`: mean over windows.
+
+use super::{OpError, Operator, Window, expect_shape, feature_map, operands, per_element};
+use crate::{
+    differentiate::Gradient,
+    error::GraphError,
+    tensor::{Shape, TensorType},
+    units::Flop,
+};
+
+/// Operand: `[n, c, h, w]`. Result: the mean of each window, `[n, c, h', w']`.
+///
+/// Source: `torch.nn.functional.avg_pool2d`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AvgPool {
+    /// Kernel, stride, padding.
+    pub window: Window,
+    /// Whether zeros of the padding count as values.
+    pub count_include_pad: bool,
+}
+
+impl AvgPool {
+    /// For an output position the range of rows (or columns, `axis` 1) inside the map of extent `n`, and
+    /// the number of rows that the mean divides by along this axis.
+    ///
+    /// The divisor counts padding up to the padded map's end only, as PyTorch does when a window of
+    /// `ceil_mode` hangs over it.
+    pub fn span(&self, out: usize, axis: usize, n: usize) -> (std::ops::Range<usize>, usize) {
+        let (near, far) = (self.window.pad[2 * axis], self.window.pad[2 * axis + 1]);
+        let start = out * self.window.stride[axis];
+        let end = (start + self.window.kernel[axis]).min(n + near + far);
+        let inside = start.saturating_sub(near).min(n)..end.saturating_sub(near).min(n);
+        let count = if self.count_include_pad { end - start } else { inside.len() };
+        (inside, count)
+    }
+}
+
+impl Operator for AvgPool {
+    fn name(&self) -> &'static str {
+        "AvgPool"
+    }
+
+    fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, OpError> {
+        let [x] = operands(inputs, "input")?;
+        super::expect_float("input", x)?;
+        let [n, c, h, w] = feature_map("input", x)?;
+        self.window.expect_pool_padding()?;
+        let [oh, ow] = self.window.output(h, w)?;
+        Ok(vec![x.with_shape([n, c, oh, ow])])
+    }
+
+    fn flop(&self, _inputs: &[&TensorType], outputs: &[&TensorType]) -> Flop {
+        per_element(self.window.taps() as u64, outputs[0])
+    }
+
+    fn gradient(&self, grad: &mut Gradient<'_>) -> Result<(), GraphError> {
+        let Some(dy) = grad.result_grad(0) else { return Ok(()) };
+        let input = grad.ty(grad.operand(0)).shape.clone();
+        let dx = grad.emit("grad", AvgPoolGrad { pool: self.clone(), input }, &[dy])?;
+        grad.set(0, dx);
+        Ok(())
+    }
+}
+
+/// `AvgPoolGrad`. Operand: output gradient `[n, c, h', w']`. Result: `[n, c, h, w]`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AvgPoolGrad {
+    /// The pool.
+    pub pool: AvgPool,
+    /// Shape of its input.
+    pub input: Shape,
+}
+
+impl Operator for AvgPoolGrad {
+    fn name(&self) -> &'static str {
+        "AvgPoolGrad"
+    }
+
+    fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, OpError> {
+        let [dy] = operands(inputs, "output gradient")?;
+        let x = self.pool.infer(&[&dy.with_shape(self.input.clone())])?;
+        expect_shape("output gradient", dy, &x[0].shape)?;
+        Ok(vec![dy.with_shape(self.input.clone())])
+    }
+
+    fn flop(&self, inputs: &[&TensorType], _outputs: &[&TensorType]) -> Flop {
+        per_element(self.pool.window.taps() as u64, inputs[0])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_divisor_counts_padding_as_pytorch_does() {
+        let window = Window { pad: [1; 4], ceil: true, ..Window::new([3, 3], [2, 2]) };
+        let pool = AvgPool { window, count_include_pad: true };
+        // 6 rows: windows start at -1, 1, 3, 5; the last one reaches one row past the padded map's end.
+        assert_eq!(pool.span(0, 0, 6), (0..2, 3));
+        assert_eq!(pool.span(1, 0, 6), (1..4, 3));
+        assert_eq!(pool.span(3, 0, 6), (5..6, 2));
+        let pool = AvgPool { count_include_pad: false, ..pool };
+        assert_eq!(pool.span(0, 0, 6), (0..2, 2));
+    }
+}

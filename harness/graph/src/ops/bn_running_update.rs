@@ -1,0 +1,42 @@
+//! Running statistics of a normalisation.
+
+use super::bn_training_reduce::expect_per_channel;
+use super::{OpError, Operator, operands, per_element};
+use crate::{tensor::TensorType, units::Flop};
+
+/// Operands: running mean, running variance, batch mean, biased batch variance (each `[c]`).
+/// Results: the running statistics moved by `momentum` towards the batch's, with its variance taken
+/// over `n - 1`: `(1 - momentum) * running + momentum * batch`.
+///
+/// Source: `torch.nn.BatchNorm2d`; the device does it inside `BNTrainingUpdate`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct BnRunningUpdate {
+    /// Weight of the new batch (PyTorch's sense; TensorFlow's is one minus it).
+    pub momentum: f64,
+    /// Values per channel in the batch, at least 2.
+    pub count: usize,
+}
+
+impl Operator for BnRunningUpdate {
+    fn name(&self) -> &'static str {
+        "BNRunningUpdate"
+    }
+
+    fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, OpError> {
+        let [mean, var, batch_mean, batch_var] = operands(inputs, "running mean and variance, batch mean and variance")?;
+        if self.count < 2 {
+            return Err(OpError::Attribute(format!("no unbiased variance of {} values", self.count)));
+        }
+        let named = [("running variance", var), ("batch mean", batch_mean), ("batch variance", batch_var)];
+        expect_per_channel(mean.shape.numel(), &named)?;
+        Ok(vec![mean.clone(), var.clone()])
+    }
+
+    fn flop(&self, inputs: &[&TensorType], _outputs: &[&TensorType]) -> Flop {
+        per_element(6, inputs[0])
+    }
+
+    fn in_place(&self) -> &'static [(usize, usize)] {
+        &[(0, 0), (1, 1)]
+    }
+}

@@ -1,0 +1,60 @@
+//! `BNTrainingReduce`: statistics of a batch.
+
+use super::{OpError, Operator, expect_float, operands, per_element};
+use crate::{
+    differentiate::Gradient,
+    error::GraphError,
+    tensor::{Layout, TensorType},
+    units::Flop,
+};
+
+/// Operand: `[n, c, ...]`. Results: mean `[c]` and biased variance `[c]` over all axes but `c`.
+///
+/// The device's operator gives sum and sum of squares; mean and variance say the same and lose nothing
+/// to cancellation. Its gradient is part of [`super::BnTrainingUpdate`]'s, which knows both ways in
+/// which the loss depends on the input.
+#[derive(Clone, Debug, PartialEq)]
+pub struct BnTrainingReduce;
+
+impl Operator for BnTrainingReduce {
+    fn name(&self) -> &'static str {
+        "BNTrainingReduce"
+    }
+
+    fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, OpError> {
+        let [x] = operands(inputs, "input")?;
+        expect_float("input", x)?;
+        let statistic = x.with_shape([channels(x)?]).with_layout(Layout::Plain);
+        let per_channel = x.shape.numel() / statistic.shape.numel().max(1);
+        if per_channel < 2 {
+            return Err(OpError::Attribute(format!(
+                "batch normalisation in training needs more than one value per channel, {} has {per_channel}: \
+                 use a larger batch or image",
+                x.shape
+            )));
+        }
+        Ok(vec![statistic.clone(), statistic])
+    }
+
+    fn flop(&self, inputs: &[&TensorType], _outputs: &[&TensorType]) -> Flop {
+        per_element(3, inputs[0])
+    }
+
+    fn gradient(&self, _grad: &mut Gradient<'_>) -> Result<(), GraphError> {
+        Ok(())
+    }
+}
+
+/// Number of channels of a normalisation's input.
+pub(super) fn channels(x: &TensorType) -> Result<usize, OpError> {
+    x.shape.get(1).copied().ok_or_else(|| OpError::Shape {
+        operand: "input",
+        expected: "at least 2 axes".into(),
+        found: x.shape.clone(),
+    })
+}
+
+/// Requires that each operand is one value per channel.
+pub(super) fn expect_per_channel(c: usize, operands: &[(&'static str, &TensorType)]) -> Result<(), OpError> {
+    operands.iter().try_for_each(|(name, ty)| super::expect_shape(name, ty, &[c]))
+}

@@ -1,0 +1,76 @@
+//! `BNTrainingUpdate`: normalisation with the statistics of the batch.
+
+use super::bn_training_reduce::{channels, expect_per_channel};
+use super::{BnTrainingReduceGrad, BnTrainingUpdateGrad, OpError, Operator, per_element};
+use crate::{differentiate::Gradient, error::GraphError, tensor::TensorType, units::Flop};
+
+/// Operands: input `[n, c, ...]`, mean, variance, gamma, beta (each `[c]`); with `residual` a tensor of
+/// the input's shape. Result: `(x - mean) / sqrt(variance + eps) * gamma + beta`, plus the residual, and
+/// with `relu` the maximum of that and zero.
+///
+/// Source: arXiv 1502.03167, `torch.nn.functional.batch_norm(training=True)`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct BnTrainingUpdate {
+    /// Added to the variance.
+    pub eps: f64,
+    /// Whether a sixth operand is added (placed by fusion).
+    pub residual: bool,
+    /// Whether a ReLU ends it (placed by fusion).
+    pub relu: bool,
+}
+
+impl Operator for BnTrainingUpdate {
+    fn name(&self) -> &'static str {
+        match (self.residual, self.relu) {
+            (false, false) => "BNTrainingUpdate",
+            (false, true) => "BNTrainingUpdateRelu",
+            (true, false) => "BNTrainingUpdateAdd",
+            (true, true) => "BNTrainingUpdateAddRelu",
+        }
+    }
+
+    fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, OpError> {
+        let (x, mean, var, gamma, beta) = match inputs {
+            [x, mean, var, gamma, beta] if !self.residual => (x, mean, var, gamma, beta),
+            [x, mean, var, gamma, beta, residual] if self.residual => {
+                super::expect_shape("residual", residual, &x.shape)?;
+                super::expect_same_storage("residual", x, residual)?;
+                (x, mean, var, gamma, beta)
+            }
+            _ => {
+                let expected = "input, mean, variance, gamma, beta and a residual if fused";
+                return Err(OpError::Arity { expected, found: inputs.len() });
+            }
+        };
+        let c = channels(x)?;
+        expect_per_channel(c, &[("mean", mean), ("variance", var), ("gamma", gamma), ("beta", beta)])?;
+        Ok(vec![(*x).clone()])
+    }
+
+    fn flop(&self, inputs: &[&TensorType], _outputs: &[&TensorType]) -> Flop {
+        per_element(2 + u64::from(self.residual) + u64::from(self.relu), inputs[0])
+    }
+
+    /// Gives the input's whole gradient, what flows through mean and variance included.
+    fn gradient(&self, grad: &mut Gradient<'_>) -> Result<(), GraphError> {
+        if self.residual || self.relu {
+            return Err(grad.refuse("a fused BNTrainingUpdate"));
+        }
+        let Some(dy) = grad.result_grad(0) else { return Ok(()) };
+        let [x, mean, var, gamma] = [0, 1, 2, 3].map(|i| grad.operand(i));
+        let op = BnTrainingUpdateGrad { eps: self.eps, relu: false };
+        let sums = grad.emit_all("grad_scale_shift", op, &[dy, x, mean, var])?;
+        grad.set(3, sums[0]);
+        grad.set(4, sums[1]);
+        if grad.wants(0) {
+            let op = BnTrainingReduceGrad { eps: self.eps, relu: false };
+            let dx = grad.emit("grad_input", op, &[dy, x, mean, var, gamma, sums[0], sums[1]])?;
+            grad.set(0, dx);
+        }
+        Ok(())
+    }
+
+    fn in_place(&self) -> &'static [(usize, usize)] {
+        if self.residual { &[(5, 0)] } else { &[] }
+    }
+}

@@ -1,0 +1,57 @@
+//! `ConcatV2`: tensors one after another along an axis.
+
+use super::{OpError, Operator, Slice, expect_same_storage};
+use crate::{differentiate::Gradient, error::GraphError, tensor::TensorType, units::Flop};
+
+/// Operands: one or more tensors that agree on all axes but one. Result: them joined along it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Concat {
+    /// The axis along which they are joined.
+    pub axis: usize,
+}
+
+impl Operator for Concat {
+    fn name(&self) -> &'static str {
+        "ConcatV2"
+    }
+
+    fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, OpError> {
+        let Some(first) = inputs.first() else {
+            return Err(OpError::Arity { expected: "one or more", found: 0 });
+        };
+        if self.axis >= first.shape.len() {
+            return Err(OpError::Attribute(format!("axis {} of a tensor {}", self.axis, first.shape)));
+        }
+        let mut joined = first.shape.to_vec();
+        for other in &inputs[1..] {
+            expect_same_storage("part", first, other)?;
+            let mut expected = first.shape.to_vec();
+            if let Some(n) = other.shape.get(self.axis) {
+                expected[self.axis] = *n;
+            }
+            super::expect_shape("part", other, &expected)?;
+            joined[self.axis] =
+                joined[self.axis].checked_add(other.shape[self.axis]).ok_or(OpError::TooLarge)?;
+        }
+        Ok(vec![first.with_shape(joined)])
+    }
+
+    fn flop(&self, _inputs: &[&TensorType], _outputs: &[&TensorType]) -> Flop {
+        Flop(0)
+    }
+
+    fn gradient(&self, grad: &mut Gradient<'_>) -> Result<(), GraphError> {
+        let Some(dy) = grad.result_grad(0) else { return Ok(()) };
+        let mut start = vec![0; grad.ty(dy).shape.len()];
+        for i in 0..grad.operands() {
+            let size = grad.ty(grad.operand(i)).shape.to_vec();
+            let next = start[self.axis] + size[self.axis];
+            if grad.wants(i) {
+                let dx = grad.emit("grad", Slice { start: start.clone(), size }, &[dy])?;
+                grad.set(i, dx);
+            }
+            start[self.axis] = next;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,123 @@
+//! `Conv2D`: 2-d convolution (cross-correlation, as all frameworks have it).
+
+use super::{
+    BiasAddGrad, Conv2DBackpropFilter, Conv2DBackpropInput, OpError, Operator, Window, expect_shape, feature_map,
+};
+use crate::{
+    differentiate::Gradient,
+    error::GraphError,
+    tensor::{Layout, TensorType},
+    units::Flop,
+};
+
+/// Operands: input `[n, c, h, w]`, filters `[o, c/groups, kh, kw]`, and optionally bias `[o]`.
+/// Result: `[n, o, h', w']`, in NC1HWC0 when the filters are in FRACTAL_Z.
+///
+/// Source: `torch.nn.functional.conv2d`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Conv2D {
+    /// Kernel, stride, padding, dilation.
+    pub window: Window,
+    /// Groups: each output channel sees `c / groups` input channels.
+    pub groups: usize,
+}
+
+impl Conv2D {
+    /// Checks input and filter shapes against each other; returns the result's shape.
+    pub(super) fn output(&self, x: [usize; 4], w: [usize; 4]) -> Result<[usize; 4], OpError> {
+        let [n, c, h, width] = x;
+        if self.groups == 0 || c % self.groups != 0 || w[0] % self.groups != 0 {
+            return Err(OpError::Attribute(format!(
+                "{} groups do not divide {c} input and {} output channels",
+                self.groups, w[0]
+            )));
+        }
+        let expected = [w[0], c / self.groups, self.window.kernel[0], self.window.kernel[1]];
+        if w != expected {
+            return Err(OpError::Shape { operand: "filter", expected: format!("{expected:?}"), found: w.into() });
+        }
+        let [oh, ow] = self.window.output(h, width)?;
+        Ok([n, w[0], oh, ow])
+    }
+
+    /// Multiply-accumulates of the convolution, and of each of its two gradients, times two.
+    pub(super) fn macs_twice(&self, y: [usize; 4], w: [usize; 4]) -> Flop {
+        let per_output = 2 * w[1] as u64 * self.window.taps() as u64;
+        Flop(per_output * y.iter().map(|&d| d as u64).product::<u64>())
+    }
+}
+
+impl Operator for Conv2D {
+    fn name(&self) -> &'static str {
+        "Conv2D"
+    }
+
+    fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, OpError> {
+        let (x, w, bias) = match inputs {
+            [x, w] => (x, w, None),
+            [x, w, bias] => (x, w, Some(bias)),
+            _ => return Err(OpError::Arity { expected: "input, filter and perhaps bias", found: inputs.len() }),
+        };
+        let y = self.output(feature_map("input", x)?, feature_map("filter", w)?)?;
+        if let Some(bias) = bias {
+            expect_shape("bias", bias, &[y[1]])?;
+        }
+        let layout = match w.layout {
+            Layout::FractalZ { groups } if groups == self.groups => Layout::Nc1hwc0,
+            Layout::Plain if x.layout == Layout::Plain => Layout::Plain,
+            other => return Err(OpError::Attribute(format!("filters in {other} for an input in {}", x.layout))),
+        };
+        Ok(vec![x.with_shape(y).with_layout(layout)])
+    }
+
+    fn flop(&self, inputs: &[&TensorType], outputs: &[&TensorType]) -> Flop {
+        match (outputs[0].shape.nchw(), inputs[1].shape.nchw()) {
+            (Some(y), Some(w)) => self.macs_twice(y, w),
+            _ => Flop(0),
+        }
+    }
+
+    fn gradient(&self, grad: &mut Gradient<'_>) -> Result<(), GraphError> {
+        let Some(dy) = grad.result_grad(0) else { return Ok(()) };
+        let (x, w) = (grad.operand(0), grad.operand(1));
+        if grad.wants(1) {
+            let op = Conv2DBackpropFilter { conv: self.clone(), filter: grad.ty(w).shape.clone() };
+            let dw = grad.emit("grad_filter", op, &[x, dy])?;
+            grad.set(1, dw);
+        }
+        if grad.operands() == 3 && grad.wants(2) {
+            let db = grad.emit("grad_bias", BiasAddGrad, &[dy])?;
+            grad.set(2, db);
+        }
+        if grad.wants(0) {
+            let op = Conv2DBackpropInput { conv: self.clone(), input: grad.ty(x).shape.clone() };
+            let dx = grad.emit("grad_input", op, &[dy, w])?;
+            grad.set(0, dx);
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tensor::DType;
+
+    #[test]
+    fn shapes_and_cost_of_the_first_layer_of_resnet50() {
+        let conv = Conv2D { window: Window { pad: [3; 4], ..Window::new([7, 7], [2, 2]) }, groups: 1 };
+        let x = TensorType::plain([1, 3, 224, 224], DType::F32);
+        let w = TensorType::plain([64, 3, 7, 7], DType::F32);
+        let y = conv.infer(&[&x, &w]).unwrap().remove(0);
+        assert_eq!(*y.shape, [1, 64, 112, 112]);
+        assert_eq!(conv.flop(&[&x, &w], &[&y]), Flop(2 * 118_013_952));
+    }
+
+    #[test]
+    fn groups_must_divide_the_channels() {
+        let conv = Conv2D { window: Window::new([1, 1], [1, 1]), groups: 2 };
+        let x = TensorType::plain([1, 3, 4, 4], DType::F32);
+        let w = TensorType::plain([4, 1, 1, 1], DType::F32);
+        assert!(matches!(conv.infer(&[&x, &w]), Err(OpError::Attribute(_))));
+    }
+}

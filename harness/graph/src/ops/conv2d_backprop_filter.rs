@@ -1,0 +1,36 @@
+//! `Conv2DBackpropFilter`: gradient of a convolution by its filters.
+
+use super::{Conv2D, OpError, Operator, expect_shape, feature_map, operands};
+use crate::{
+    tensor::{Layout, Shape, TensorType},
+    units::Flop,
+};
+
+/// Operands: input `[n, c, h, w]`, output gradient `[n, o, h', w']`. Result: `[o, c/groups, kh, kw]`, row-major.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Conv2DBackpropFilter {
+    /// The convolution.
+    pub conv: Conv2D,
+    /// Shape of its filters.
+    pub filter: Shape,
+}
+
+impl Operator for Conv2DBackpropFilter {
+    fn name(&self) -> &'static str {
+        "Conv2DBackpropFilter"
+    }
+
+    fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, OpError> {
+        let [x, dy] = operands(inputs, "input and output gradient")?;
+        let w = self.filter.nchw().ok_or_else(|| OpError::Attribute("the filter has 4 axes".into()))?;
+        expect_shape("output gradient", dy, &self.conv.output(feature_map("input", x)?, w)?)?;
+        Ok(vec![x.with_shape(self.filter.clone()).with_layout(Layout::Plain)])
+    }
+
+    fn flop(&self, inputs: &[&TensorType], outputs: &[&TensorType]) -> Flop {
+        match (inputs[1].shape.nchw(), outputs[0].shape.nchw()) {
+            (Some(dy), Some(w)) => self.conv.macs_twice(dy, w),
+            _ => Flop(0),
+        }
+    }
+}

@@ -1,0 +1,46 @@
+//! `DropOutDoMask`: zeroes a random part of a tensor.
+
+use super::{OpError, Operator, expect_float, operands, per_element};
+use crate::{differentiate::Gradient, error::GraphError, tensor::TensorType, units::Flop};
+
+/// Operand: any tensor. Result: each element is zero with probability `rate`, else divided by `1 - rate`.
+///
+/// Which elements fall is a function of the run's seed, the step, `stream` and the element's row-major index,
+/// so that the gradient is the same operator on the output's gradient, and nothing depends on threads or layout.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Dropout {
+    /// Probability of zero, in `[0, 1)`.
+    pub rate: f64,
+    /// Tells the dropouts of a network apart.
+    pub stream: u64,
+}
+
+impl Operator for Dropout {
+    fn name(&self) -> &'static str {
+        "DropOutDoMask"
+    }
+
+    fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, OpError> {
+        let [x] = operands(inputs, "input")?;
+        expect_float("input", x)?;
+        if !(0.0..1.0).contains(&self.rate) {
+            return Err(OpError::Attribute(format!("a dropout rate of {} is not in [0, 1)", self.rate)));
+        }
+        Ok(vec![x.clone()])
+    }
+
+    fn flop(&self, inputs: &[&TensorType], _outputs: &[&TensorType]) -> Flop {
+        per_element(1, inputs[0])
+    }
+
+    fn gradient(&self, grad: &mut Gradient<'_>) -> Result<(), GraphError> {
+        let Some(dy) = grad.result_grad(0) else { return Ok(()) };
+        let dx = grad.emit("grad", self.clone(), &[dy])?;
+        grad.set(0, dx);
+        Ok(())
+    }
+
+    fn in_place(&self) -> &'static [(usize, usize)] {
+        &[(0, 0)]
+    }
+}

@@ -1,0 +1,28 @@
+//! `Fill`: a constant tensor.
+
+use super::{OpError, Operator, operands};
+use crate::{tensor::TensorType, units::Flop};
+
+/// No operands. Result: a tensor of one value.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Fill {
+    /// The value of every element.
+    pub value: f64,
+    /// Type of the result.
+    pub ty: TensorType,
+}
+
+impl Operator for Fill {
+    fn name(&self) -> &'static str {
+        "Fill"
+    }
+
+    fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, OpError> {
+        let [] = operands(inputs, "no")?;
+        Ok(vec![self.ty.clone()])
+    }
+
+    fn flop(&self, _inputs: &[&TensorType], _outputs: &[&TensorType]) -> Flop {
+        Flop(0)
+    }
+}

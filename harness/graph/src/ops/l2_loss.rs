@@ -1,0 +1,39 @@
+//! `L2Loss`: half the sum of squares.
+
+use super::{OpError, Operator, ScaleBy, expect_float, operands, per_element};
+use crate::{
+    differentiate::Gradient,
+    error::GraphError,
+    tensor::{Shape, TensorType},
+    units::Flop,
+};
+
+/// Operand: any tensor. Result: the scalar `sum(x^2) / 2`.
+///
+/// Source: `tf.nn.l2_loss`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct L2Loss;
+
+impl Operator for L2Loss {
+    fn name(&self) -> &'static str {
+        "L2Loss"
+    }
+
+    fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, OpError> {
+        let [x] = operands(inputs, "input")?;
+        expect_float("input", x)?;
+        Ok(vec![TensorType::plain(Shape::scalar(), x.dtype)])
+    }
+
+    fn flop(&self, inputs: &[&TensorType], _outputs: &[&TensorType]) -> Flop {
+        per_element(2, inputs[0])
+    }
+
+    fn gradient(&self, grad: &mut Gradient<'_>) -> Result<(), GraphError> {
+        let Some(dy) = grad.result_grad(0) else { return Ok(()) };
+        let x = grad.operand(0);
+        let dx = grad.emit("grad", ScaleBy, &[x, dy])?;
+        grad.set(0, dx);
+        Ok(())
+    }
+}

@@ -1,0 +1,75 @@
+//! `LRN`: local response normalisation across channels.
+
+use super::{OpError, Operator, expect_same_storage, expect_shape, feature_map, operands, per_element};
+use crate::{differentiate::Gradient, error::GraphError, tensor::TensorType, units::Flop};
+
+/// Operand: `[n, c, h, w]`. Result: `x / (k + alpha / size * sum)^beta`, where the sum goes over the squares of
+/// `size` channels around each channel, from `size / 2` before it to `(size - 1) / 2` after it.
+///
+/// Source: AlexNet (Krizhevsky 2012) section 3.3 in the form of `torch.nn.functional.local_response_norm`
+/// (alpha divided by size).
+#[derive(Clone, Debug, PartialEq)]
+pub struct Lrn {
+    /// Channels in the window.
+    pub size: usize,
+    /// Weight of the squares.
+    pub alpha: f64,
+    /// Exponent.
+    pub beta: f64,
+    /// Constant.
+    pub k: f64,
+}
+
+impl Operator for Lrn {
+    fn name(&self) -> &'static str {
+        "LRN"
+    }
+
+    fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, OpError> {
+        let [x] = operands(inputs, "input")?;
+        super::expect_float("input", x)?;
+        feature_map("input", x)?;
+        if self.size == 0 {
+            return Err(OpError::Attribute("a window of 0 channels".into()));
+        }
+        Ok(vec![x.clone()])
+    }
+
+    fn flop(&self, inputs: &[&TensorType], _outputs: &[&TensorType]) -> Flop {
+        per_element(self.size as u64 + 6, inputs[0])
+    }
+
+    fn gradient(&self, grad: &mut Gradient<'_>) -> Result<(), GraphError> {
+        let Some(dy) = grad.result_grad(0) else { return Ok(()) };
+        let x = grad.operand(0);
+        let dx = grad.emit("grad", LrnGrad { lrn: self.clone() }, &[x, dy])?;
+        grad.set(0, dx);
+        Ok(())
+    }
+}
+
+/// `LRNGrad`. Operands: input and output gradient `[n, c, h, w]`. Result: with `d = k + alpha / size * sum`,
+/// `dy * d^-beta - 2 * alpha * beta / size * x * sum'(dy * x * d^(-beta - 1))`, where `sum'` goes over the channels
+/// whose windows contain the channel.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LrnGrad {
+    /// The normalisation.
+    pub lrn: Lrn,
+}
+
+impl Operator for LrnGrad {
+    fn name(&self) -> &'static str {
+        "LRNGrad"
+    }
+
+    fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, OpError> {
+        let [x, dy] = operands(inputs, "input and output gradient")?;
+        expect_shape("output gradient", dy, &x.shape)?;
+        expect_same_storage("output gradient", x, dy)?;
+        Ok(vec![x.clone()])
+    }
+
+    fn flop(&self, inputs: &[&TensorType], _outputs: &[&TensorType]) -> Flop {
+        per_element(2 * self.lrn.size as u64 + 12, inputs[0])
+    }
+}

@@ -1,0 +1,68 @@
+//! `MaxPool`: maximum over windows.
+
+use super::{OpError, Operator, Window, expect_shape, expect_same_storage, feature_map, operands, per_element};
+use crate::{differentiate::Gradient, error::GraphError, tensor::TensorType, units::Flop};
+
+/// Operand: `[n, c, h, w]`. Result: the maximum of each window, `[n, c, h', w']`; padding never wins.
+///
+/// Source: `torch.nn.functional.max_pool2d`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct MaxPool {
+    /// Kernel, stride, padding.
+    pub window: Window,
+}
+
+impl Operator for MaxPool {
+    fn name(&self) -> &'static str {
+        "MaxPool"
+    }
+
+    fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, OpError> {
+        let [x] = operands(inputs, "input")?;
+        super::expect_float("input", x)?;
+        let [n, c, h, w] = feature_map("input", x)?;
+        self.window.expect_pool_padding()?;
+        let [oh, ow] = self.window.output(h, w)?;
+        Ok(vec![x.with_shape([n, c, oh, ow])])
+    }
+
+    fn flop(&self, _inputs: &[&TensorType], outputs: &[&TensorType]) -> Flop {
+        per_element(self.window.taps() as u64, outputs[0])
+    }
+
+    fn gradient(&self, grad: &mut Gradient<'_>) -> Result<(), GraphError> {
+        let Some(dy) = grad.result_grad(0) else { return Ok(()) };
+        let (x, y) = (grad.operand(0), grad.result(0));
+        let dx = grad.emit("grad", MaxPoolGrad { window: self.window }, &[x, y, dy])?;
+        grad.set(0, dx);
+        Ok(())
+    }
+}
+
+/// `MaxPoolGrad`. Operands: input `[n, c, h, w]`, output and output gradient `[n, c, h', w']`.
+/// Result: `[n, c, h, w]`; each window gives its gradient to its first maximum in row-major order.
+#[derive(Clone, Debug, PartialEq)]
+pub struct MaxPoolGrad {
+    /// Kernel, stride, padding of the pool.
+    pub window: Window,
+}
+
+impl Operator for MaxPoolGrad {
+    fn name(&self) -> &'static str {
+        "MaxPoolGrad"
+    }
+
+    fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, OpError> {
+        let [x, y, dy] = operands(inputs, "input, output and output gradient")?;
+        let [n, c, h, w] = feature_map("input", x)?;
+        let [oh, ow] = self.window.output(h, w)?;
+        expect_shape("output", y, &[n, c, oh, ow])?;
+        expect_shape("output gradient", dy, &y.shape)?;
+        expect_same_storage("output gradient", x, dy)?;
+        Ok(vec![x.clone()])
+    }
+
+    fn flop(&self, inputs: &[&TensorType], _outputs: &[&TensorType]) -> Flop {
+        per_element(self.window.taps() as u64, inputs[2])
+    }
+}

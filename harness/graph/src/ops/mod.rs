@@ -1,0 +1,265 @@
+//! The closed set of device operators: one file each, with shape rule, cost and gradient.
+//!
+//! To add one, write its file, list it in the `operators!` table below, and follow the compiler: the
+//! engine's kernels match over [`Op`] without a wildcard.
+
+mod adam;
+mod adaptive_avg_pool;
+mod add;
+mod avg_pool;
+mod bias_add_grad;
+mod bn_infer;
+mod bn_running_update;
+mod bn_training_reduce;
+mod bn_training_reduce_grad;
+mod bn_training_update;
+mod bn_training_update_grad;
+mod concat;
+mod conv2d;
+mod conv2d_backprop_filter;
+mod conv2d_backprop_input;
+mod dropout;
+mod fill;
+mod l2_loss;
+mod lrn;
+mod matmul;
+mod max_pool;
+mod momentum;
+mod pad;
+mod relu;
+mod relu_grad;
+mod reshape;
+mod scale;
+mod scale_by;
+mod slice;
+mod softmax_cross_entropy;
+mod trans_data;
+mod weighted_sum;
+mod window;
+
+pub use adam::ApplyAdam;
+pub use adaptive_avg_pool::{AdaptiveAvgPool, AdaptiveAvgPoolGrad, adaptive_range};
+pub use add::Add;
+pub use avg_pool::{AvgPool, AvgPoolGrad};
+pub use bias_add_grad::BiasAddGrad;
+pub use bn_infer::{BnInfer, BnInferGrad};
+pub use bn_running_update::BnRunningUpdate;
+pub use bn_training_reduce::BnTrainingReduce;
+pub use bn_training_reduce_grad::BnTrainingReduceGrad;
+pub use bn_training_update::BnTrainingUpdate;
+pub use bn_training_update_grad::BnTrainingUpdateGrad;
+pub use concat::Concat;
+pub use conv2d::Conv2D;
+pub use conv2d_backprop_filter::Conv2DBackpropFilter;
+pub use conv2d_backprop_input::Conv2DBackpropInput;
+pub use dropout::Dropout;
+pub use fill::Fill;
+pub use l2_loss::L2Loss;
+pub use lrn::{Lrn, LrnGrad};
+pub use matmul::MatMul;
+pub use max_pool::{MaxPool, MaxPoolGrad};
+pub use momentum::ApplyMomentum;
+pub use pad::Pad;
+pub use relu::Relu;
+pub use relu_grad::ReluGrad;
+pub use reshape::Reshape;
+pub use scale::Scale;
+pub use scale_by::ScaleBy;
+pub use slice::Slice;
+pub use softmax_cross_entropy::{SmoothingOver, SoftmaxCrossEntropy};
+pub use trans_data::TransData;
+pub use weighted_sum::WeightedSum;
+pub use window::Window;
+
+use crate::{
+    differentiate::Gradient,
+    error::GraphError,
+    tensor::{DType, Shape, TensorType},
+    units::{Bytes, Flop},
+};
+use thiserror::Error;
+
+/// Why an operator cannot be applied to its operands.
+#[derive(Clone, Debug, PartialEq, Error)]
+pub enum OpError {
+    /// Wrong number of operands.
+    #[error("takes {expected} operands, not {found}")]
+    Arity {
+        /// What the operator takes.
+        expected: &'static str,
+        /// What it was given.
+        found: usize,
+    },
+    /// An operand of the wrong shape.
+    #[error("{operand} has shape {found}, expected {expected}")]
+    Shape {
+        /// Which operand.
+        operand: &'static str,
+        /// What the operator needs.
+        expected: String,
+        /// What it was given.
+        found: Shape,
+    },
+    /// An operand of the wrong element type.
+    #[error("{operand} is {found}, expected {expected}")]
+    DType {
+        /// Which operand.
+        operand: &'static str,
+        /// What the operator needs.
+        expected: &'static str,
+        /// What it was given.
+        found: DType,
+    },
+    /// A window that does not fit.
+    #[error(
+        "a {kernel_h}x{kernel_w} window (dilation included) does not fit into {h}x{w} (padding included): \
+         make the kernel smaller, the padding larger, or pool less before"
+    )]
+    Window {
+        /// Extent of the window with its dilation.
+        kernel_h: usize,
+        /// Extent of the window with its dilation.
+        kernel_w: usize,
+        /// Extent of the padded map.
+        h: usize,
+        /// Extent of the padded map.
+        w: usize,
+    },
+    /// An attribute that makes no sense.
+    #[error("{0}")]
+    Attribute(String),
+    /// A result with more elements than can be addressed.
+    #[error("the result has more elements than any machine can hold")]
+    TooLarge,
+    /// Differentiation met an operator that has no gradient.
+    #[error("{0} has no gradient: it may not stand between a parameter and the loss")]
+    NoGradient(&'static str),
+}
+
+/// What applying an operator once costs, before any device is known.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Cost {
+    /// Floating-point operations; a multiply-accumulate is two.
+    pub flop: Flop,
+    /// Bytes read and written when every operand is read and every result written once.
+    pub bytes: Bytes,
+}
+
+/// What every operator can say of itself.
+pub trait Operator {
+    /// The device's name of the operator.
+    fn name(&self) -> &'static str;
+
+    /// Shape rule: types of the results from the types of the operands.
+    ///
+    /// # Errors
+    /// An operand that does not fit.
+    fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, OpError>;
+
+    /// Floating-point operations of one application.
+    fn flop(&self, inputs: &[&TensorType], outputs: &[&TensorType]) -> Flop;
+
+    /// Adds the nodes of the gradient.
+    ///
+    /// # Errors
+    /// An operator without a gradient, or operands that do not fit.
+    fn gradient(&self, grad: &mut Gradient<'_>) -> Result<(), GraphError> {
+        Err(grad.refuse(self.name()))
+    }
+
+    /// Pairs (operand, result) that may share memory: the result may overwrite the operand.
+    fn in_place(&self) -> &'static [(usize, usize)] {
+        &[]
+    }
+}
+
+macro_rules! operators {
+    ($($name:ident),* $(,)?) => {
+        /// Any operator of the closed set.
+        #[derive(Clone, Debug, PartialEq)]
+        #[allow(missing_docs, reason = "each variant is documented by its own type")]
+        pub enum Op { $($name($name)),* }
+
+        impl Op {
+            /// The operator's rules.
+            pub fn rules(&self) -> &dyn Operator {
+                match self { $(Self::$name(op) => op),* }
+            }
+        }
+
+        $(impl From<$name> for Op {
+            fn from(op: $name) -> Self { Self::$name(op) }
+        })*
+    };
+}
+
+operators! {
+    AdaptiveAvgPool, AdaptiveAvgPoolGrad, Add, ApplyAdam, ApplyMomentum, AvgPool, AvgPoolGrad, BiasAddGrad,
+    BnInfer, BnInferGrad, BnRunningUpdate, BnTrainingReduce, BnTrainingReduceGrad, BnTrainingUpdate,
+    BnTrainingUpdateGrad, Concat, Conv2D, Conv2DBackpropFilter, Conv2DBackpropInput, Dropout, Fill, L2Loss, Lrn,
+    LrnGrad, MatMul, MaxPool, MaxPoolGrad, Pad, Relu, ReluGrad, Reshape, Scale, ScaleBy, Slice,
+    SoftmaxCrossEntropy, TransData, WeightedSum,
+}
+
+impl Op {
+    /// The device's name of the operator.
+    pub fn name(&self) -> &'static str {
+        self.rules().name()
+    }
+
+    /// See [`Operator::infer`].
+    ///
+    /// # Errors
+    /// An operand that does not fit.
+    pub fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, OpError> {
+        self.rules().infer(inputs)
+    }
+
+    /// Floating-point operations and bytes moved by one application.
+    pub fn cost(&self, inputs: &[&TensorType], outputs: &[&TensorType]) -> Cost {
+        let bytes = inputs.iter().chain(outputs).map(|t| t.bytes()).sum();
+        Cost { flop: self.rules().flop(inputs, outputs), bytes }
+    }
+}
+
+/// Takes exactly `N` operands.
+fn operands<'a, const N: usize>(
+    inputs: &[&'a TensorType],
+    expected: &'static str,
+) -> Result<[&'a TensorType; N], OpError> {
+    inputs.try_into().map_err(|_| OpError::Arity { expected, found: inputs.len() })
+}
+
+/// Takes an operand's axes as `[n, c, h, w]`.
+fn feature_map(operand: &'static str, ty: &TensorType) -> Result<[usize; 4], OpError> {
+    ty.shape.nchw().ok_or_else(|| OpError::Shape { operand, expected: "NCHW (4 axes)".into(), found: ty.shape.clone() })
+}
+
+/// Requires a shape.
+fn expect_shape(operand: &'static str, ty: &TensorType, expected: &[usize]) -> Result<(), OpError> {
+    if *ty.shape == *expected {
+        return Ok(());
+    }
+    Err(OpError::Shape { operand, expected: Shape::from(expected).to_string(), found: ty.shape.clone() })
+}
+
+/// Requires an element type that gradients can flow through.
+fn expect_float(operand: &'static str, ty: &TensorType) -> Result<(), OpError> {
+    if ty.dtype.is_float() {
+        return Ok(());
+    }
+    Err(OpError::DType { operand, expected: "a floating-point type", found: ty.dtype })
+}
+
+/// The cost of an element-wise operator: so many operations per element.
+fn per_element(operations: u64, ty: &TensorType) -> Flop {
+    Flop(operations * ty.shape.numel() as u64)
+}
+
+/// Requires that two operands of one shape also agree in element type and layout.
+fn expect_same_storage(operand: &'static str, first: &TensorType, other: &TensorType) -> Result<(), OpError> {
+    if (first.dtype, first.layout) == (other.dtype, other.layout) {
+        return Ok(());
+    }
+    Err(OpError::Attribute(format!("{operand} is {other}, the first operand {first}")))
+}

@@ -1,0 +1,53 @@
+//! `Reshape`: the same elements in row-major order under another shape.
+
+use super::{OpError, Operator, operands};
+use crate::{
+    differentiate::Gradient,
+    error::GraphError,
+    tensor::{Layout, Shape, TensorType},
+    units::Flop,
+};
+
+/// Operand: a row-major tensor. Result: its elements in `shape`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Reshape {
+    /// The new shape, of as many elements.
+    pub shape: Shape,
+}
+
+impl Operator for Reshape {
+    fn name(&self) -> &'static str {
+        "Reshape"
+    }
+
+    fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, OpError> {
+        let [x] = operands(inputs, "input")?;
+        if self.shape.checked_numel() != Some(x.shape.numel()) {
+            return Err(OpError::Shape {
+                operand: "input",
+                expected: format!("as many elements as {}", self.shape),
+                found: x.shape.clone(),
+            });
+        }
+        if x.layout != Layout::Plain {
+            return Err(OpError::Attribute(format!("a reshape of a tensor in {}", x.layout)));
+        }
+        Ok(vec![x.with_shape(self.shape.clone())])
+    }
+
+    fn flop(&self, _inputs: &[&TensorType], _outputs: &[&TensorType]) -> Flop {
+        Flop(0)
+    }
+
+    fn gradient(&self, grad: &mut Gradient<'_>) -> Result<(), GraphError> {
+        let Some(dy) = grad.result_grad(0) else { return Ok(()) };
+        let shape = grad.ty(grad.operand(0)).shape.clone();
+        let dx = grad.emit("grad", Reshape { shape }, &[dy])?;
+        grad.set(0, dx);
+        Ok(())
+    }
+
+    fn in_place(&self) -> &'static [(usize, usize)] {
+        &[(0, 0)]
+    }
+}

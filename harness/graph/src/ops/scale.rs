@@ -1,0 +1,38 @@
+//! `Muls`: product with a constant.
+
+use super::{OpError, Operator, expect_float, operands, per_element};
+use crate::{differentiate::Gradient, error::GraphError, tensor::TensorType, units::Flop};
+
+/// Operand: any tensor. Result: `x * factor`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Scale {
+    /// The constant.
+    pub factor: f64,
+}
+
+impl Operator for Scale {
+    fn name(&self) -> &'static str {
+        "Muls"
+    }
+
+    fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, OpError> {
+        let [x] = operands(inputs, "input")?;
+        expect_float("input", x)?;
+        Ok(vec![x.clone()])
+    }
+
+    fn flop(&self, inputs: &[&TensorType], _outputs: &[&TensorType]) -> Flop {
+        per_element(1, inputs[0])
+    }
+
+    fn gradient(&self, grad: &mut Gradient<'_>) -> Result<(), GraphError> {
+        let Some(dy) = grad.result_grad(0) else { return Ok(()) };
+        let dx = grad.emit("grad", self.clone(), &[dy])?;
+        grad.set(0, dx);
+        Ok(())
+    }
+
+    fn in_place(&self) -> &'static [(usize, usize)] {
+        &[(0, 0)]
+    }
+}

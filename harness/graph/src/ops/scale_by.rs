@@ -1,0 +1,29 @@
+//! `Mul` by a scalar tensor.
+
+use super::{OpError, Operator, expect_float, expect_shape, operands, per_element};
+use crate::{tensor::TensorType, units::Flop};
+
+/// Operands: any tensor, a scalar. Result: their product, in the tensor's shape.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ScaleBy;
+
+impl Operator for ScaleBy {
+    fn name(&self) -> &'static str {
+        "Mul"
+    }
+
+    fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, OpError> {
+        let [x, factor] = operands(inputs, "tensor and scalar")?;
+        expect_float("tensor", x)?;
+        expect_shape("scalar", factor, &[])?;
+        Ok(vec![x.clone()])
+    }
+
+    fn flop(&self, inputs: &[&TensorType], _outputs: &[&TensorType]) -> Flop {
+        per_element(1, inputs[0])
+    }
+
+    fn in_place(&self) -> &'static [(usize, usize)] {
+        &[(0, 0)]
+    }
+}

@@ -1,0 +1,47 @@
+//! `Slice`: a box cut out of a tensor.
+
+use super::{OpError, Operator, Pad, operands};
+use crate::{differentiate::Gradient, error::GraphError, tensor::TensorType, units::Flop};
+
+/// Operand: any tensor. Result: the elements from `start`, `size` of them, per axis.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Slice {
+    /// First element per axis.
+    pub start: Vec<usize>,
+    /// Elements per axis.
+    pub size: Vec<usize>,
+}
+
+impl Operator for Slice {
+    fn name(&self) -> &'static str {
+        "SliceD"
+    }
+
+    fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, OpError> {
+        let [x] = operands(inputs, "input")?;
+        let ends = self.start.iter().zip(&self.size).map(|(start, size)| start.checked_add(*size));
+        let inside = self.start.len() == x.shape.len()
+            && self.size.len() == x.shape.len()
+            && ends.zip(x.shape.iter()).all(|(end, n)| end.is_some_and(|end| end <= *n));
+        if !inside {
+            return Err(OpError::Attribute(format!(
+                "a slice of {:?} from {:?} does not lie inside {}",
+                self.size, self.start, x.shape
+            )));
+        }
+        Ok(vec![x.with_shape(self.size.clone())])
+    }
+
+    fn flop(&self, _inputs: &[&TensorType], _outputs: &[&TensorType]) -> Flop {
+        Flop(0)
+    }
+
+    fn gradient(&self, grad: &mut Gradient<'_>) -> Result<(), GraphError> {
+        let Some(dy) = grad.result_grad(0) else { return Ok(()) };
+        let whole = &grad.ty(grad.operand(0)).shape;
+        let after = whole.iter().zip(self.start.iter().zip(&self.size)).map(|(n, (b, s))| n - b - s).collect();
+        let dx = grad.emit("grad", Pad { before: self.start.clone(), after }, &[dy])?;
+        grad.set(0, dx);
+        Ok(())
+    }
+}

@@ -1,0 +1,95 @@
+//! Softmax cross entropy with label smoothing.
+
+use super::{OpError, Operator, ScaleBy, expect_shape, operands, per_element};
+use crate::{
+    differentiate::Gradient,
+    error::GraphError,
+    tensor::{DType, Shape, TensorType},
+    units::Flop,
+};
+
+/// What a smoothed label gives away, and to whom. The two definitions differ by a hair in the loss and
+/// are the classic silent difference between frameworks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SmoothingOver {
+    /// `1 - s + s/K` on the label, `s/K` elsewhere (`torch.nn.CrossEntropyLoss`, TensorFlow).
+    AllClasses,
+    /// `1 - s` on the label, `s/(K-1)` elsewhere (MindSpore's guide).
+    OtherClasses,
+}
+
+/// Operands: logits `[n, k]`, labels `[n]` (u32). Results: the mean over `n` of the cross entropy between the
+/// smoothed labels and the softmax, and the gradient of that mean by the logits, `[n, k]`.
+///
+/// Source: `torch.nn.functional.cross_entropy`; the device's operator gives loss and gradient at once as well.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SoftmaxCrossEntropy {
+    /// The part `s` of the label that is given away, in `[0, 1)`.
+    pub smoothing: f64,
+    /// Who gets it.
+    pub over: SmoothingOver,
+}
+
+impl SoftmaxCrossEntropy {
+    /// Target probability on the label and on each other class, of `k` classes.
+    pub fn targets(&self, k: usize) -> (f64, f64) {
+        let (s, k) = (self.smoothing, k as f64);
+        match self.over {
+            SmoothingOver::AllClasses => (1.0 - s + s / k, s / k),
+            SmoothingOver::OtherClasses => (1.0 - s, s / (k - 1.0)),
+        }
+    }
+}
+
+impl Operator for SoftmaxCrossEntropy {
+    fn name(&self) -> &'static str {
+        "SoftmaxCrossEntropyWithLogits"
+    }
+
+    fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, OpError> {
+        let [logits, labels] = operands(inputs, "logits and labels")?;
+        super::expect_float("logits", logits)?;
+        let [n, k] = logits.shape[..] else {
+            let expected = "[batch, classes]".to_string();
+            return Err(OpError::Shape { operand: "logits", expected, found: logits.shape.clone() });
+        };
+        expect_shape("labels", labels, &[n])?;
+        if labels.dtype != DType::U32 {
+            return Err(OpError::DType { operand: "labels", expected: "u32", found: labels.dtype });
+        }
+        if k < 2 {
+            return Err(OpError::Attribute(format!("cross entropy over {k} classes")));
+        }
+        if !(0.0..1.0).contains(&self.smoothing) {
+            return Err(OpError::Attribute(format!("label smoothing of {} is not in [0, 1)", self.smoothing)));
+        }
+        Ok(vec![TensorType::plain(Shape::scalar(), logits.dtype), logits.clone()])
+    }
+
+    fn flop(&self, inputs: &[&TensorType], _outputs: &[&TensorType]) -> Flop {
+        per_element(8, inputs[0])
+    }
+
+    fn gradient(&self, grad: &mut Gradient<'_>) -> Result<(), GraphError> {
+        let Some(dloss) = grad.result_grad(0) else { return Ok(()) };
+        let by_logits = grad.result(1);
+        let dx = grad.emit("grad", ScaleBy, &[by_logits, dloss])?;
+        grad.set(0, dx);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_smoothings_are_distributions() {
+        for (over, on) in [(SmoothingOver::AllClasses, 0.91), (SmoothingOver::OtherClasses, 0.9)] {
+            let op = SoftmaxCrossEntropy { smoothing: 0.1, over };
+            let (label, other) = op.targets(10);
+            assert!((label - on).abs() < 1e-15);
+            assert!((label + 9.0 * other - 1.0).abs() < 1e-15);
+        }
+    }
+}

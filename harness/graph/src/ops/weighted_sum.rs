@@ -1,0 +1,53 @@
+//! Weighted sum of scalars: the total of several loss components.
+
+use super::{OpError, Operator, Scale, expect_float, expect_shape};
+use crate::{differentiate::Gradient, error::GraphError, tensor::TensorType, units::Flop};
+
+/// Operands: one scalar per weight. Result: the scalar `sum(weight * operand)`, added from left to right.
+#[derive(Clone, Debug, PartialEq)]
+pub struct WeightedSum {
+    /// A weight per operand.
+    pub weights: Vec<f64>,
+}
+
+impl Operator for WeightedSum {
+    fn name(&self) -> &'static str {
+        "AccumulateNV2"
+    }
+
+    fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, OpError> {
+        let Some(first) = inputs.first().filter(|_| inputs.len() == self.weights.len()) else {
+            return Err(OpError::Arity { expected: "one per weight", found: inputs.len() });
+        };
+        for x in inputs {
+            expect_float("component", x)?;
+            expect_shape("component", x, &[])?;
+        }
+        Ok(vec![(*first).clone()])
+    }
+
+    fn flop(&self, inputs: &[&TensorType], _outputs: &[&TensorType]) -> Flop {
+        Flop(2 * inputs.len() as u64)
+    }
+
+    fn gradient(&self, grad: &mut Gradient<'_>) -> Result<(), GraphError> {
+        let Some(dy) = grad.result_grad(0) else { return Ok(()) };
+        let mut scaled: Vec<(f64, crate::ValueId)> = vec![(1.0, dy)];
+        for (i, &weight) in self.weights.iter().enumerate() {
+            if !grad.wants(i) {
+                continue;
+            }
+            let known = scaled.iter().find(|(w, _)| *w == weight).map(|(_, v)| *v);
+            let dx = match known {
+                Some(value) => value,
+                None => {
+                    let value = grad.emit("grad", Scale { factor: weight }, &[dy])?;
+                    scaled.push((weight, value));
+                    value
+                }
+            };
+            grad.set(i, dx);
+        }
+        Ok(())
+    }
+}
