@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from safetensors.numpy import save_file
+from safetensors.numpy import save
 
 from .hashes import sample_positions
 
@@ -116,5 +116,5 @@ def write(path: Path, document: dict, data: dict[str, np.ndarray]) -> None:
     """`path`.json and `path`.safetensors. NaN and infinity are refused: a golden cannot hold them."""
     path.parent.mkdir(parents=True, exist_ok=True)
     text = json.dumps(document, separators=(",", ":"), allow_nan=False)
-    save_file({key: np.ascontiguousarray(value) for key, value in data.items()}, path.with_name(path.name + ".safetensors"))
+    path.with_name(path.name + ".safetensors").write_bytes(save({key: np.ascontiguousarray(v) for key, v in data.items()}))
     path.with_name(path.name + ".json").write_text(text)

@@ -1,0 +1,63 @@
+"""python make.py [NAME...]: writes this repository's goldens (all, or those named) with zoo_golden.
+
+The table is also the record of the conditions of each. A different torch or another number of threads moves f64 values
+by some 1e-14 and the f32 floors by a few tens of percent.
+"""
+
+import sys
+from pathlib import Path
+
+from zoo_golden.__main__ import main
+
+GOLDEN = Path(__file__).resolve().parent.parent
+FIXTURES = GOLDEN.parent / "tests" / "fixtures" / "golden"
+
+# The last normalisation of a residual branch starts small, and smaller still in the last stage.
+RESNET50_GAINS = "--gain layer?.*.bn3.*=0.1 --gain layer4.*.bn3.*=0.01 --gain layer4.0.downsample.1.*=0.1 --gain fc.weight=0.3"
+RESNET18_GAINS = RESNET50_GAINS.replace("bn3", "bn2")
+RESNET50 = (
+    "--model torchvision:resnet50 --momentum 0.875 --weight-decay 3.0517578125e-05 --no-decay bn,bias --label-smoothing 0.1"
+    f" {RESNET50_GAINS}"
+)
+NPU_ALEXNET = (
+    "--model zoo_golden.networks:NpuAlexNet --name alexnet_npu --momentum 0.9 --nesterov --label-smoothing 0.1 --l2-in-loss 1e-4"
+    " --gain *.weight=0.5 --gain fc3.weight=0.3"
+)
+
+GOLDENS = {
+    "resnet50": (GOLDEN / "resnet50/step", f"{RESNET50} --lr 0.256"),
+    "alexnet": (GOLDEN / "alexnet/step", f"{NPU_ALEXNET} --lr 0.06"),
+    "alexnet-torchvision": (
+        GOLDEN / "alexnet-torchvision/step",
+        "--model torchvision:alexnet --lr 0.06 --momentum 0.9 --weight-decay 1e-4 --no-decay bias --label-smoothing 0.1"
+        " --gain *.weight=0.5 --gain classifier.6.weight=0.3",
+    ),
+    "resnet18": (
+        GOLDEN / "resnet18/step",
+        f"--model torchvision:resnet18 --lr 0.1 --momentum 0.9 --weight-decay 1e-4 {RESNET18_GAINS}",
+    ),
+    "vgg16": (
+        GOLDEN / "vgg16/step",
+        "--model torchvision:vgg16 --batch 2 --lr 0.01 --momentum 0.9 --weight-decay 1e-4"
+        " --gain *.weight=0.7 --gain classifier.6.weight=0.3",
+    ),
+    "fixture-resnet50": (
+        FIXTURES / "resnet50-small",
+        f"{RESNET50} --lr 0.1 --salt fixture: --batch 2 --classes 10 --image-size 64 --samples 16",
+    ),
+    "fixture-alexnet": (FIXTURES / "alexnet-salted", f"{NPU_ALEXNET} --lr 0.02 --salt fixture: --batch 3"),
+}
+
+
+def make(name: str, path: Path | None = None) -> None:
+    """Writes one golden, to `path` in place of its own."""
+    place, conditions = GOLDENS[name]
+    main([*conditions.split(), "--output", str(path or place)])
+
+
+if __name__ == "__main__":
+    unknown = set(sys.argv[1:]) - GOLDENS.keys()
+    if unknown:
+        sys.exit(f"no golden named {', '.join(sorted(unknown))}; there are {', '.join(GOLDENS)}")
+    for name in sys.argv[1:] or GOLDENS:
+        make(name)
