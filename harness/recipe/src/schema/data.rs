@@ -1,0 +1,373 @@
+//! Samples and what is done to them before the network sees them.
+
+use std::path::PathBuf;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Where the samples come from.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Data {
+    /// The data set.
+    pub source: Source,
+    /// What happens at a broken or unreadable sample.
+    #[serde(default)]
+    pub on_error: OnError,
+}
+
+/// A data set.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum Source {
+    /// One folder per class below one folder per split (ImageNet's layout).
+    ImageFolder(ImageFolder),
+    /// CIFAR-10 in its binary version: `data_batch_1.bin` .. `data_batch_5.bin`, `test_batch.bin`.
+    Cifar10(Cifar10),
+    /// Rendered characters, generated: needs no files.
+    Characters(Characters),
+}
+
+/// One folder per class below one folder per split.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ImageFolder {
+    /// Folder that holds the splits; `--data` replaces it.
+    pub root: PathBuf,
+    /// Folder of the training split below `root`.
+    #[serde(default = "train_folder")]
+    pub train: PathBuf,
+    /// Folder of the validation split below `root`.
+    #[serde(default = "val_folder")]
+    pub val: PathBuf,
+    /// File with one class folder per line in the order of the class indices; absent: the training folders, sorted bytewise.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub classes_from: Option<PathBuf>,
+}
+
+fn train_folder() -> PathBuf {
+    "train".into()
+}
+
+fn val_folder() -> PathBuf {
+    "val".into()
+}
+
+/// CIFAR-10 in its binary version.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Cifar10 {
+    /// Folder that holds the files; `--data` replaces it.
+    pub root: PathBuf,
+}
+
+/// Rendered characters on textured backgrounds. Ranges are drawn from uniformly, per sample.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Characters {
+    /// How many characters of `0`..`9`, `A`..`Z`, in this order, are the classes.
+    #[serde(default = "ten")]
+    #[schemars(range(min = 2, max = 36))]
+    pub classes: usize,
+    /// Samples to train on.
+    #[serde(default = "train_samples")]
+    #[schemars(range(min = 1, max = 1000000))]
+    pub train: usize,
+    /// Samples held out.
+    #[serde(default = "val_samples")]
+    #[schemars(range(min = 1, max = 1000000))]
+    pub val: usize,
+    /// Height and width in pixels.
+    #[serde(default = "image_size")]
+    #[schemars(range(min = 16, max = 512))]
+    pub size: usize,
+    /// Seed of the whole set.
+    #[serde(default)]
+    pub seed: u64,
+    /// Height of the font as a share of the image.
+    #[serde(default = "font_range")]
+    pub font: [f64; 2],
+    /// Largest shift from the centre as a share of the image.
+    #[serde(default = "shift_limit")]
+    #[schemars(range(min = 0, max = 0.5))]
+    pub shift: f64,
+    /// Largest rotation either way, in degrees.
+    #[serde(default = "rotation_limit")]
+    #[schemars(range(min = 0, max = 180))]
+    pub rotation: f64,
+    /// Largest shear either way.
+    #[serde(default = "shear_limit")]
+    #[schemars(range(min = 0, max = 1))]
+    pub shear: f64,
+    /// Range of the horizontal scale.
+    #[serde(default = "stretch_range")]
+    pub stretch: [f64; 2],
+    /// Range of the smallest difference in luminance between character and background, in levels of 0..255.
+    #[serde(default = "contrast_range")]
+    pub contrast: [f64; 2],
+    /// Largest number of strokes drawn across.
+    #[serde(default = "stroke_limit")]
+    #[schemars(range(max = 20))]
+    pub strokes: usize,
+    /// Range of the standard deviation of the blur, in pixels at size 64.
+    #[serde(default = "blur_range")]
+    pub blur: [f64; 2],
+    /// Range of the standard deviation of the noise, in levels of 0..255.
+    #[serde(default = "noise_range")]
+    pub noise: [f64; 2],
+}
+
+fn ten() -> usize {
+    10
+}
+fn train_samples() -> usize {
+    8000
+}
+fn val_samples() -> usize {
+    1000
+}
+fn image_size() -> usize {
+    64
+}
+fn font_range() -> [f64; 2] {
+    [0.59, 0.88]
+}
+fn shift_limit() -> f64 {
+    0.08
+}
+fn rotation_limit() -> f64 {
+    10.0
+}
+fn shear_limit() -> f64 {
+    0.15
+}
+fn stretch_range() -> [f64; 2] {
+    [0.85, 1.15]
+}
+fn contrast_range() -> [f64; 2] {
+    [60.0, 100.0]
+}
+fn stroke_limit() -> usize {
+    3
+}
+fn blur_range() -> [f64; 2] {
+    [0.0, 1.2]
+}
+fn noise_range() -> [f64; 2] {
+    [2.0, 10.0]
+}
+
+/// What happens at a broken or unreadable sample.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum OnError {
+    /// Stop and name it.
+    #[default]
+    Fail,
+    /// Leave it out, count it, name the first few.
+    Skip,
+}
+
+/// From a decoded image (u8, RGB) to the network's input.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Preprocess {
+    /// For training, in order.
+    pub train: Vec<Step>,
+    /// For evaluation, in order.
+    pub eval: Vec<Step>,
+}
+
+/// One step of the preprocessing.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum Step {
+    /// Scales so that the shorter side has a given length; the longer one is int(size*long/short) (torchvision's Resize).
+    Resize(Resize),
+    /// Scales to a given height and width, not keeping the proportions.
+    ResizeTo(ResizeTo),
+    /// Cuts out the middle; offsets are (n - size)/2, halves to even.
+    CenterCrop(CenterCrop),
+    /// Cuts out a rectangle of random area, proportions and place, and scales it to a square (arXiv 1409.4842; torchvision's RandomResizedCrop).
+    RandomResizedCrop(RandomResizedCrop),
+    /// Scales so that the image just covers a square, and cuts the square out at a random place.
+    RandomCropCover(RandomCropCover),
+    /// Adds zeros around and cuts a square out at a random place.
+    RandomCrop(RandomCrop),
+    /// Mirrors left and right with probability p.
+    HorizontalFlip(HorizontalFlip),
+    /// (x - mean)/std per channel, in f32.
+    Normalize(Normalize),
+    /// Rounds to a number format and back to f32, as an input pipeline that delivers that format does.
+    Cast(CastTo),
+}
+
+/// Scales so that the shorter side has a given length.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Resize {
+    /// Length of the shorter side, in pixels.
+    #[schemars(range(min = 1, max = 4096))]
+    pub shorter: usize,
+    /// Interpolation, antialiased.
+    #[serde(default)]
+    pub filter: Filter,
+}
+
+/// Scales to a given height and width.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ResizeTo {
+    /// Height and width, or both as one number.
+    pub size: ImageSize,
+    /// Interpolation, antialiased.
+    #[serde(default)]
+    pub filter: Filter,
+}
+
+/// Height and width of an image.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub enum ImageSize {
+    /// A square.
+    Square(#[schemars(range(min = 1, max = 4096))] usize),
+    /// `[height, width]`.
+    Rectangle([usize; 2]),
+}
+
+impl ImageSize {
+    /// `[height, width]`.
+    pub fn extent(self) -> [usize; 2] {
+        match self {
+            Self::Square(size) => [size, size],
+            Self::Rectangle(extent) => extent,
+        }
+    }
+}
+
+/// Interpolation of a resize, Pillow's: antialiased, on 8-bit levels.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Filter {
+    /// Triangle.
+    #[default]
+    Bilinear,
+    /// Cubic with a = -0.5.
+    Bicubic,
+}
+
+/// Cuts out the middle.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CenterCrop {
+    /// Height and width, or both as one number.
+    pub size: ImageSize,
+}
+
+/// Cuts out a random rectangle and scales it to a square.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RandomResizedCrop {
+    /// Side of the square, in pixels.
+    #[schemars(range(min = 1, max = 4096))]
+    pub size: usize,
+    /// Range of the share of the image's area.
+    #[serde(default = "crop_scale")]
+    pub scale: [f64; 2],
+    /// Range of width/height, drawn uniformly in the logarithm.
+    #[serde(default = "crop_ratio")]
+    pub ratio: [f64; 2],
+    /// Interpolation, antialiased.
+    #[serde(default)]
+    pub filter: Filter,
+}
+
+fn crop_scale() -> [f64; 2] {
+    [0.08, 1.0]
+}
+
+fn crop_ratio() -> [f64; 2] {
+    [3.0 / 4.0, 4.0 / 3.0]
+}
+
+/// Scales so that the image just covers a square, and cuts it out at a random place.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RandomCropCover {
+    /// Side of the square, in pixels.
+    #[schemars(range(min = 1, max = 4096))]
+    pub size: usize,
+    /// Interpolation, antialiased.
+    #[serde(default)]
+    pub filter: Filter,
+}
+
+/// Adds zeros around and cuts a square out at a random place.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RandomCrop {
+    /// Side of the square, in pixels.
+    #[schemars(range(min = 1, max = 4096))]
+    pub size: usize,
+    /// Pixels added on each side.
+    #[serde(default)]
+    #[schemars(range(max = 4096))]
+    pub pad: usize,
+}
+
+/// Mirrors left and right.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct HorizontalFlip {
+    /// Probability.
+    #[schemars(range(min = 0, max = 1))]
+    pub p: f64,
+}
+
+impl Default for HorizontalFlip {
+    fn default() -> Self {
+        Self { p: 0.5 }
+    }
+}
+
+/// (x - mean)/std per channel.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Normalize {
+    /// Mean of R, G, B.
+    pub mean: [f64; 3],
+    /// Standard deviation of R, G, B.
+    pub std: [f64; 3],
+    /// The levels that mean and std are given in.
+    #[serde(default)]
+    pub scale: Levels,
+}
+
+/// Range of pixel values.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Levels {
+    /// 0..1: pixels are divided by 255 first.
+    #[default]
+    Unit,
+    /// 0..255.
+    Byte,
+}
+
+/// Rounds to a number format.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CastTo {
+    /// The number format.
+    pub to: PixelFormat,
+}
+
+/// Number format that an input pipeline delivers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum PixelFormat {
+    /// IEEE 754 binary16.
+    F16,
+    /// bfloat16.
+    Bf16,
+}

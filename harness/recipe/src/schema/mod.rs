@@ -1,0 +1,96 @@
+//! The recipe as types: the one source of the JSON Schema, of the documentation and of typed reading.
+//!
+//! Docstrings of fields are what editors show, so they are written for authors of recipes.
+
+mod data;
+mod init;
+mod layer;
+mod model;
+mod param;
+mod run;
+mod schedule;
+mod training;
+
+pub use data::*;
+pub use init::*;
+pub use layer::*;
+pub use model::*;
+pub use param::*;
+pub use run::*;
+pub use schedule::*;
+pub use training::*;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::span::{ConfigPath, Span, SpanTable};
+
+/// One model, how it is trained, and what it has to reach.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Recipe {
+    /// Name of the recipe: lower-case letters, digits, `-` and `_`.
+    #[schemars(regex(pattern = "^[a-z0-9][a-z0-9_-]*$"))]
+    pub name: String,
+    /// What this is, in a sentence or two.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
+    /// Where the network and its figures come from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reference: Option<Reference>,
+    /// The architecture.
+    pub model: Model,
+    /// Where the samples come from.
+    pub data: Data,
+    /// From a decoded image to the network's input.
+    #[serde(default)]
+    pub preprocess: Preprocess,
+    /// The loss: the sum of the terms named here.
+    pub loss: Loss,
+    /// The update rule.
+    pub optimizer: Optimizer,
+    /// The learning rate of each step.
+    pub schedule: Schedule,
+    /// Batch size, length and rhythm of the training.
+    pub train: Train,
+    /// What the training has to reach.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub target: Option<Target>,
+    /// The simulated NPU.
+    #[serde(default)]
+    pub npu: Npu,
+    /// The engine that computes.
+    #[serde(default)]
+    pub engine: Engine,
+    /// The golden tensors that prove one step.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub golden: Option<Golden>,
+    /// Where each node was written.
+    #[serde(skip)]
+    pub spans: SpanTable,
+}
+
+impl Recipe {
+    /// Where the node at `path` (for example `model.body[3].conv.kernel`) was written; for a default, where the
+    /// section around it was.
+    pub fn span(&self, path: &str) -> Span {
+        self.spans.get(&ConfigPath::from(path))
+    }
+
+    /// As [`Recipe::span`], for a path that layers and diagnostics carry.
+    pub fn span_of(&self, path: &ConfigPath) -> Span {
+        self.spans.get(path)
+    }
+}
+
+/// Where a network and its figures come from.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Reference {
+    /// The paper, for example `arXiv 1512.03385`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub paper: Option<String>,
+    /// The code the recipe follows, and which variant of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub code: Option<String>,
+}

@@ -1,0 +1,45 @@
+//! The architecture: inputs, blocks and body.
+
+use indexmap::IndexMap;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::{InitDefaults, Layer, Scalar};
+
+/// The architecture.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Model {
+    /// Shape of each input without the batch, `[channels, height, width]`. The body starts from the first; `from` gets at the others.
+    #[schemars(length(min = 1))]
+    pub inputs: IndexMap<String, [Extent; 3]>,
+    /// Number of classes; layers say `$classes`.
+    #[schemars(range(min = 1, max = 1000000))]
+    pub classes: usize,
+    /// How parameters start where their layer does not say.
+    #[serde(default)]
+    pub init: InitDefaults,
+    /// Parts that are used several times.
+    #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
+    pub blocks: IndexMap<String, Block>,
+    /// The layers, from input to output.
+    #[schemars(length(min = 1))]
+    pub body: Vec<Layer>,
+}
+
+/// A length along one dimension of a tensor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(transparent)]
+pub struct Extent(#[schemars(range(min = 1, max = 65536))] pub usize);
+
+/// A part of a network with arguments.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Block {
+    /// Arguments and their defaults; `~` makes an argument required. Layers of the body say `$name`.
+    #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
+    pub args: IndexMap<String, Option<Scalar>>,
+    /// The layers.
+    #[schemars(length(min = 1))]
+    pub body: Vec<Layer>,
+}

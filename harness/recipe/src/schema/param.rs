@@ -1,0 +1,240 @@
+//! Values that may be written as an expression of the arguments of the enclosing block.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Serialize};
+
+/// A literal, or an expression of block arguments such as `$width*4`.
+///
+/// Values of this kind exist only in the recipe as written; [`crate::resolve`] replaces them by clean values.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Param<T> {
+    /// A value as it stands.
+    Value(T),
+    /// To be computed from the arguments of the block.
+    Expression(Expression),
+}
+
+impl<T: Default> Default for Param<T> {
+    fn default() -> Self {
+        Self::Value(T::default())
+    }
+}
+
+impl<T> From<T> for Param<T> {
+    fn from(value: T) -> Self {
+        Self::Value(value)
+    }
+}
+
+impl<T: JsonSchema> JsonSchema for Param<T> {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        format!("Param_of_{}", T::schema_name()).into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        let value = generator.subschema_for::<T>();
+        let expression = generator.subschema_for::<Expression>();
+        json_schema!({ "anyOf": [value, expression] })
+    }
+}
+
+/// A product or quotient of block arguments and numbers, from left to right: `$width`, `$width*4`, `$width/$groups`.
+///
+/// `$classes` is the model's class count and known everywhere.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Expression {
+    first: Term,
+    rest: Vec<(Operator, Term)>,
+}
+
+/// One factor of an [`Expression`].
+#[derive(Clone, Debug, PartialEq)]
+pub enum Term {
+    /// An argument, without the `$`.
+    Argument(String),
+    /// A number.
+    Number(f64),
+}
+
+/// What joins two factors of an [`Expression`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operator {
+    /// `*`
+    Times,
+    /// `/`
+    Over,
+}
+
+impl Expression {
+    /// Pattern of expressions for editors.
+    pub const PATTERN: &'static str =
+        r"^[0-9.*/ ]*\$[A-Za-z_][A-Za-z0-9_]*([ ]*[*/][ ]*([0-9.]+|\$[A-Za-z_][A-Za-z0-9_]*))*$";
+
+    /// The factors: the first, then each with the operator before it.
+    pub fn terms(&self) -> (&Term, &[(Operator, Term)]) {
+        (&self.first, &self.rest)
+    }
+
+    /// The arguments this names, without the `$`.
+    pub fn arguments(&self) -> impl Iterator<Item = &str> {
+        std::iter::once(&self.first)
+            .chain(self.rest.iter().map(|(_, term)| term))
+            .filter_map(|term| match term {
+                Term::Argument(name) => Some(name.as_str()),
+                Term::Number(_) => None,
+            })
+    }
+}
+
+/// Why a text is no [`Expression`].
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{text}` is no expression of block arguments: {why}")]
+pub struct ExpressionError {
+    text: String,
+    why: &'static str,
+}
+
+impl TryFrom<String> for Expression {
+    type Error = ExpressionError;
+
+    fn try_from(text: String) -> Result<Self, Self::Error> {
+        Self::try_from(text.as_str())
+    }
+}
+
+impl TryFrom<&str> for Expression {
+    type Error = ExpressionError;
+
+    fn try_from(text: &str) -> Result<Self, Self::Error> {
+        let fail = |why| ExpressionError {
+            text: text.to_owned(),
+            why,
+        };
+        let term = |text: &str| {
+            let text = text.trim();
+            if let Some(name) = text.strip_prefix('$') {
+                let starts = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
+                let valid = starts && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+                return if valid {
+                    Ok(Term::Argument(name.to_owned()))
+                } else {
+                    Err(fail("`$` needs a name after it"))
+                };
+            }
+            let digits = text.starts_with(|c: char| c.is_ascii_digit());
+            match text.parse::<f64>() {
+                Ok(number) if digits && number.is_finite() => Ok(Term::Number(number)),
+                _ => Err(fail(
+                    "factors are `$name` or a number, joined by `*` or `/`",
+                )),
+            }
+        };
+        let mut rest = Vec::new();
+        let mut tail = text;
+        let mut first = None;
+        let mut operator = Operator::Times;
+        loop {
+            let end = tail.find(['*', '/']).unwrap_or(tail.len());
+            let factor = term(&tail[..end])?;
+            match first {
+                None => first = Some(factor),
+                Some(_) => rest.push((operator, factor)),
+            }
+            match tail[end..].chars().next() {
+                Some(sign) => {
+                    operator = if sign == '*' {
+                        Operator::Times
+                    } else {
+                        Operator::Over
+                    }
+                }
+                None => break,
+            }
+            tail = &tail[end + 1..];
+        }
+        let expression = match first {
+            Some(first) => Self { first, rest },
+            None => return Err(fail("it is empty")),
+        };
+        if expression.arguments().next().is_none() {
+            return Err(fail("it names no argument (`$name`)"));
+        }
+        Ok(expression)
+    }
+}
+
+impl From<Expression> for String {
+    fn from(expression: Expression) -> Self {
+        expression.to_string()
+    }
+}
+
+impl fmt::Display for Term {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Argument(name) => write!(f, "${name}"),
+            Self::Number(number) => write!(f, "{number}"),
+        }
+    }
+}
+
+impl fmt::Display for Expression {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.first)?;
+        for (operator, term) in &self.rest {
+            let sign = if *operator == Operator::Times {
+                '*'
+            } else {
+                '/'
+            };
+            write!(f, "{sign}{term}")?;
+        }
+        Ok(())
+    }
+}
+
+impl JsonSchema for Expression {
+    fn schema_name() -> Cow<'static, str> {
+        "Expression".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "description": "An expression of block arguments: `$width`, `$width*4`.",
+            "type": "string",
+            "format": "expression",
+            "pattern": Self::PATTERN,
+        })
+    }
+}
+
+/// Value of a block argument.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub enum Scalar {
+    /// A switch.
+    Bool(bool),
+    /// A whole number.
+    Int(i64),
+    /// Any other number.
+    Float(f64),
+}
+
+impl fmt::Display for Scalar {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Bool(value) => write!(f, "{value}"),
+            Self::Int(value) => write!(f, "{value}"),
+            Self::Float(value) => write!(f, "{value}"),
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! Where something was written, and under which path of the configuration.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
+
+use serde::Serialize;
+
+/// A place in a source: a recipe file, or the pseudo file `--set` for overrides given on the command line.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Span {
+    /// File as it was named when loading, or `--set`.
+    pub file: Arc<str>,
+    /// Line, from 1.
+    pub line: usize,
+    /// Column in characters, from 1.
+    pub column: usize,
+}
+
+impl Span {
+    /// The pseudo file that overrides of the command line are written in; its line `n` is the `n`-th override.
+    pub const OVERRIDES: &'static str = "--set";
+
+    /// Whether this was given on the command line.
+    pub fn is_override(&self) -> bool {
+        &*self.file == Self::OVERRIDES
+    }
+}
+
+impl Default for Span {
+    fn default() -> Self {
+        Self {
+            file: Arc::from("<built in code>"),
+            line: 1,
+            column: 1,
+        }
+    }
+}
+
+impl fmt::Display for Span {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}:{}", self.file, self.line, self.column)
+    }
+}
+
+/// Path of a node in the configuration as diagnostics print it, for example `model.body[3].conv.kernel`.
+/// The empty path is the whole recipe.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+pub struct ConfigPath(String);
+
+impl ConfigPath {
+    /// The path of the entry `key` of the map at this path.
+    pub fn key(&self, key: &str) -> Self {
+        let dot = if self.0.is_empty() { "" } else { "." };
+        Self(format!("{}{dot}{key}", self.0))
+    }
+
+    /// The path of element `index` (from 0) of the list at this path.
+    pub fn index(&self, index: usize) -> Self {
+        Self(format!("{}[{index}]", self.0))
+    }
+
+    /// The path as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// The path of the map or list that holds this node; `None` for the whole recipe.
+    pub fn parent(&self) -> Option<Self> {
+        if self.0.is_empty() {
+            return None;
+        }
+        let cut = self.0.rfind(['.', '[']).unwrap_or(0);
+        Some(Self(self.0[..cut].to_owned()))
+    }
+}
+
+impl From<&str> for ConfigPath {
+    fn from(path: &str) -> Self {
+        Self(path.to_owned())
+    }
+}
+
+impl fmt::Display for ConfigPath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// The place where every node of a loaded recipe was written.
+///
+/// Any two tables compare equal: where a recipe was written is no part of what it says, so a recipe that was saved
+/// resolved and loaded again equals the original.
+#[derive(Clone, Debug, Default)]
+pub struct SpanTable(Arc<HashMap<ConfigPath, Span>>);
+
+impl SpanTable {
+    /// The place of the node at `path`; for a node that was not written (a default), that of the innermost node around it.
+    pub fn get(&self, path: &ConfigPath) -> Span {
+        let mut path = path.clone();
+        loop {
+            if let Some(span) = self.0.get(&path) {
+                return span.clone();
+            }
+            match path.parent() {
+                Some(parent) => path = parent,
+                None => return Span::default(),
+            }
+        }
+    }
+
+    /// Whether a node at exactly this path was written.
+    pub fn contains(&self, path: &ConfigPath) -> bool {
+        self.0.contains_key(path)
+    }
+}
+
+impl FromIterator<(ConfigPath, Span)> for SpanTable {
+    fn from_iter<I: IntoIterator<Item = (ConfigPath, Span)>>(entries: I) -> Self {
+        Self(Arc::new(entries.into_iter().collect()))
+    }
+}
+
+impl PartialEq for SpanTable {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
