@@ -1,4 +1,4 @@
-"""python make.py [NAME...]: writes this repository's goldens (all, or those named) with zoo_golden.
+"""python steps.py [NAME...]: writes this repository's goldens (all, or those named) with zoo_golden.
 
 The table is also the record of the conditions of each. A different torch or another number of threads moves f64 values
 by some 1e-14 and the f32 floors by a few tens of percent.

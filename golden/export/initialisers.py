@@ -1,0 +1,146 @@
+"""python initialisers.py: writes <recipe>/init.json, the distribution each parameter starts from.
+
+The figures are analytic, from torchvision's (for the NPU zoo's AlexNet, he_uniform's) initialisation code, and checked here
+against values drawn by that code: mean and deviation within six standard errors, bounds kept and nearly reached.
+"""
+
+import json
+import math
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import torch
+import torchvision
+from torch import nn
+
+from zoo_golden.networks import NpuAlexNet
+
+GOLDEN = Path(__file__).resolve().parent.parent
+SEED, LIMIT = 20240229, 6.0
+
+
+@dataclass(frozen=True)
+class Distribution:
+    """`absmax_bound` is null where values are unbounded."""
+
+    kind: str
+    mean: float
+    std: float
+    absmax_bound: float | None
+
+
+def normal(std: float) -> Distribution:
+    return Distribution("normal", 0.0, std, None)
+
+
+def uniform(bound: float) -> Distribution:
+    """Over [-bound, bound]."""
+    return Distribution("uniform", 0.0, bound / math.sqrt(3), bound)
+
+
+def constant(value: float) -> Distribution:
+    return Distribution("constant", value, 0.0, abs(value))
+
+
+def fan_in(module: nn.Module) -> int:
+    return math.prod(module.weight.shape[1:])
+
+
+def fan_out(module: nn.Module) -> int:
+    return module.weight.shape[0] * math.prod(module.weight.shape[2:])
+
+
+def normalisation(local: str) -> Distribution:
+    return constant(1.0 if local == "weight" else 0.0)
+
+
+def torch_default(module: nn.Module, local: str) -> Distribution:
+    """kaiming_uniform(a=sqrt(5)) is U(+-1/sqrt(fan_in)); torch's layers draw their biases from the same."""
+    return uniform(1 / math.sqrt(fan_in(module)))
+
+
+def resnet(module: nn.Module, local: str) -> Distribution:
+    if isinstance(module, nn.Conv2d):
+        return normal(math.sqrt(2 / fan_out(module)))
+    if isinstance(module, nn.BatchNorm2d):
+        return normalisation(local)
+    return torch_default(module, local)
+
+
+def vgg(module: nn.Module, local: str) -> Distribution:
+    if local == "bias":
+        return constant(0.0)
+    return normal(math.sqrt(2 / fan_out(module)) if isinstance(module, nn.Conv2d) else 0.01)
+
+
+def he_uniform(module: nn.Module, local: str) -> Distribution:
+    return constant(0.0) if local == "bias" else uniform(math.sqrt(6 / fan_in(module)))
+
+
+def drawn_he_uniform() -> nn.Module:
+    network = NpuAlexNet()
+    for module in network:
+        if isinstance(module, (nn.Conv2d, nn.Linear)):
+            nn.init.kaiming_uniform_(module.weight, nonlinearity="relu")
+            nn.init.zeros_(module.bias)
+    return network
+
+
+RESNET_RULE = "convolutions kaiming normal (fan_out), normalisations 1 and 0, linear layer and its bias U(+-1/sqrt(fan_in))"
+# rule, distribution of each parameter, a network with values drawn by the reference's own code
+RECIPES: dict[str, tuple[str, Callable[[nn.Module, str], Distribution], Callable[[], nn.Module]]] = {
+    "resnet50": (RESNET_RULE, resnet, torchvision.models.resnet50),
+    "alexnet": ("he_uniform: U(+-sqrt(6/fan_in)), biases 0", he_uniform, drawn_he_uniform),
+    "alexnet-torchvision": ("torch's default: weights and biases U(+-1/sqrt(fan_in))", torch_default, torchvision.models.alexnet),
+    "resnet18": (RESNET_RULE, resnet, torchvision.models.resnet18),
+    "vgg16": ("convolutions kaiming normal (fan_out), linear layers N(0, 0.01), biases 0", vgg, torchvision.models.vgg16),
+}
+
+
+def check(name: str, values: torch.Tensor, expected: Distribution) -> None:
+    """Raises ArithmeticError where drawn values contradict the analytic distribution."""
+    values = values.detach().double().flatten()
+    count, largest = values.numel(), values.abs().max().item()
+    if expected.kind == "constant":
+        fits = bool((values == expected.mean).all())
+    else:
+        # Standard error of a deviation: sqrt((kurtosis - 1) / 4n); kurtosis 3 (normal), 1.8 (uniform).
+        spread = 0.5 if expected.kind == "normal" else 0.2
+        fits = abs(values.mean().item() - expected.mean) < LIMIT * expected.std / math.sqrt(count)
+        fits &= abs(values.std(correction=0).item() / expected.std - 1) < LIMIT * math.sqrt(spread / count)
+        if expected.absmax_bound is not None:
+            fits &= expected.absmax_bound * (1 - 20 / count) < largest <= expected.absmax_bound * (1 + 1e-6)
+        elif count > 10_000:
+            fits &= largest > 3 * expected.std
+    if not fits:
+        raise ArithmeticError(f"{name}: drawn values do not follow {expected}")
+
+
+def write(recipe: str) -> None:
+    rule, distribution, draw = RECIPES[recipe]
+    torch.manual_seed(SEED)
+    network = draw()
+    parameters = {}
+    for prefix, module in network.named_modules():
+        for local, parameter in module.named_parameters(recurse=False):
+            name = f"{prefix}.{local}"
+            expected = distribution(module, local)
+            check(name, parameter, expected)
+            parameters[name] = asdict(expected)
+    document = {
+        "recipe": recipe,
+        "rule": rule,
+        "made_with": {"torch": torch.__version__.split("+")[0], "torchvision": torchvision.__version__.split("+")[0]},
+        "parameters": parameters,
+    }
+    path = GOLDEN / recipe / "init.json"
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(json.dumps(document, indent=1) + "\n")
+    print(f"{path}: {len(parameters)} parameters")
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(2)
+    for recipe in RECIPES:
+        write(recipe)

@@ -1,0 +1,89 @@
+"""python preprocessing.py [IMAGES]: writes <recipe>/preprocess.{json,safetensors}, the evaluation preprocessing of
+preprocess/images/*.png by Pillow and torchvision. IMAGES: another folder with the same files."""
+
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import PIL
+import torch
+import torchvision
+from PIL import Image
+from safetensors.numpy import save
+from torchvision.transforms import v2
+
+from zoo_golden.hashes import sample_positions
+
+GOLDEN = Path(__file__).resolve().parent.parent
+IMAGES = GOLDEN / "preprocess" / "images"
+SAMPLES = 256
+
+# Per recipe: pixels are scaled by 1/scale, then (x - mean) / std per channel (R, G, B).
+IMAGENET = {"scale": 255.0, "mean": [0.485, 0.456, 0.406], "std": [0.229, 0.224, 0.225]}
+RECIPES = {
+    "resnet50": IMAGENET,
+    "alexnet": {"scale": 1.0, "mean": [121.0, 115.0, 100.0], "std": [70.0, 68.0, 71.0]},
+    "alexnet-torchvision": IMAGENET,
+    "resnet18": IMAGENET,
+    "vgg16": IMAGENET,
+}
+RESIZE, CROP = 256, 224
+RULE = (
+    "decode to RGB u8; shorter side to `resize` by Pillow's antialiased bilinear filter in u8, longer side truncated; "
+    "centre crop, offsets rounded half to even; per channel ((x / scale) - mean) / std, each operation rounded to f32"
+)
+
+
+def preprocess(image: Image.Image, normalisation: dict) -> torch.Tensor:
+    """The 3 x 224 x 224 f32 tensor the network sees."""
+    geometry = v2.Compose([v2.Resize(RESIZE, v2.InterpolationMode.BILINEAR), v2.CenterCrop(CROP)])
+    pixels = v2.functional.pil_to_tensor(geometry(image)).to(torch.float32) / normalisation["scale"]
+    return v2.functional.normalize(pixels, normalisation["mean"], normalisation["std"])
+
+
+def write(recipe: str, images: Path) -> None:
+    entries, data = [], {}
+    for path in sorted(images.glob("*.png")):
+        image = Image.open(path).convert("RGB")
+        tensor = preprocess(image, RECIPES[recipe])
+        key = f"norm/{path.stem}"
+        exact = tensor.double()
+        data[key] = tensor.flatten()[torch.from_numpy(sample_positions(key, tensor.numel(), SAMPLES))].numpy()
+        entries.append(
+            {
+                "key": key,
+                "file": f"../preprocess/images/{path.name}",
+                "size": list(image.size),
+                "shape": list(tensor.shape),
+                "mean": exact.mean().item(),
+                "std": exact.std(correction=0).item(),
+                "l2": exact.norm().item(),
+                "absmax": exact.abs().max().item(),
+            }
+        )
+    if not entries:
+        sys.exit(f"no PNG images in {images}")
+    versions = {"pillow": PIL.__version__, "torchvision": torchvision.__version__.split("+")[0]}
+    document = {
+        "recipe": recipe,
+        "rule": RULE,
+        "made_with": versions,
+        "resize": RESIZE,
+        "interpolation": "bilinear",
+        "crop": CROP,
+        **RECIPES[recipe],
+        "layout": f"CHW f32; {SAMPLES} samples at h('sample:' + key, j) mod {3 * CROP * CROP}",
+        "entries": entries,
+    }
+    folder = GOLDEN / recipe
+    folder.mkdir(exist_ok=True)
+    (folder / "preprocess.json").write_text(json.dumps(document, indent=1) + "\n")
+    (folder / "preprocess.safetensors").write_bytes(save({key: np.ascontiguousarray(v) for key, v in data.items()}))
+    print(f"{folder}/preprocess: {len(entries)} images")
+
+
+if __name__ == "__main__":
+    folder = Path(sys.argv[1]) if len(sys.argv) > 1 else IMAGES
+    for recipe in RECIPES:
+        write(recipe, folder)

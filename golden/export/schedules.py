@@ -1,0 +1,162 @@
+"""python schedules.py: writes <recipe>/schedule.json, learning rates over each recipe's full training.
+
+Every rule is a closed formula, checked against torch's scheduler (run step by step, whose rounding errors add up) to 1e-9.
+"""
+
+import json
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch.optim import lr_scheduler
+
+from zoo_golden.hashes import hashes
+
+GOLDEN = Path(__file__).resolve().parent.parent
+IMAGES, BATCH = 1281167, 256
+STEPS_PER_EPOCH = IMAGES // BATCH
+Scheduler = Callable[[torch.optim.Optimizer], lr_scheduler.LRScheduler]
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """`lr(step)` is used for the update of step 0, 1, ...; `scheduler` is torch's form of the same, stepped per step."""
+
+    rule: str
+    source: str
+    base: float
+    epochs: int
+    warmup_epochs: int
+    lr: Callable[[int], float]
+    scheduler: Scheduler
+
+    @property
+    def steps(self) -> int:
+        return self.epochs * STEPS_PER_EPOCH
+
+
+def cosine_per_step(base: float, epochs: int, warmup_epochs: int) -> Schedule:
+    warmup, total = warmup_epochs * STEPS_PER_EPOCH, epochs * STEPS_PER_EPOCH
+
+    def lr(step: int) -> float:
+        if step < warmup:
+            return base * (step + 1) / warmup
+        return base * (1 + math.cos(math.pi * (step - warmup) / (total - warmup))) / 2
+
+    return Schedule(
+        f"W = {warmup_epochs} * steps_per_epoch, N = {epochs} * steps_per_epoch; step i < W: {base} * (i+1)/W; "
+        f"from W on: {base} * (1 + cos(pi * (i-W)/(N-W))) / 2",
+        "linear warm-up as in MindSpore's model zoo (step i uses i+1), cosine as torch's CosineAnnealingLR over the remaining steps",
+        base,
+        epochs,
+        warmup_epochs,
+        lr,
+        lambda optimizer: lr_scheduler.SequentialLR(
+            optimizer,
+            [
+                lr_scheduler.LinearLR(optimizer, start_factor=1 / warmup, total_iters=warmup - 1),
+                lr_scheduler.CosineAnnealingLR(optimizer, T_max=total - warmup),
+            ],
+            milestones=[warmup],
+        ),
+    )
+
+
+def cosine_per_epoch(base: float, epochs: int, warmup_epochs: int) -> Schedule:
+    warmup = warmup_epochs * STEPS_PER_EPOCH
+
+    def lr(step: int) -> float:
+        if step < warmup:
+            return base / warmup * (step + 1)
+        return base * (1 + math.cos(math.pi * (step // STEPS_PER_EPOCH) / epochs)) / 2
+
+    return Schedule(
+        f"W = {warmup_epochs} * steps_per_epoch; step i < W: {base} * (i+1)/W; from W on: "
+        f"{base} * (1 + cos(pi * e/{epochs})) / 2 with e = floor(i/steps_per_epoch), counted from the start of training",
+        "warmup_cosine_annealing_lr of the NPU model zoo: T_max is all epochs (warm-up included), eta_min 0",
+        base,
+        epochs,
+        warmup_epochs,
+        lr,
+        lambda optimizer: lr_scheduler.LambdaLR(
+            optimizer,
+            lambda step: (
+                (step + 1) / warmup if step < warmup else 0.5 + 0.5 * math.cos(math.pi / epochs * (step // STEPS_PER_EPOCH))
+            ),
+        ),
+    )
+
+
+def stepped(base: float, epochs: int = 90, step_epochs: int = 30, gamma: float = 0.1) -> Schedule:
+    return Schedule(
+        f"{base} * {gamma}^floor(e/{step_epochs}) with e = floor(i/steps_per_epoch)",
+        "torchvision references/classification: StepLR(step_size=30, gamma=0.1) per epoch, 90 epochs, 8 devices x 32 images; "
+        "here the last incomplete batch is dropped, there the sampler pads it (5005 steps per epoch)",
+        base,
+        epochs,
+        0,
+        lambda step: base * gamma ** (step // STEPS_PER_EPOCH // step_epochs),
+        lambda optimizer: lr_scheduler.StepLR(optimizer, step_epochs * STEPS_PER_EPOCH, gamma),
+    )
+
+
+SCHEDULES = {
+    "resnet50": cosine_per_step(0.256, epochs=90, warmup_epochs=5),
+    "alexnet": cosine_per_epoch(0.06, epochs=150, warmup_epochs=5),
+    "alexnet-torchvision": stepped(0.01),
+    "resnet18": stepped(0.1),
+    "vgg16": stepped(0.01),
+}
+
+
+def chosen_steps(name: str, schedule: Schedule) -> list[int]:
+    """About 200 steps: both ends, the end of warm-up, epoch borders, multiples of 30 epochs, and a hashed rest."""
+    borders = {schedule.warmup_epochs, *range(1, schedule.epochs, max(1, schedule.epochs // 15)), *range(0, schedule.epochs + 1, 30)}
+    steps = {epoch * STEPS_PER_EPOCH + offset for epoch in borders for offset in (-2, -1, 0, 1)} | {1, 2, 10, 100, 1000}
+    steps |= {int(h % schedule.steps) for h in hashes(f"schedule:{name}", 60).tolist()}
+    warmup = schedule.warmup_epochs * STEPS_PER_EPOCH
+    steps |= {int(h % warmup) for h in hashes(f"warmup:{name}", 40).tolist()} if warmup else set()
+    return sorted(step for step in steps if 0 <= step < schedule.steps)
+
+
+def torch_values(schedule: Schedule) -> Iterator[float]:
+    """What torch's scheduler gives, step by step."""
+    optimizer = torch.optim.SGD([torch.zeros(1)], lr=schedule.base)
+    scheduler = schedule.scheduler(optimizer)
+    for _ in range(schedule.steps):
+        yield optimizer.param_groups[0]["lr"]
+        optimizer.step()
+        scheduler.step()
+
+
+def write(name: str) -> None:
+    schedule = SCHEDULES[name]
+    values = {step: schedule.lr(step) for step in chosen_steps(name, schedule)}
+    worst = max(
+        abs(value - values[step]) / schedule.base for step, value in enumerate(torch_values(schedule)) if step in values
+    )
+    if worst > 1e-9:
+        raise ArithmeticError(f"{name}: the formula leaves torch's scheduler by {worst}")
+    document = {
+        "recipe": name,
+        "rule": schedule.rule,
+        "source": schedule.source,
+        "made_with": {"torch": torch.__version__.split("+")[0]},
+        "images": IMAGES,
+        "batch": BATCH,
+        "steps_per_epoch": STEPS_PER_EPOCH,
+        "epochs": schedule.epochs,
+        "base_lr": schedule.base,
+        "lr": {str(step): value for step, value in values.items()},
+    }
+    path = GOLDEN / name / "schedule.json"
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(json.dumps(document, indent=1) + "\n")
+    print(f"{path}: {len(values)} of {schedule.steps} steps, {worst:.1e} from torch's scheduler")
+
+
+if __name__ == "__main__":
+    for recipe in SCHEDULES:
+        write(recipe)
