@@ -145,7 +145,7 @@ pub struct Variable {
     /// What it is for.
     pub role: VariableRole,
     /// How it starts.
-    pub init: zoo_recipe::Initializer,
+    pub init: zoo_recipe::schema::Init,
     /// Its value at the start of a step.
     pub value: ValueId,
     /// Its value at the end of a step; `None` when a step leaves it alone.
@@ -270,7 +270,7 @@ impl Graph {
         name: impl Into<String>,
         role: VariableRole,
         ty: TensorType,
-        init: zoo_recipe::Initializer,
+        init: zoo_recipe::schema::Init,
         origin: Option<Origin>,
     ) -> VariableId {
         let id = VariableId(self.variables.len());

@@ -55,11 +55,7 @@ fn scaled(f: &mut fmt::Formatter<'_>, mut value: f64, step: f64, units: &[&str])
         value /= step;
         unit += 1;
     }
-    if unit == 0 {
-        write!(f, "{value:.0} {}", units[unit])
-    } else {
-        write!(f, "{value:.2} {}", units[unit])
-    }
+    if unit == 0 { write!(f, "{value:.0} {}", units[unit]) } else { write!(f, "{value:.2} {}", units[unit]) }
 }
 
 #[cfg(test)]

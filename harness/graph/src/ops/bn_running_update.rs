@@ -23,7 +23,8 @@ impl Operator for BnRunningUpdate {
     }
 
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, OpError> {
-        let [mean, var, batch_mean, batch_var] = operands(inputs, "running mean and variance, batch mean and variance")?;
+        let [mean, var, batch_mean, batch_var] =
+            operands(inputs, "running mean and variance, batch mean and variance")?;
         if self.count < 2 {
             return Err(OpError::Attribute(format!("no unbiased variance of {} values", self.count)));
         }

@@ -5,7 +5,7 @@ use super::{OpError, Operator, per_element};
 use crate::{tensor::TensorType, units::Flop};
 
 /// Operands: output gradient `dy` and input `[n, c, ...]`, mean, variance, gamma, dgamma, dbeta (each `[c]`);
-/// with `relu` the output of the fused ReLU, where `dy` counts only if the output is above zero.
+/// with `relu` also beta, and `dy` counts only where the normalised value, computed again, is above zero.
 /// Result: with `m` values per channel, `s = 1 / sqrt(variance + eps)` and `xhat = (x - mean) * s`:
 /// `gamma * s * (dy - dbeta / m - xhat * dgamma / m)`.
 ///
@@ -27,16 +27,13 @@ impl Operator for BnTrainingReduceGrad {
         let (dy, x, rest) = match inputs {
             [dy, x, rest @ ..] if rest.len() == 5 + usize::from(self.relu) => (dy, x, rest),
             _ => {
-                let expected = "output gradient, input, mean, variance, gamma, dgamma, dbeta and the output if fused";
+                let expected = "output gradient, input, mean, variance, gamma, dgamma, dbeta, and beta if fused";
                 return Err(OpError::Arity { expected, found: inputs.len() });
             }
         };
         super::expect_shape("output gradient", dy, &x.shape)?;
         super::expect_same_storage("output gradient", x, dy)?;
-        if let Some(y) = rest.get(5) {
-            super::expect_shape("output", y, &x.shape)?;
-        }
-        let names = ["mean", "variance", "gamma", "dgamma", "dbeta"];
+        let names = ["mean", "variance", "gamma", "dgamma", "dbeta", "beta"];
         let named: Vec<_> = names.into_iter().zip(rest.iter().copied()).collect();
         expect_per_channel(channels(x)?, &named)?;
         Ok(vec![(*x).clone()])

@@ -2,10 +2,13 @@
 
 use super::bn_training_reduce::{channels, expect_per_channel};
 use super::{OpError, Operator, per_element};
-use crate::{tensor::{Layout, TensorType}, units::Flop};
+use crate::{
+    tensor::{Layout, TensorType},
+    units::Flop,
+};
 
-/// Operands: output gradient `dy` and input `[n, c, ...]`, mean, variance (each `[c]`); with `relu` the
-/// output of the fused ReLU, where `dy` counts only if the output is above zero.
+/// Operands: output gradient `dy` and input `[n, c, ...]`, mean, variance (each `[c]`); with `relu` also gamma and
+/// beta, and `dy` counts only where the normalised value, computed again from them, is above zero.
 /// Results: `dgamma = sum(dy * (x - mean) / sqrt(variance + eps))` and `dbeta = sum(dy)`, each `[c]`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BnTrainingUpdateGrad {
@@ -23,12 +26,12 @@ impl Operator for BnTrainingUpdateGrad {
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, OpError> {
         let (dy, x, mean, var) = match inputs {
             [dy, x, mean, var] if !self.relu => (dy, x, mean, var),
-            [dy, x, mean, var, y] if self.relu => {
-                super::expect_shape("output", y, &x.shape)?;
+            [dy, x, mean, var, gamma, beta] if self.relu => {
+                expect_per_channel(channels(x)?, &[("gamma", gamma), ("beta", beta)])?;
                 (dy, x, mean, var)
             }
             _ => {
-                let expected = "output gradient, input, mean, variance and the output if fused";
+                let expected = "output gradient, input, mean, variance, and gamma and beta if fused";
                 return Err(OpError::Arity { expected, found: inputs.len() });
             }
         };

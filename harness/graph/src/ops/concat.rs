@@ -30,8 +30,7 @@ impl Operator for Concat {
                 expected[self.axis] = *n;
             }
             super::expect_shape("part", other, &expected)?;
-            joined[self.axis] =
-                joined[self.axis].checked_add(other.shape[self.axis]).ok_or(OpError::TooLarge)?;
+            joined[self.axis] = joined[self.axis].checked_add(other.shape[self.axis]).ok_or(OpError::TooLarge)?;
         }
         Ok(vec![first.with_shape(joined)])
     }

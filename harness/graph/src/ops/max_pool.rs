@@ -1,6 +1,6 @@
 //! `MaxPool`: maximum over windows.
 
-use super::{OpError, Operator, Window, expect_shape, expect_same_storage, feature_map, operands, per_element};
+use super::{OpError, Operator, Window, expect_same_storage, expect_shape, feature_map, operands, per_element};
 use crate::{differentiate::Gradient, error::GraphError, tensor::TensorType, units::Flop};
 
 /// Operand: `[n, c, h, w]`. Result: the maximum of each window, `[n, c, h', w']`; padding never wins.

@@ -1,0 +1,202 @@
+//! Keeps feature maps in NC1HWC0 between operators.
+//!
+//! What: convolutions get their maps in NC1HWC0 and their filters in FRACTAL_Z; element-wise operators, normalisations
+//! and pools follow their operands; everything else stays row-major. `TransData` nodes are placed where a value is
+//! read in another layout than it is made in, at most once per value and layout.
+//! Why: it is the layout of the matrix unit and of the fast kernels; packing at each operator would cost as much as
+//! the convolution itself.
+//! When not: tensors without four axes, and an image of at most four channels, which would be padded to sixteen: the
+//! first convolution reads it as it is.
+
+use super::{NewNode, Pass, Patch};
+use crate::{
+    error::GraphError,
+    graph::{Graph, Node, NodeId, Phase, Source, ValueId},
+    ops::{Op, TransData},
+    tensor::{Layout, TensorType},
+};
+use std::collections::HashMap;
+
+/// Channels up to which a convolution reads a row-major image.
+pub const PLAIN_CHANNELS: usize = 4;
+
+/// See the module's documentation.
+pub struct BlockedLayout;
+
+impl Pass for BlockedLayout {
+    fn name(&self) -> &'static str {
+        "blocked_layout"
+    }
+
+    fn patches(&self, graph: &Graph) -> Result<Vec<Patch>, GraphError> {
+        let mut placement = Placement::new(graph);
+        for n in 0..graph.nodes.len() {
+            placement.place(n)?;
+        }
+        placement.finish();
+        let conversions = placement.conversions.len();
+        if conversions == 0 {
+            return Ok(Vec::new());
+        }
+        let label = format!("{conversions} TransData");
+        Ok(vec![Patch { label, ..placement.patch }])
+    }
+}
+
+struct Placement<'g> {
+    graph: &'g Graph,
+    /// Types as decided so far, by value; grows with the conversions.
+    types: Vec<TensorType>,
+    conversions: HashMap<(ValueId, Layout), ValueId>,
+    patch: Patch,
+}
+
+impl<'g> Placement<'g> {
+    fn new(graph: &'g Graph) -> Self {
+        let types = graph.values.iter().map(|v| v.ty.clone()).collect();
+        Self { graph, types, conversions: HashMap::new(), patch: Patch::default() }
+    }
+
+    /// Decides the layouts around the node at place `n`.
+    fn place(&mut self, n: usize) -> Result<(), GraphError> {
+        let node = &self.graph.nodes[n];
+        let wanted = self.wanted(node);
+        let inputs: Vec<ValueId> =
+            node.inputs.iter().zip(wanted).map(|(v, layout)| self.converted(*v, layout, n)).collect();
+        let types: Vec<&TensorType> = inputs.iter().map(|v| &self.types[v.0]).collect();
+        let outputs = node.op.infer(&types).map_err(|source| GraphError::Shape {
+            name: node.name.clone(),
+            span: node.origin.as_ref().map(|o| o.span.clone()),
+            source,
+        })?;
+        for (v, ty) in node.outputs.iter().zip(outputs) {
+            if self.types[v.0] != ty {
+                self.types[v.0] = ty.clone();
+                self.patch.retype.push((*v, ty));
+            }
+        }
+        if inputs != node.inputs {
+            self.patch.remove.push(NodeId(n));
+            self.patch.insert.push(NewNode { node: Node { inputs, ..node.clone() }, near: n });
+        }
+        Ok(())
+    }
+
+    /// The layout in which the node wants each operand.
+    fn wanted(&self, node: &Node) -> Vec<Layout> {
+        let layout = |i: usize| self.types[node.inputs[i].0].layout;
+        let blocked = Layout::Nc1hwc0;
+        let all = |map: Layout| node.inputs.iter().map(|v| self.map_layout(*v, map)).collect::<Vec<_>>();
+        match &node.op {
+            Op::Conv2D(conv) => {
+                let mut wanted = all(Layout::Plain);
+                wanted[0] = self.image_layout(node.inputs[0]);
+                wanted[1] = Layout::FractalZ { groups: conv.groups };
+                wanted
+            }
+            Op::Conv2DBackpropInput(op) => vec![blocked, Layout::FractalZTransposed { groups: op.conv.groups }],
+            Op::Conv2DBackpropFilter(_) => vec![self.image_layout(node.inputs[0]), blocked],
+            Op::AdaptiveAvgPool(_)
+            | Op::AdaptiveAvgPoolGrad(_)
+            | Op::Add(_)
+            | Op::AvgPool(_)
+            | Op::AvgPoolGrad(_)
+            | Op::BiasAddGrad(_)
+            | Op::BnInfer(_)
+            | Op::BnInferGrad(_)
+            | Op::BnTrainingReduce(_)
+            | Op::BnTrainingReduceGrad(_)
+            | Op::BnTrainingUpdate(_)
+            | Op::BnTrainingUpdateGrad(_)
+            | Op::Concat(_)
+            | Op::Dropout(_)
+            | Op::Lrn(_)
+            | Op::LrnGrad(_)
+            | Op::MaxPool(_)
+            | Op::MaxPoolGrad(_)
+            | Op::Pad(_)
+            | Op::Relu(_)
+            | Op::ReluGrad(_)
+            | Op::Scale(_)
+            | Op::Slice(_) => {
+                let any_blocked = (0..node.inputs.len()).any(|i| layout(i) == blocked);
+                all(if any_blocked { blocked } else { Layout::Plain })
+            }
+            Op::ApplyAdam(_)
+            | Op::ApplyMomentum(_)
+            | Op::BnRunningUpdate(_)
+            | Op::Fill(_)
+            | Op::L2Loss(_)
+            | Op::MatMul(_)
+            | Op::Reshape(_)
+            | Op::ScaleBy(_)
+            | Op::SoftmaxCrossEntropy(_)
+            | Op::WeightedSum(_) => all(Layout::Plain),
+            Op::TransData(_) => (0..node.inputs.len()).map(layout).collect(),
+        }
+    }
+
+    /// `map` for a feature map, row-major for everything else.
+    fn map_layout(&self, v: ValueId, map: Layout) -> Layout {
+        let ty = &self.types[v.0];
+        if ty.shape.len() == 4 && ty.dtype.is_float() { map } else { Layout::Plain }
+    }
+
+    /// The layout in which a convolution reads its input.
+    fn image_layout(&self, v: ValueId) -> Layout {
+        let ty = &self.types[v.0];
+        let image = ty.layout == Layout::Plain && ty.shape.get(1).is_some_and(|c| *c <= PLAIN_CHANNELS);
+        if image { Layout::Plain } else { Layout::Nc1hwc0 }
+    }
+
+    /// The value in another layout, converted before the node at place `n` if nobody has yet.
+    fn converted(&mut self, v: ValueId, layout: Layout, n: usize) -> ValueId {
+        if self.types[v.0].layout == layout {
+            return v;
+        }
+        if let Some(known) = self.conversions.get(&(v, layout)) {
+            return *known;
+        }
+        let ty = self.types[v.0].with_layout(layout);
+        let to = ValueId(self.types.len());
+        self.types.push(ty.clone());
+        self.patch.values.push(ty);
+        self.conversions.insert((v, layout), to);
+        let (name, phase, origin) = match self.graph.value(v).source {
+            Source::Node(made_by, _) => {
+                let node = self.graph.node(made_by);
+                (node.name.clone(), node.phase, node.origin.clone())
+            }
+            Source::Variable(id) => {
+                let variable = self.graph.variable(id);
+                (variable.name.clone(), Phase::Forward, variable.origin.clone())
+            }
+            Source::Input(i) => (self.graph.inputs[i].name.clone(), Phase::Forward, None),
+        };
+        // A filter's transposed form is made when the backward pass first needs it.
+        let phase =
+            phase.max(if matches!(layout, Layout::FractalZTransposed { .. }) { Phase::Backward } else { phase });
+        let node = Node {
+            name: format!("{name}/to_{layout}"),
+            op: TransData { to: layout }.into(),
+            inputs: vec![v],
+            outputs: vec![to],
+            phase,
+            origin,
+        };
+        self.patch.insert.push(NewNode { node, near: n });
+        to
+    }
+
+    /// What leaves the graph, and the values of variables, keep their row-major layout.
+    fn finish(&mut self) {
+        let last = self.graph.nodes.len();
+        let results: Vec<ValueId> = self.graph.results().chain(self.graph.gradients.iter().map(|g| g.1)).collect();
+        for v in results {
+            let plain = self.converted(v, Layout::Plain, last);
+            if plain != v && !self.patch.redirect.contains(&(v, plain)) {
+                self.patch.redirect.push((v, plain));
+            }
+        }
+    }
+}

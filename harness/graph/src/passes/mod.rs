@@ -1,0 +1,89 @@
+//! Every rewrite of the graph, one per file. Engine and device clock choose which to apply.
+//!
+//! A pass looks at the graph and returns labelled [`Patch`]es; [`Pipeline::run`] applies them and verifies the
+//! graph around each pass, so that `--passes-until N` can bisect for the pass that breaks a step.
+
+mod fuse_bn_relu;
+mod fuse_bn_relu_grad;
+mod layout;
+mod patch;
+
+pub use fuse_bn_relu::FuseBnRelu;
+pub use fuse_bn_relu_grad::FuseBnReluGrad;
+pub use layout::BlockedLayout;
+pub use patch::{NewNode, Patch};
+
+use crate::{error::GraphError, graph::Graph, verify::verify};
+
+/// A rewrite of the graph that keeps its meaning.
+pub trait Pass {
+    /// Its name, as `zoo show --passes` lists it.
+    fn name(&self) -> &'static str;
+
+    /// What it would change in `graph`. The patches do not touch each other's nodes.
+    ///
+    /// # Errors
+    /// A rewritten node that breaks a shape rule.
+    fn patches(&self, graph: &Graph) -> Result<Vec<Patch>, GraphError>;
+}
+
+/// What a pass has done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Applied {
+    /// The pass.
+    pub pass: &'static str,
+    /// Labels of its patches.
+    pub patches: Vec<String>,
+}
+
+/// Passes in the order in which they are applied.
+pub struct Pipeline(Vec<Box<dyn Pass + Send + Sync>>);
+
+impl Pipeline {
+    /// Passes for the engine's fast kernels.
+    pub fn fast(fusion: bool) -> Self {
+        let mut passes: Vec<Box<dyn Pass + Send + Sync>> = Vec::new();
+        if fusion {
+            passes.push(Box::new(FuseBnReluGrad));
+            passes.push(Box::new(FuseBnRelu));
+        }
+        passes.push(Box::new(BlockedLayout));
+        Self(passes)
+    }
+
+    /// Names of the passes in order.
+    pub fn names(&self) -> impl Iterator<Item = &'static str> + '_ {
+        self.0.iter().map(|p| p.name())
+    }
+
+    /// Applies the first `until` passes (all by default).
+    ///
+    /// # Errors
+    /// A graph that does not verify before the first or after any pass.
+    pub fn run(&self, graph: &mut Graph, until: Option<usize>) -> Result<Vec<Applied>, GraphError> {
+        verify(graph, None)?;
+        let mut done = Vec::new();
+        for pass in self.0.iter().take(until.unwrap_or(usize::MAX)) {
+            let patches = pass.patches(graph)?;
+            let labels = patches.iter().map(|p| p.label.clone()).collect();
+            patch::apply(graph, pass.name(), patches)?;
+            verify(graph, Some(pass.name()))?;
+            done.push(Applied { pass: pass.name(), patches: labels });
+        }
+        Ok(done)
+    }
+}
+
+/// How often each value is read by a node or asked for as a result.
+fn readers(graph: &Graph) -> Vec<Vec<usize>> {
+    let mut readers = vec![Vec::new(); graph.values.len()];
+    for (n, node) in graph.nodes.iter().enumerate() {
+        for v in &node.inputs {
+            readers[v.0].push(n);
+        }
+    }
+    for v in graph.results() {
+        readers[v.0].push(graph.nodes.len());
+    }
+    readers
+}

@@ -1,0 +1,144 @@
+//! What a pass wants changed, and how it is done.
+
+use crate::{
+    error::GraphError,
+    graph::{Graph, Node, NodeId, Source, TapState, Value, ValueId},
+    tensor::TensorType,
+};
+use std::collections::BinaryHeap;
+
+/// A labelled change: nodes that go, nodes that come.
+#[derive(Clone, Debug, Default)]
+pub struct Patch {
+    /// What it does, for people.
+    pub label: String,
+    /// Nodes that go.
+    pub remove: Vec<NodeId>,
+    /// Nodes that come. They may define values of the removed nodes again, or new ones.
+    pub insert: Vec<NewNode>,
+    /// Types of the values that the patch adds; they are addressed as `graph.values.len() + i`
+    /// before any patch of the pass is applied, plus the values of the patches before.
+    pub values: Vec<TensorType>,
+    /// Types that change, such as layouts.
+    pub retype: Vec<(ValueId, TensorType)>,
+    /// Taps, results and gradients that move from one value to another.
+    pub redirect: Vec<(ValueId, ValueId)>,
+}
+
+/// A node that a patch brings.
+#[derive(Clone, Debug)]
+pub struct NewNode {
+    /// The node, with its inputs and outputs.
+    pub node: Node,
+    /// The place in the old order near which it should run; data dependencies come first.
+    pub near: usize,
+}
+
+/// Applies the patches of one pass and orders the nodes anew.
+///
+/// Taps on values that are no longer defined become `Fused`.
+///
+/// # Errors
+/// A cycle: patches of one pass that do not fit each other.
+pub(super) fn apply(graph: &mut Graph, pass: &'static str, patches: Vec<Patch>) -> Result<(), GraphError> {
+    if patches.is_empty() {
+        return Ok(());
+    }
+    let mut removed = vec![false; graph.nodes.len()];
+    let mut fresh: Vec<NewNode> = Vec::new();
+    for patch in patches {
+        for n in patch.remove {
+            removed[n.0] = true;
+        }
+        for ty in patch.values {
+            // The source is set when the nodes are ordered.
+            graph.values.push(Value { ty, source: Source::Node(NodeId(usize::MAX), 0) });
+        }
+        for (v, ty) in patch.retype {
+            graph.values[v.0].ty = ty;
+        }
+        for (from, to) in patch.redirect {
+            redirect(graph, from, to);
+        }
+        fresh.extend(patch.insert);
+    }
+    let old = std::mem::take(&mut graph.nodes);
+    let kept = old.into_iter().enumerate().filter(|(i, _)| !removed[*i]).map(|(near, node)| NewNode { node, near });
+    let mut nodes: Vec<NewNode> = kept.chain(fresh).collect();
+    // Stable: of nodes with the same place the inserted ones come after the kept one.
+    nodes.sort_by_key(|n| n.near);
+    graph.nodes = order(graph, nodes, pass)?;
+    let mut defined = vec![false; graph.values.len()];
+    for input in &graph.inputs {
+        defined[input.value.0] = true;
+    }
+    for variable in &graph.variables {
+        defined[variable.value.0] = true;
+    }
+    for (n, node) in graph.nodes.iter().enumerate() {
+        for (i, v) in node.outputs.iter().enumerate() {
+            graph.values[v.0].source = Source::Node(NodeId(n), i);
+            defined[v.0] = true;
+        }
+    }
+    for tap in &mut graph.taps {
+        if matches!(tap.state, TapState::Value(v) if !defined[v.0]) {
+            tap.state = TapState::Fused(pass);
+        }
+    }
+    Ok(())
+}
+
+/// Lets whoever asks the graph for `from` have `to`.
+fn redirect(graph: &mut Graph, from: ValueId, to: ValueId) {
+    let losses = graph.losses.iter_mut().map(|l| &mut l.1);
+    let outputs = graph.outputs.iter_mut().map(|o| &mut o.1);
+    let gradients = graph.gradients.iter_mut().map(|g| &mut g.1);
+    let next = graph.variables.iter_mut().filter_map(|v| v.next.as_mut());
+    for v in losses.chain(outputs).chain(gradients).chain(next) {
+        if *v == from {
+            *v = to;
+        }
+    }
+    for tap in &mut graph.taps {
+        if tap.state == TapState::Value(from) {
+            tap.state = TapState::Value(to);
+        }
+    }
+}
+
+/// Topological order that keeps the given one where it can.
+fn order(graph: &Graph, nodes: Vec<NewNode>, pass: &'static str) -> Result<Vec<Node>, GraphError> {
+    let mut producer = vec![None; graph.values.len()];
+    for (i, n) in nodes.iter().enumerate() {
+        for v in &n.node.outputs {
+            producer[v.0] = Some(i);
+        }
+    }
+    let mut waits = vec![0usize; nodes.len()];
+    let mut feeds: Vec<Vec<usize>> = vec![Vec::new(); nodes.len()];
+    for (i, n) in nodes.iter().enumerate() {
+        for p in n.node.inputs.iter().filter_map(|v| producer[v.0]) {
+            waits[i] += 1;
+            feeds[p].push(i);
+        }
+    }
+    let mut ready: BinaryHeap<std::cmp::Reverse<usize>> =
+        waits.iter().enumerate().filter(|(_, w)| **w == 0).map(|(i, _)| std::cmp::Reverse(i)).collect();
+    let mut nodes: Vec<Option<Node>> = nodes.into_iter().map(|n| Some(n.node)).collect();
+    let mut ordered = Vec::with_capacity(nodes.len());
+    while let Some(std::cmp::Reverse(i)) = ready.pop() {
+        ordered.extend(nodes[i].take());
+        for &next in &feeds[i] {
+            waits[next] -= 1;
+            if waits[next] == 0 {
+                ready.push(std::cmp::Reverse(next));
+            }
+        }
+    }
+    if ordered.len() < nodes.len() {
+        let message = "its patches leave nodes that wait for each other".into();
+        return Err(GraphError::Invariant { after: Some(pass), message });
+    }
+    Ok(ordered)
+}
