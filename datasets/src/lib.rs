@@ -1,1 +1,35 @@
-//! Data sets: readers, transforms, loader, generated sets
+//! Data sets: readers, transforms, loader, generated sets.
+//!
+//! The crate knows no model and no recipe; plain structs configure it.
+//!
+//! * [`Image`]: 8-bit RGB; [`image::decode`] reads PNG and JPEG as Pillow does.
+//! * [`transforms`]: Pillow's resize to the bit, torchvision's crops, normalisation, joined in a [`Pipeline`].
+//! * [`Dataset`]: labelled images; [`ImageFolder`] and [`Cifar10`] read them, [`open_root`] finds out which it is,
+//!   [`Characters`] draws them.
+//! * [`Loader`]: parallel, ordered, bounded batches, reproducible for any number of threads.
+//! * [`hash`] and [`Rng`]: the documented hash of the golden data, and random numbers made of it.
+
+mod cache;
+mod characters;
+mod dataset;
+mod error;
+pub mod hash;
+pub mod image;
+mod linear;
+mod loader;
+mod readers;
+mod rng;
+mod sheet;
+pub mod transforms;
+
+pub use cache::Cached;
+pub use characters::{Alphabet, Characters, CharactersConfig};
+pub use dataset::{Dataset, Source};
+pub use error::{DataError, OnError};
+pub use image::{Image, Rect, Size};
+pub use linear::linear_baseline;
+pub use loader::{Batch, Batches, Loader, LoaderConfig};
+pub use readers::{Cifar10, ImageFolder, Layout, Root, open_root};
+pub use rng::{Rng, shuffled};
+pub use sheet::contact_sheet;
+pub use transforms::{Normalize, Pipeline};

@@ -1,0 +1,116 @@
+//! What can go wrong with data, always with the path (or generated sample) and the reason.
+
+use std::io;
+use std::path::PathBuf;
+
+use crate::image::DecodeError;
+
+/// A data set that is missing, malformed or unreadable.
+#[derive(Debug, thiserror::Error)]
+pub enum DataError {
+    /// The operating system refused.
+    #[error("{}: {source}", path.display())]
+    Io {
+        /// File or folder.
+        path: PathBuf,
+        /// The operating system's reason.
+        source: io::Error,
+    },
+    /// An image file that cannot be decoded.
+    #[error("{name}: {source}")]
+    Decode {
+        /// Path of the file.
+        name: String,
+        /// What is wrong with it.
+        source: DecodeError,
+    },
+    /// A folder was expected.
+    #[error("{}: no such folder", .0.display())]
+    NotAFolder(PathBuf),
+    /// An image folder without class folders.
+    #[error("{}: no class folders (expected one folder of images per class)", .0.display())]
+    NoClasses(PathBuf),
+    /// A class folder without a single image.
+    #[error("{}: class folder without images (.png, .jpg, .jpeg)", .0.display())]
+    EmptyClass(PathBuf),
+    /// A file or folder that does not belong into an image folder.
+    #[error("{}: {reason}", path.display())]
+    Stray {
+        /// The stray entry.
+        path: PathBuf,
+        /// Why it does not belong.
+        reason: &'static str,
+    },
+    /// The training and validation parts do not have the same classes.
+    #[error("{}: class '{class}' is only in {only_in}/", root.display())]
+    ClassMismatch {
+        /// Folder that holds both parts.
+        root: PathBuf,
+        /// The class without counterpart.
+        class: String,
+        /// The part that has it.
+        only_in: &'static str,
+    },
+    /// A CIFAR binary file of a length that is no positive multiple of a record.
+    #[error("{}: {size} bytes, not a positive multiple of {record} (one label and 3x32x32 bytes)", path.display())]
+    CifarSize {
+        /// The file.
+        path: PathBuf,
+        /// Its length.
+        size: u64,
+        /// Length of a record.
+        record: u64,
+    },
+    /// A CIFAR record whose label is not in 0..=9.
+    #[error("{}: record {record} has label {label}, expected 0..=9", path.display())]
+    CifarLabel {
+        /// The file.
+        path: PathBuf,
+        /// Number of the record, from 0.
+        record: usize,
+        /// The label found.
+        label: u8,
+    },
+    /// A `--data` folder in none of the known layouts.
+    #[error(
+        "{}: no data set found; looked for data_batch_*.bin and test_batch.bin (CIFAR-10 binary), \
+         train/CLASS/* with val/CLASS/*, and CLASS/*; found {found}", root.display()
+    )]
+    UnknownLayout {
+        /// The folder.
+        root: PathBuf,
+        /// What it holds instead.
+        found: String,
+    },
+    /// A deterministic split that left one side without samples.
+    #[error("{}: splitting {total} images by hash leaves no {empty} sample; use train/ and val/ folders", root.display())]
+    EmptySplit {
+        /// The folder.
+        root: PathBuf,
+        /// Number of images in it.
+        total: usize,
+        /// The side without samples.
+        empty: &'static str,
+    },
+    /// A configuration that no data can satisfy.
+    #[error("data configuration: {0}")]
+    Config(String),
+    /// Every candidate for a slot of a batch was unreadable.
+    #[error("no readable sample found after {attempts} attempts; the last error was: {last}")]
+    NothingReadable {
+        /// Number of samples tried.
+        attempts: usize,
+        /// The last failure.
+        last: Box<DataError>,
+    },
+}
+
+/// What to do about a file that cannot be used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum OnError {
+    /// Stop with the error.
+    #[default]
+    Fail,
+    /// Leave the file out, count it, and log a warning.
+    Skip,
+}

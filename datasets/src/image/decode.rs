@@ -1,0 +1,132 @@
+//! Decoding PNG and JPEG files to 8-bit RGB, as Pillow's `Image.open(path).convert("RGB")` does.
+
+use std::io::Cursor;
+
+use image::{DynamicImage, ImageDecoder, ImageError, ImageFormat, ImageReader};
+
+use super::{Image, Rect, Size};
+
+/// Most pixels an image may have; a header that claims more is refused before anything is decoded.
+pub const MAX_PIXELS: usize = 64 << 20;
+
+/// Longest side an image may have.
+pub const MAX_SIDE: usize = 20_000;
+
+/// Why bytes are no usable image.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum DecodeError {
+    /// Neither the signature of PNG nor of JPEG.
+    #[error("neither a PNG nor a JPEG file")]
+    UnknownFormat,
+    /// The header claims an image beyond [`MAX_SIDE`] or [`MAX_PIXELS`].
+    #[error("{size} pixels are beyond the limits of {MAX_SIDE} a side and {MAX_PIXELS} in all")]
+    TooLarge {
+        /// The size claimed.
+        size: Size,
+    },
+    /// A part was asked for that is empty or not inside the image.
+    #[error("the part {region:?} is not inside an image of {size} pixels")]
+    RegionOutside {
+        /// The part.
+        region: Rect,
+        /// Size of the image.
+        size: Size,
+    },
+    /// The file is damaged, truncated, or uses a feature that is not supported.
+    #[error("{0}")]
+    Invalid(String),
+}
+
+/// The formats that are decoded.
+enum Format {
+    Png,
+    Jpeg,
+}
+
+impl Format {
+    fn detect(bytes: &[u8]) -> Result<Self, DecodeError> {
+        if bytes.starts_with(b"\x89PNG\r\n\x1a\n") {
+            Ok(Self::Png)
+        } else if bytes.starts_with(b"\xff\xd8") {
+            Ok(Self::Jpeg)
+        } else {
+            Err(DecodeError::UnknownFormat)
+        }
+    }
+}
+
+/// Refuses sizes beyond the limits, and empty images.
+pub(crate) fn check_size(size: Size) -> Result<Size, DecodeError> {
+    if size.width == 0 || size.height == 0 {
+        return Err(DecodeError::Invalid(format!("an image of {size} pixels")));
+    }
+    if size.width > MAX_SIDE || size.height > MAX_SIDE || size.area() > MAX_PIXELS {
+        return Err(DecodeError::TooLarge { size });
+    }
+    Ok(size)
+}
+
+/// The size an encoded image claims, without decoding it.
+///
+/// # Errors
+/// If the header cannot be read or claims more than the limits.
+pub fn encoded_size(bytes: &[u8]) -> Result<Size, DecodeError> {
+    let format = match Format::detect(bytes)? {
+        Format::Png => ImageFormat::Png,
+        Format::Jpeg => ImageFormat::Jpeg,
+    };
+    let (width, height) = ImageReader::with_format(Cursor::new(bytes), format).into_dimensions().map_err(invalid)?;
+    check_size(Size::new(width as usize, height as usize))
+}
+
+/// Decodes a PNG or JPEG file to RGB as Pillow does: grey is repeated, alpha dropped without blending, palettes looked
+/// up, 16-bit colours cut to their high byte, 16-bit grey clipped at 255 (Pillow's mode `I;16`).
+///
+/// # Errors
+/// If the bytes are no such file, are damaged, or claim more than the limits.
+pub fn decode(bytes: &[u8]) -> Result<Image, DecodeError> {
+    match Format::detect(bytes)? {
+        Format::Png => decode_with(bytes, ImageFormat::Png),
+        Format::Jpeg => decode_with(bytes, ImageFormat::Jpeg),
+    }
+}
+
+/// Decodes the part of an image inside `region`; identical to the same crop of the whole image.
+///
+/// # Errors
+/// As [`decode`], or if `region` is empty or not inside the image.
+pub fn decode_region(bytes: &[u8], region: Rect) -> Result<Image, DecodeError> {
+    let image = decode(bytes)?;
+    if region == Rect::full(image.size()) {
+        return Ok(image);
+    }
+    image.crop(region).ok_or(DecodeError::RegionOutside { region, size: image.size() })
+}
+
+fn invalid(error: ImageError) -> DecodeError {
+    DecodeError::Invalid(error.to_string())
+}
+
+fn decode_with(bytes: &[u8], format: ImageFormat) -> Result<Image, DecodeError> {
+    let decoder = ImageReader::with_format(Cursor::new(bytes), format).into_decoder().map_err(invalid)?;
+    let (width, height) = decoder.dimensions();
+    let size = check_size(Size::new(width as usize, height as usize))?;
+    let pixels = rgb_pixels(DynamicImage::from_decoder(decoder).map_err(invalid)?);
+    Image::new(size, pixels).ok_or_else(|| DecodeError::Invalid("pixel count does not match the header".into()))
+}
+
+fn rgb_pixels(image: DynamicImage) -> Vec<u8> {
+    let high = |v: u16| (v >> 8) as u8;
+    match image {
+        DynamicImage::ImageRgb8(image) => image.into_raw(),
+        DynamicImage::ImageLuma8(image) => image.into_raw().into_iter().flat_map(|v| [v; 3]).collect(),
+        DynamicImage::ImageLumaA8(image) => image.pixels().flat_map(|p| [p[0]; 3]).collect(),
+        DynamicImage::ImageRgba8(image) => image.pixels().flat_map(|p| [p[0], p[1], p[2]]).collect(),
+        DynamicImage::ImageLuma16(image) => image.into_raw().into_iter().flat_map(|v| [v.min(255) as u8; 3]).collect(),
+        DynamicImage::ImageLumaA16(image) => image.pixels().flat_map(|p| [high(p[0]); 3]).collect(),
+        DynamicImage::ImageRgb16(image) => image.into_raw().into_iter().map(high).collect(),
+        DynamicImage::ImageRgba16(image) => image.pixels().flat_map(|p| [high(p[0]), high(p[1]), high(p[2])]).collect(),
+        other => other.into_rgb8().into_raw(),
+    }
+}

@@ -1,0 +1,195 @@
+//! One folder of images per class.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use walkdir::WalkDir;
+
+use crate::image::{DecodeError, MAX_PIXELS};
+use crate::{DataError, Dataset, OnError, Size, Source};
+
+/// Longest file that is read: an uncompressed image of the largest size, and some room for headers.
+const MAX_FILE: u64 = 4 * MAX_PIXELS as u64;
+
+/// Images in `ROOT/CLASS/**/*.{png,jpg,jpeg}`; classes are the sorted names of the folders.
+///
+/// Samples are sorted bytewise by their path below the root. Files are read when they are used; opening only lists
+/// them.
+#[derive(Debug, Clone)]
+pub struct ImageFolder {
+    root: PathBuf,
+    classes: Vec<String>,
+    /// Class, and path below the root, sorted by path.
+    samples: Vec<(u32, Box<str>)>,
+    skipped: usize,
+}
+
+impl ImageFolder {
+    /// Lists the images below `root`.
+    ///
+    /// # Errors
+    /// If `root` is no folder or has no class folders; and with [`OnError::Fail`] for a class without images, a file
+    /// that is no image or does not lie in a class folder, a name that is not UTF-8, and a loop of links.
+    /// With [`OnError::Skip`] these are logged and counted.
+    pub fn open(root: &Path, on_error: OnError) -> Result<Self, DataError> {
+        if !root.is_dir() {
+            return Err(DataError::NotAFolder(root.to_owned()));
+        }
+        let mut listing = Listing { root, on_error, paths: Vec::new(), classes: BTreeMap::new(), skipped: 0 };
+        listing.walk()?;
+        listing.finish()
+    }
+
+    /// Number of entries left out when the folder was listed.
+    pub fn skipped(&self) -> usize {
+        self.skipped
+    }
+
+    /// Path of sample `index` below the root.
+    pub fn relative_path(&self, index: usize) -> &str {
+        &self.samples[index].1
+    }
+
+    /// The samples whose path below the root `keep` wants, with the same classes and labels.
+    pub(super) fn filter(&self, keep: impl Fn(&str) -> bool) -> Self {
+        let samples = self.samples.iter().filter(|(_, path)| keep(path)).cloned().collect();
+        Self { samples, ..self.clone() }
+    }
+
+    fn path(&self, index: usize) -> PathBuf {
+        self.root.join(&*self.samples[index].1)
+    }
+}
+
+/// The state of one walk through an image folder.
+struct Listing<'a> {
+    root: &'a Path,
+    on_error: OnError,
+    paths: Vec<Box<str>>,
+    /// Class folders with their number of images.
+    classes: BTreeMap<String, usize>,
+    skipped: usize,
+}
+
+impl Listing<'_> {
+    fn walk(&mut self) -> Result<(), DataError> {
+        for entry in WalkDir::new(self.root).min_depth(1).follow_links(true) {
+            let result = match entry {
+                Ok(entry) => self.add(&entry),
+                Err(error) => {
+                    let path = error.path().unwrap_or(self.root).to_owned();
+                    Err(DataError::Io { path, source: io::Error::from(error) })
+                }
+            };
+            if let Err(error) = result {
+                self.skip_or_fail(error)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn add(&mut self, entry: &walkdir::DirEntry) -> Result<(), DataError> {
+        let stray = |reason| Err(DataError::Stray { path: entry.path().to_owned(), reason });
+        let Some(path) = entry.path().strip_prefix(self.root).ok().and_then(Path::to_str) else {
+            return stray("the name is not UTF-8");
+        };
+        if entry.file_type().is_dir() {
+            if entry.depth() == 1 {
+                self.classes.insert(path.to_owned(), 0);
+            }
+            return Ok(());
+        }
+        if entry.depth() == 1 {
+            return stray("a file beside the class folders");
+        }
+        if !entry.file_type().is_file() || !is_image(entry.path()) {
+            return stray("not an image (.png, .jpg, .jpeg)");
+        }
+        let path = if cfg!(windows) { path.replace('\\', "/") } else { path.to_owned() };
+        // A folder is listed before what it holds.
+        if let Some(images) = self.classes.get_mut(class_of(&path)) {
+            *images += 1;
+        }
+        self.paths.push(path.into());
+        Ok(())
+    }
+
+    fn skip_or_fail(&mut self, error: DataError) -> Result<(), DataError> {
+        match self.on_error {
+            OnError::Fail => Err(error),
+            OnError::Skip => {
+                tracing::warn!("left out: {error}");
+                self.skipped += 1;
+                Ok(())
+            }
+        }
+    }
+
+    fn finish(mut self) -> Result<ImageFolder, DataError> {
+        let (empty, classes): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut self.classes).into_iter().partition(|(_, images)| *images == 0);
+        for (class, _) in empty {
+            self.skip_or_fail(DataError::EmptyClass(self.root.join(class)))?;
+        }
+        if classes.is_empty() {
+            return Err(DataError::NoClasses(self.root.to_owned()));
+        }
+        let classes: Vec<String> = classes.into_iter().map(|(class, _)| class).collect();
+        self.paths.sort_unstable();
+        let label = |path: &str| classes.partition_point(|class| class.as_str() < class_of(path)) as u32;
+        let samples = self.paths.into_iter().map(|path| (label(&path), path)).collect();
+        Ok(ImageFolder { root: self.root.to_owned(), classes, samples, skipped: self.skipped })
+    }
+}
+
+/// The first component of a path below the root.
+fn class_of(path: &str) -> &str {
+    path.split_once('/').map_or(path, |(class, _)| class)
+}
+
+/// True for the file extensions of images.
+pub(super) fn is_image(path: &Path) -> bool {
+    let extension = path.extension().and_then(|extension| extension.to_str()).unwrap_or_default();
+    ["jpg", "jpeg", "png"].iter().any(|known| extension.eq_ignore_ascii_case(known))
+}
+
+impl Dataset for ImageFolder {
+    fn len(&self) -> usize {
+        self.samples.len()
+    }
+
+    fn classes(&self) -> &[String] {
+        &self.classes
+    }
+
+    fn label(&self, index: usize) -> u32 {
+        self.samples[index].0
+    }
+
+    fn name(&self, index: usize) -> String {
+        self.path(index).display().to_string()
+    }
+
+    fn image_size(&self) -> Option<Size> {
+        None
+    }
+
+    fn source(&self, index: usize) -> Result<Source<'_>, DataError> {
+        let path = self.path(index);
+        let read = || {
+            let size = fs::metadata(&path)?.len();
+            if size > MAX_FILE { Ok(None) } else { fs::read(&path).map(Some) }
+        };
+        match read() {
+            Ok(Some(bytes)) => Ok(Source::Encoded(Cow::Owned(bytes))),
+            Ok(None) => {
+                let source = DecodeError::Invalid(format!("a file of more than {MAX_FILE} bytes"));
+                Err(DataError::Decode { name: self.name(index), source })
+            }
+            Err(source) => Err(DataError::Io { path, source }),
+        }
+    }
+}

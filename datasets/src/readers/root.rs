@@ -1,0 +1,116 @@
+//! Finding out what a `--data` folder holds.
+
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+
+use super::cifar10::{Cifar10, TEST_FILE, training_files};
+use super::folder::ImageFolder;
+use crate::hash::h;
+use crate::{DataError, Dataset, OnError};
+
+/// The layouts of a data folder.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Layout {
+    /// `train/CLASS/*` and `val/CLASS/*`.
+    TrainVal,
+    /// `CLASS/*`, split by hash.
+    Classes,
+    /// `data_batch_*.bin` and `test_batch.bin`, in the folder or in `cifar-10-batches-bin/` below it.
+    Cifar10,
+}
+
+/// Training and validation data found in a folder.
+#[derive(Clone)]
+pub struct Root {
+    /// What was found.
+    pub layout: Layout,
+    /// Training part.
+    pub train: Arc<dyn Dataset>,
+    /// Validation part, with the same classes.
+    pub val: Arc<dyn Dataset>,
+    /// Number of entries left out ([`OnError::Skip`]).
+    pub skipped: usize,
+}
+
+/// Part of the images that validate, where a folder holds no division of its own.
+const VAL_FRACTION: f64 = 0.1;
+
+/// Opens the data set in `dir`, whichever [`Layout`] it has.
+///
+/// A folder `CLASS/*` is split by the hash of each path below it: an image validates if `h("split:PATH", 0)` is below
+/// a tenth of 2^64, whatever other images there are.
+///
+/// # Errors
+/// If no layout fits (the message says what was looked for), if the parts differ in their classes or one would be
+/// empty, and as [`ImageFolder::open`] and [`Cifar10::read`].
+pub fn open_root(dir: &Path, on_error: OnError) -> Result<Root, DataError> {
+    if !dir.is_dir() {
+        return Err(DataError::NotAFolder(dir.to_owned()));
+    }
+    for dir in [dir.to_owned(), dir.join("cifar-10-batches-bin")] {
+        if dir.join(TEST_FILE).is_file() && !training_files(&dir)?.is_empty() {
+            return cifar10(&dir);
+        }
+    }
+    let (train, val) = (dir.join("train"), dir.join("val"));
+    match (train.is_dir(), val.is_dir()) {
+        (true, true) => train_val(dir, ImageFolder::open(&train, on_error)?, ImageFolder::open(&val, on_error)?),
+        (false, false) if holds_folders(dir)? => split(dir, ImageFolder::open(dir, on_error)?),
+        _ => Err(DataError::UnknownLayout { root: dir.to_owned(), found: describe(dir)? }),
+    }
+}
+
+fn cifar10(dir: &Path) -> Result<Root, DataError> {
+    let (train, val) = (Cifar10::train(dir)?, Cifar10::test(dir)?);
+    Ok(Root { layout: Layout::Cifar10, train: Arc::new(train), val: Arc::new(val), skipped: 0 })
+}
+
+fn train_val(dir: &Path, train: ImageFolder, val: ImageFolder) -> Result<Root, DataError> {
+    for (one, other, only_in) in [(&train, &val, "train"), (&val, &train, "val")] {
+        if let Some(class) = one.classes().iter().find(|class| other.classes().binary_search(class).is_err()) {
+            return Err(DataError::ClassMismatch { root: dir.to_owned(), class: class.clone(), only_in });
+        }
+    }
+    let skipped = train.skipped() + val.skipped();
+    Ok(Root { layout: Layout::TrainVal, train: Arc::new(train), val: Arc::new(val), skipped })
+}
+
+fn split(dir: &Path, all: ImageFolder) -> Result<Root, DataError> {
+    let validates = |path: &str| (h(&format!("split:{path}"), 0) as f64) < VAL_FRACTION * (u64::MAX as f64);
+    let (train, val) = (all.filter(|path| !validates(path)), all.filter(validates));
+    for (part, empty) in [(&train, "training"), (&val, "validation")] {
+        if part.is_empty() {
+            return Err(DataError::EmptySplit { root: dir.to_owned(), total: all.len(), empty });
+        }
+    }
+    Ok(Root { layout: Layout::Classes, train: Arc::new(train), val: Arc::new(val), skipped: all.skipped() })
+}
+
+fn holds_folders(dir: &Path) -> Result<bool, DataError> {
+    Ok(names(dir)?.iter().any(|name| name.ends_with('/')))
+}
+
+/// The first few entries of a folder, for a message.
+fn describe(dir: &Path) -> Result<String, DataError> {
+    const SHOWN: usize = 6;
+    let names = names(dir)?;
+    Ok(match names.len() {
+        0 => "nothing".to_owned(),
+        n if n <= SHOWN => names.join(", "),
+        n => format!("{}, ... ({n} entries)", names[..SHOWN].join(", ")),
+    })
+}
+
+/// Sorted names in a folder; those of folders end in a slash.
+fn names(dir: &Path) -> Result<Vec<String>, DataError> {
+    let io = |source| DataError::Io { path: dir.to_owned(), source };
+    let mut names = Vec::new();
+    for entry in fs::read_dir(dir).map_err(io)? {
+        let entry = entry.map_err(io)?;
+        let slash = if entry.path().is_dir() { "/" } else { "" };
+        names.push(format!("{}{slash}", entry.file_name().to_string_lossy()));
+    }
+    names.sort_unstable();
+    Ok(names)
+}

@@ -1,0 +1,180 @@
+//! From images of any size to the network's input.
+//!
+//! A [`Pipeline`] is a list of geometric [`Step`]s and a final [`Normalize`]. Where a step is random, it draws from
+//! the stream of (seed, epoch, sample), so that results depend on nothing else. Sizes and random draws alone decide
+//! what happens to an image ([`Plan`]); only the part of it that the result depends on is decoded and resized.
+
+mod covering_crop;
+mod crop;
+mod flip;
+mod normalize;
+mod plan;
+mod random_resized_crop;
+mod resize;
+mod shorter_side;
+
+pub use covering_crop::RandomCoveringCrop;
+pub use crop::{CenterCrop, RandomCrop};
+pub use flip::HorizontalFlip;
+pub use normalize::{Normalize, PixelScale};
+pub use plan::Plan;
+pub use random_resized_crop::RandomResizedCrop;
+pub use resize::{Filter, Resize, resize};
+pub use shorter_side::ShorterSide;
+
+use crate::image::{Image, Size};
+use crate::{DataError, Rng};
+use plan::Op;
+
+/// A geometric transform.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Step {
+    /// Resize by the shorter side, keeping the shape.
+    ShorterSide(ShorterSide),
+    /// Resize to a fixed size.
+    Resize(Resize),
+    /// The middle.
+    CenterCrop(CenterCrop),
+    /// A crop from a random place.
+    RandomCrop(RandomCrop),
+    /// A random crop of random area and shape, resized.
+    RandomResizedCrop(RandomResizedCrop),
+    /// A random crop of random shape and height that covers enough of the image.
+    RandomCoveringCrop(RandomCoveringCrop),
+    /// Random mirroring.
+    HorizontalFlip(HorizontalFlip),
+}
+
+impl Step {
+    fn plan(self, from: Size, rng: &mut Rng) -> Vec<Op> {
+        match self {
+            Self::ShorterSide(step) => vec![Op::Resize { to: step.target(from), filter: step.filter }],
+            Self::Resize(step) => vec![step.into()],
+            Self::CenterCrop(step) => step.plan(from),
+            Self::RandomCrop(step) => step.plan(from, rng),
+            Self::RandomResizedCrop(step) => step.plan(from, rng),
+            Self::RandomCoveringCrop(step) => step.plan(from, rng),
+            Self::HorizontalFlip(step) => step.plan(rng),
+        }
+    }
+
+    /// Size of the result for images of size `from`; `None` where it differs from image to image.
+    fn output(self, from: Option<Size>) -> Option<Size> {
+        match self {
+            Self::ShorterSide(step) => from.map(|from| step.target(from)),
+            Self::Resize(Resize { size, .. })
+            | Self::CenterCrop(CenterCrop { size })
+            | Self::RandomCrop(RandomCrop { size, .. })
+            | Self::RandomResizedCrop(RandomResizedCrop { size, .. }) => Some(size),
+            Self::RandomCoveringCrop(_) => None,
+            Self::HorizontalFlip(_) => from,
+        }
+    }
+
+    fn check(self) -> Result<(), String> {
+        let sized = |size: Size| {
+            let sane = (1..=MAX_OUTPUT_SIDE).contains(&size.width) && (1..=MAX_OUTPUT_SIDE).contains(&size.height);
+            if sane { Ok(()) } else { Err(format!("a size of {size} is not within 1 to {MAX_OUTPUT_SIDE} a side")) }
+        };
+        let ordered = |what: &str, (low, high): (f64, f64)| {
+            let sane = low > 0.0 && low <= high && high.is_finite();
+            if sane { Ok(()) } else { Err(format!("{what} {low} to {high} is no range of positive numbers")) }
+        };
+        match self {
+            Self::ShorterSide(step) => sized(Size::square(step.size)),
+            Self::Resize(Resize { size, .. }) | Self::CenterCrop(CenterCrop { size }) => sized(size),
+            Self::RandomCrop(step) => {
+                sized(step.size)?;
+                let sane = step.padding <= MAX_OUTPUT_SIDE;
+                if sane { Ok(()) } else { Err(format!("padding of {} pixels", step.padding)) }
+            }
+            Self::RandomResizedCrop(step) => {
+                sized(step.size)?;
+                ordered("scale", step.scale)?;
+                ordered("ratio", step.ratio)
+            }
+            Self::RandomCoveringCrop(step) => {
+                ordered("area", step.area)?;
+                ordered("ratio", step.ratio)
+            }
+            Self::HorizontalFlip(HorizontalFlip { probability }) => {
+                let sane = (0.0..=1.0).contains(&probability);
+                if sane { Ok(()) } else { Err(format!("a probability of {probability}")) }
+            }
+        }
+    }
+}
+
+/// Longest side that a transform may produce.
+const MAX_OUTPUT_SIDE: usize = 8192;
+
+/// Steps and normalisation, checked.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Pipeline {
+    steps: Vec<Step>,
+    normalize: Normalize,
+}
+
+impl Pipeline {
+    /// A pipeline of `steps`, in order, and `normalize` at the end.
+    ///
+    /// # Errors
+    /// If a step has an impossible size, range or probability, or a deviation is not positive.
+    pub fn new(steps: Vec<Step>, normalize: Normalize) -> Result<Self, DataError> {
+        for step in &steps {
+            step.check().map_err(|reason| DataError::Config(format!("{step:?}: {reason}")))?;
+        }
+        let finite = normalize.mean.iter().all(|m| m.is_finite());
+        if !finite || !normalize.std.iter().all(|&s| s > 0.0 && s.is_finite()) {
+            return Err(DataError::Config(format!("{normalize:?}: means must be finite, deviations positive")));
+        }
+        Ok(Self { steps, normalize })
+    }
+
+    /// Evaluation as torchvision's classifiers do it: shorter side to `resize`, the middle `crop` x `crop`, bilinear.
+    pub fn evaluation(resize: usize, crop: usize, normalize: Normalize) -> Result<Self, DataError> {
+        let steps = vec![
+            Step::ShorterSide(ShorterSide { size: resize, filter: Filter::Bilinear }),
+            Step::CenterCrop(CenterCrop { size: Size::square(crop) }),
+        ];
+        Self::new(steps, normalize)
+    }
+
+    /// Training as torchvision's classifiers do it: random resized crop to `crop` x `crop`, mirrored half of the time.
+    pub fn training(crop: usize, normalize: Normalize) -> Result<Self, DataError> {
+        let steps = vec![
+            Step::RandomResizedCrop(RandomResizedCrop::new(Size::square(crop))),
+            Step::HorizontalFlip(HorizontalFlip { probability: 0.5 }),
+        ];
+        Self::new(steps, normalize)
+    }
+
+    /// The normalisation at the end.
+    pub fn normalize(&self) -> &Normalize {
+        &self.normalize
+    }
+
+    /// Size of all results for images of size `from` (`None`: of any size); `None` if results differ in size.
+    pub fn output(&self, from: Option<Size>) -> Option<Size> {
+        self.steps.iter().fold(from, |size, step| step.output(size))
+    }
+
+    /// Decides what happens to an image of size `from`, drawing from `rng`.
+    pub fn plan(&self, from: Size, rng: &mut Rng) -> Plan {
+        let mut size = from;
+        let mut ops = Vec::new();
+        for step in &self.steps {
+            let more = step.plan(size, rng);
+            size = more.iter().fold(size, |size, op| op.size(size));
+            ops.extend(more);
+        }
+        Plan::new(from, &ops)
+    }
+
+    /// Transforms a whole image, without normalising it.
+    pub fn apply(&self, image: &Image, rng: &mut Rng) -> Image {
+        let plan = self.plan(image.size(), rng);
+        // The region of a plan is always inside the image it was made for.
+        plan.run(image.crop(plan.region()).unwrap_or_else(|| image.clone()))
+    }
+}

@@ -1,0 +1,258 @@
+//! Pillow's antialiased resize, to the bit.
+//!
+//! The algorithm is that of Pillow's `Resample.c` for 8-bit images: separable, first horizontal, then vertical, with
+//! an 8-bit image in between. Filter weights are computed in f64, normalised, and rounded to 22-bit fixed point; sums
+//! start at one half and are clipped to 0..=255. When shrinking, the filter is widened by the scale (antialiasing);
+//! when enlarging it keeps its own width.
+
+use std::ops::Range;
+
+use crate::image::{Image, Rect, Size};
+
+/// Fractional bits of a weight: 32 - 8 bits of pixel - 2 bits of headroom for overshoot (`PRECISION_BITS`).
+const PRECISION: u32 = 22;
+
+/// Interpolation filter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Filter {
+    /// Triangle of support 1.
+    #[default]
+    Bilinear,
+    /// Keys' cubic of support 2 with a = -0.5.
+    Bicubic,
+}
+
+impl Filter {
+    fn support(self) -> f64 {
+        match self {
+            Self::Bilinear => 1.0,
+            Self::Bicubic => 2.0,
+        }
+    }
+
+    /// Weight at distance `x`; the order of operations is Pillow's.
+    fn weight(self, x: f64) -> f64 {
+        let x = x.abs();
+        match self {
+            Self::Bilinear if x < 1.0 => 1.0 - x,
+            Self::Bicubic if x < 1.0 => ((-0.5 + 2.0) * x - (-0.5 + 3.0)) * x * x + 1.0,
+            Self::Bicubic if x < 2.0 => (((x - 5.0) * x + 8.0) * x - 4.0) * -0.5,
+            Self::Bilinear | Self::Bicubic => 0.0,
+        }
+    }
+}
+
+/// Resize to a fixed size, whatever the shape (as `torchvision.transforms.Resize((h, w))`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Resize {
+    /// Size of the result.
+    pub size: Size,
+    /// Interpolation filter.
+    pub filter: Filter,
+}
+
+/// The scaling of one axis from `from` to `to` pixels.
+#[derive(Debug, Clone, Copy)]
+struct Axis {
+    from: usize,
+    to: usize,
+    filter: Filter,
+}
+
+impl Axis {
+    fn scale(self) -> f64 {
+        self.from as f64 / self.to as f64
+    }
+
+    /// Input pixels under the filter of output pixel `x`, and the filter's centre.
+    fn taps(self, x: usize) -> (Range<usize>, f64) {
+        let support = self.filter.support() * self.scale().max(1.0);
+        let centre = (x as f64 + 0.5) * self.scale();
+        // Casts truncate towards zero and saturate at 0, which is Pillow's clamp.
+        let first = (centre - support + 0.5) as usize;
+        let last = ((centre + support + 0.5) as usize).min(self.from);
+        (first..last, centre)
+    }
+
+    /// Input pixels that the output pixels `window` depend on.
+    fn source(self, window: Range<usize>) -> Range<usize> {
+        self.taps(window.start).0.start..self.taps(window.end - 1).0.end
+    }
+
+    /// Fixed-point weights of the output pixels `window`, with positions counted from `origin`.
+    fn weights(self, window: Range<usize>, origin: usize) -> Weights {
+        let inverse = 1.0 / self.scale().max(1.0);
+        let mut weights = Weights { outputs: Vec::with_capacity(window.len()), taps: Vec::new() };
+        let mut exact = Vec::new();
+        for x in window {
+            let (taps, centre) = self.taps(x);
+            exact.clear();
+            exact.extend(taps.clone().map(|tap| self.filter.weight((tap as f64 - centre + 0.5) * inverse)));
+            let sum: f64 = exact.iter().sum();
+            weights.outputs.push((taps.start - origin, weights.taps.len()..weights.taps.len() + taps.len()));
+            weights.taps.extend(exact.iter().map(|&w| fixed_point(if sum == 0.0 { w } else { w / sum })));
+        }
+        weights
+    }
+}
+
+/// Rounds half away from zero, as `normalize_coeffs_8bpc`.
+fn fixed_point(weight: f64) -> i32 {
+    let scaled = weight * f64::from(1 << PRECISION);
+    (if weight < 0.0 { scaled - 0.5 } else { scaled + 0.5 }) as i32
+}
+
+/// Weights of a run of output pixels.
+struct Weights {
+    /// Per output pixel: first input pixel, and its span of `taps`.
+    outputs: Vec<(usize, Range<usize>)>,
+    taps: Vec<i32>,
+}
+
+impl Weights {
+    fn iter(&self) -> impl Iterator<Item = (usize, &[i32])> {
+        self.outputs.iter().map(|(first, span)| (*first, &self.taps[span.clone()]))
+    }
+}
+
+/// The part `window` of an image of size `from` resized to `to`.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct WindowedResize {
+    pub from: Size,
+    pub to: Size,
+    pub filter: Filter,
+    pub window: Rect,
+}
+
+impl WindowedResize {
+    fn horizontal(self) -> Axis {
+        Axis { from: self.from.width, to: self.to.width, filter: self.filter }
+    }
+
+    fn vertical(self) -> Axis {
+        Axis { from: self.from.height, to: self.to.height, filter: self.filter }
+    }
+
+    /// The part of the input that the window depends on.
+    pub fn source(self) -> Rect {
+        let x = self.horizontal().source(self.window.x..self.window.right());
+        let y = self.vertical().source(self.window.y..self.window.bottom());
+        Rect::new(x.start, y.start, x.len(), y.len())
+    }
+
+    /// Resizes `part`, which holds exactly [`source`](Self::source) of the input.
+    pub fn run(self, part: Image) -> Image {
+        let source = self.source();
+        debug_assert_eq!(part.size(), source.size());
+        if self.from == self.to {
+            return part;
+        }
+        let x = self.horizontal().weights(self.window.x..self.window.right(), source.x);
+        let y = self.vertical().weights(self.window.y..self.window.bottom(), source.y);
+        let mut image = Image::filled(self.window.size(), [0; 3]);
+        pulp::Arch::new().dispatch(|| {
+            let row_bytes = self.window.width * 3;
+            let mut between = vec![0; row_bytes * part.height()];
+            resize_rows(&part, &x, &mut between);
+            resize_columns(&between, &y, row_bytes, image.pixels_mut());
+        });
+        image
+    }
+}
+
+#[inline(always)]
+fn clip(sum: i32) -> u8 {
+    (sum >> PRECISION).clamp(0, 255) as u8
+}
+
+/// One half, in fixed point: what sums start from.
+const HALF: i32 = 1 << (PRECISION - 1);
+
+/// The horizontal pass: every row of `part` to a row of `out`.
+#[inline(always)]
+fn resize_rows(part: &Image, weights: &Weights, out: &mut [u8]) {
+    // A pixel is read as four bytes, one more than it has, so that it fills the lanes of a vector.
+    let mut row = vec![0; part.width() * 3 + 1];
+    for (y, out) in out.chunks_exact_mut(weights.outputs.len() * 3).enumerate() {
+        row[..part.width() * 3].copy_from_slice(part.row(y));
+        for ((first, taps), out) in weights.iter().zip(out.as_chunks_mut::<3>().0) {
+            let mut sums = [HALF; 4];
+            for (tap, pixel) in taps.iter().zip(row[first * 3..].windows(4).step_by(3)) {
+                for (sum, &value) in sums.iter_mut().zip(pixel) {
+                    *sum += i32::from(value) * tap;
+                }
+            }
+            *out = [clip(sums[0]), clip(sums[1]), clip(sums[2])];
+        }
+    }
+}
+
+/// The vertical pass over rows of `row_bytes`.
+#[inline(always)]
+fn resize_columns(rows: &[u8], weights: &Weights, row_bytes: usize, out: &mut [u8]) {
+    const LANES: usize = 64;
+    for ((first, taps), out) in weights.iter().zip(out.chunks_exact_mut(row_bytes)) {
+        let rows = &rows[first * row_bytes..];
+        let (blocks, rest) = out.as_chunks_mut::<LANES>();
+        for (block, out) in blocks.iter_mut().enumerate() {
+            let mut sums = [HALF; LANES];
+            for (tap, row) in taps.iter().zip(rows.chunks_exact(row_bytes)) {
+                let values: &[u8; LANES] = row[block * LANES..].first_chunk().unwrap_or(&[0; LANES]);
+                for (sum, &value) in sums.iter_mut().zip(values) {
+                    *sum += i32::from(value) * tap;
+                }
+            }
+            *out = sums.map(clip);
+        }
+        let done = blocks.len() * LANES;
+        for (x, out) in rest.iter_mut().enumerate() {
+            let column = taps.iter().zip(rows.chunks_exact(row_bytes));
+            *out = clip(column.fold(HALF, |sum, (tap, row)| sum + i32::from(row[done + x]) * tap));
+        }
+    }
+}
+
+/// Resizes a whole image; identical to Pillow's `Image.resize((width, height), filter)`.
+pub fn resize(image: &Image, to: Size, filter: Filter) -> Image {
+    let to = Size::new(to.width.max(1), to.height.max(1));
+    WindowedResize { from: image.size(), to, filter, window: Rect::full(to) }.run(image.clone())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// 4 -> 2 pixels, bilinear: support 2, centres 1 and 3; taps 0..3 and 1..4 with weights 1:3:3:1 cut at the edge.
+    #[test]
+    fn weights_worked_by_hand() {
+        let weights = Axis { from: 4, to: 2, filter: Filter::Bilinear }.weights(0..2, 0);
+        let unit = f64::from(1 << PRECISION);
+        let parts: Vec<(usize, Vec<f64>)> =
+            weights.iter().map(|(first, taps)| (first, taps.iter().map(|&t| f64::from(t) / unit).collect())).collect();
+        let near = |a: f64, b: f64| (a - b).abs() <= 0.5 / unit;
+        assert_eq!((parts[0].0, parts[1].0), (0, 1));
+        for (found, expected) in parts[0].1.iter().zip([3.0 / 7.0, 3.0 / 7.0, 1.0 / 7.0]) {
+            assert!(near(*found, expected));
+        }
+        for (found, expected) in parts[1].1.iter().zip([1.0 / 7.0, 3.0 / 7.0, 3.0 / 7.0]) {
+            assert!(near(*found, expected));
+        }
+    }
+
+    #[test]
+    fn a_window_equals_the_crop_of_the_whole() {
+        let size = Size::new(37, 23);
+        let pixels = (0..size.area() * 3).map(|i| crate::hash::h("pixels", i as u64) as u8).collect();
+        let image = Image::new(size, pixels).unwrap();
+        for (to, filter) in [
+            (Size::new(16, 11), Filter::Bilinear),
+            (Size::new(90, 31), Filter::Bicubic),
+            (Size::new(37, 9), Filter::Bicubic),
+        ] {
+            let window = Rect::new(3, 2, 9, 5);
+            let part = WindowedResize { from: size, to, filter, window };
+            let found = part.run(image.crop(part.source()).unwrap());
+            assert_eq!(found, resize(&image, to, filter).crop(window).unwrap());
+        }
+    }
+}
