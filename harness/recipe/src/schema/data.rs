@@ -198,8 +198,6 @@ pub enum Step {
     HorizontalFlip(HorizontalFlip),
     /// (x - mean)/std per channel, in f32.
     Normalize(Normalize),
-    /// Rounds to a number format and back to f32, as an input pipeline that delivers that format does.
-    Cast(CastTo),
 }
 
 /// Scales so that the shorter side has a given length.
@@ -352,22 +350,4 @@ pub enum Levels {
     Unit,
     /// 0..255.
     Byte,
-}
-
-/// Rounds to a number format.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct CastTo {
-    /// The number format.
-    pub to: PixelFormat,
-}
-
-/// Number format that an input pipeline delivers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum PixelFormat {
-    /// IEEE 754 binary16.
-    F16,
-    /// bfloat16.
-    Bf16,
 }
