@@ -20,10 +20,7 @@ impl AlignedBuf {
     /// A buffer of `len` zeros.
     #[must_use]
     pub fn zeroed(len: usize) -> Self {
-        Self {
-            lines: vec![Line([0.0; LINE]); len.div_ceil(LINE)],
-            len,
-        }
+        Self { lines: vec![Line([0.0; LINE]); len.div_ceil(LINE)], len }
     }
 
     /// A copy of `data`.
@@ -62,9 +59,7 @@ impl DerefMut for AlignedBuf {
 
 impl std::fmt::Debug for AlignedBuf {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("AlignedBuf")
-            .field("len", &self.len)
-            .finish_non_exhaustive()
+        f.debug_struct("AlignedBuf").field("len", &self.len).finish_non_exhaustive()
     }
 }
 

@@ -102,9 +102,6 @@ mod tests {
         // n=1, c=34 (block 2, lane 2), h=3, w=1: ((1*3 + 2)*4 + 3)*5 + 1 = 116 pixels, lane 2.
         assert_eq!(x.index(1, 34, 3, 1), 116 * 16 + 2);
         assert_eq!(x.plane(1, 2), 5 * 320..6 * 320);
-        assert_eq!(
-            [x.lanes(0), x.lanes(1), x.lanes(2), x.lanes(3)],
-            [16, 16, 3, 0]
-        );
+        assert_eq!([x.lanes(0), x.lanes(1), x.lanes(2), x.lanes(3)], [16, 16, 3, 0]);
     }
 }

@@ -41,11 +41,7 @@ impl Isa {
     #[must_use]
     pub fn available() -> Vec<Self> {
         let best = detect();
-        [Level::Portable, Level::Avx2, Level::Avx512]
-            .into_iter()
-            .filter(|&level| level <= best)
-            .map(Self)
-            .collect()
+        [Level::Portable, Level::Avx2, Level::Avx512].into_iter().filter(|&level| level <= best).map(Self).collect()
     }
 
     /// The level this value is the proof of.
@@ -123,10 +119,7 @@ mod tests {
     fn run_gives_the_closure_s_result_on_every_level() {
         let data: Vec<f32> = (0..100).map(|i| i as f32).collect();
         for isa in Isa::available() {
-            assert_eq!(
-                isa.run(|| data.iter().map(|v| v * 2.0).sum::<f32>()),
-                9900.0
-            );
+            assert_eq!(isa.run(|| data.iter().map(|v| v * 2.0).sum::<f32>()), 9900.0);
         }
     }
 }

@@ -6,8 +6,13 @@
 
 pub mod aligned;
 pub mod blocked;
+pub mod conv;
 pub mod isa;
+mod micro;
 pub mod parallel;
+mod simd;
+#[cfg(test)]
+mod testing;
 
 pub use aligned::AlignedBuf;
 pub use blocked::{Blocked, C0};

@@ -21,11 +21,7 @@ pub fn piece(len: usize, count: usize, index: usize) -> Range<usize> {
 
 /// Runs `task(0)`, ..., `task(count - 1)` on the current pool; returns their results in that order.
 pub fn map<R: Send>(count: usize, task: impl Fn(usize) -> R + Sync + Send) -> Vec<R> {
-    (0..count)
-        .into_par_iter()
-        .with_max_len(1)
-        .map(task)
-        .collect()
+    (0..count).into_par_iter().with_max_len(1).map(task).collect()
 }
 
 /// Runs `task(0)`, ..., `task(count - 1)` on the current pool.
@@ -36,9 +32,7 @@ pub fn for_each(count: usize, task: impl Fn(usize) + Sync + Send) {
 /// Sum of `task(range)` over fixed pieces of about `piece_len` of `0..len`, added in the order of the pieces.
 pub fn sum(len: usize, piece_len: usize, task: impl Fn(Range<usize>) -> f64 + Sync + Send) -> f64 {
     let count = len.div_ceil(piece_len.max(1));
-    map(count, |index| task(piece(len, count, index)))
-        .into_iter()
-        .sum()
+    map(count, |index| task(piece(len, count, index))).into_iter().sum()
 }
 
 #[cfg(test)]
@@ -65,12 +59,8 @@ mod tests {
         let data: Vec<f64> = (0..10_000).map(|i| 1.0 / (1.0 + i as f64)).collect();
         let bits: Vec<u64> = [1, 2, 3]
             .map(|threads| {
-                let pool = rayon::ThreadPoolBuilder::new()
-                    .num_threads(threads)
-                    .build()
-                    .unwrap();
-                pool.install(|| sum(data.len(), 77, |r| data[r].iter().sum()))
-                    .to_bits()
+                let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+                pool.install(|| sum(data.len(), 77, |r| data[r].iter().sum())).to_bits()
             })
             .to_vec();
         assert_eq!(bits[0], bits[1]);

@@ -1,0 +1,275 @@
+//! The machinery that forward convolution and input gradient share: a correlation of source maps with packed
+//! weights, cut into tasks, each of which copies the frame it needs (see [`super::frame`]) and computes runs of pixels
+//! with the micro-kernel.
+
+use super::frame::{Frame, Maps, Reach};
+use super::weights::PackedLayout;
+use crate::aligned::AlignedBuf;
+use crate::blocked::{Blocked, C0};
+use crate::isa::Isa;
+use crate::micro::correlate::{Channels, Finish, MAX_BLOCKS, Moments, Sink, Source, Taps, Weights, run};
+use crate::parallel::piece;
+use rayon::prelude::*;
+use std::cell::RefCell;
+use std::ops::Range;
+
+/// Elements of a task's frame: half of a second-level cache of 1 MiB, most of it for maps.
+const FRAME_LEN: usize = 160 << 10;
+
+/// Tasks per thread that let threads finish at about the same time.
+const TASKS_PER_THREAD: usize = 4;
+
+thread_local! {
+    static FRAME: RefCell<AlignedBuf> = RefCell::default();
+}
+
+/// Outputs at `origin + step * (row, column)` of the destination, with the taps that reach them.
+pub(crate) struct Grid {
+    pub(crate) outputs: [usize; 2],
+    pub(crate) origin: [usize; 2],
+    /// Source offset of each tap, and which kernel element it is.
+    pub(crate) taps: Vec<([isize; 2], usize)>,
+}
+
+/// A correlation of source maps with packed weights.
+pub(crate) struct Correlation<'a> {
+    pub(crate) isa: Isa,
+    /// Whether a destination channel is the sum of products of one source channel.
+    pub(crate) depthwise: bool,
+    pub(crate) maps: Maps<'a>,
+    pub(crate) source: Blocked,
+    /// Source rows and columns between neighbouring outputs of a grid.
+    pub(crate) source_step: [usize; 2],
+    pub(crate) grids: Vec<Grid>,
+    pub(crate) layout: PackedLayout,
+    pub(crate) weights: &'a [f32],
+    pub(crate) dest: Blocked,
+    /// Destination rows and columns between neighbouring outputs of a grid.
+    pub(crate) dest_step: [usize; 2],
+    /// Per destination channel, padded to whole blocks.
+    pub(crate) bias: Option<&'a [[f32; C0]]>,
+    pub(crate) relu: bool,
+}
+
+/// How a correlation is cut into tasks: images x rows x destination blocks.
+struct Cut {
+    images: usize,
+    image_chunks: usize,
+    row_chunks: usize,
+    rows: usize,
+    block_chunks: usize,
+}
+
+struct Task<'a> {
+    images: Range<usize>,
+    rows: Range<usize>,
+    blocks: Range<usize>,
+    /// The task's rows of each of its images and blocks, in that order.
+    planes: Vec<&'a mut [f32]>,
+}
+
+impl Correlation<'_> {
+    /// Computes the destination; with `moments`, also the moments of each destination block in every chunk of images
+    /// and rows, as `[chunk][block]`.
+    pub(crate) fn compute(&self, dest: &mut [f32], moments: bool) -> Vec<Vec<Moments>> {
+        assert_eq!(dest.len(), self.dest.len(), "destination");
+        assert_eq!(self.weights.len(), self.layout.len(), "weights");
+        self.maps.check(&self.source);
+        let offsets: Vec<[isize; 2]> = self.grids.iter().flat_map(|g| g.taps.iter().map(|t| t.0)).collect();
+        let outputs = [0, 1].map(|axis| self.grids.iter().map(|g| g.outputs[axis]).max().unwrap_or(0));
+        let reach = Reach::new(outputs, self.source_step, &offsets);
+        let cut = self.cut(&reach);
+        let frame = Frame::new(reach, &self.maps, &self.source, self.source.c1(), cut.rows);
+        let taps: Vec<Taps> = self
+            .grids
+            .iter()
+            .map(|g| Taps::new(g.taps.iter().map(|&(at, tap)| (frame.tap(at), tap * self.layout.tap_len()))))
+            .collect();
+        let tasks = self.tasks(&cut, dest);
+        let parts: Vec<Vec<Moments>> = tasks
+            .into_par_iter()
+            .with_max_len(1)
+            .map(|task| FRAME.with_borrow_mut(|scratch| self.task(task, &frame, &taps, scratch, moments)))
+            .collect();
+        if !moments {
+            return Vec::new();
+        }
+        parts.chunks(cut.block_chunks).map(|chunk| chunk.concat()).collect()
+    }
+
+    /// Cuts the work such that a frame stays in the second-level cache and all threads are busy. How images and rows
+    /// are cut depends on the shape only, since the order of moments does.
+    fn cut(&self, reach: &Reach) -> Cut {
+        let outputs = reach.outputs;
+        let per_row = self.source.c1() * self.source_step[0] * self.source.w * C0;
+        let halo = reach.high[0].abs_diff(reach.low[0]) / self.source_step[0];
+        let fitting = (FRAME_LEN / per_row).saturating_sub(halo).clamp(1, outputs[0]);
+        let row_chunks = outputs[0].div_ceil(fitting);
+        let rows = outputs[0].div_ceil(row_chunks);
+        let images = if row_chunks > 1 { 1 } else { (FRAME_LEN / (per_row * (rows + halo))).clamp(1, self.source.n) };
+        let image_chunks = self.source.n.div_ceil(images);
+        let wanted = TASKS_PER_THREAD * rayon::current_num_threads();
+        let block_chunks = wanted.div_ceil(image_chunks * row_chunks).min(self.dest.c1().div_ceil(MAX_BLOCKS));
+        Cut { images, image_chunks, row_chunks, rows, block_chunks }
+    }
+
+    fn tasks<'d>(&self, cut: &Cut, dest: &'d mut [f32]) -> Vec<Task<'d>> {
+        let c1 = self.dest.c1();
+        let pairs = c1.div_ceil(MAX_BLOCKS);
+        let mut tasks = Vec::with_capacity(cut.image_chunks * cut.row_chunks * cut.block_chunks);
+        for image in 0..cut.image_chunks {
+            for row in 0..cut.row_chunks {
+                for block in 0..cut.block_chunks {
+                    let pairs = piece(pairs, cut.block_chunks, block);
+                    tasks.push(Task {
+                        images: image * cut.images..((image + 1) * cut.images).min(self.dest.n),
+                        rows: row * cut.rows..(row + 1) * cut.rows,
+                        blocks: pairs.start * MAX_BLOCKS..(pairs.end * MAX_BLOCKS).min(c1),
+                        planes: Vec::with_capacity(cut.images * pairs.len() * MAX_BLOCKS),
+                    });
+                }
+            }
+        }
+        let chunk_len = cut.rows * self.dest_step[0] * self.dest.w * C0;
+        for (index, plane) in dest.chunks_exact_mut(self.dest.plane_len()).enumerate() {
+            let (image, block) = (index / c1, index % c1);
+            let column = (0..cut.block_chunks).find(|&i| tasks[i].blocks.contains(&block)).unwrap_or(0);
+            for (row, part) in plane.chunks_mut(chunk_len).enumerate().take(cut.row_chunks) {
+                tasks[(image / cut.images * cut.row_chunks + row) * cut.block_chunks + column].planes.push(part);
+            }
+        }
+        tasks
+    }
+
+    fn task(
+        &self,
+        mut task: Task<'_>,
+        frame: &Frame,
+        taps: &[Taps],
+        scratch: &mut AlignedBuf,
+        moments: bool,
+    ) -> Vec<Moments> {
+        let first = self.layout.sources(task.blocks.start).start;
+        let end = self.layout.sources(task.blocks.end - 1).end;
+        if !frame.direct {
+            scratch.grow(task.images.len() * frame.image_pitch);
+            for (image, part) in task.images.clone().zip(scratch.chunks_mut(frame.image_pitch)) {
+                frame.copy(&self.maps, &self.source, image, first..end, task.rows.clone(), part);
+            }
+        }
+        let (data, first) = match self.maps {
+            Maps::Blocked(data) if frame.direct => (data, 0),
+            _ => (&**scratch, first),
+        };
+        let mut collected = Vec::new();
+        let blocks_of_task = task.blocks.len();
+        let mut block = task.blocks.start;
+        while block < task.blocks.end {
+            let sources = self.layout.sources(block);
+            let together = if block + 1 < task.blocks.end && self.layout.sources(block + 1) == sources { 2 } else { 1 };
+            let mut pair_moments = [Moments::default(); MAX_BLOCKS];
+            let at = block - task.blocks.start;
+            for (index, planes) in task.planes.chunks_mut(blocks_of_task).enumerate() {
+                let image = if frame.direct { task.images.start + index } else { index };
+                let pair = Pair {
+                    blocks: block..block + together,
+                    data,
+                    start: image * frame.image_pitch + (sources.start - first) * frame.block_pitch,
+                    rows: task.rows.clone(),
+                };
+                let moments = moments.then_some(&mut pair_moments);
+                self.pair(pair, frame, taps, &mut planes[at..at + together], moments);
+            }
+            if moments {
+                collected.extend_from_slice(&pair_moments[..together]);
+            }
+            block += together;
+        }
+        collected
+    }
+
+    /// Computes all runs of one image and one or two destination blocks of a task.
+    fn pair(
+        &self,
+        pair: Pair<'_>,
+        frame: &Frame,
+        taps: &[Taps],
+        planes: &mut [&mut [f32]],
+        mut moments: Option<&mut [Moments; MAX_BLOCKS]>,
+    ) {
+        let sources = self.layout.sources(pair.blocks.start);
+        let channels = self.channels(&sources);
+        let bias = self.bias.map(|bias| [bias[pair.blocks.start], bias[pair.blocks.end - 1]]);
+        let mut weights = [&self.weights[..0]; MAX_BLOCKS];
+        for (slot, block) in weights.iter_mut().zip(pair.blocks.clone()) {
+            *slot = &self.weights[self.layout.elements(block)];
+        }
+        let weights = if self.depthwise {
+            Weights::Depthwise(weights[0])
+        } else {
+            Weights::Dense { planes: &weights[..pair.blocks.len()], pitch: self.layout.part_len() }
+        };
+        if self.grids.iter().any(|grid| grid.taps.is_empty()) {
+            planes.iter_mut().for_each(|plane| plane.fill(0.0));
+        }
+        for (grid, taps) in self.grids.iter().zip(taps) {
+            if taps.is_empty() {
+                continue;
+            }
+            let rows = pair.rows.start..pair.rows.end.min(grid.outputs[0]);
+            if rows.is_empty() {
+                continue;
+            }
+            let (run_rows, len) = if self.is_flat(frame) {
+                (rows.start..rows.start + 1, rows.len() * grid.outputs[1])
+            } else {
+                (rows.clone(), grid.outputs[1])
+            };
+            for row in run_rows {
+                let dest_row = (row - pair.rows.start) * self.dest_step[0] + grid.origin[0];
+                let source = Source {
+                    data: pair.data,
+                    start: pair.start + frame.row(pair.rows.start, row),
+                    pixel_pitch: self.maps.pixel_pitch(&self.source),
+                    block_pitch: frame.block_pitch,
+                    channels,
+                };
+                let sink = Sink {
+                    planes: &mut *planes,
+                    start: (dest_row * self.dest.w + grid.origin[1]) * C0,
+                    pixel_pitch: self.dest_step[1] * C0,
+                };
+                let finish = Finish { bias: bias.as_ref(), relu: self.relu, moments: moments.as_deref_mut() };
+                run(self.isa, source, taps, weights, sink, len, finish);
+            }
+        }
+    }
+
+    /// Source channels that a destination block sees.
+    fn channels(&self, sources: &Range<usize>) -> Channels {
+        if self.depthwise {
+            return Channels { blocks: 1, full: C0, last: C0 };
+        }
+        let last = self.source.lanes(sources.end - 1);
+        let full = if sources.len() == 1 { last } else { self.layout.lanes() };
+        Channels { blocks: sources.len(), full, last }
+    }
+
+    /// Whether source pixels and outputs are the same, so that rows join to one run.
+    fn is_flat(&self, frame: &Frame) -> bool {
+        frame.direct
+            && self.source_step == [1, 1]
+            && self.dest_step == [1, 1]
+            && self.grids.len() == 1
+            && self.grids[0].taps.len() == 1
+            && self.dest.w == self.source.w
+    }
+}
+
+/// One image and one or two destination blocks of a task.
+struct Pair<'a> {
+    blocks: Range<usize>,
+    data: &'a [f32],
+    start: usize,
+    rows: Range<usize>,
+}

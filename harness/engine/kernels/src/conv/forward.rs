@@ -1,0 +1,57 @@
+//! The forward convolution.
+
+use super::ConvShape;
+use super::correlate::{Correlation, Grid};
+use super::frame::Maps;
+use super::statistics::{Statistics, combine};
+use super::weights::PackedLayout;
+use crate::blocked::C0;
+use crate::isa::Isa;
+
+/// What is done with the results of a convolution before they leave the registers.
+#[derive(Debug, Default)]
+pub struct Epilogue<'a> {
+    /// Added per output channel: `c_out` values.
+    pub bias: Option<&'a [f32]>,
+    /// Mean and variance of every output channel, taken after the bias and before ReLU.
+    pub statistics: Option<Statistics<'a>>,
+    /// Negative results become zero.
+    pub relu: bool,
+}
+
+/// `y = epilogue(convolution of x with the packed weights)`; y in the layout NC1HWC0.
+///
+/// # Panics
+/// If a slice has not the length that the shape calls for, or planar maps have too many channels or groups.
+pub fn forward(isa: Isa, shape: &ConvShape, x: Maps<'_>, packed: &[f32], y: &mut [f32], epilogue: Epilogue<'_>) {
+    let bias = epilogue.bias.map(|bias| pad_bias(shape, bias));
+    let output = shape.output();
+    let taps = shape.tap_offsets().into_iter().zip(0..).collect();
+    let grid = Grid { outputs: [output.h, output.w], origin: [0, 0], taps };
+    let correlation = Correlation {
+        isa,
+        depthwise: shape.is_depthwise(),
+        maps: x,
+        source: shape.input(),
+        source_step: shape.stride,
+        grids: vec![grid],
+        layout: PackedLayout::forward(shape),
+        weights: packed,
+        dest: output,
+        dest_step: [1, 1],
+        bias: bias.as_deref(),
+        relu: epilogue.relu,
+    };
+    let moments = correlation.compute(y, epilogue.statistics.is_some());
+    if let Some(statistics) = epilogue.statistics {
+        combine(&moments, statistics);
+    }
+}
+
+/// The bias in blocks of 16 lanes, zero beyond the last channel.
+fn pad_bias(shape: &ConvShape, bias: &[f32]) -> Vec<[f32; C0]> {
+    assert_eq!(bias.len(), shape.c_out, "bias");
+    let mut padded = vec![[0.0; C0]; shape.output().c1()];
+    padded.as_flattened_mut()[..bias.len()].copy_from_slice(bias);
+    padded
+}

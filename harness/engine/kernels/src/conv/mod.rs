@@ -1,0 +1,25 @@
+//! Convolution: forward, input gradient and filter gradient, on maps in the layout NC1HWC0.
+//!
+//! Weights are packed once ([`pack_weights`]) and may stay so: the filter gradient comes out in the same layout, so an
+//! optimizer can update packed weights element by element, and only a checkpoint needs [`unpack_weights`].
+
+mod correlate;
+mod depthwise;
+mod filter_gradient;
+mod forward;
+mod frame;
+mod input_gradient;
+mod shape;
+mod statistics;
+mod weights;
+
+pub use filter_gradient::{filter_gradient, filter_workspace_len};
+pub use forward::{Epilogue, forward};
+pub use frame::Maps;
+pub use input_gradient::input_gradient;
+pub use shape::{ConvParams, ConvShape, ShapeError};
+pub use statistics::Statistics;
+pub use weights::{pack_weights, packed_len, transpose_weights, transposed_len, unpack_weights};
+
+#[cfg(test)]
+mod tests;

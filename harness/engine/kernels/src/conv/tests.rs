@@ -1,0 +1,299 @@
+//! Convolutions of every kind against sums in f64, on every instruction set and several numbers of threads.
+
+use super::*;
+use crate::blocked::Blocked;
+use crate::isa::Isa;
+use crate::testing::{filled, position, scattered};
+
+/// Input extent, then output channels, kernel, stride, padding, dilation, groups.
+type Case = (Blocked, usize, [usize; 2], [usize; 2], [usize; 4], [usize; 2], usize);
+
+const fn image(n: usize, c: usize, h: usize, w: usize) -> Blocked {
+    Blocked::new(n, c, h, w)
+}
+
+const CASES: &[Case] = &[
+    // 1x1: flat runs, gathering with stride, padding.
+    (image(2, 16, 7, 7), 32, [1, 1], [1, 1], [0; 4], [1, 1], 1),
+    (image(1, 40, 5, 6), 20, [1, 1], [1, 1], [0; 4], [1, 1], 1),
+    (image(2, 35, 12, 13), 17, [1, 1], [2, 2], [0; 4], [1, 1], 1),
+    (image(1, 5, 4, 3), 3, [1, 1], [1, 1], [1, 0, 2, 1], [1, 1], 1),
+    // 3x3: plain, strided, dilated, asymmetric, valid, wide rows, one pixel.
+    (image(3, 33, 14, 14), 34, [3, 3], [1, 1], [1; 4], [1, 1], 1),
+    (image(2, 16, 12, 13), 48, [3, 3], [2, 2], [1; 4], [1, 1], 1),
+    (image(1, 20, 11, 9), 18, [3, 3], [1, 1], [2; 4], [2, 2], 1),
+    (image(1, 6, 10, 8), 7, [3, 3], [2, 1], [1, 0, 0, 2], [2, 1], 1),
+    (image(1, 64, 9, 40), 50, [3, 3], [1, 1], [0; 4], [1, 1], 1),
+    (image(2, 24, 3, 3), 40, [3, 3], [1, 1], [0; 4], [1, 1], 1),
+    (image(1, 17, 1, 1), 19, [3, 3], [3, 3], [1; 4], [1, 1], 1),
+    // Larger kernels; windows that miss rows and columns altogether.
+    (image(2, 18, 15, 15), 16, [5, 5], [1, 1], [2; 4], [1, 1], 1),
+    (image(1, 3, 33, 31), 20, [7, 7], [2, 2], [3; 4], [1, 1], 1),
+    (image(2, 3, 39, 43), 33, [11, 11], [4, 4], [2; 4], [1, 1], 1),
+    (image(1, 3, 12, 11), 64, [3, 3], [1, 1], [1; 4], [1, 1], 1),
+    (image(2, 1, 9, 10), 6, [5, 5], [1, 1], [0; 4], [1, 1], 1),
+    (image(1, 4, 9, 10), 18, [3, 3], [2, 2], [1; 4], [2, 2], 1),
+    (image(1, 2, 9, 10), 5, [2, 4], [3, 2], [0, 1, 2, 0], [1, 1], 1),
+    (image(1, 19, 17, 20), 16, [2, 2], [5, 4], [0; 4], [1, 1], 1),
+    (image(1, 8, 4, 4), 9, [3, 2], [1, 1], [5, 4, 3, 6], [1, 1], 1),
+    // Groups: aligned to blocks, across blocks, many in a block, depthwise.
+    (image(2, 64, 6, 7), 32, [3, 3], [1, 1], [1; 4], [1, 1], 2),
+    (image(1, 48, 6, 7), 60, [3, 3], [2, 2], [1; 4], [1, 1], 2),
+    (image(1, 30, 5, 5), 21, [1, 1], [1, 1], [0; 4], [1, 1], 3),
+    (image(1, 32, 8, 8), 32, [3, 3], [1, 1], [1; 4], [1, 1], 8),
+    (image(2, 10, 8, 9), 20, [3, 3], [1, 1], [1; 4], [1, 1], 10),
+    (image(2, 37, 12, 13), 37, [3, 3], [1, 1], [1; 4], [1, 1], 37),
+    (image(1, 16, 12, 13), 16, [3, 3], [2, 2], [1; 4], [1, 1], 16),
+    (image(1, 40, 9, 29), 40, [5, 5], [1, 1], [0; 4], [1, 1], 40),
+    (image(1, 3, 9, 9), 3, [3, 3], [1, 1], [1; 4], [1, 1], 3),
+];
+
+fn shape((input, c_out, kernel, stride, pad, dilation, groups): Case) -> ConvShape {
+    let params = ConvParams { stride, pad, dilation, groups, ..ConvParams::new(input, c_out, kernel) };
+    ConvShape::new(params).unwrap()
+}
+
+/// The sums that define the three products, in f64 and NCHW/OIHW, each with the sum of the magnitudes of its terms.
+struct Reference {
+    y: Vec<[f64; 2]>,
+    dx: Vec<[f64; 2]>,
+    dw: Vec<[f64; 2]>,
+}
+
+/// Values in NCHW/OIHW.
+struct Data {
+    x: Vec<f32>,
+    w: Vec<f32>,
+    dy: Vec<f32>,
+    bias: Vec<f32>,
+}
+
+impl Data {
+    fn new(shape: &ConvShape) -> Self {
+        let (input, output) = (shape.input(), shape.output());
+        Self {
+            x: filled(input.n * input.c * input.pixels(), 1),
+            w: filled(shape.weight_len(), 2),
+            dy: filled(output.n * output.c * output.pixels(), 3),
+            bias: filled(shape.c_out, 4),
+        }
+    }
+
+    fn reference(&self, shape: &ConvShape) -> Reference {
+        let (input, output) = (shape.input(), shape.output());
+        let mut reference = Reference {
+            y: (0..self.dy.len())
+                .map(|i| f64::from(self.bias[i / output.pixels() % output.c]))
+                .map(|b| [b, b.abs()])
+                .collect(),
+            dx: vec![[0.0; 2]; self.x.len()],
+            dw: vec![[0.0; 2]; self.w.len()],
+        };
+        let per_group = [shape.c_in / shape.groups, shape.c_out / shape.groups];
+        let mut term = |y: usize, x: usize, w: usize| {
+            for (sum, product) in [
+                (&mut reference.y[y], [self.x[x], self.w[w]]),
+                (&mut reference.dx[x], [self.dy[y], self.w[w]]),
+                (&mut reference.dw[w], [self.dy[y], self.x[x]]),
+            ] {
+                let product = f64::from(product[0]) * f64::from(product[1]);
+                sum[0] += product;
+                sum[1] += product.abs();
+            }
+        };
+        for y in 0..output.n * output.c * output.pixels() {
+            let (n, o) = (y / output.pixels() / output.c, y / output.pixels() % output.c);
+            let (i, j) = (y / output.w % output.h, y % output.w);
+            for k in 0..per_group[0] * shape.taps() {
+                let (c, a, b) = (k / shape.taps(), k / shape.kw % shape.kh, k % shape.kw);
+                let row = i * shape.stride[0] + a * shape.dilation[0];
+                let column = j * shape.stride[1] + b * shape.dilation[1];
+                let channel = o / per_group[1] * per_group[0] + c;
+                if let (Some(row), Some(column)) = (row.checked_sub(shape.pad[0]), column.checked_sub(shape.pad[2]))
+                    && row < input.h
+                    && column < input.w
+                {
+                    let x = ((n * input.c + channel) * input.h + row) * input.w + column;
+                    term(y, x, o * per_group[0] * shape.taps() + k);
+                }
+            }
+        }
+        reference
+    }
+}
+
+/// Requires `|found - sum| <= 4 eps * (sum of the terms' magnitudes)`. A sum of n terms in random order errs by about
+/// sqrt(n) eps of that at most a few times; a lost or doubled term by far more.
+#[track_caller]
+fn expect(name: &str, found: &[f32], expected: &[[f64; 2]]) {
+    assert_eq!(found.len(), expected.len(), "{name}");
+    for (i, (&f, [sum, magnitude])) in found.iter().zip(expected).enumerate() {
+        let bound = 4.0 * f64::from(f32::EPSILON) * magnitude;
+        assert!((f64::from(f) - sum).abs() <= bound, "{name}[{i}]: {f} instead of {sum}, bound {bound:e}");
+    }
+}
+
+/// NCHW values of a blocked tensor, whose tail lanes have to be zero.
+#[track_caller]
+fn gathered(name: &str, extent: Blocked, blocked: &[f32]) -> Vec<f32> {
+    let len = extent.n * extent.c * extent.pixels();
+    let mut rest = blocked.to_vec();
+    let out = (0..len).map(|i| std::mem::take(&mut rest[position(extent, i)])).collect();
+    assert!(rest.iter().all(|&v| v == 0.0), "{name}: a lane beyond the last channel is not zero");
+    out
+}
+
+/// Stale values that a kernel has to overwrite.
+fn stale(len: usize) -> Vec<f32> {
+    vec![f32::NAN; len]
+}
+
+struct Results {
+    y: Vec<f32>,
+    y_planar: Vec<f32>,
+    dx: Vec<f32>,
+    dw: Vec<f32>,
+    dw_planar: Vec<f32>,
+}
+
+fn run_all(isa: Isa, shape: &ConvShape, data: &Data) -> Results {
+    let mut packed = stale(packed_len(shape));
+    pack_weights(shape, &data.w, &mut packed);
+    let x = scattered(shape.input(), &data.x);
+    let dy = scattered(shape.output(), &data.dy);
+    let forward = |maps: Maps<'_>| {
+        let mut y = stale(dy.len());
+        let epilogue = Epilogue { bias: Some(&data.bias), ..Epilogue::default() };
+        super::forward(isa, shape, maps, &packed, &mut y, epilogue);
+        y
+    };
+    let filter = |maps: Maps<'_>| {
+        let mut dw = stale(packed.len());
+        let mut workspace = stale(filter_workspace_len(shape));
+        filter_gradient(isa, shape, maps, &dy, &mut workspace, &mut dw);
+        dw
+    };
+    let mut dx = stale(x.len());
+    let mut workspace = stale(transposed_len(shape));
+    input_gradient(isa, shape, &dy, &packed, &mut workspace, &mut dx);
+    let planar = shape.c_in <= Maps::MAX_PLANAR;
+    let in_planes = if planar { Maps::Planar(&data.x) } else { Maps::Blocked(&x) };
+    Results {
+        y: forward(Maps::Blocked(&x)),
+        y_planar: forward(in_planes),
+        dx,
+        dw: filter(Maps::Blocked(&x)),
+        dw_planar: filter(in_planes),
+    }
+}
+
+#[test]
+fn all_kinds_of_convolution_match_sums_in_f64() {
+    for &case in CASES {
+        let shape = shape(case);
+        let data = Data::new(&shape);
+        let reference = data.reference(&shape);
+        for isa in Isa::available() {
+            let name = |what: &str| format!("{what} of {shape:?} on {:?}", isa.level());
+            let results = run_all(isa, &shape, &data);
+            for y in [&results.y, &results.y_planar] {
+                expect(&name("y"), &gathered(&name("y"), shape.output(), y), &reference.y);
+            }
+            expect(&name("dx"), &gathered(&name("dx"), shape.input(), &results.dx), &reference.dx);
+            for dw in [&results.dw, &results.dw_planar] {
+                let mut oihw = stale(shape.weight_len());
+                unpack_weights(&shape, dw, &mut oihw);
+                expect(&name("dw"), &oihw, &reference.dw);
+                let mut packed = stale(dw.len());
+                pack_weights(&shape, &oihw, &mut packed);
+                assert!(packed == *dw, "{}: a weight that does not exist has a gradient", name("dw"));
+            }
+        }
+    }
+}
+
+#[test]
+fn results_have_the_same_bits_for_any_number_of_threads() {
+    for &case in CASES {
+        let shape = shape(case);
+        let data = Data::new(&shape);
+        for isa in Isa::available() {
+            let [one, two, three] = [1, 2, 3].map(|threads| {
+                let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+                pool.install(|| run_all(isa, &shape, &data))
+            });
+            for other in [two, three] {
+                let pairs = [(&one.y, &other.y), (&one.dx, &other.dx), (&one.dw, &other.dw)];
+                assert!(pairs.iter().all(|(a, b)| a.iter().zip(*b).all(|(a, b)| a.to_bits() == b.to_bits())));
+            }
+        }
+    }
+}
+
+/// Larger than the tests above, so that all kinds of cuts into tasks occur.
+#[test]
+fn cuts_into_rows_images_and_blocks_agree_with_the_portable_kernels_and_f64() {
+    for case in [
+        (image(2, 64, 60, 57), 40, [3, 3], [1, 1], [1; 4], [1, 1], 1),
+        (image(1, 3, 230, 120), 24, [7, 7], [2, 2], [3; 4], [1, 1], 1),
+        (image(9, 96, 7, 7), 144, [3, 3], [1, 1], [1; 4], [1, 1], 1),
+        (image(3, 130, 28, 28), 64, [1, 1], [2, 2], [0; 4], [1, 1], 1),
+    ] {
+        let shape = shape(case);
+        let data = Data::new(&shape);
+        let reference = data.reference(&shape);
+        let results = run_all(Isa::best(), &shape, &data);
+        expect("y", &gathered("y", shape.output(), &results.y), &reference.y);
+        expect("y", &gathered("y", shape.output(), &results.y_planar), &reference.y);
+        expect("dx", &gathered("dx", shape.input(), &results.dx), &reference.dx);
+        let mut dw = stale(shape.weight_len());
+        unpack_weights(&shape, &results.dw, &mut dw);
+        expect("dw", &dw, &reference.dw);
+        unpack_weights(&shape, &results.dw_planar, &mut dw);
+        expect("dw", &dw, &reference.dw);
+    }
+}
+
+#[test]
+fn the_epilogue_takes_moments_before_relu_and_survives_a_large_mean() {
+    for case in [CASES[0], CASES[4], CASES[5], CASES[24]] {
+        let shape = shape(case);
+        let mut data = Data::new(&shape);
+        // A mean of 1000 with a deviation of about 1: E[y^2] - E[y]^2 in f32 would have no correct digit.
+        data.bias.fill(1000.0);
+        data.w.iter_mut().for_each(|w| *w *= 0.1);
+        let reference = data.reference(&shape);
+        let output = shape.output();
+        let mut packed = stale(packed_len(&shape));
+        pack_weights(&shape, &data.w, &mut packed);
+        let x = scattered(shape.input(), &data.x);
+        for isa in Isa::available() {
+            let [mut mean, mut variance] = [stale(output.c), stale(output.c)];
+            let mut y = stale(output.len());
+            let statistics = Some(Statistics { mean: &mut mean, variance: &mut variance });
+            let epilogue = Epilogue { bias: Some(&data.bias), statistics, relu: true };
+            super::forward(isa, &shape, Maps::Blocked(&x), &packed, &mut y, epilogue);
+            let y = gathered("y", output, &y);
+            for channel in 0..output.c {
+                let of_channel = |i: &usize| i / output.pixels() % output.c == channel;
+                let values: Vec<f64> = (0..y.len()).filter(of_channel).map(|i| reference.y[i][0]).collect();
+                let count = values.len() as f64;
+                let expected = values.iter().sum::<f64>() / count;
+                let spread = values.iter().map(|v| (v - expected).powi(2)).sum::<f64>() / count;
+                assert!((f64::from(mean[channel]) - expected).abs() < 1e-7 * 1000.0);
+                // Rounding of y itself: 1000 * 2^-24 of a deviation of about one.
+                let relative = (f64::from(variance[channel]) - spread).abs() / spread;
+                assert!(relative < 1e-4, "variance {} instead of {spread}", variance[channel]);
+            }
+        }
+        data.bias.fill(0.0);
+        let reference = data.reference(&shape);
+        for isa in Isa::available() {
+            let mut y = stale(output.len());
+            let epilogue = Epilogue { relu: true, ..Epilogue::default() };
+            super::forward(isa, &shape, Maps::Blocked(&x), &packed, &mut y, epilogue);
+            let expected: Vec<_> = reference.y.iter().map(|&[sum, magnitude]| [sum.max(0.0), magnitude]).collect();
+            expect("relu", &gathered("relu", output, &y), &expected);
+        }
+    }
+}

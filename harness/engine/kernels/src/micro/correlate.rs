@@ -1,0 +1,408 @@
+//! The tile of forward convolutions and input gradients: pixels times output channels.
+//!
+//! Sums over source channels and kernel taps stay in registers: for each source channel, its value at every pixel is
+//! broadcast and multiplied by the weights of 16 or 32 output channels (16 lanes of one or two channel blocks).
+
+use super::{LANES, compile_tile, load, store};
+use crate::isa::{Isa, Level};
+use crate::simd::Simd;
+
+/// Most channel blocks that a tile computes together.
+pub(crate) const MAX_BLOCKS: usize = 2;
+
+/// Where a kernel tap finds its source pixel and its weights.
+#[derive(Clone, Copy, Debug)]
+struct Tap {
+    source: usize,
+    weight: usize,
+}
+
+/// The kernel taps of a run, as offsets in f32 elements.
+#[derive(Clone, Debug)]
+pub(crate) struct Taps {
+    list: Vec<Tap>,
+    source_reach: usize,
+    weight_reach: usize,
+}
+
+impl Taps {
+    /// Taps from pairs (offset of the source pixel from the first tap position, offset into a block's weights).
+    pub(crate) fn new(offsets: impl IntoIterator<Item = (usize, usize)>) -> Self {
+        let list: Vec<Tap> = offsets.into_iter().map(|(source, weight)| Tap { source, weight }).collect();
+        let source_reach = list.iter().map(|tap| tap.source).max().unwrap_or(0);
+        let weight_reach = list.iter().map(|tap| tap.weight).max().unwrap_or(0);
+        Self { list, source_reach, weight_reach }
+    }
+
+    /// Whether there is no tap at all.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
+}
+
+/// Distance of neighbouring pixels in the source, in f32 elements.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PixelPitch {
+    /// Blocks of 16 channels.
+    Sixteen,
+    /// All channels of an image with up to four.
+    Four,
+    /// All channels of an image with three.
+    Three,
+}
+
+impl PixelPitch {
+    /// The distance in f32 elements.
+    pub(crate) const fn elements(self) -> usize {
+        match self {
+            Self::Sixteen => 16,
+            Self::Four => 4,
+            Self::Three => 3,
+        }
+    }
+}
+
+/// The source side of a run.
+#[derive(Clone, Copy)]
+pub(crate) struct Source<'a> {
+    /// Elements of all source channel blocks.
+    pub(crate) data: &'a [f32],
+    /// Position of the first pixel of the run for a tap offset of zero, in block 0.
+    pub(crate) start: usize,
+    /// Distance of neighbouring pixels.
+    pub(crate) pixel_pitch: PixelPitch,
+    /// Distance of channel blocks.
+    pub(crate) block_pitch: usize,
+    /// Channels in each source block, for every block that takes part.
+    pub(crate) channels: Channels,
+}
+
+/// Source channels of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Channels {
+    /// Channel blocks.
+    pub(crate) blocks: usize,
+    /// Channels in every block but the last.
+    pub(crate) full: usize,
+    /// Channels in the last block.
+    pub(crate) last: usize,
+}
+
+/// The output side of a run.
+pub(crate) struct Sink<'a, 'b> {
+    /// One or two planes of a channel block each.
+    pub(crate) planes: &'a mut [&'b mut [f32]],
+    /// Position of the first pixel of the run in each plane.
+    pub(crate) start: usize,
+    /// Distance of neighbouring output pixels of the run.
+    pub(crate) pixel_pitch: usize,
+}
+
+/// What is done with the sums before they are stored.
+#[derive(Default)]
+pub(crate) struct Finish<'a> {
+    /// Added to the sums, per channel of each plane.
+    pub(crate) bias: Option<&'a [[f32; LANES]; MAX_BLOCKS]>,
+    /// Negative results become zero.
+    pub(crate) relu: bool,
+    /// Collects the moments of the results, before ReLU.
+    pub(crate) moments: Option<&'a mut [Moments; MAX_BLOCKS]>,
+}
+
+/// Running sums of a channel block about a pivot: no cancellation as long as the pivot is within a few standard
+/// deviations of the mean, which the mean of the first tile is.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[repr(C)]
+pub(crate) struct Moments {
+    /// Values seen per channel.
+    pub(crate) count: u64,
+    /// The value that sums are relative to: the mean of the first tile.
+    pub(crate) pivot: [f32; LANES],
+    /// Sum of (value - pivot).
+    pub(crate) sum: [f64; LANES],
+    /// Sum of (value - pivot)^2.
+    pub(crate) squares: [f64; LANES],
+}
+
+/// Arguments of a tile function; the pointers are valid for the whole tile.
+struct Tile<'a> {
+    isa: Isa,
+    source: *const f32,
+    block_pitch: usize,
+    channels: Channels,
+    taps: &'a [Tap],
+    weights: [*const f32; MAX_BLOCKS],
+    weight_pitch: usize,
+    planes: [*mut f32; MAX_BLOCKS],
+    pixel_pitch: usize,
+    finish: Finish<'a>,
+}
+
+type TileFn = unsafe fn(&mut Tile<'_>);
+
+/// Weights of a run.
+#[derive(Clone, Copy)]
+pub(crate) enum Weights<'a> {
+    /// For each output plane, `channels.blocks` parts of `pitch` elements; in each, a tap's weights are a matrix
+    /// `[channel][16 outputs]` at the tap's weight offset.
+    Dense {
+        /// One slice per output plane.
+        planes: &'a [&'a [f32]],
+        /// Distance of the parts.
+        pitch: usize,
+    },
+    /// At a tap's weight offset, 16 weights, each for a source channel and the output channel of the same lane.
+    Depthwise(&'a [f32]),
+}
+
+/// Computes `len` output pixels of one or two channel blocks (one if depthwise):
+/// `plane[o][p] = finish(sum over blocks, taps, channels of source[p] * weights[o])`.
+///
+/// # Panics
+/// If a slice is too short for the run: a defect of the caller.
+pub(crate) fn run(
+    isa: Isa,
+    source: Source<'_>,
+    taps: &Taps,
+    weights: Weights<'_>,
+    sink: Sink<'_, '_>,
+    len: usize,
+    finish: Finish<'_>,
+) {
+    let Channels { blocks, full, last } = source.channels;
+    let pitch = source.pixel_pitch.elements();
+    let outputs = sink.planes.len();
+    assert!(len > 0 && blocks > 0 && !taps.is_empty() && (1..=MAX_BLOCKS).contains(&outputs));
+    assert!(full <= pitch && last <= full);
+    let source_end = source.start + (len - 1) * pitch + taps.source_reach + (blocks - 1) * source.block_pitch + full;
+    assert!(source_end <= source.data.len(), "source too short");
+    let sink_end = sink.start + (len - 1) * sink.pixel_pitch + LANES;
+    assert!(sink.planes.iter().all(|plane| sink_end <= plane.len()), "output too short");
+
+    let last_plane = outputs - 1;
+    let (tiles, weights, weight_pitch) = match weights {
+        Weights::Dense { planes, pitch } => {
+            let weight_end = (blocks - 1) * pitch + taps.weight_reach + full * LANES;
+            assert!(planes.len() == outputs && planes.iter().all(|w| weight_end <= w.len()), "weights too short");
+            let tiles = TileSet::dense(isa, source.pixel_pitch);
+            (tiles, [planes[0].as_ptr(), planes[last_plane].as_ptr()], pitch)
+        }
+        Weights::Depthwise(weights) => {
+            assert!(taps.weight_reach + LANES <= weights.len(), "weights too short");
+            assert!(outputs == 1 && blocks == 1 && full == LANES && source.pixel_pitch == PixelPitch::Sixteen);
+            (TileSet::depthwise(isa), [weights.as_ptr(); MAX_BLOCKS], 0)
+        }
+    };
+    let planes = [sink.planes[0].as_mut_ptr(), sink.planes[last_plane].as_mut_ptr()];
+    let mut tile = Tile {
+        isa,
+        source: source.data.as_ptr(),
+        block_pitch: source.block_pitch,
+        channels: source.channels,
+        taps: &taps.list,
+        weights,
+        weight_pitch,
+        planes,
+        pixel_pitch: sink.pixel_pitch,
+        finish,
+    };
+    let mut first = 0;
+    for count in tile_widths(len, tiles.widest(outputs)) {
+        // SAFETY: `first + count <= len`, so the largest offsets of the tile are below those asserted above: the last
+        // source access at `source_end - 1`, the last weight access at `weight_end - 1`, the last store before
+        // `sink_end`. The planes are exclusively borrowed and distinct (two `&mut`). `TileSet` holds functions of an
+        // instruction set whose presence `isa` proves.
+        unsafe {
+            tile.source = source.data.as_ptr().add(source.start + first * pitch);
+            tile.planes = planes.map(|plane| plane.add(sink.start + first * sink.pixel_pitch));
+            tiles.get(outputs, count)(&mut tile);
+        }
+        first += count;
+    }
+}
+
+/// Cuts a run of `len` pixels into as few tiles as possible, of nearly equal width.
+fn tile_widths(len: usize, widest: usize) -> impl Iterator<Item = usize> {
+    crate::parallel::pieces(len, len.div_ceil(widest)).map(|piece| piece.len())
+}
+
+/// Computes one tile of `P` pixels and `O` channel blocks; pixels of the source are `S` elements apart.
+///
+/// # Safety
+/// The pointers of `tile` are valid as [`run`] asserts; inlined into a function compiled for `simd`'s level.
+#[inline(always)]
+unsafe fn compute<V: Simd, const S: usize, const P: usize, const O: usize>(simd: V, tile: &mut Tile<'_>) {
+    // SAFETY: the contract of this function.
+    unsafe {
+        let mut acc = [[simd.splat(0.0); O]; P];
+        let mut source = tile.source;
+        let mut weights = tile.weights;
+        for block in 0..tile.channels.blocks {
+            let lanes = if block + 1 == tile.channels.blocks { tile.channels.last } else { tile.channels.full };
+            for tap in tile.taps {
+                let x = source.add(tap.source);
+                let w = weights.map(|w| w.add(tap.weight));
+                for i in 0..lanes {
+                    let mut row = [simd.splat(0.0); O];
+                    for o in 0..O {
+                        row[o] = load(simd, w[o].add(i * LANES));
+                    }
+                    for p in 0..P {
+                        let value = simd.splat(*x.add(p * S + i));
+                        for o in 0..O {
+                            acc[p][o] = simd.mul_add(value, row[o], acc[p][o]);
+                        }
+                    }
+                }
+            }
+            source = source.wrapping_add(tile.block_pitch);
+            weights = weights.map(|w| w.wrapping_add(tile.weight_pitch));
+        }
+        finish(simd, tile, acc);
+    }
+}
+
+/// Computes one tile of `P` pixels of a depthwise convolution.
+///
+/// # Safety
+/// As [`compute`].
+#[inline(always)]
+unsafe fn compute_depthwise<V: Simd, const P: usize>(simd: V, tile: &mut Tile<'_>) {
+    // SAFETY: the contract of this function.
+    unsafe {
+        let mut acc = [[simd.splat(0.0); 1]; P];
+        for tap in tile.taps {
+            let x = tile.source.add(tap.source);
+            let weights = load(simd, tile.weights[0].add(tap.weight));
+            for (p, sum) in acc.iter_mut().enumerate() {
+                sum[0] = simd.mul_add(load(simd, x.add(p * LANES)), weights, sum[0]);
+            }
+        }
+        finish(simd, tile, acc);
+    }
+}
+
+/// Finishes and stores the accumulators.
+///
+/// # Safety
+/// As [`compute`].
+#[inline(always)]
+unsafe fn finish<V: Simd, const P: usize, const O: usize>(simd: V, tile: &mut Tile<'_>, mut acc: [[V::F32; O]; P]) {
+    // SAFETY: the contract of this function.
+    unsafe {
+        // The bias comes last: it may be far larger than the terms, whose sum would then be rounded at every step.
+        if let Some(bias) = tile.finish.bias {
+            for o in 0..O {
+                let bias = load(simd, bias[o].as_ptr());
+                for row in &mut acc {
+                    row[o] = simd.add(row[o], bias);
+                }
+            }
+        }
+        if let Some(moments) = &mut tile.finish.moments {
+            for o in 0..O {
+                collect::<V, P>(simd, &mut moments[o], std::array::from_fn(|p| acc[p][o]));
+            }
+        }
+        for p in 0..P {
+            for o in 0..O {
+                let value = if tile.finish.relu { simd.relu(acc[p][o]) } else { acc[p][o] };
+                store(simd, value, tile.planes[o].add(p * tile.pixel_pitch));
+            }
+        }
+    }
+}
+
+/// Adds the values of one tile to the moments of a channel block.
+///
+/// # Safety
+/// Inlined into a function compiled for `simd`'s level.
+#[inline(always)]
+unsafe fn collect<V: Simd, const P: usize>(simd: V, moments: &mut Moments, values: [V::F32; P]) {
+    // SAFETY: loads and stores are to arrays of 16 f32; the contract of this function.
+    unsafe {
+        if moments.count == 0 {
+            let mut sum = simd.splat(0.0);
+            for value in values {
+                sum = simd.add(sum, value);
+            }
+            store(simd, sum, moments.pivot.as_mut_ptr());
+            for pivot in &mut moments.pivot {
+                *pivot /= P as f32;
+            }
+        }
+        let pivot = load(simd, moments.pivot.as_ptr());
+        let mut sum = simd.splat(0.0);
+        let mut squares = simd.splat(0.0);
+        for value in values {
+            let difference = simd.sub(value, pivot);
+            sum = simd.add(sum, difference);
+            squares = simd.mul_add(difference, difference, squares);
+        }
+        let mut lanes = [[0.0; LANES]; 2];
+        store(simd, sum, lanes[0].as_mut_ptr());
+        store(simd, squares, lanes[1].as_mut_ptr());
+        for lane in 0..LANES {
+            moments.sum[lane] += f64::from(lanes[0][lane]);
+            moments.squares[lane] += f64::from(lanes[1][lane]);
+        }
+        moments.count += P as u64;
+    }
+}
+
+/// The tile functions of one instruction set: `by_blocks[O - 1][P - 1]`.
+struct TileSet {
+    by_blocks: [&'static [TileFn]; MAX_BLOCKS],
+}
+
+impl TileSet {
+    fn widest(&self, blocks: usize) -> usize {
+        self.by_blocks[blocks - 1].len()
+    }
+
+    fn get(&self, blocks: usize, pixels: usize) -> TileFn {
+        self.by_blocks[blocks - 1][pixels - 1]
+    }
+
+    /// Widths as the registers allow: accumulators + weights + one broadcast in 32 registers (AVX-512), or in 16
+    /// registers of half (AVX2) or a quarter (SSE2) of a channel block.
+    fn dense(isa: Isa, pitch: PixelPitch) -> Self {
+        macro_rules! tiles {
+            ($function:ident, $o:literal, [$($p:literal)*]) => {
+                match pitch {
+                    PixelPitch::Sixteen => &[$($function::<16, $p, $o> as TileFn),*] as &[TileFn],
+                    PixelPitch::Four => &[$($function::<4, $p, $o> as TileFn),*],
+                    PixelPitch::Three => &[$($function::<3, $p, $o> as TileFn),*],
+                }
+            };
+        }
+        let by_blocks = match isa.level() {
+            #[cfg(target_arch = "x86_64")]
+            Level::Avx512 => [
+                tiles!(avx512, 1, [1 2 3 4 5 6 7 8 9 10 11 12 13 14]),
+                tiles!(avx512, 2, [1 2 3 4 5 6 7 8 9 10 11 12 13 14]),
+            ],
+            #[cfg(target_arch = "x86_64")]
+            Level::Avx2 => [tiles!(avx2, 1, [1 2 3 4 5 6]), tiles!(avx2, 2, [1 2 3])],
+            _ => [tiles!(portable, 1, [1 2 3]), tiles!(portable, 2, [1])],
+        };
+        Self { by_blocks }
+    }
+
+    fn depthwise(isa: Isa) -> Self {
+        macro_rules! tiles {
+            ($function:ident, [$($p:literal)*]) => { &[$($function::<$p> as TileFn),*] };
+        }
+        let tiles: &[TileFn] = match isa.level() {
+            #[cfg(target_arch = "x86_64")]
+            Level::Avx512 => tiles!(avx512_depthwise, [1 2 3 4 5 6 7 8 9 10 11 12 13 14]),
+            #[cfg(target_arch = "x86_64")]
+            Level::Avx2 => tiles!(avx2_depthwise, [1 2 3 4 5 6]),
+            _ => tiles!(portable_depthwise, [1 2 3]),
+        };
+        Self { by_blocks: [tiles, &[]] }
+    }
+}
+
+compile_tile!(compute as [portable, avx2, avx512], [S, P, O], &mut Tile<'_>);
+compile_tile!(compute_depthwise as [portable_depthwise, avx2_depthwise, avx512_depthwise], [P], &mut Tile<'_>);
