@@ -1,11 +1,27 @@
 //! Recipes: YAML schema, loader, inheritance, overrides, diagnostics.
 //!
 //! [`schema`] is the recipe as written, [`resolve`] the architecture with everything decided, which graphs are built from.
+//! A [`Library`] finds and loads recipes:
+//!
+//! file -> spanned tree -> `extends`, `set`, profile, `--set` (merges on the tree) -> validation against the schema, all errors at
+//! once -> typed [`Recipe`] -> checks of what a schema cannot say -> [`Recipe::resolve`].
 
+mod check;
+mod diagnostic;
+mod library;
+mod merge;
+mod overrides;
 pub mod resolve;
 pub mod schema;
+mod shape;
+mod source;
 mod span;
+mod tree;
+mod validate;
 
+pub use diagnostic::{Diagnostic, Diagnostics, Severity};
+pub use library::{Library, LoadOptions, Loaded};
 pub use resolve::{LayerKind, ResolvedLayer, ResolvedModel};
 pub use schema::Recipe;
+pub use source::MAX_FILE_BYTES;
 pub use span::{ConfigPath, Span, SpanTable};

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
-use serde::Serialize;
+use crate::diagnostic::Sources;
 
 /// A place in a source: a recipe file, or the pseudo file `--set` for overrides given on the command line.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -29,11 +29,7 @@ impl Span {
 
 impl Default for Span {
     fn default() -> Self {
-        Self {
-            file: Arc::from("<built in code>"),
-            line: 1,
-            column: 1,
-        }
+        Self { file: Arc::from("<built in code>"), line: 1, column: 1 }
     }
 }
 
@@ -45,19 +41,19 @@ impl fmt::Display for Span {
 
 /// Path of a node in the configuration as diagnostics print it, for example `model.body[3].conv.kernel`.
 /// The empty path is the whole recipe.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
-pub struct ConfigPath(String);
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ConfigPath(Arc<str>);
 
 impl ConfigPath {
     /// The path of the entry `key` of the map at this path.
     pub fn key(&self, key: &str) -> Self {
         let dot = if self.0.is_empty() { "" } else { "." };
-        Self(format!("{}{dot}{key}", self.0))
+        Self(format!("{}{dot}{key}", self.0).into())
     }
 
     /// The path of element `index` (from 0) of the list at this path.
     pub fn index(&self, index: usize) -> Self {
-        Self(format!("{}[{index}]", self.0))
+        Self(format!("{}[{index}]", self.0).into())
     }
 
     /// The path as text.
@@ -71,13 +67,13 @@ impl ConfigPath {
             return None;
         }
         let cut = self.0.rfind(['.', '[']).unwrap_or(0);
-        Some(Self(self.0[..cut].to_owned()))
+        Some(Self(self.0[..cut].into()))
     }
 }
 
 impl From<&str> for ConfigPath {
     fn from(path: &str) -> Self {
-        Self(path.to_owned())
+        Self(path.into())
     }
 }
 
@@ -92,14 +88,24 @@ impl fmt::Display for ConfigPath {
 /// Any two tables compare equal: where a recipe was written is no part of what it says, so a recipe that was saved
 /// resolved and loaded again equals the original.
 #[derive(Clone, Debug, Default)]
-pub struct SpanTable(Arc<HashMap<ConfigPath, Span>>);
+pub struct SpanTable(Arc<Table>);
+
+#[derive(Debug, Default)]
+struct Table {
+    places: HashMap<ConfigPath, Span>,
+    sources: Sources,
+}
 
 impl SpanTable {
+    pub(crate) fn new(places: Vec<(ConfigPath, Span)>, sources: Sources) -> Self {
+        Self(Arc::new(Table { places: places.into_iter().collect(), sources }))
+    }
+
     /// The place of the node at `path`; for a node that was not written (a default), that of the innermost node around it.
     pub fn get(&self, path: &ConfigPath) -> Span {
         let mut path = path.clone();
         loop {
-            if let Some(span) = self.0.get(&path) {
+            if let Some(span) = self.0.places.get(&path) {
                 return span.clone();
             }
             match path.parent() {
@@ -111,13 +117,11 @@ impl SpanTable {
 
     /// Whether a node at exactly this path was written.
     pub fn contains(&self, path: &ConfigPath) -> bool {
-        self.0.contains_key(path)
+        self.0.places.contains_key(path)
     }
-}
 
-impl FromIterator<(ConfigPath, Span)> for SpanTable {
-    fn from_iter<I: IntoIterator<Item = (ConfigPath, Span)>>(entries: I) -> Self {
-        Self(Arc::new(entries.into_iter().collect()))
+    pub(crate) fn sources(&self) -> &Sources {
+        &self.0.sources
     }
 }
 

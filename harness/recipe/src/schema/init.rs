@@ -48,10 +48,7 @@ pub struct Kaiming {
 
 impl Default for Kaiming {
     fn default() -> Self {
-        Self {
-            mode: FanMode::FanIn,
-            gain: std::f64::consts::SQRT_2,
-        }
+        Self { mode: FanMode::FanIn, gain: std::f64::consts::SQRT_2 }
     }
 }
 

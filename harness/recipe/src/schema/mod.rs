@@ -22,7 +22,10 @@ pub use training::*;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_yaml::with::singleton_map_recursive;
 
+use crate::diagnostic::{Diagnostic, Diagnostics};
+use crate::resolve::{ResolvedModel, expand};
 use crate::span::{ConfigPath, Span, SpanTable};
 
 /// One model, how it is trained, and what it has to reach.
@@ -80,6 +83,28 @@ impl Recipe {
     /// As [`Recipe::span`], for a path that layers and diagnostics carry.
     pub fn span_of(&self, path: &ConfigPath) -> Span {
         self.spans.get(path)
+    }
+
+    /// An error at `path`, with the line of the recipe it points to.
+    pub fn error_at(&self, path: &ConfigPath, message: impl Into<String>) -> Diagnostic {
+        Diagnostic::error(self.span_of(path), path.clone(), message).with_excerpt(self.spans.sources())
+    }
+
+    /// The architecture with everything decided, for the class count and inputs that stand in the recipe now.
+    ///
+    /// # Errors
+    /// All arguments, names and numbers of layers that do not fit together.
+    pub fn resolve(&self) -> Result<ResolvedModel, Diagnostics> {
+        expand(&self.model, &self.spans).map_err(|errors| Diagnostics::new(errors, self.spans.sources()))
+    }
+
+    /// The recipe as YAML, defaults written out; loads as an equal recipe.
+    ///
+    /// # Errors
+    /// A path that is not UTF-8.
+    pub fn to_yaml(&self) -> Result<String, serde_yaml::Error> {
+        let value = singleton_map_recursive::serialize(self, serde_yaml::value::Serializer)?;
+        serde_yaml::to_string(&value)
     }
 }
 

@@ -86,12 +86,10 @@ impl Expression {
 
     /// The arguments this names, without the `$`.
     pub fn arguments(&self) -> impl Iterator<Item = &str> {
-        std::iter::once(&self.first)
-            .chain(self.rest.iter().map(|(_, term)| term))
-            .filter_map(|term| match term {
-                Term::Argument(name) => Some(name.as_str()),
-                Term::Number(_) => None,
-            })
+        std::iter::once(&self.first).chain(self.rest.iter().map(|(_, term)| term)).filter_map(|term| match term {
+            Term::Argument(name) => Some(name.as_str()),
+            Term::Number(_) => None,
+        })
     }
 }
 
@@ -115,10 +113,7 @@ impl TryFrom<&str> for Expression {
     type Error = ExpressionError;
 
     fn try_from(text: &str) -> Result<Self, Self::Error> {
-        let fail = |why| ExpressionError {
-            text: text.to_owned(),
-            why,
-        };
+        let fail = |why| ExpressionError { text: text.to_owned(), why };
         let term = |text: &str| {
             let text = text.trim();
             if let Some(name) = text.strip_prefix('$') {
@@ -133,9 +128,7 @@ impl TryFrom<&str> for Expression {
             let digits = text.starts_with(|c: char| c.is_ascii_digit());
             match text.parse::<f64>() {
                 Ok(number) if digits && number.is_finite() => Ok(Term::Number(number)),
-                _ => Err(fail(
-                    "factors are `$name` or a number, joined by `*` or `/`",
-                )),
+                _ => Err(fail("factors are `$name` or a number, joined by `*` or `/`")),
             }
         };
         let mut rest = Vec::new();
@@ -150,13 +143,7 @@ impl TryFrom<&str> for Expression {
                 Some(_) => rest.push((operator, factor)),
             }
             match tail[end..].chars().next() {
-                Some(sign) => {
-                    operator = if sign == '*' {
-                        Operator::Times
-                    } else {
-                        Operator::Over
-                    }
-                }
+                Some(sign) => operator = if sign == '*' { Operator::Times } else { Operator::Over },
                 None => break,
             }
             tail = &tail[end + 1..];
@@ -191,11 +178,7 @@ impl fmt::Display for Expression {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.first)?;
         for (operator, term) in &self.rest {
-            let sign = if *operator == Operator::Times {
-                '*'
-            } else {
-                '/'
-            };
+            let sign = if *operator == Operator::Times { '*' } else { '/' };
             write!(f, "{sign}{term}")?;
         }
         Ok(())

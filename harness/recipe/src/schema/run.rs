@@ -95,11 +95,7 @@ pub struct DynamicScale {
 
 impl Default for DynamicScale {
     fn default() -> Self {
-        Self {
-            init: 65536.0,
-            factor: 2.0,
-            window: 1000,
-        }
+        Self { init: 65536.0, factor: 2.0, window: 1000 }
     }
 }
 
@@ -119,11 +115,7 @@ pub struct Engine {
 
 impl Default for Engine {
     fn default() -> Self {
-        Self {
-            fusion: true,
-            kernels: Kernels::Fast,
-            threads: None,
-        }
+        Self { fusion: true, kernels: Kernels::Fast, threads: None }
     }
 }
 

@@ -237,18 +237,10 @@ impl TryFrom<&str> for Period {
             return Err(fail());
         }
         match unit.trim() {
-            "epoch" | "epochs" => number
-                .parse()
-                .ok()
-                .filter(|epochs| (0.0..=1e9).contains(epochs))
-                .map(Self::Epochs)
-                .ok_or_else(fail),
-            "step" | "steps" => number
-                .parse()
-                .ok()
-                .filter(|steps| *steps <= 1 << 53)
-                .map(Self::Steps)
-                .ok_or_else(fail),
+            "epoch" | "epochs" => {
+                number.parse().ok().filter(|epochs| (0.0..=1e9).contains(epochs)).map(Self::Epochs).ok_or_else(fail)
+            }
+            "step" | "steps" => number.parse().ok().filter(|steps| *steps <= 1 << 53).map(Self::Steps).ok_or_else(fail),
             _ => Err(fail()),
         }
     }

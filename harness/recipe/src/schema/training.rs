@@ -120,13 +120,7 @@ pub struct Adam {
 
 impl Default for Adam {
     fn default() -> Self {
-        Self {
-            beta1: 0.9,
-            beta2: 0.999,
-            eps: 1e-8,
-            weight_decay: 0.0,
-            no_decay: Vec::new(),
-        }
+        Self { beta1: 0.9, beta2: 0.999, eps: 1e-8, weight_decay: 0.0, no_decay: Vec::new() }
     }
 }
 

@@ -5,6 +5,11 @@
 //! walk in this order, naming containers after their content, lists modules as PyTorch's forward hooks see them. A name that comes
 //! up again is the next call of the same module (`relu#0`, `relu#1`, ...).
 
+mod args;
+mod expand;
+
+pub(crate) use expand::expand;
+
 use indexmap::IndexMap;
 
 use crate::schema::{Axis, Init};

@@ -1,0 +1,213 @@
+//! What is wrong with a recipe, where, and what would be right.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
+
+use serde::ser::SerializeStruct;
+use serde::{Serialize, Serializer};
+
+use crate::span::{ConfigPath, Span};
+
+/// How bad it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Severity {
+    /// The recipe cannot be used.
+    Error,
+    /// The recipe can be used, but looks like a mistake.
+    Warning,
+}
+
+/// One thing that is wrong with a recipe.
+///
+/// As JSON: `{"severity", "file", "line", "column", "path", "message", "hint"}`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Diagnostic {
+    /// How bad it is.
+    pub severity: Severity,
+    /// Where it was written.
+    pub span: Span,
+    /// Where it is in the configuration, for example `model.body[3].conv.kernel`.
+    pub path: ConfigPath,
+    /// What is wrong.
+    pub message: String,
+    /// What would be right.
+    pub hint: Option<String>,
+    /// The line of the source that `span` points into.
+    excerpt: Option<Arc<str>>,
+}
+
+impl Diagnostic {
+    /// An error.
+    pub fn error(span: Span, path: ConfigPath, message: impl Into<String>) -> Self {
+        Self { severity: Severity::Error, span, path, message: message.into(), hint: None, excerpt: None }
+    }
+
+    /// A warning.
+    pub fn warning(span: Span, path: ConfigPath, message: impl Into<String>) -> Self {
+        Self { severity: Severity::Warning, ..Self::error(span, path, message) }
+    }
+
+    /// With a word on what would be right.
+    pub fn with_hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+
+    /// Overrides of the command line come last; of one place, the messages in alphabetical order, so that equal ones meet.
+    fn order(&self) -> (bool, &str, usize, usize, &str) {
+        (self.span.is_override(), &self.span.file, self.span.line, self.span.column, &self.message)
+    }
+
+    /// With the line of the source that the span points into.
+    pub(crate) fn with_excerpt(mut self, sources: &Sources) -> Self {
+        self.excerpt = sources.line(&self.span);
+        self
+    }
+}
+
+impl Serialize for Diagnostic {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_struct("Diagnostic", 7)?;
+        map.serialize_field("severity", &self.severity)?;
+        map.serialize_field("file", &*self.span.file)?;
+        map.serialize_field("line", &self.span.line)?;
+        map.serialize_field("column", &self.span.column)?;
+        map.serialize_field("path", self.path.as_str())?;
+        map.serialize_field("message", &self.message)?;
+        map.serialize_field("hint", &self.hint)?;
+        map.end()
+    }
+}
+
+/// An excerpt of at most this many characters is printed.
+const EXCERPT_WIDTH: usize = 120;
+
+impl fmt::Display for Diagnostic {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let severity = if self.severity == Severity::Error { "error" } else { "warning" };
+        writeln!(f, "{severity}: {}", self.message)?;
+        let number = self.span.line.to_string();
+        let margin = " ".repeat(number.len());
+        write!(f, "{margin}--> {}", self.span)?;
+        if !self.path.as_str().is_empty() {
+            write!(f, " ({})", self.path)?;
+        }
+        if let Some(line) = &self.excerpt {
+            let column = self.span.column - 1;
+            let skipped = column.saturating_sub(EXCERPT_WIDTH * 3 / 4);
+            let shown: String = line.chars().skip(skipped).take(EXCERPT_WIDTH).collect();
+            writeln!(f, "\n{margin} |\n{number} | {shown}")?;
+            write!(f, "{margin} | {}^", " ".repeat(column - skipped))?;
+        }
+        if let Some(hint) = &self.hint {
+            write!(f, "\n{margin} = hint: {hint}")?;
+        }
+        Ok(())
+    }
+}
+
+/// Everything that is wrong with a recipe, in the order of the source.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[serde(transparent)]
+pub struct Diagnostics(Vec<Diagnostic>);
+
+impl Diagnostics {
+    /// Sorted by file and place; the same thing said twice of one place is said once.
+    pub(crate) fn new(list: Vec<Diagnostic>, sources: &Sources) -> Self {
+        let mut all = Self(list.into_iter().map(|diagnostic| diagnostic.with_excerpt(sources)).collect());
+        all.tidy();
+        all
+    }
+
+    fn tidy(&mut self) {
+        self.0.sort_by(|a, b| a.order().cmp(&b.order()));
+        self.0.dedup_by(|a, b| a.span == b.span && a.message == b.message);
+    }
+
+    /// The single ones.
+    pub fn iter(&self) -> std::slice::Iter<'_, Diagnostic> {
+        self.0.iter()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Whether any makes the recipe unusable.
+    pub fn has_errors(&self) -> bool {
+        self.0.iter().any(|d| d.severity == Severity::Error)
+    }
+
+    /// Adds others.
+    pub fn extend(&mut self, other: Diagnostics) {
+        self.0.extend(other.0);
+        self.tidy();
+    }
+}
+
+impl IntoIterator for Diagnostics {
+    type Item = Diagnostic;
+    type IntoIter = std::vec::IntoIter<Diagnostic>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.0.into_iter()
+    }
+}
+
+impl fmt::Display for Diagnostics {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, diagnostic) in self.0.iter().enumerate() {
+            let gap = if index == 0 { "" } else { "\n\n" };
+            write!(f, "{gap}{diagnostic}")?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for Diagnostics {}
+
+/// The texts that spans point into.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Sources(HashMap<Arc<str>, Arc<str>>);
+
+impl Sources {
+    pub(crate) fn insert(&mut self, file: Arc<str>, text: Arc<str>) {
+        self.0.insert(file, text);
+    }
+
+    fn line(&self, span: &Span) -> Option<Arc<str>> {
+        let line = self.0.get(&span.file)?.lines().nth(span.line - 1)?;
+        let printable = |c: char| if c.is_control() { ' ' } else { c };
+        Some(line.chars().map(printable).take(span.column + EXCERPT_WIDTH).collect::<String>().into())
+    }
+}
+
+/// The candidate that was probably meant by `word`: the nearest by edit distance (transpositions count once), if near enough.
+pub(crate) fn did_you_mean<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let limit = (word.chars().count() / 3).clamp(1, 3);
+    candidates
+        .into_iter()
+        .map(|candidate| (strsim::damerau_levenshtein(word, candidate), candidate))
+        .filter(|(distance, _)| *distance <= limit)
+        .min()
+        .map(|(_, candidate)| candidate)
+}
+
+/// "did you mean", or else a list of what there is.
+pub(crate) fn suggest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str> + Clone) -> String {
+    match did_you_mean(word, candidates.clone()) {
+        Some(candidate) => format!("did you mean `{candidate}`?"),
+        None => {
+            let mut all: Vec<_> = candidates.into_iter().map(|c| format!("`{c}`")).collect();
+            if all.is_empty() {
+                return "nothing is known here".to_owned();
+            }
+            let more = all.len() > 24;
+            all.truncate(24);
+            format!("known here: {}{}", all.join(", "), if more { ", ..." } else { "" })
+        }
+    }
+}
