@@ -96,16 +96,16 @@ class Format(unittest.TestCase):
         for name, count in (("out/conv#0", 16), ("out/@root#0.rest.0", 4096)):
             tensor = torch.arange(4097.0, dtype=torch.float64)
             recording = Recording(samples=16)
-            recording.add(name, tensor, tensor.float())
+            recording.add(name, tensor, [tensor.float()])
             expected = sample_positions(name, 4097, count)
             self.assertEqual(recording.data[name].tolist(), expected.tolist())
-        recording.add("grad/small", tensor[:64], tensor[:64].float())
+        recording.add("grad/small", tensor[:64], [tensor[:64].float()])
         self.assertEqual(recording.data["grad/small"].tolist(), list(range(64)))
 
     def test_statistics_by_hand(self):
         recording = Recording()
         truth, rounded, start = (torch.tensor(v, dtype=torch.float64) for v in ([3.0, -4.0], [3.0, -5.0], [3.0, -2.0]))
-        recording.add("param1/p", truth, rounded, start=start)
+        recording.add("param1/p", truth, [truth, rounded], start=start)
         entry = recording.entries["param1/p"]
         expected = {"mean": -0.5, "std": 3.5, "absmax": 4.0, "l2": 5.0, "f32_rel": 0.2, "f32_max": 0.25}
         expected |= {"delta_l2": 2.0, "delta_absmax": 2.0, "delta_mean": -1.0, "delta_f32_rel": 0.5}

@@ -19,7 +19,7 @@ _DEGENERATE = 1e-10
 
 
 class Recording:
-    """The tensors of one run (or variant), each from f64 and f32 side by side."""
+    """The tensors of one run (or variant), each from f64 with its distance from the f32 runs."""
 
     def __init__(self, samples: int = IN_ORDER):
         self.samples = samples
@@ -27,11 +27,22 @@ class Recording:
         self.data: dict[str, np.ndarray] = {}
 
     @torch.no_grad()
-    def add(self, key: str, truth: torch.Tensor, rounded: torch.Tensor, start: torch.Tensor | None = None, kind: str | None = None):
-        """Records `truth` (f64), its distance from `rounded` (f32), and with `start` the change since then."""
+    def add(
+        self,
+        key: str,
+        truth: torch.Tensor,
+        rounded: list[torch.Tensor],
+        start: torch.Tensor | None = None,
+        kind: str | None = None,
+    ):
+        """Records `truth` (f64), its largest distance from `rounded` (f32 runs), and with `start` the change since then."""
         truth = truth.detach()
-        error = rounded.detach().double() - truth
         norm, largest = truth.norm().item(), truth.abs().max().item()
+        error, error_max = 0.0, 0.0
+        for values in rounded:
+            difference = values.detach().double() - truth
+            error = max(error, difference.norm().item())
+            error_max = max(error_max, difference.abs().max().item())
         entry = {
             "shape": list(truth.shape),
             "mean": truth.mean().item(),
@@ -47,10 +58,10 @@ class Recording:
             entry["delta_l2"] = delta.norm().item()
             entry["delta_absmax"] = delta.abs().max().item()
             entry["delta_mean"] = delta.mean().item()
-        entry["f32_rel"] = _ratio(error.norm().item(), norm)
-        entry["f32_max"] = _ratio(error.abs().max().item(), largest)
+        entry["f32_rel"] = _ratio(error, norm)
+        entry["f32_max"] = _ratio(error_max, largest)
         if start is not None:
-            entry["delta_f32_rel"] = _ratio(error.norm().item(), entry["delta_l2"])
+            entry["delta_f32_rel"] = _ratio(error, entry["delta_l2"])
         self.entries[key] = entry
 
     def _values(self, key: str, tensor: torch.Tensor) -> tuple[str, np.ndarray]:

@@ -1,4 +1,8 @@
-"""Three training steps of any torch network, in f64 (the truth) and f32 (how far rounding goes), written as a golden."""
+"""Three training steps of any torch network, in f64 (the truth) and f32 (how far rounding goes), written as a golden.
+
+f32 runs twice, with oneDNN's kernels and torch's own: on which side of zero a ReLU input near it falls is chance, and one such
+input moves gradients by far more than arithmetic does. The larger distance of the two from f64 is the noise floor.
+"""
 
 import copy
 from collections import Counter
@@ -46,25 +50,25 @@ def export(
     samples: stored values per tensor; noise floors and statistics always come from the whole tensor.
     """
     init = fill(network, salt, gain)
-    pair = Pair(network, loss, forward, inputs, optimizer, clip_grad_norm)
+    runs = Runs(network, loss, forward, inputs, optimizer, clip_grad_norm)
     recording = Recording(samples)
-    losses = [pair.gradients(recording)]
-    described = describe(pair.truth.optimizer, pair.truth.network, clip_grad_norm)
+    losses = [runs.gradients(recording)]
+    described = describe(runs.truth.optimizer, runs.truth.network, clip_grad_norm)
     for step in range(1, _STEPS + 1):
         if step > 1:
-            losses.append(pair.gradients())
-        pair.update()
+            losses.append(runs.gradients())
+        runs.update()
         if step in (1, _STEPS):
-            pair.record_state(recording, step, dict(network.named_parameters()))
-    without_gradient = sorted(n for n, p in pair.truth.network.named_parameters() if p.grad is None)
-    del pair
+            runs.record_state(recording, step, dict(network.named_parameters()))
+    without_gradient = sorted(n for n, p in runs.truth.network.named_parameters() if p.grad is None)
+    del runs
     recording.mark_degenerate()
 
     variants, data = {}, dict(recording.data)
     lifted = copy.deepcopy(network)
     if lift(lifted, gain):
         variant = Recording(samples)
-        once = [Pair(lifted, loss, forward, inputs, optimizer, clip_grad_norm).gradients(variant)]
+        once = [Runs(lifted, loss, forward, inputs, optimizer, clip_grad_norm).gradients(variant)]
         variant.mark_degenerate()
         variants["lifted"] = {
             **_losses(once),
@@ -86,7 +90,7 @@ def export(
     golden = {
         "model": name,
         "salt": salt,
-        "precision": "f64 is the reference; f32_rel = |f32-f64|_2/|f64|_2",
+        "precision": "f64 is the reference; f32_rel = |f32-f64|_2/|f64|_2, the larger of two f32 runs (oneDNN's and torch's own kernels)",
         "made_with": {"torch": _version(torch), "torchvision": _version(torchvision)},
         "optimizer": described,
         "hyper": hyper or {},
@@ -127,71 +131,79 @@ def _version(package) -> str:
 class Run:
     """One training run in one precision."""
 
-    def __init__(self, network, dtype, loss, forward, inputs, optimizer, clip_grad_norm):
+    def __init__(self, network, loss, forward, inputs, optimizer, clip_grad_norm, *, dtype, onednn=True):
         self.network = copy.deepcopy(network).to(dtype)
         self.optimizer = optimizer(self.network)
-        self.loss, self.forward, self.clip_grad_norm = loss, forward, clip_grad_norm
+        self.loss, self.forward, self.clip_grad_norm, self.onednn = loss, forward, clip_grad_norm, onednn
         self.inputs = {k: v.values.to(dtype) if v.values.is_floating_point() else v.values for k, v in inputs.items()}
 
     def gradients(self, outputs: dict | None = None) -> dict[str, float]:
         """Forward and backward; fills `outputs` with every module's output and returns the named losses."""
         hooks = [] if outputs is None else _hooks(self.network, outputs)
         self.optimizer.zero_grad(set_to_none=True)
-        losses = self.loss(self.forward(self.network, self.inputs), self.inputs, self.network)
+        with torch.backends.mkldnn.flags(enabled=self.onednn):
+            losses = self.loss(self.forward(self.network, self.inputs), self.inputs, self.network)
+            losses["loss"].backward()
         for hook in hooks:
             hook.remove()
-        losses["loss"].backward()
         return {key: value.item() for key, value in losses.items()}
 
     def clip(self) -> dict[str, float]:
+        """Clips the gradients where asked to; returns their norm before and the factor."""
         if self.clip_grad_norm is None:
             return {}
         norm = torch.nn.utils.clip_grad_norm_(self.network.parameters(), self.clip_grad_norm).item()
         return {"grad_norm": norm, "clip_coef": min(1.0, self.clip_grad_norm / (norm + 1e-6))}
 
 
-class Pair:
-    """The same run in f64 and f32, in lockstep."""
+class Runs:
+    """The same run in f64 (`truth`) and twice in f32 (`rounded`), in lockstep."""
 
     def __init__(self, *conditions):
-        network, *rest = conditions
-        self.truth = Run(network, torch.float64, *rest)
-        self.rounded = Run(network, torch.float32, *rest)
+        self.truth = Run(*conditions, dtype=torch.float64)
+        self.rounded = [Run(*conditions, dtype=torch.float32, onednn=onednn) for onednn in (True, False)]
 
     def gradients(self, recording: Recording | None = None) -> tuple[dict, dict]:
-        """Losses of both runs; with `recording`, module outputs and unclipped gradients go into it. Gradients end up clipped."""
-        outputs = ({}, {}) if recording else (None, None)
-        runs = (self.truth, self.rounded)
-        losses = tuple(run.gradients(out) for run, out in zip(runs, outputs))
+        """Losses in f64 and in f32 (the value farther off); with `recording`, module outputs and unclipped gradients go into it.
+
+        Gradients are left clipped.
+        """
+        outputs = [{} if recording else None for _ in self._all()]
+        truth, *rounded = (run.gradients(out) for run, out in zip(self._all(), outputs))
         if recording:
             for key, (tensor, kind) in outputs[0].items():
-                recording.add(key, tensor, outputs[1][key][0], kind=kind)
-            for name, truth, rounded in self._parameters():
-                recording.add(f"grad/{name}", truth.grad, rounded.grad)
-        return tuple(values | run.clip() for run, values in zip(runs, losses))
+                recording.add(key, tensor, [others[key][0] for others in outputs[1:]], kind=kind)
+            for name, parameter, others in self._parameters():
+                recording.add(f"grad/{name}", parameter.grad, [other.grad for other in others])
+        truth |= self.truth.clip()
+        rounded = [losses | run.clip() for losses, run in zip(rounded, self.rounded)]
+        farther = {key: max((losses[key] for losses in rounded), key=lambda v: abs(v - value)) for key, value in truth.items()}
+        return truth, farther
 
     def update(self) -> None:
-        self.truth.optimizer.step()
-        self.rounded.optimizer.step()
+        for run in self._all():
+            run.optimizer.step()
 
     def record_state(self, recording: Recording, step: int, start: dict[str, torch.Tensor]) -> None:
         """Parameters (with their change since `start`), momentum after the first step, and running statistics."""
         for name, truth, rounded in self._parameters():
             recording.add(f"param{step}/{name}", truth, rounded, start=start[name])
-            momenta = [
-                run.optimizer.state[p].get("momentum_buffer") for run, p in ((self.truth, truth), (self.rounded, rounded))
-            ]
-            if step == 1 and momenta[0] is not None:
-                recording.add(f"momentum1/{name}", *momenta)
-        for (name, truth), rounded in zip(self.truth.network.named_buffers(), self.rounded.network.buffers()):
+            momentum, *others = (run.optimizer.state[p].get("momentum_buffer") for run, p in zip(self._all(), (truth, *rounded)))
+            if step == 1 and momentum is not None:
+                recording.add(f"momentum1/{name}", momentum, others)
+        for (name, truth), *rounded in zip(self.truth.network.named_buffers(), *(run.network.buffers() for run in self.rounded)):
             if truth.is_floating_point():
                 recording.add(f"buffer{step}/{name}", truth, rounded)
 
-    def _parameters(self) -> Iterator[tuple[str, nn.Parameter, nn.Parameter]]:
-        """Name and both values of every parameter that has a gradient."""
-        for (name, truth), rounded in zip(self.truth.network.named_parameters(), self.rounded.network.parameters()):
+    def _all(self) -> tuple[Run, ...]:
+        return (self.truth, *self.rounded)
+
+    def _parameters(self) -> Iterator[tuple[str, nn.Parameter, list[nn.Parameter]]]:
+        """Name, f64 value and f32 values of every parameter that has a gradient."""
+        others = zip(*(run.network.parameters() for run in self.rounded))
+        for (name, truth), rounded in zip(self.truth.network.named_parameters(), others):
             if truth.grad is not None:
-                yield name, truth, rounded
+                yield name, truth, list(rounded)
 
 
 def _hooks(network: nn.Module, outputs: dict) -> list:
