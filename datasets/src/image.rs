@@ -2,9 +2,11 @@
 
 mod decode;
 mod encode;
+mod jpeg;
 
 pub use decode::{DecodeError, MAX_PIXELS, MAX_SIDE, decode, decode_region, encoded_size};
 pub use encode::write_png;
+pub use jpeg::JpegError;
 
 /// Width and height in pixels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -4,6 +4,7 @@ use std::io::Cursor;
 
 use image::{DynamicImage, ImageDecoder, ImageError, ImageFormat, ImageReader};
 
+use super::jpeg::{self, JpegError};
 use super::{Image, Rect, Size};
 
 /// Most pixels an image may have; a header that claims more is refused before anything is decoded.
@@ -33,7 +34,10 @@ pub enum DecodeError {
         /// Size of the image.
         size: Size,
     },
-    /// The file is damaged, truncated, or uses a feature that is not supported.
+    /// A damaged JPEG file, or one that uses a feature that is not supported.
+    #[error(transparent)]
+    Jpeg(#[from] JpegError),
+    /// A file that is damaged otherwise.
     #[error("{0}")]
     Invalid(String),
 }
@@ -72,12 +76,14 @@ pub(crate) fn check_size(size: Size) -> Result<Size, DecodeError> {
 /// # Errors
 /// If the header cannot be read or claims more than the limits.
 pub fn encoded_size(bytes: &[u8]) -> Result<Size, DecodeError> {
-    let format = match Format::detect(bytes)? {
-        Format::Png => ImageFormat::Png,
-        Format::Jpeg => ImageFormat::Jpeg,
-    };
-    let (width, height) = ImageReader::with_format(Cursor::new(bytes), format).into_dimensions().map_err(invalid)?;
-    check_size(Size::new(width as usize, height as usize))
+    match Format::detect(bytes)? {
+        Format::Png => {
+            let reader = ImageReader::with_format(Cursor::new(bytes), ImageFormat::Png);
+            let (width, height) = reader.into_dimensions().map_err(invalid)?;
+            check_size(Size::new(width as usize, height as usize))
+        }
+        Format::Jpeg => jpeg::size(bytes),
+    }
 }
 
 /// Decodes a PNG or JPEG file to RGB as Pillow does: grey is repeated, alpha dropped without blending, palettes looked
@@ -87,8 +93,8 @@ pub fn encoded_size(bytes: &[u8]) -> Result<Size, DecodeError> {
 /// If the bytes are no such file, are damaged, or claim more than the limits.
 pub fn decode(bytes: &[u8]) -> Result<Image, DecodeError> {
     match Format::detect(bytes)? {
-        Format::Png => decode_with(bytes, ImageFormat::Png),
-        Format::Jpeg => decode_with(bytes, ImageFormat::Jpeg),
+        Format::Png => decode_png(bytes),
+        Format::Jpeg => jpeg::decode(bytes, None),
     }
 }
 
@@ -97,6 +103,9 @@ pub fn decode(bytes: &[u8]) -> Result<Image, DecodeError> {
 /// # Errors
 /// As [`decode`], or if `region` is empty or not inside the image.
 pub fn decode_region(bytes: &[u8], region: Rect) -> Result<Image, DecodeError> {
+    if let Format::Jpeg = Format::detect(bytes)? {
+        return jpeg::decode(bytes, Some(region));
+    }
     let image = decode(bytes)?;
     if region == Rect::full(image.size()) {
         return Ok(image);
@@ -108,8 +117,8 @@ fn invalid(error: ImageError) -> DecodeError {
     DecodeError::Invalid(error.to_string())
 }
 
-fn decode_with(bytes: &[u8], format: ImageFormat) -> Result<Image, DecodeError> {
-    let decoder = ImageReader::with_format(Cursor::new(bytes), format).into_decoder().map_err(invalid)?;
+fn decode_png(bytes: &[u8]) -> Result<Image, DecodeError> {
+    let decoder = ImageReader::with_format(Cursor::new(bytes), ImageFormat::Png).into_decoder().map_err(invalid)?;
     let (width, height) = decoder.dimensions();
     let size = check_size(Size::new(width as usize, height as usize))?;
     let pixels = rgb_pixels(DynamicImage::from_decoder(decoder).map_err(invalid)?);

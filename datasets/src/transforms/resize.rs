@@ -68,6 +68,10 @@ impl Axis {
     fn taps(self, x: usize) -> (Range<usize>, f64) {
         let support = self.filter.support() * self.scale().max(1.0);
         let centre = (x as f64 + 0.5) * self.scale();
+        if self.from == self.to {
+            // Both filters are 1 at their centre and 0 at all other whole numbers.
+            return (x..x + 1, centre);
+        }
         // Casts truncate towards zero and saturate at 0, which is Pillow's clamp.
         let first = (centre - support + 0.5) as usize;
         let last = ((centre + support + 0.5) as usize).min(self.from);

@@ -1,0 +1,58 @@
+//! Images per second of one core: reading, decoding, transforming and normalising the files of a folder.
+//!
+//!     cargo bench -p zoo-datasets --bench transforms [-- FOLDER]
+//!
+//! FOLDER (or the variable ZOO_BENCH_IMAGES) holds one folder of images per class; without it
+//! `../shared/data/imagenet-sample` is used where present. `pillow.py` beside this file measures Pillow and
+//! torchvision on the same files; run the two in turn.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Instant;
+
+use zoo_datasets::{DataError, Dataset, ImageFolder, Loader, LoaderConfig, Normalize, OnError, Pipeline};
+
+const ROUNDS: u64 = 7;
+
+fn main() -> Result<(), DataError> {
+    let folder = std::env::args()
+        .skip(1)
+        .find(|argument| !argument.starts_with('-'))
+        .or_else(|| std::env::var("ZOO_BENCH_IMAGES").ok())
+        .map_or_else(
+            || PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../shared/data/imagenet-sample")),
+            PathBuf::from,
+        );
+    if !folder.is_dir() {
+        println!("skipped: {} is no folder of images", folder.display());
+        return Ok(());
+    }
+    let folder = ImageFolder::open(&folder, OnError::Skip)?;
+    measure("decode", || (0..folder.len()).try_for_each(|index| folder.image(index).map(drop)).map(|()| folder.len()))?;
+    let dataset: Arc<dyn Dataset> = Arc::new(folder);
+    for (name, pipeline) in [
+        ("evaluation", Pipeline::evaluation(256, 224, Normalize::IMAGENET)?),
+        ("training", Pipeline::training(224, Normalize::IMAGENET)?),
+    ] {
+        let config = LoaderConfig { batch: 8, threads: 1, on_error: OnError::Skip, ..Default::default() };
+        let loader = Loader::new(Arc::clone(&dataset), pipeline, config)?;
+        let mut epoch = 0;
+        measure(name, || {
+            epoch += 1;
+            loader.epoch(epoch, 0)?.map(|batch| batch.map(|batch| batch.n)).sum()
+        })?;
+    }
+    Ok(())
+}
+
+/// Prints the best of several rounds of `work`, which returns the number of images it did.
+fn measure(name: &str, mut work: impl FnMut() -> Result<usize, DataError>) -> Result<(), DataError> {
+    let mut best = 0.0_f64;
+    for _ in 0..ROUNDS {
+        let start = Instant::now();
+        let images = work()?;
+        best = best.max(images as f64 / start.elapsed().as_secs_f64());
+    }
+    println!("{name} {best:.0} images/s");
+    Ok(())
+}
