@@ -14,7 +14,8 @@ from .networks import load
 def parse(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="zoo_golden",
-        description="Record three training steps of an image classifier as a golden. For other losses, inputs or optimizers call zoo_golden.export.",
+        description="Record three training steps of an image classifier as a golden. "
+        "For other losses, inputs or optimizers call zoo_golden.export.",
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
     )
     add = parser.add_argument
@@ -24,7 +25,14 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     add("--classes", type=int, default=1000)
     add("--image-size", type=int, default=224)
     add("--salt", default="", help="prefix of every hashed name but the samples'")
-    add("--gain", metavar="PATTERN=VALUE", action="append", default=[], type=_gain, help="scale of initial parameters by shell pattern; the last match wins")
+    add(
+        "--gain",
+        metavar="PATTERN=VALUE",
+        action="append",
+        default=[],
+        type=_gain,
+        help="scale of initial parameters by shell pattern; the last match wins",
+    )
     add("--optimizer", choices=("sgd", "adam"), default="sgd")
     add("--lr", type=float, required=True)
     add("--momentum", type=float, default=0.0)
