@@ -5,14 +5,21 @@
 //! (see [`parallel`]). Kernels run in the rayon pool of the calling thread.
 
 pub mod aligned;
+pub mod average_pool;
+pub mod batch_norm;
 pub mod blocked;
 pub mod conv;
+pub mod elementwise;
 pub mod isa;
+pub mod max_pool;
 mod micro;
 pub mod parallel;
+mod planes;
 mod simd;
 #[cfg(test)]
 mod testing;
+pub mod transdata;
+pub mod window;
 
 pub use aligned::AlignedBuf;
 pub use blocked::{Blocked, C0};

@@ -1,0 +1,162 @@
+//! Batch normalisation of blocked tensors: statistics, normalisation with what is fused behind it, gradients.
+//!
+//! Source of the formulas: arXiv 1502.03167, `torch.nn.functional.batch_norm`. Sums over a channel are formed in
+//! f64 from exact products of f32, plane by plane, and added in the order of the images: neither large means nor the
+//! number of threads matter to them.
+//!
+//! The functions that do a whole direction ([`train`], [`backward`] and its variants) work through one channel block
+//! at a time, so that its second reading comes from the cache where the block of all images fits there.
+
+mod forward;
+mod gradient;
+mod statistics;
+#[cfg(test)]
+mod tests;
+
+pub use forward::{Affine, Fused, normalise, normalise_in_place, normalise_onto, train, train_onto};
+pub use gradient::{
+    Gradients, Normalised, Relu, backward, backward_in_place, backward_residual, gradient_sums, input_gradient,
+    input_gradient_in_place, stored_input_gradient, stored_input_gradient_in_place,
+};
+pub use statistics::{statistics, update_running};
+
+use crate::{
+    Blocked, C0,
+    planes::expect_len,
+    simd::{Lanes, Simd},
+};
+use std::array;
+
+/// Parameters of a normalisation, one value per channel each.
+#[derive(Clone, Copy, Debug)]
+pub struct Parameters<'a> {
+    /// Mean to subtract.
+    pub mean: &'a [f32],
+    /// Biased variance whose root to divide by.
+    pub variance: &'a [f32],
+    /// Scale.
+    pub gamma: &'a [f32],
+    /// Shift.
+    pub beta: &'a [f32],
+    /// Added to the variance.
+    pub epsilon: f64,
+}
+
+impl Parameters<'_> {
+    #[track_caller]
+    fn check(&self, shape: Blocked) {
+        expect_len("the mean", self.mean.len(), shape.c);
+        expect_len("the variance", self.variance.len(), shape.c);
+        expect_len("gamma", self.gamma.len(), shape.c);
+        expect_len("beta", self.beta.len(), shape.c);
+    }
+
+    /// `1 / sqrt(variance + epsilon)`.
+    fn inverse_deviation(&self, channel: usize) -> f64 {
+        inverse_deviation(self.variance[channel], self.epsilon)
+    }
+
+    fn block(&self, c1: usize) -> Block {
+        let lane = |values: &[f32]| lanes(c1, values.len(), |c| values[c]);
+        Block {
+            mean: lane(self.mean),
+            scale: lanes(c1, self.gamma.len(), |c| (f64::from(self.gamma[c]) * self.inverse_deviation(c)) as f32),
+            shift: lane(self.beta),
+        }
+    }
+}
+
+fn inverse_deviation(variance: f32, epsilon: f64) -> f64 {
+    (f64::from(variance) + epsilon).sqrt().recip()
+}
+
+/// Values of the channels of block `c1`, zero beyond the last channel.
+fn lanes(c1: usize, channels: usize, value: impl Fn(usize) -> f32) -> Lanes {
+    array::from_fn(|lane| {
+        let c = c1 * C0 + lane;
+        if c < channels { value(c) } else { 0.0 }
+    })
+}
+
+/// Coefficients of one channel block: `y = (x - mean) * scale + shift`. All are zero beyond the last channel, which
+/// keeps the tail lanes of every result zero.
+#[derive(Clone, Copy)]
+struct Block {
+    mean: Lanes,
+    scale: Lanes,
+    shift: Lanes,
+}
+
+impl Block {
+    /// The coefficients as vectors.
+    #[inline(always)]
+    fn load<S: Simd>(&self, simd: S) -> Vectors<S> {
+        Vectors { mean: simd.load(&self.mean), scale: simd.load(&self.scale), shift: simd.load(&self.shift) }
+    }
+}
+
+/// [`Block`] in registers.
+#[derive(Clone, Copy)]
+struct Vectors<S: Simd> {
+    mean: S::F32,
+    scale: S::F32,
+    shift: S::F32,
+}
+
+impl<S: Simd> Vectors<S> {
+    #[inline(always)]
+    fn normalise(self, simd: S, x: S::F32) -> S::F32 {
+        simd.mul_add(simd.sub(x, self.mean), self.scale, self.shift)
+    }
+}
+
+/// Per-lane sums of `a` and of `a * b` over pixels.
+#[derive(Clone, Copy)]
+struct Sums {
+    plain: [f64; C0],
+    product: [f64; C0],
+}
+
+impl Sums {
+    /// Sums over `count` pixels of what `pixel` gives. Even and odd pixels are summed apart, which hides the
+    /// latency of the additions.
+    #[inline(always)]
+    fn over<S: Simd>(simd: S, count: usize, pixel: impl Fn(usize) -> (S::F32, S::F32)) -> Self {
+        let zero = simd.load_f64(&[0.0; C0]);
+        let (mut plain, mut product) = ([zero; 2], [zero; 2]);
+        let add = |plain: &mut S::F64, product: &mut S::F64, i: usize| {
+            let (a, b) = pixel(i);
+            let a = simd.widen(a);
+            *plain = simd.add_f64(*plain, a);
+            *product = simd.mul_add_f64(a, simd.widen(b), *product);
+        };
+        let mut i = 0;
+        while i + 1 < count {
+            add(&mut plain[0], &mut product[0], i);
+            add(&mut plain[1], &mut product[1], i + 1);
+            i += 2;
+        }
+        if i < count {
+            add(&mut plain[0], &mut product[0], i);
+        }
+        Self {
+            plain: simd.array_f64(simd.add_f64(plain[0], plain[1])),
+            product: simd.array_f64(simd.add_f64(product[0], product[1])),
+        }
+    }
+
+    /// The sum of the sums of planes, in their order.
+    fn total(planes: impl IntoIterator<Item = Self>) -> Self {
+        let zero = Self { plain: [0.0; C0], product: [0.0; C0] };
+        planes.into_iter().fold(zero, |total, plane| Self {
+            plain: array::from_fn(|lane| total.plain[lane] + plane.plain[lane]),
+            product: array::from_fn(|lane| total.product[lane] + plane.product[lane]),
+        })
+    }
+}
+
+/// Runs `task(n)` for all images of a channel block; results in the order of the images.
+fn map_images<R: Send>(shape: Blocked, task: impl Fn(usize) -> R + Sync + Send) -> Vec<R> {
+    use rayon::prelude::*;
+    (0..shape.n).into_par_iter().with_min_len(crate::planes::planes_per_task(shape)).map(task).collect()
+}

@@ -1,0 +1,197 @@
+//! BNTrainingUpdate and BNInfer: normalisation with what is fused behind it.
+
+use super::{Block, Parameters, statistics::block_statistics};
+use crate::{
+    Blocked, C0, Isa,
+    conv::Statistics,
+    planes::{by_block, expect_len, for_each_image},
+    simd::{Lanes, Pixels, pixels, pixels_mut, vectorised},
+};
+use rayon::prelude::*;
+use std::cell::Cell;
+
+/// What is fused behind a normalisation.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Fused<'a> {
+    /// A tensor of the input's shape that is added.
+    pub residual: Option<&'a [f32]>,
+    /// Whether a ReLU ends it.
+    pub relu: bool,
+}
+
+/// Scale and shift of a normalisation whose statistics are yet to come.
+#[derive(Clone, Copy, Debug)]
+pub struct Affine<'a> {
+    /// Scale, per channel.
+    pub gamma: &'a [f32],
+    /// Shift, per channel.
+    pub beta: &'a [f32],
+    /// Added to the variance.
+    pub epsilon: f64,
+}
+
+/// `y = (x - mean) / sqrt(variance + epsilon) * gamma + beta`, then what is fused behind it.
+///
+/// # Panics
+/// If a length does not match the shape.
+pub fn normalise(isa: Isa, shape: Blocked, x: &[f32], parameters: &Parameters<'_>, fused: Fused<'_>, y: &mut [f32]) {
+    check(shape, x.len(), fused, y.len());
+    parameters.check(shape);
+    by_block(shape, y).into_par_iter().enumerate().for_each(|(c1, planes)| {
+        apply_block(isa, shape, x, parameters.block(c1), c1, fused, planes);
+    });
+}
+
+/// [`normalise`] with the result in the place of the input.
+///
+/// # Panics
+/// If a length does not match the shape.
+pub fn normalise_in_place(isa: Isa, shape: Blocked, x_y: &mut [f32], parameters: &Parameters<'_>, fused: Fused<'_>) {
+    check(shape, x_y.len(), fused, x_y.len());
+    parameters.check(shape);
+    by_block(shape, x_y).into_par_iter().enumerate().for_each(|(c1, planes)| {
+        let block = parameters.block(c1);
+        for_each_image(shape, planes, |n, plane| {
+            let plane = pixels_mut(plane);
+            let residual = fused.residual.map(|r| pixels(&r[shape.plane(n, c1)]));
+            apply(isa, plane, residual, &block, fused.relu, plane);
+        });
+    });
+}
+
+/// [`normalise`] with the result in the place of the residual.
+///
+/// # Panics
+/// If a length does not match the shape.
+pub fn normalise_onto(
+    isa: Isa,
+    shape: Blocked,
+    x: &[f32],
+    parameters: &Parameters<'_>,
+    relu: bool,
+    residual_y: &mut [f32],
+) {
+    check(shape, x.len(), Fused::default(), residual_y.len());
+    parameters.check(shape);
+    by_block(shape, residual_y).into_par_iter().enumerate().for_each(|(c1, planes)| {
+        apply_block_onto(isa, shape, x, parameters.block(c1), c1, relu, planes);
+    });
+}
+
+/// Statistics of the batch and [`normalise`] with them.
+///
+/// # Panics
+/// If a length does not match the shape.
+pub fn train(
+    isa: Isa,
+    shape: Blocked,
+    x: &[f32],
+    affine: Affine<'_>,
+    fused: Fused<'_>,
+    y: &mut [f32],
+    statistics: Statistics<'_>,
+) {
+    check(shape, x.len(), fused, y.len());
+    train_blocks(isa, shape, x, affine, y, statistics, |c1, block, planes| {
+        apply_block(isa, shape, x, block, c1, fused, planes);
+    });
+}
+
+/// [`train`] with the result in the place of the residual.
+///
+/// # Panics
+/// If a length does not match the shape.
+pub fn train_onto(
+    isa: Isa,
+    shape: Blocked,
+    x: &[f32],
+    affine: Affine<'_>,
+    relu: bool,
+    residual_y: &mut [f32],
+    statistics: Statistics<'_>,
+) {
+    check(shape, x.len(), Fused::default(), residual_y.len());
+    train_blocks(isa, shape, x, affine, residual_y, statistics, |c1, block, planes| {
+        apply_block_onto(isa, shape, x, block, c1, relu, planes);
+    });
+}
+
+#[track_caller]
+fn check(shape: Blocked, x: usize, fused: Fused<'_>, y: usize) {
+    expect_len("the input", x, shape.len());
+    expect_len("the output", y, shape.len());
+    if let Some(residual) = fused.residual {
+        expect_len("the residual", residual.len(), shape.len());
+    }
+}
+
+fn train_blocks(
+    isa: Isa,
+    shape: Blocked,
+    x: &[f32],
+    affine: Affine<'_>,
+    y: &mut [f32],
+    statistics: Statistics<'_>,
+    apply: impl Fn(usize, Block, Vec<&mut [f32]>) + Sync + Send,
+) {
+    let Affine { gamma, beta, epsilon } = affine;
+    expect_len("gamma", gamma.len(), shape.c);
+    expect_len("beta", beta.len(), shape.c);
+    expect_len("the mean", statistics.mean.len(), shape.c);
+    expect_len("the variance", statistics.variance.len(), shape.c);
+    by_block(shape, y)
+        .into_par_iter()
+        .zip(statistics.mean.par_chunks_mut(C0).zip(statistics.variance.par_chunks_mut(C0)))
+        .enumerate()
+        .for_each(|(c1, (planes, (mean, variance)))| {
+            let (means, variances) = block_statistics(isa, shape, x, c1);
+            mean.copy_from_slice(&means[..mean.len()]);
+            variance.copy_from_slice(&variances[..variance.len()]);
+            let channels = c1 * C0..c1 * C0 + mean.len();
+            let parameters =
+                Parameters { mean, variance, gamma: &gamma[channels.clone()], beta: &beta[channels], epsilon };
+            apply(c1, parameters.block(0), planes);
+        });
+}
+
+fn apply_block(
+    isa: Isa,
+    shape: Blocked,
+    x: &[f32],
+    block: Block,
+    c1: usize,
+    fused: Fused<'_>,
+    planes: Vec<&mut [f32]>,
+) {
+    for_each_image(shape, planes, |n, y| {
+        let plane = shape.plane(n, c1);
+        let residual = fused.residual.map(|r| pixels(&r[plane.clone()]));
+        apply(isa, pixels(&x[plane]), residual, &block, fused.relu, pixels_mut(y));
+    });
+}
+
+fn apply_block_onto(isa: Isa, shape: Blocked, x: &[f32], block: Block, c1: usize, relu: bool, planes: Vec<&mut [f32]>) {
+    for_each_image(shape, planes, |n, y| {
+        let y = pixels_mut(y);
+        apply(isa, pixels(&x[shape.plane(n, c1)]), Some(y), &block, relu, y);
+    });
+}
+
+vectorised! {
+    /// One plane.
+    fn apply [X: Pixels, R: Pixels,] [X, R]
+    (simd, x: X, residual: Option<R>, block: &Block, relu: bool, y: &[Cell<Lanes>]) -> () {
+        let block = block.load(simd);
+        assert!(x.count() == y.len() && residual.is_none_or(|r| r.count() == y.len()));
+        for (i, y) in y.iter().enumerate() {
+            let mut value = block.normalise(simd, x.load(simd, i));
+            if let Some(residual) = residual {
+                value = simd.add(value, residual.load(simd, i));
+            }
+            if relu {
+                value = simd.relu(value);
+            }
+            simd.store(value, y);
+        }
+    }
+}

@@ -1,0 +1,413 @@
+//! BNTrainingUpdateGrad, BNTrainingReduceGrad, BNInferGrad: gradients, through a fused ReLU where there is one.
+
+use super::{Block, Parameters, Sums, Vectors, map_images};
+use crate::{
+    Blocked, C0, Isa,
+    planes::{by_block, expect_len, for_each_image, planes_per_task},
+    simd::{Lanes, Pixels, Simd, pixels, pixels_mut, vectorised},
+};
+use rayon::prelude::*;
+use std::{array, cell::Cell};
+
+/// Where the gradient of a ReLU behind the normalisation passes. Like PyTorch's it is zero where the output is at most
+/// zero, so it passes where the output is NaN.
+#[derive(Clone, Copy, Debug)]
+pub enum Relu<'a> {
+    /// There is none: everywhere.
+    Absent,
+    /// As the output of the ReLU says.
+    Output(&'a [f32]),
+    /// As the normalisation of the input says, which is computed once more; only without residual.
+    Recomputed,
+}
+
+/// What the gradient has to know of the forward direction.
+#[derive(Clone, Copy, Debug)]
+pub struct Normalised<'a> {
+    /// Input of the normalisation.
+    pub x: &'a [f32],
+    /// Its parameters.
+    pub parameters: Parameters<'a>,
+    /// The ReLU behind it.
+    pub relu: Relu<'a>,
+}
+
+/// Gradients of scale and shift, per channel.
+#[derive(Debug)]
+pub struct Gradients<'a> {
+    /// Of the scale.
+    pub gamma: &'a mut [f32],
+    /// Of the shift.
+    pub beta: &'a mut [f32],
+}
+
+/// `dgamma = sum(dy * (x - mean) / sqrt(variance + epsilon))` and `dbeta = sum(dy)`, of training and of stored
+/// statistics alike.
+///
+/// # Panics
+/// If a length does not match the shape.
+pub fn gradient_sums(isa: Isa, shape: Blocked, forward: &Normalised<'_>, dy: &[f32], gradients: Gradients<'_>) {
+    forward.check(shape, dy.len(), &gradients);
+    let Gradients { gamma, beta } = gradients;
+    gamma.par_chunks_mut(C0).zip(beta.par_chunks_mut(C0)).enumerate().for_each(|(c1, (gamma, beta))| {
+        let block = forward.parameters.block(c1);
+        let total = Sums::total(map_images(shape, |n| {
+            let (gate, x) = forward.plane(shape, n, c1);
+            sums(isa, pixels(&dy[shape.plane(n, c1)]), gate, x, &block, None)
+        }));
+        for (lane, (gamma, beta)) in gamma.iter_mut().zip(beta).enumerate() {
+            (*gamma, *beta) = forward.channel_gradients(&total, c1 * C0 + lane, lane);
+        }
+    });
+}
+
+/// `dx = gamma * s * (dy - dbeta / m - (x - mean) * s * dgamma / m)` with `s = 1 / sqrt(variance + epsilon)` and `m`
+/// values per channel; `gradients` are those of [`gradient_sums`].
+///
+/// # Panics
+/// If a length does not match the shape.
+pub fn input_gradient(
+    isa: Isa,
+    shape: Blocked,
+    forward: &Normalised<'_>,
+    dy: &[f32],
+    gradients: &Gradients<'_>,
+    dx: &mut [f32],
+) {
+    forward.check(shape, dy.len(), gradients);
+    expect_len("the input gradient", dx.len(), shape.len());
+    by_block(shape, dx).into_par_iter().enumerate().for_each(|(c1, planes)| {
+        let (block, slope) = forward.coefficients(shape, c1, gradients);
+        for_each_image(shape, planes, |n, dx| {
+            let (gate, x) = forward.plane(shape, n, c1);
+            gradient(isa, pixels(&dy[shape.plane(n, c1)]), gate, x, &block, &slope, pixels_mut(dx));
+        });
+    });
+}
+
+/// [`input_gradient`] with the result in the place of the output gradient.
+///
+/// # Panics
+/// If a length does not match the shape.
+pub fn input_gradient_in_place(
+    isa: Isa,
+    shape: Blocked,
+    forward: &Normalised<'_>,
+    dy_dx: &mut [f32],
+    gradients: &Gradients<'_>,
+) {
+    forward.check(shape, dy_dx.len(), gradients);
+    by_block(shape, dy_dx).into_par_iter().enumerate().for_each(|(c1, planes)| {
+        let (block, slope) = forward.coefficients(shape, c1, gradients);
+        for_each_image(shape, planes, |n, dx| {
+            let (gate, x) = forward.plane(shape, n, c1);
+            let dx = pixels_mut(dx);
+            gradient(isa, dx, gate, x, &block, &slope, dx);
+        });
+    });
+}
+
+/// [`gradient_sums`] and [`input_gradient`].
+///
+/// # Panics
+/// If a length does not match the shape.
+pub fn backward(
+    isa: Isa,
+    shape: Blocked,
+    forward: &Normalised<'_>,
+    dy: &[f32],
+    dx: &mut [f32],
+    gradients: Gradients<'_>,
+) {
+    forward.check(shape, dy.len(), &gradients);
+    expect_len("the input gradient", dx.len(), shape.len());
+    let dy = |n, c1| pixels(&dy[shape.plane(n, c1)]);
+    forward.each_block(shape, by_block(shape, dx), gradients, |c1, block, planes, slope_of| {
+        let slope = slope_of(map_images(shape, |n| {
+            let (gate, x) = forward.plane(shape, n, c1);
+            sums(isa, dy(n, c1), gate, x, block, None)
+        }));
+        for_each_image(shape, planes, |n, dx| {
+            let (gate, x) = forward.plane(shape, n, c1);
+            gradient(isa, dy(n, c1), gate, x, block, &slope, pixels_mut(dx));
+        });
+    });
+}
+
+/// [`backward`] with the input gradient in the place of the output gradient.
+///
+/// # Panics
+/// If a length does not match the shape.
+pub fn backward_in_place(
+    isa: Isa,
+    shape: Blocked,
+    forward: &Normalised<'_>,
+    dy_dx: &mut [f32],
+    gradients: Gradients<'_>,
+) {
+    forward.check(shape, dy_dx.len(), &gradients);
+    forward.each_block(shape, by_block(shape, dy_dx), gradients, |c1, block, planes, slope_of| {
+        let slope = slope_of(map_images(shape, |n| {
+            let (gate, x) = forward.plane(shape, n, c1);
+            sums(isa, pixels(&*planes[n]), gate, x, block, None)
+        }));
+        for_each_image(shape, planes, |n, dx| {
+            let (gate, x) = forward.plane(shape, n, c1);
+            let dx = pixels_mut(dx);
+            gradient(isa, dx, gate, x, block, &slope, dx);
+        });
+    });
+}
+
+/// [`backward`] that leaves what passes the ReLU in the place of the output gradient: the gradient of the residual.
+///
+/// # Panics
+/// If a length does not match the shape.
+pub fn backward_residual(
+    isa: Isa,
+    shape: Blocked,
+    forward: &Normalised<'_>,
+    dy_dresidual: &mut [f32],
+    dx: &mut [f32],
+    gradients: Gradients<'_>,
+) {
+    forward.check(shape, dy_dresidual.len(), &gradients);
+    expect_len("the input gradient", dx.len(), shape.len());
+    let passed = Normalised { relu: Relu::Absent, ..*forward };
+    let pairs = by_block(shape, dy_dresidual).into_iter().zip(by_block(shape, dx)).collect();
+    forward.each_block(shape, pairs, gradients, |c1, block, (mut dy, dx): (Vec<&mut [f32]>, _), slope_of| {
+        let planes = dy
+            .par_iter_mut()
+            .enumerate()
+            .with_min_len(planes_per_task(shape))
+            .map(|(n, dy)| {
+                let (gate, x) = forward.plane(shape, n, c1);
+                let dy = pixels_mut(dy);
+                sums(isa, dy, gate, x, block, Some(dy))
+            })
+            .collect();
+        let slope = slope_of(planes);
+        for_each_image(shape, dx, |n, dx| {
+            let (gate, x) = passed.plane(shape, n, c1);
+            gradient(isa, pixels(dy[n]), gate, x, block, &slope, pixels_mut(dx));
+        });
+    });
+}
+
+/// Gradient of the normalisation with stored statistics: `dx = dy * gamma / sqrt(variance + epsilon)`, where the ReLU
+/// of output `y` passes it if there is one. Its scale and shift have the gradients of [`gradient_sums`].
+///
+/// # Panics
+/// If a length does not match the shape.
+pub fn stored_input_gradient(
+    isa: Isa,
+    shape: Blocked,
+    parameters: &Parameters<'_>,
+    y: Option<&[f32]>,
+    dy: &[f32],
+    dx: &mut [f32],
+) {
+    expect_len("the output gradient", dy.len(), shape.len());
+    stored_gradient(isa, shape, parameters, y, dx, |isa, n, c1, gate, block, dx| {
+        scale(isa, pixels(&dy[shape.plane(n, c1)]), gate, block, dx);
+    });
+}
+
+/// [`stored_input_gradient`] with the result in the place of the output gradient.
+///
+/// # Panics
+/// If a length does not match the shape.
+pub fn stored_input_gradient_in_place(
+    isa: Isa,
+    shape: Blocked,
+    parameters: &Parameters<'_>,
+    y: Option<&[f32]>,
+    dy_dx: &mut [f32],
+) {
+    stored_gradient(isa, shape, parameters, y, dy_dx, |isa, _, _, gate, block, dx| scale(isa, dx, gate, block, dx));
+}
+
+fn stored_gradient(
+    isa: Isa,
+    shape: Blocked,
+    parameters: &Parameters<'_>,
+    y: Option<&[f32]>,
+    dx: &mut [f32],
+    plane: impl Fn(Isa, usize, usize, Gate<'_>, &Block, &[Cell<Lanes>]) + Sync + Send,
+) {
+    parameters.check(shape);
+    expect_len("the input gradient", dx.len(), shape.len());
+    if let Some(y) = y {
+        expect_len("the output", y.len(), shape.len());
+    }
+    by_block(shape, dx).into_par_iter().enumerate().for_each(|(c1, planes)| {
+        let block = parameters.block(c1);
+        for_each_image(shape, planes, |n, dx| {
+            let gate = y.map_or(Gate::Absent, |y| Gate::Output(pixels(&y[shape.plane(n, c1)])));
+            plane(isa, n, c1, gate, &block, pixels_mut(dx));
+        });
+    });
+}
+
+impl<'a> Normalised<'a> {
+    #[track_caller]
+    fn check(&self, shape: Blocked, dy: usize, gradients: &Gradients<'_>) {
+        self.parameters.check(shape);
+        expect_len("the input", self.x.len(), shape.len());
+        expect_len("the output gradient", dy, shape.len());
+        expect_len("the gradient of gamma", gradients.gamma.len(), shape.c);
+        expect_len("the gradient of beta", gradients.beta.len(), shape.c);
+        if let Relu::Output(y) = self.relu {
+            expect_len("the output", y.len(), shape.len());
+        }
+    }
+
+    /// ReLU and input of one plane.
+    fn plane(&self, shape: Blocked, n: usize, c1: usize) -> (Gate<'a>, &'a [Lanes]) {
+        let plane = shape.plane(n, c1);
+        let gate = match self.relu {
+            Relu::Absent => Gate::Absent,
+            Relu::Output(y) => Gate::Output(pixels(&y[plane.clone()])),
+            Relu::Recomputed => Gate::Recomputed,
+        };
+        (gate, pixels(&self.x[plane]))
+    }
+
+    /// Gradients of scale and shift of channel `c`, in `lane` of its block, from the block's sums of `dy` and `dy * x`.
+    fn channel_gradients(&self, sums: &Sums, c: usize, lane: usize) -> (f32, f32) {
+        let centred = sums.product[lane] - f64::from(self.parameters.mean[c]) * sums.plain[lane];
+        ((centred * self.parameters.inverse_deviation(c)) as f32, sums.plain[lane] as f32)
+    }
+
+    /// What [`gradient`] needs of the gradients of scale and shift of a block.
+    fn slope(&self, shape: Blocked, c1: usize, gamma: &[f32], beta: &[f32]) -> Slope {
+        let first = c1 * C0;
+        let count = (shape.n * shape.pixels()) as f64;
+        let lane = |value: &dyn Fn(usize) -> f64| {
+            array::from_fn(|lane| if lane < gamma.len() { value(lane) as f32 } else { 0.0 })
+        };
+        Slope {
+            by_x: lane(&|i| -f64::from(gamma[i]) * self.parameters.inverse_deviation(first + i) / count),
+            mean: lane(&|i| f64::from(beta[i]) / count),
+        }
+    }
+
+    /// Coefficients of the normalisation and of the input gradient of a block.
+    fn coefficients(&self, shape: Blocked, c1: usize, gradients: &Gradients<'_>) -> (Block, Slope) {
+        let channels = c1 * C0..c1 * C0 + shape.lanes(c1);
+        let slope = self.slope(shape, c1, &gradients.gamma[channels.clone()], &gradients.beta[channels]);
+        (self.parameters.block(c1), slope)
+    }
+
+    /// Runs `task(c1, coefficients, item, slope_of)` for the item of every channel block in parallel. `slope_of` takes
+    /// the sums of the block's planes, writes the gradients of its scale and shift, and gives the slope.
+    fn each_block<T: Send>(
+        &self,
+        shape: Blocked,
+        items: Vec<T>,
+        gradients: Gradients<'_>,
+        task: impl Fn(usize, &Block, T, &mut dyn FnMut(Vec<Sums>) -> Slope) + Sync + Send,
+    ) {
+        let Gradients { gamma, beta } = gradients;
+        items.into_par_iter().zip(gamma.par_chunks_mut(C0).zip(beta.par_chunks_mut(C0))).enumerate().for_each(
+            |(c1, (item, (gamma, beta)))| {
+                task(c1, &self.parameters.block(c1), item, &mut |planes| {
+                    let sums = Sums::total(planes);
+                    for (lane, (gamma, beta)) in gamma.iter_mut().zip(beta.iter_mut()).enumerate() {
+                        (*gamma, *beta) = self.channel_gradients(&sums, c1 * C0 + lane, lane);
+                    }
+                    self.slope(shape, c1, gamma, beta)
+                });
+            },
+        );
+    }
+}
+
+/// [`Relu`] of one plane.
+#[derive(Clone, Copy)]
+enum Gate<'a> {
+    Absent,
+    Output(&'a [Lanes]),
+    Recomputed,
+}
+
+impl Gate<'_> {
+    /// What passes of `dy` at pixel `i`; `x` is the input there.
+    #[inline(always)]
+    fn pass<S: Simd>(self, simd: S, block: Vectors<S>, i: usize, x: S::F32, dy: S::F32) -> S::F32 {
+        let y = match self {
+            Self::Absent => return dy,
+            Self::Output(y) => simd.load(&y[i]),
+            Self::Recomputed => block.normalise(simd, x),
+        };
+        let zero = simd.splat(0.0);
+        simd.select(simd.at_most(y, zero), zero, dy)
+    }
+
+    /// Whether it belongs to a plane of so many pixels.
+    fn fits(self, pixels: usize) -> bool {
+        match self {
+            Self::Output(y) => y.len() == pixels,
+            Self::Absent | Self::Recomputed => true,
+        }
+    }
+}
+
+/// Coefficients of the input gradient of one channel block: `dx = scale * (dy - mean + (x - x_mean) * by_x)`.
+struct Slope {
+    /// `-dgamma / (sqrt(variance + epsilon) * m)`.
+    by_x: Lanes,
+    /// `dbeta / m`.
+    mean: Lanes,
+}
+
+vectorised! {
+    /// Sums of what passes of `dy`, and of its product with `x`, over a plane. Stores what passes if asked to.
+    fn sums [D: Pixels,] [D]
+    (simd, dy: D, gate: Gate<'_>, x: &[Lanes], block: &Block, passed: Option<&[Cell<Lanes>]>) -> Sums {
+        let count = x.len();
+        assert!(dy.count() == count && gate.fits(count) && passed.is_none_or(|p| p.len() == count));
+        let block = block.load(simd);
+        Sums::over(simd, count, |i| {
+            let x = simd.load(&x[i]);
+            let dy = gate.pass(simd, block, i, x, dy.load(simd, i));
+            if let Some(passed) = passed {
+                simd.store(dy, &passed[i]);
+            }
+            (dy, x)
+        })
+    }
+}
+
+vectorised! {
+    /// Input gradient of a plane.
+    fn gradient [D: Pixels,] [D]
+    (simd, dy: D, gate: Gate<'_>, x: &[Lanes], block: &Block, slope: &Slope, dx: &[Cell<Lanes>]) -> () {
+        let count = dx.len();
+        assert!(dy.count() == count && gate.fits(count) && x.len() == count);
+        let block = block.load(simd);
+        let (by_x, mean) = (simd.load(&slope.by_x), simd.load(&slope.mean));
+        for i in 0..count {
+            let x = simd.load(&x[i]);
+            let dy = gate.pass(simd, block, i, x, dy.load(simd, i));
+            let centred = simd.sub(dy, mean);
+            let sloped = simd.mul_add(simd.sub(x, block.mean), by_x, centred);
+            simd.store(simd.mul(sloped, block.scale), &dx[i]);
+        }
+    }
+}
+
+vectorised! {
+    /// Input gradient of a plane where the statistics are stored ones.
+    fn scale [D: Pixels,] [D]
+    (simd, dy: D, gate: Gate<'_>, block: &Block, dx: &[Cell<Lanes>]) -> () {
+        let count = dx.len();
+        assert!(dy.count() == count && gate.fits(count));
+        let block = block.load(simd);
+        for i in 0..count {
+            let dy = dy.load(simd, i);
+            let dy = gate.pass(simd, block, i, dy, dy);
+            simd.store(simd.mul(dy, block.scale), &dx[i]);
+        }
+    }
+}

@@ -1,0 +1,283 @@
+//! [`Simd`] with AVX2 and FMA: pairs of registers.
+
+use super::{Lanes, Simd};
+use crate::{
+    C0,
+    isa::{Isa, Level},
+};
+use std::{arch::x86_64::*, array, cell::Cell};
+
+/// Proof of AVX2 and FMA.
+#[derive(Clone, Copy)]
+pub(crate) struct Avx2(());
+
+impl Avx2 {
+    /// The proof, if `isa` is one.
+    #[inline(always)]
+    pub(crate) fn of(isa: Isa) -> Option<Self> {
+        (isa.level() >= Level::Avx2).then_some(Self(()))
+    }
+}
+
+/// Intrinsics on registers.
+macro_rules! proven {
+    ($self:ident, $value:expr) => {{
+        let Self(()) = $self;
+        // SAFETY: these intrinsics touch no memory, and `self` proves that their instructions exist.
+        unsafe { $value }
+    }};
+}
+
+/// The same intrinsics on every register.
+macro_rules! each {
+    ($self:ident, $registers:tt, |$($a:ident),*| $value:expr) => {
+        each!(@ $self, $registers, [$($a),*], $value)
+    };
+    (@ $self:ident, [$($register:literal),*], $names:tt, $value:expr) => {
+        [$(each!(@@ $self, $register, $names, $value)),*]
+    };
+    (@@ $self:ident, $register:literal, [$($a:ident),*], $value:expr) => {{
+        $(let $a = $a[$register];)*
+        proven!($self, $value)
+    }};
+}
+
+impl Simd for Avx2 {
+    type F32 = [__m256; 2];
+    type F64 = [__m256d; 4];
+    type U32 = [__m256i; 2];
+    type Mask = [__m256; 2];
+
+    #[inline(always)]
+    fn fma(self, a: f32, b: f32, c: f32) -> f32 {
+        a.mul_add(b, c)
+    }
+
+    #[inline(always)]
+    fn splat(self, value: f32) -> [__m256; 2] {
+        [proven!(self, _mm256_set1_ps(value)); 2]
+    }
+
+    #[inline(always)]
+    fn load(self, from: &Lanes) -> [__m256; 2] {
+        // SAFETY: the reference is valid for 2 x 8 f32 and the loads need no alignment; `self` proves the instructions.
+        unsafe { [_mm256_loadu_ps(from.as_ptr()), _mm256_loadu_ps(from.as_ptr().add(8))] }
+    }
+
+    #[inline(always)]
+    fn store(self, value: [__m256; 2], to: &Cell<Lanes>) {
+        let to = to.as_ptr().cast::<f32>();
+        // SAFETY: the cell is valid for writes of 2 x 8 f32 and the stores need no alignment; `self` proves the instructions.
+        unsafe {
+            _mm256_storeu_ps(to, value[0]);
+            _mm256_storeu_ps(to.add(8), value[1]);
+        }
+    }
+
+    #[inline(always)]
+    fn add(self, a: [__m256; 2], b: [__m256; 2]) -> [__m256; 2] {
+        each!(self, [0, 1], |a, b| _mm256_add_ps(a, b))
+    }
+
+    #[inline(always)]
+    fn sub(self, a: [__m256; 2], b: [__m256; 2]) -> [__m256; 2] {
+        each!(self, [0, 1], |a, b| _mm256_sub_ps(a, b))
+    }
+
+    #[inline(always)]
+    fn mul(self, a: [__m256; 2], b: [__m256; 2]) -> [__m256; 2] {
+        each!(self, [0, 1], |a, b| _mm256_mul_ps(a, b))
+    }
+
+    #[inline(always)]
+    fn mul_add(self, a: [__m256; 2], b: [__m256; 2], c: [__m256; 2]) -> [__m256; 2] {
+        each!(self, [0, 1], |a, b, c| _mm256_fmadd_ps(a, b, c))
+    }
+
+    #[inline(always)]
+    fn relu(self, a: [__m256; 2]) -> [__m256; 2] {
+        // The instruction returns its second operand if one is NaN.
+        each!(self, [0, 1], |a| _mm256_max_ps(_mm256_setzero_ps(), a))
+    }
+
+    #[inline(always)]
+    fn greater(self, a: [__m256; 2], b: [__m256; 2]) -> [__m256; 2] {
+        each!(self, [0, 1], |a, b| _mm256_cmp_ps::<_CMP_GT_OQ>(a, b))
+    }
+
+    #[inline(always)]
+    fn at_most(self, a: [__m256; 2], b: [__m256; 2]) -> [__m256; 2] {
+        each!(self, [0, 1], |a, b| _mm256_cmp_ps::<_CMP_LE_OQ>(a, b))
+    }
+
+    #[inline(always)]
+    fn is_nan(self, a: [__m256; 2]) -> [__m256; 2] {
+        each!(self, [0, 1], |a| _mm256_cmp_ps::<_CMP_UNORD_Q>(a, a))
+    }
+
+    #[inline(always)]
+    fn or(self, a: [__m256; 2], b: [__m256; 2]) -> [__m256; 2] {
+        each!(self, [0, 1], |a, b| _mm256_or_ps(a, b))
+    }
+
+    #[inline(always)]
+    fn select(self, mask: [__m256; 2], a: [__m256; 2], b: [__m256; 2]) -> [__m256; 2] {
+        each!(self, [0, 1], |mask, a, b| _mm256_blendv_ps(b, a, mask))
+    }
+
+    #[inline(always)]
+    fn widen(self, a: [__m256; 2]) -> [__m256d; 4] {
+        proven!(
+            self,
+            [
+                _mm256_cvtps_pd(_mm256_castps256_ps128(a[0])),
+                _mm256_cvtps_pd(_mm256_extractf128_ps::<1>(a[0])),
+                _mm256_cvtps_pd(_mm256_castps256_ps128(a[1])),
+                _mm256_cvtps_pd(_mm256_extractf128_ps::<1>(a[1])),
+            ]
+        )
+    }
+
+    #[inline(always)]
+    fn narrow(self, a: [__m256d; 4]) -> [__m256; 2] {
+        proven!(
+            self,
+            [
+                _mm256_set_m128(_mm256_cvtpd_ps(a[1]), _mm256_cvtpd_ps(a[0])),
+                _mm256_set_m128(_mm256_cvtpd_ps(a[3]), _mm256_cvtpd_ps(a[2])),
+            ]
+        )
+    }
+
+    #[inline(always)]
+    fn load_f64(self, from: &[f64; C0]) -> [__m256d; 4] {
+        // SAFETY: the reference is valid for 4 x 4 f64 and the loads need no alignment; `self` proves the instructions.
+        array::from_fn(|quarter| unsafe { _mm256_loadu_pd(from.as_ptr().add(4 * quarter)) })
+    }
+
+    #[inline(always)]
+    fn array_f64(self, a: [__m256d; 4]) -> [f64; C0] {
+        let mut out = [0.0; C0];
+        for (quarter, a) in a.into_iter().enumerate() {
+            // SAFETY: `out` is valid for 4 x 4 f64 and the stores need no alignment; `self` proves the instructions.
+            unsafe { _mm256_storeu_pd(out.as_mut_ptr().add(4 * quarter), a) };
+        }
+        out
+    }
+
+    #[inline(always)]
+    fn add_f64(self, a: [__m256d; 4], b: [__m256d; 4]) -> [__m256d; 4] {
+        each!(self, [0, 1, 2, 3], |a, b| _mm256_add_pd(a, b))
+    }
+
+    #[inline(always)]
+    fn mul_add_f64(self, a: [__m256d; 4], b: [__m256d; 4], c: [__m256d; 4]) -> [__m256d; 4] {
+        each!(self, [0, 1, 2, 3], |a, b, c| _mm256_fmadd_pd(a, b, c))
+    }
+
+    #[inline(always)]
+    fn splat_u32(self, value: u32) -> [__m256i; 2] {
+        [proven!(self, _mm256_set1_epi32(value.cast_signed())); 2]
+    }
+
+    #[inline(always)]
+    fn load_u32(self, from: &[u32; C0]) -> [__m256i; 2] {
+        // SAFETY: the reference is valid for 2 x 8 u32 and the loads need no alignment; `self` proves the instructions.
+        array::from_fn(|half| unsafe { _mm256_loadu_si256(from.as_ptr().add(8 * half).cast()) })
+    }
+
+    #[inline(always)]
+    fn load_u16(self, from: &[u16; C0]) -> [__m256i; 2] {
+        // SAFETY: the reference is valid for 2 x 8 u16 and the loads need no alignment; `self` proves the instructions.
+        array::from_fn(|half| unsafe { _mm256_cvtepu16_epi32(_mm_loadu_si128(from.as_ptr().add(8 * half).cast())) })
+    }
+
+    #[inline(always)]
+    fn array_u32(self, a: [__m256i; 2]) -> [u32; C0] {
+        let mut out = [0; C0];
+        for (half, a) in a.into_iter().enumerate() {
+            // SAFETY: `out` is valid for 2 x 8 u32 and the stores need no alignment; `self` proves the instructions.
+            unsafe { _mm256_storeu_si256(out.as_mut_ptr().add(8 * half).cast(), a) };
+        }
+        out
+    }
+
+    #[inline(always)]
+    fn add_u32(self, a: [__m256i; 2], b: [__m256i; 2]) -> [__m256i; 2] {
+        each!(self, [0, 1], |a, b| _mm256_add_epi32(a, b))
+    }
+
+    #[inline(always)]
+    fn mul_u32(self, a: [__m256i; 2], b: [__m256i; 2]) -> [__m256i; 2] {
+        each!(self, [0, 1], |a, b| _mm256_mullo_epi32(a, b))
+    }
+
+    #[inline(always)]
+    fn xor_u32(self, a: [__m256i; 2], b: [__m256i; 2]) -> [__m256i; 2] {
+        each!(self, [0, 1], |a, b| _mm256_xor_si256(a, b))
+    }
+
+    #[inline(always)]
+    fn shr_u32<const BITS: u32>(self, a: [__m256i; 2]) -> [__m256i; 2] {
+        // The variable shift takes the count from a register; the compiler folds the constant into the instruction.
+        each!(self, [0, 1], |a| _mm256_srlv_epi32(a, _mm256_set1_epi32(BITS.cast_signed())))
+    }
+
+    #[inline(always)]
+    fn equal_u32(self, a: [__m256i; 2], b: [__m256i; 2]) -> [__m256; 2] {
+        each!(self, [0, 1], |a, b| _mm256_castsi256_ps(_mm256_cmpeq_epi32(a, b)))
+    }
+
+    #[inline(always)]
+    fn at_least_u32(self, a: [__m256i; 2], b: [__m256i; 2]) -> [__m256; 2] {
+        each!(self, [0, 1], |a, b| _mm256_castsi256_ps(_mm256_cmpeq_epi32(_mm256_max_epu32(a, b), a)))
+    }
+
+    #[inline(always)]
+    fn select_u32(self, mask: [__m256; 2], a: [__m256i; 2], b: [__m256i; 2]) -> [__m256i; 2] {
+        each!(self, [0, 1], |mask, a, b| _mm256_blendv_epi8(b, a, _mm256_castps_si256(mask)))
+    }
+
+    #[inline(always)]
+    fn transpose(self, rows: [[__m256; 2]; C0]) -> [[__m256; 2]; C0] {
+        let mut out = rows;
+        for row_half in 0..2 {
+            for column_half in 0..2 {
+                let block = self.transpose_8x8(array::from_fn(|i| rows[8 * row_half + i][column_half]));
+                for (i, column) in block.into_iter().enumerate() {
+                    out[8 * column_half + i][row_half] = column;
+                }
+            }
+        }
+        out
+    }
+}
+
+impl Avx2 {
+    #[inline(always)]
+    fn transpose_8x8(self, rows: [__m256; 8]) -> [__m256; 8] {
+        // `quads[4 * q + j]` holds columns j and j + 4 of rows 4q .. 4q + 4.
+        let mut quads = rows;
+        for q in 0..2 {
+            proven!(self, {
+                let row = |i: usize| rows[4 * q + i];
+                let low01 = _mm256_castps_pd(_mm256_unpacklo_ps(row(0), row(1)));
+                let high01 = _mm256_castps_pd(_mm256_unpackhi_ps(row(0), row(1)));
+                let low23 = _mm256_castps_pd(_mm256_unpacklo_ps(row(2), row(3)));
+                let high23 = _mm256_castps_pd(_mm256_unpackhi_ps(row(2), row(3)));
+                quads[4 * q] = _mm256_castpd_ps(_mm256_unpacklo_pd(low01, low23));
+                quads[4 * q + 1] = _mm256_castpd_ps(_mm256_unpackhi_pd(low01, low23));
+                quads[4 * q + 2] = _mm256_castpd_ps(_mm256_unpacklo_pd(high01, high23));
+                quads[4 * q + 3] = _mm256_castpd_ps(_mm256_unpackhi_pd(high01, high23));
+            });
+        }
+        let mut out = rows;
+        for j in 0..4 {
+            proven!(self, {
+                out[j] = _mm256_permute2f128_ps::<0x20>(quads[j], quads[4 + j]);
+                out[j + 4] = _mm256_permute2f128_ps::<0x31>(quads[j], quads[4 + j]);
+            });
+        }
+        out
+    }
+}

@@ -1,0 +1,241 @@
+//! [`Simd`] with AVX-512.
+
+use super::{Lanes, Simd};
+use crate::{
+    C0,
+    isa::{Isa, Level},
+};
+use std::{arch::x86_64::*, cell::Cell};
+
+/// Proof of AVX-512 F, BW, DQ and VL.
+#[derive(Clone, Copy)]
+pub(crate) struct Avx512(());
+
+impl Avx512 {
+    /// The proof, if `isa` is one.
+    #[inline(always)]
+    pub(crate) fn of(isa: Isa) -> Option<Self> {
+        (isa.level() == Level::Avx512).then_some(Self(()))
+    }
+}
+
+/// Intrinsics on registers.
+macro_rules! proven {
+    ($self:ident, $value:expr) => {{
+        let Self(()) = $self;
+        // SAFETY: these intrinsics touch no memory, and `self` proves that their instructions exist.
+        unsafe { $value }
+    }};
+}
+
+impl Simd for Avx512 {
+    type F32 = __m512;
+    type F64 = [__m512d; 2];
+    type U32 = __m512i;
+    type Mask = __mmask16;
+
+    #[inline(always)]
+    fn fma(self, a: f32, b: f32, c: f32) -> f32 {
+        a.mul_add(b, c)
+    }
+
+    #[inline(always)]
+    fn splat(self, value: f32) -> __m512 {
+        proven!(self, _mm512_set1_ps(value))
+    }
+
+    #[inline(always)]
+    fn load(self, from: &Lanes) -> __m512 {
+        // SAFETY: the reference is valid for 16 f32 and the load needs no alignment; `self` proves the instruction.
+        unsafe { _mm512_loadu_ps(from.as_ptr()) }
+    }
+
+    #[inline(always)]
+    fn store(self, value: __m512, to: &Cell<Lanes>) {
+        // SAFETY: the cell is valid for writes of 16 f32 and the store needs no alignment; `self` proves the instruction.
+        unsafe { _mm512_storeu_ps(to.as_ptr().cast(), value) }
+    }
+
+    #[inline(always)]
+    fn add(self, a: __m512, b: __m512) -> __m512 {
+        proven!(self, _mm512_add_ps(a, b))
+    }
+
+    #[inline(always)]
+    fn sub(self, a: __m512, b: __m512) -> __m512 {
+        proven!(self, _mm512_sub_ps(a, b))
+    }
+
+    #[inline(always)]
+    fn mul(self, a: __m512, b: __m512) -> __m512 {
+        proven!(self, _mm512_mul_ps(a, b))
+    }
+
+    #[inline(always)]
+    fn mul_add(self, a: __m512, b: __m512, c: __m512) -> __m512 {
+        proven!(self, _mm512_fmadd_ps(a, b, c))
+    }
+
+    #[inline(always)]
+    fn relu(self, a: __m512) -> __m512 {
+        // The instruction returns its second operand if one is NaN.
+        proven!(self, _mm512_max_ps(_mm512_setzero_ps(), a))
+    }
+
+    #[inline(always)]
+    fn greater(self, a: __m512, b: __m512) -> __mmask16 {
+        proven!(self, _mm512_cmp_ps_mask::<_CMP_GT_OQ>(a, b))
+    }
+
+    #[inline(always)]
+    fn at_most(self, a: __m512, b: __m512) -> __mmask16 {
+        proven!(self, _mm512_cmp_ps_mask::<_CMP_LE_OQ>(a, b))
+    }
+
+    #[inline(always)]
+    fn is_nan(self, a: __m512) -> __mmask16 {
+        proven!(self, _mm512_cmp_ps_mask::<_CMP_UNORD_Q>(a, a))
+    }
+
+    #[inline(always)]
+    fn or(self, a: __mmask16, b: __mmask16) -> __mmask16 {
+        a | b
+    }
+
+    #[inline(always)]
+    fn select(self, mask: __mmask16, a: __m512, b: __m512) -> __m512 {
+        proven!(self, _mm512_mask_blend_ps(mask, b, a))
+    }
+
+    #[inline(always)]
+    fn widen(self, a: __m512) -> [__m512d; 2] {
+        proven!(self, [_mm512_cvtps_pd(_mm512_castps512_ps256(a)), _mm512_cvtps_pd(_mm512_extractf32x8_ps::<1>(a)),])
+    }
+
+    #[inline(always)]
+    fn narrow(self, a: [__m512d; 2]) -> __m512 {
+        proven!(self, _mm512_insertf32x8::<1>(_mm512_castps256_ps512(_mm512_cvtpd_ps(a[0])), _mm512_cvtpd_ps(a[1])))
+    }
+
+    #[inline(always)]
+    fn load_f64(self, from: &[f64; C0]) -> [__m512d; 2] {
+        // SAFETY: the reference is valid for 2 x 8 f64 and the loads need no alignment; `self` proves the instructions.
+        unsafe { [_mm512_loadu_pd(from.as_ptr()), _mm512_loadu_pd(from.as_ptr().add(8))] }
+    }
+
+    #[inline(always)]
+    fn array_f64(self, a: [__m512d; 2]) -> [f64; C0] {
+        let mut out = [0.0; C0];
+        // SAFETY: `out` is valid for 2 x 8 f64 and the stores need no alignment; `self` proves the instructions.
+        unsafe {
+            _mm512_storeu_pd(out.as_mut_ptr(), a[0]);
+            _mm512_storeu_pd(out.as_mut_ptr().add(8), a[1]);
+        }
+        out
+    }
+
+    #[inline(always)]
+    fn add_f64(self, a: [__m512d; 2], b: [__m512d; 2]) -> [__m512d; 2] {
+        proven!(self, [_mm512_add_pd(a[0], b[0]), _mm512_add_pd(a[1], b[1])])
+    }
+
+    #[inline(always)]
+    fn mul_add_f64(self, a: [__m512d; 2], b: [__m512d; 2], c: [__m512d; 2]) -> [__m512d; 2] {
+        proven!(self, [_mm512_fmadd_pd(a[0], b[0], c[0]), _mm512_fmadd_pd(a[1], b[1], c[1])])
+    }
+
+    #[inline(always)]
+    fn splat_u32(self, value: u32) -> __m512i {
+        proven!(self, _mm512_set1_epi32(value.cast_signed()))
+    }
+
+    #[inline(always)]
+    fn load_u32(self, from: &[u32; C0]) -> __m512i {
+        // SAFETY: the reference is valid for 16 u32 and the load needs no alignment; `self` proves the instruction.
+        unsafe { _mm512_loadu_si512(from.as_ptr().cast()) }
+    }
+
+    #[inline(always)]
+    fn load_u16(self, from: &[u16; C0]) -> __m512i {
+        // SAFETY: the reference is valid for 16 u16 and the load needs no alignment; `self` proves the instructions.
+        unsafe { _mm512_cvtepu16_epi32(_mm256_loadu_si256(from.as_ptr().cast())) }
+    }
+
+    #[inline(always)]
+    fn array_u32(self, a: __m512i) -> [u32; C0] {
+        let mut out = [0; C0];
+        // SAFETY: `out` is valid for 16 u32 and the store needs no alignment; `self` proves the instruction.
+        unsafe { _mm512_storeu_si512(out.as_mut_ptr().cast(), a) };
+        out
+    }
+
+    #[inline(always)]
+    fn add_u32(self, a: __m512i, b: __m512i) -> __m512i {
+        proven!(self, _mm512_add_epi32(a, b))
+    }
+
+    #[inline(always)]
+    fn mul_u32(self, a: __m512i, b: __m512i) -> __m512i {
+        proven!(self, _mm512_mullo_epi32(a, b))
+    }
+
+    #[inline(always)]
+    fn xor_u32(self, a: __m512i, b: __m512i) -> __m512i {
+        proven!(self, _mm512_xor_si512(a, b))
+    }
+
+    #[inline(always)]
+    fn shr_u32<const BITS: u32>(self, a: __m512i) -> __m512i {
+        proven!(self, _mm512_srli_epi32::<BITS>(a))
+    }
+
+    #[inline(always)]
+    fn equal_u32(self, a: __m512i, b: __m512i) -> __mmask16 {
+        proven!(self, _mm512_cmpeq_epi32_mask(a, b))
+    }
+
+    #[inline(always)]
+    fn at_least_u32(self, a: __m512i, b: __m512i) -> __mmask16 {
+        proven!(self, _mm512_cmpge_epu32_mask(a, b))
+    }
+
+    #[inline(always)]
+    fn select_u32(self, mask: __mmask16, a: __m512i, b: __m512i) -> __m512i {
+        proven!(self, _mm512_mask_blend_epi32(mask, b, a))
+    }
+
+    #[inline(always)]
+    fn transpose(self, rows: [__m512; C0]) -> [__m512; C0] {
+        let r = rows.map(|row| proven!(self, _mm512_castps_pd(row)));
+        // Pairs of rows, then quads: `quads[4 * q + j]` holds columns j, j + 4, j + 8, j + 12 of rows 4q .. 4q + 4.
+        let mut quads = r;
+        for q in 0..4 {
+            proven!(self, {
+                let row = |i: usize| _mm512_castpd_ps(r[4 * q + i]);
+                let low01 = _mm512_castps_pd(_mm512_unpacklo_ps(row(0), row(1)));
+                let high01 = _mm512_castps_pd(_mm512_unpackhi_ps(row(0), row(1)));
+                let low23 = _mm512_castps_pd(_mm512_unpacklo_ps(row(2), row(3)));
+                let high23 = _mm512_castps_pd(_mm512_unpackhi_ps(row(2), row(3)));
+                quads[4 * q] = _mm512_unpacklo_pd(low01, low23);
+                quads[4 * q + 1] = _mm512_unpackhi_pd(low01, low23);
+                quads[4 * q + 2] = _mm512_unpacklo_pd(high01, high23);
+                quads[4 * q + 3] = _mm512_unpackhi_pd(high01, high23);
+            });
+        }
+        let mut out = rows;
+        for j in 0..4 {
+            proven!(self, {
+                let quad = |q: usize| _mm512_castpd_ps(quads[4 * q + j]);
+                let even_low = _mm512_shuffle_f32x4::<0b10_00_10_00>(quad(0), quad(1));
+                let odd_low = _mm512_shuffle_f32x4::<0b11_01_11_01>(quad(0), quad(1));
+                let even_high = _mm512_shuffle_f32x4::<0b10_00_10_00>(quad(2), quad(3));
+                let odd_high = _mm512_shuffle_f32x4::<0b11_01_11_01>(quad(2), quad(3));
+                out[j] = _mm512_shuffle_f32x4::<0b10_00_10_00>(even_low, even_high);
+                out[j + 4] = _mm512_shuffle_f32x4::<0b10_00_10_00>(odd_low, odd_high);
+                out[j + 8] = _mm512_shuffle_f32x4::<0b11_01_11_01>(even_low, even_high);
+                out[j + 12] = _mm512_shuffle_f32x4::<0b11_01_11_01>(odd_low, odd_high);
+            });
+        }
+        out
+    }
+}
