@@ -125,14 +125,11 @@ pub enum Layout {
     Plain,
     /// Feature maps in blocks of [`C0`] channels: `[n][c1][h][w][c0]`, the last block filled with zeros.
     Nc1hwc0,
-    /// Filters for the forward convolution: `[group][o1][i1][kh][kw][i0][o0]`, filled with zeros.
+    /// Filters as the matrix unit takes them: `[o1][i1][kh][kw][i][o0]` with blocks of [`C0`] channels, where `i` counts
+    /// the `min(C0, channels)` channels of an input block; depthwise `[c1][kh][kw][c0]`. With groups, `i1` runs over the
+    /// blocks that an output block sees. What is left over is zero.
     FractalZ {
-        /// Groups of the convolution, whose channels are blocked apart.
-        groups: usize,
-    },
-    /// Filters for the input gradient: `[group][i1][o1][kh][kw][o0][i0]`, filled with zeros.
-    FractalZTransposed {
-        /// Groups of the convolution, whose channels are blocked apart.
+        /// Groups of the convolution.
         groups: usize,
     },
 }
@@ -143,7 +140,6 @@ impl fmt::Display for Layout {
             Self::Plain => "plain",
             Self::Nc1hwc0 => "NC1HWC0",
             Self::FractalZ { .. } => "FRACTAL_Z",
-            Self::FractalZTransposed { .. } => "FRACTAL_Z_T",
         })
     }
 }
@@ -180,9 +176,7 @@ impl TensorType {
         let up = |n: usize| n.div_ceil(C0) * C0;
         match (self.layout, self.shape.nchw()) {
             (Layout::Nc1hwc0, Some([n, c, h, w])) => n * up(c) * h * w,
-            (Layout::FractalZ { groups } | Layout::FractalZTransposed { groups }, Some([o, i, h, w])) => {
-                groups * up(o / groups) * up(i) * h * w
-            }
+            (Layout::FractalZ { groups }, Some([o, i, h, w])) => fractal_z_matrices(o, i, groups) * h * w * C0,
             _ => self.shape.numel(),
         }
     }
@@ -191,6 +185,20 @@ impl TensorType {
     pub fn bytes(&self) -> Bytes {
         Bytes(self.stored_numel() as u64 * self.dtype.bytes().0)
     }
+}
+
+/// Rows of [`C0`] filters per tap in FRACTAL_Z, for `o` output channels that each see `i` input channels.
+fn fractal_z_matrices(o: usize, i: usize, groups: usize) -> usize {
+    if i == 1 && o == groups {
+        return o.div_ceil(C0);
+    }
+    let (groups, o_of_group) = (groups.max(1), (o / groups.max(1)).max(1));
+    let blocks_seen = |block: usize| {
+        let last = ((block + 1) * C0).min(o) - 1;
+        let (first, end) = (block * C0 / o_of_group * i, (last / o_of_group + 1) * i);
+        end.div_ceil(C0) - first / C0
+    };
+    (0..o.div_ceil(C0)).map(blocks_seen).sum::<usize>() * (i * groups).min(C0)
 }
 
 impl fmt::Display for TensorType {
@@ -213,6 +221,9 @@ mod tests {
         assert_eq!(t.stored_numel(), 600);
         assert_eq!(t.with_layout(Layout::Nc1hwc0).stored_numel(), 2 * 32 * 15);
         let w = TensorType::plain([40, 3, 7, 7], DType::F32);
-        assert_eq!(w.with_layout(Layout::FractalZ { groups: 2 }).stored_numel(), 2 * 32 * 16 * 49);
+        // 3 output blocks, each seeing all 6 input channels in one block.
+        assert_eq!(w.with_layout(Layout::FractalZ { groups: 2 }).stored_numel(), 3 * 6 * 16 * 49);
+        let w = TensorType::plain([64, 1, 3, 3], DType::F32);
+        assert_eq!(w.with_layout(Layout::FractalZ { groups: 64 }).stored_numel(), 64 * 9);
     }
 }

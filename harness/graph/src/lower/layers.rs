@@ -138,7 +138,7 @@ impl Lowering<'_> {
         if let Some(init) = &conv.bias_init {
             operands.push(self.parameter(site, "bias", VariableRole::Bias, vec![conv.out], init)?);
         }
-        self.add(site, Conv2D { window, groups: conv.groups }, &operands)
+        self.add(site, Conv2D::new(window, conv.groups), &operands)
     }
 
     fn linear(&mut self, site: &Site<'_>, linear: &resolve::Linear, x: ValueId) -> Result<ValueId, GraphError> {

@@ -35,6 +35,7 @@ impl Operator for ApplyAdam {
         let [p, m, v, g] = operands(inputs, "parameter, first moment, second moment and gradient")?;
         for (name, other) in [("first moment", m), ("second moment", v), ("gradient", g)] {
             expect_shape(name, other, &p.shape)?;
+            super::expect_same_storage(name, p, other)?;
         }
         Ok(vec![p.clone(), m.clone(), v.clone()])
     }

@@ -35,7 +35,7 @@ impl Operator for BnInfer {
         let Some(dy) = grad.result_grad(0) else { return Ok(()) };
         let [x, gamma, _, mean, var] = [0, 1, 2, 3, 4].map(|i| grad.operand(i));
         if grad.wants(1) || grad.wants(2) {
-            let op = BnTrainingUpdateGrad { eps: self.eps, relu: false };
+            let op = BnTrainingUpdateGrad { eps: self.eps };
             let sums = grad.emit_all("grad_scale_shift", op, &[dy, x, mean, var])?;
             grad.set(1, sums[0]);
             grad.set(2, sums[1]);

@@ -58,12 +58,12 @@ impl Operator for BnTrainingUpdate {
         }
         let Some(dy) = grad.result_grad(0) else { return Ok(()) };
         let [x, mean, var, gamma] = [0, 1, 2, 3].map(|i| grad.operand(i));
-        let op = BnTrainingUpdateGrad { eps: self.eps, relu: false };
+        let op = BnTrainingUpdateGrad { eps: self.eps };
         let sums = grad.emit_all("grad_scale_shift", op, &[dy, x, mean, var])?;
         grad.set(3, sums[0]);
         grad.set(4, sums[1]);
         if grad.wants(0) {
-            let op = BnTrainingReduceGrad { eps: self.eps, relu: false };
+            let op = BnTrainingReduceGrad { eps: self.eps };
             let dx = grad.emit("grad_input", op, &[dy, x, mean, var, gamma, sums[0], sums[1]])?;
             grad.set(0, dx);
         }

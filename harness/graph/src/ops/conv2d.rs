@@ -11,7 +11,8 @@ use crate::{
 };
 
 /// Operands: input `[n, c, h, w]`, filters `[o, c/groups, kh, kw]`, and optionally bias `[o]`.
-/// Result: `[n, o, h', w']`, in NC1HWC0 when the filters are in FRACTAL_Z.
+/// Results: `[n, o, h', w']`, in NC1HWC0 when the filters are in FRACTAL_Z; with `statistics` also mean and biased
+/// variance of that, each `[o]`.
 ///
 /// Source: `torch.nn.functional.conv2d`.
 #[derive(Clone, Debug, PartialEq)]
@@ -20,9 +21,18 @@ pub struct Conv2D {
     pub window: Window,
     /// Groups: each output channel sees `c / groups` input channels.
     pub groups: usize,
+    /// Whether mean and variance per output channel come along (placed by fusion).
+    pub statistics: bool,
+    /// Whether a ReLU ends it (placed by fusion).
+    pub relu: bool,
 }
 
 impl Conv2D {
+    /// A convolution with nothing fused into it.
+    pub fn new(window: Window, groups: usize) -> Self {
+        Self { window, groups, statistics: false, relu: false }
+    }
+
     /// Checks input and filter shapes against each other; returns the result's shape.
     pub(super) fn output(&self, x: [usize; 4], w: [usize; 4]) -> Result<[usize; 4], OpError> {
         let [n, c, h, width] = x;
@@ -49,7 +59,11 @@ impl Conv2D {
 
 impl Operator for Conv2D {
     fn name(&self) -> &'static str {
-        "Conv2D"
+        match (self.statistics, self.relu) {
+            (false, false) => "Conv2D",
+            (false, true) => "Conv2DRelu",
+            (true, _) => "Conv2DBNReduce",
+        }
     }
 
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, OpError> {
@@ -67,7 +81,15 @@ impl Operator for Conv2D {
             Layout::Plain if x.layout == Layout::Plain => Layout::Plain,
             other => return Err(OpError::Attribute(format!("filters in {other} for an input in {}", x.layout))),
         };
-        Ok(vec![x.with_shape(y).with_layout(layout)])
+        let mut results = vec![x.with_shape(y).with_layout(layout)];
+        if self.statistics {
+            if self.relu {
+                return Err(OpError::Attribute("statistics are those before a ReLU, not after".into()));
+            }
+            let statistic = x.with_shape([y[1]]).with_layout(Layout::Plain);
+            results.extend([statistic.clone(), statistic]);
+        }
+        Ok(results)
     }
 
     fn flop(&self, inputs: &[&TensorType], outputs: &[&TensorType]) -> Flop {
@@ -78,6 +100,9 @@ impl Operator for Conv2D {
     }
 
     fn gradient(&self, grad: &mut Gradient<'_>) -> Result<(), GraphError> {
+        if self.statistics || self.relu {
+            return Err(grad.refuse("a fused Conv2D"));
+        }
         let Some(dy) = grad.result_grad(0) else { return Ok(()) };
         let (x, w) = (grad.operand(0), grad.operand(1));
         if grad.wants(1) {
@@ -105,7 +130,7 @@ mod tests {
 
     #[test]
     fn shapes_and_cost_of_the_first_layer_of_resnet50() {
-        let conv = Conv2D { window: Window { pad: [3; 4], ..Window::new([7, 7], [2, 2]) }, groups: 1 };
+        let conv = Conv2D::new(Window { pad: [3; 4], ..Window::new([7, 7], [2, 2]) }, 1);
         let x = TensorType::plain([1, 3, 224, 224], DType::F32);
         let w = TensorType::plain([64, 3, 7, 7], DType::F32);
         let y = conv.infer(&[&x, &w]).unwrap().remove(0);
@@ -115,7 +140,7 @@ mod tests {
 
     #[test]
     fn groups_must_divide_the_channels() {
-        let conv = Conv2D { window: Window::new([1, 1], [1, 1]), groups: 2 };
+        let conv = Conv2D::new(Window::new([1, 1], [1, 1]), 2);
         let x = TensorType::plain([1, 3, 4, 4], DType::F32);
         let w = TensorType::plain([4, 1, 1, 1], DType::F32);
         assert!(matches!(conv.infer(&[&x, &w]), Err(OpError::Attribute(_))));

@@ -6,7 +6,8 @@ use crate::{
     units::Flop,
 };
 
-/// Operands: input `[n, c, h, w]`, output gradient `[n, o, h', w']`. Result: `[o, c/groups, kh, kw]`, row-major.
+/// Operands: input `[n, c, h, w]`, output gradient `[n, o, h', w']`. Result: `[o, c/groups, kh, kw]`,
+/// in FRACTAL_Z when the output gradient is in NC1HWC0.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Conv2DBackpropFilter {
     /// The convolution.
@@ -24,7 +25,11 @@ impl Operator for Conv2DBackpropFilter {
         let [x, dy] = operands(inputs, "input and output gradient")?;
         let w = self.filter.nchw().ok_or_else(|| OpError::Attribute("the filter has 4 axes".into()))?;
         expect_shape("output gradient", dy, &self.conv.output(feature_map("input", x)?, w)?)?;
-        Ok(vec![x.with_shape(self.filter.clone()).with_layout(Layout::Plain)])
+        let layout = match dy.layout {
+            Layout::Nc1hwc0 => Layout::FractalZ { groups: self.conv.groups },
+            Layout::Plain | Layout::FractalZ { .. } => Layout::Plain,
+        };
+        Ok(vec![x.with_shape(self.filter.clone()).with_layout(layout)])
     }
 
     fn flop(&self, inputs: &[&TensorType], outputs: &[&TensorType]) -> Flop {

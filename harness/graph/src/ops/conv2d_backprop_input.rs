@@ -7,7 +7,7 @@ use crate::{
 };
 
 /// Operands: output gradient `[n, o, h', w']`, filters `[o, c/groups, kh, kw]`.
-/// Result: `[n, c, h, w]`, in NC1HWC0 when the filters are in transposed FRACTAL_Z.
+/// Result: `[n, c, h, w]`, in NC1HWC0 when the filters are in FRACTAL_Z.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Conv2DBackpropInput {
     /// The convolution.
@@ -26,7 +26,7 @@ impl Operator for Conv2DBackpropInput {
         let x = self.input.nchw().ok_or_else(|| OpError::Attribute("the input has 4 axes".into()))?;
         expect_shape("output gradient", dy, &self.conv.output(x, feature_map("filter", w)?)?)?;
         let layout = match w.layout {
-            Layout::FractalZTransposed { groups } if groups == self.conv.groups => Layout::Nc1hwc0,
+            Layout::FractalZ { groups } if groups == self.conv.groups => Layout::Nc1hwc0,
             Layout::Plain if dy.layout == Layout::Plain => Layout::Plain,
             other => return Err(OpError::Attribute(format!("filters in {other} for a gradient in {}", dy.layout))),
         };

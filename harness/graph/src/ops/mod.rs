@@ -10,6 +10,7 @@ mod avg_pool;
 mod bias_add_grad;
 mod bn_infer;
 mod bn_running_update;
+mod bn_training_grad;
 mod bn_training_reduce;
 mod bn_training_reduce_grad;
 mod bn_training_update;
@@ -44,6 +45,7 @@ pub use avg_pool::{AvgPool, AvgPoolGrad};
 pub use bias_add_grad::BiasAddGrad;
 pub use bn_infer::{BnInfer, BnInferGrad};
 pub use bn_running_update::BnRunningUpdate;
+pub use bn_training_grad::{BnTrainingGrad, GradRelu};
 pub use bn_training_reduce::BnTrainingReduce;
 pub use bn_training_reduce_grad::BnTrainingReduceGrad;
 pub use bn_training_update::BnTrainingUpdate;
@@ -195,7 +197,7 @@ macro_rules! operators {
 
 operators! {
     AdaptiveAvgPool, AdaptiveAvgPoolGrad, Add, ApplyAdam, ApplyMomentum, AvgPool, AvgPoolGrad, BiasAddGrad,
-    BnInfer, BnInferGrad, BnRunningUpdate, BnTrainingReduce, BnTrainingReduceGrad, BnTrainingUpdate,
+    BnInfer, BnInferGrad, BnRunningUpdate, BnTrainingGrad, BnTrainingReduce, BnTrainingReduceGrad, BnTrainingUpdate,
     BnTrainingUpdateGrad, Concat, Conv2D, Conv2DBackpropFilter, Conv2DBackpropInput, Dropout, Fill, L2Loss, Lrn,
     LrnGrad, MatMul, MaxPool, MaxPoolGrad, Pad, Relu, ReluGrad, Reshape, Scale, ScaleBy, Slice,
     SoftmaxCrossEntropy, TransData, WeightedSum,

@@ -30,6 +30,8 @@ impl Operator for ApplyMomentum {
         let [p, v, g] = operands(inputs, "parameter, momentum and gradient")?;
         expect_shape("momentum", v, &p.shape)?;
         expect_shape("gradient", g, &p.shape)?;
+        super::expect_same_storage("momentum", p, v)?;
+        super::expect_same_storage("gradient", p, g)?;
         Ok(vec![p.clone(), v.clone()])
     }
 

@@ -1,17 +1,18 @@
 //! Keeps feature maps in NC1HWC0 between operators.
 //!
-//! What: convolutions get their maps in NC1HWC0 and their filters in FRACTAL_Z; element-wise operators, normalisations
-//! and pools follow their operands; everything else stays row-major. `TransData` nodes are placed where a value is
-//! read in another layout than it is made in, at most once per value and layout.
-//! Why: it is the layout of the matrix unit and of the fast kernels; packing at each operator would cost as much as
-//! the convolution itself.
+//! What: convolutions get their maps in NC1HWC0; element-wise operators, normalisations and pools follow their operands;
+//! everything else stays row-major. `TransData` nodes are placed where a value is read in another layout than it is made
+//! in, at most once per value and layout. Filters, their gradients and optimizer slots live in FRACTAL_Z for good, so that
+//! nothing is packed in a step; who reads a variable from outside converts it.
+//! Why: these are the layouts of the matrix unit and of the fast kernels; packing at each operator would cost as much
+//! as the convolution itself.
 //! When not: tensors without four axes, and an image of at most four channels, which would be padded to sixteen: the
-//! first convolution reads it as it is.
+//! first convolution reads it as it is. Filters that two convolutions share with different groups stay row-major.
 
 use super::{NewNode, Pass, Patch};
 use crate::{
     error::GraphError,
-    graph::{Graph, Node, NodeId, Phase, Source, ValueId},
+    graph::{Graph, Node, NodeId, Phase, Source, ValueId, VariableRole},
     ops::{Op, TransData},
     tensor::{Layout, TensorType},
 };
@@ -54,7 +55,25 @@ struct Placement<'g> {
 impl<'g> Placement<'g> {
     fn new(graph: &'g Graph) -> Self {
         let types = graph.values.iter().map(|v| v.ty.clone()).collect();
-        Self { graph, types, conversions: HashMap::new(), patch: Patch::default() }
+        let mut placement = Self { graph, types, conversions: HashMap::new(), patch: Patch::default() };
+        for (id, variable) in graph.parameters() {
+            let Some(layout) = filter_layout(graph, variable.value) else { continue };
+            let slots = graph
+                .variables
+                .iter()
+                .filter(|v| matches!(v.role, VariableRole::Slot { parameter, .. } if parameter == id));
+            for value in std::iter::once(variable.value).chain(slots.map(|s| s.value)) {
+                placement.retype(value, placement.types[value.0].with_layout(layout));
+            }
+        }
+        placement
+    }
+
+    fn retype(&mut self, v: ValueId, ty: TensorType) {
+        if self.types[v.0] != ty {
+            self.types[v.0] = ty.clone();
+            self.patch.retype.push((v, ty));
+        }
     }
 
     /// Decides the layouts around the node at place `n`.
@@ -70,10 +89,7 @@ impl<'g> Placement<'g> {
             source,
         })?;
         for (v, ty) in node.outputs.iter().zip(outputs) {
-            if self.types[v.0] != ty {
-                self.types[v.0] = ty.clone();
-                self.patch.retype.push((*v, ty));
-            }
+            self.retype(*v, ty);
         }
         if inputs != node.inputs {
             self.patch.remove.push(NodeId(n));
@@ -94,22 +110,26 @@ impl<'g> Placement<'g> {
                 wanted[1] = Layout::FractalZ { groups: conv.groups };
                 wanted
             }
-            Op::Conv2DBackpropInput(op) => vec![blocked, Layout::FractalZTransposed { groups: op.conv.groups }],
+            Op::Conv2DBackpropInput(op) => vec![blocked, Layout::FractalZ { groups: op.conv.groups }],
             Op::Conv2DBackpropFilter(_) => vec![self.image_layout(node.inputs[0]), blocked],
             Op::AdaptiveAvgPool(_)
             | Op::AdaptiveAvgPoolGrad(_)
             | Op::Add(_)
+            | Op::ApplyAdam(_)
+            | Op::ApplyMomentum(_)
             | Op::AvgPool(_)
             | Op::AvgPoolGrad(_)
             | Op::BiasAddGrad(_)
             | Op::BnInfer(_)
             | Op::BnInferGrad(_)
+            | Op::BnTrainingGrad(_)
             | Op::BnTrainingReduce(_)
             | Op::BnTrainingReduceGrad(_)
             | Op::BnTrainingUpdate(_)
             | Op::BnTrainingUpdateGrad(_)
             | Op::Concat(_)
             | Op::Dropout(_)
+            | Op::L2Loss(_)
             | Op::Lrn(_)
             | Op::LrnGrad(_)
             | Op::MaxPool(_)
@@ -118,18 +138,15 @@ impl<'g> Placement<'g> {
             | Op::Relu(_)
             | Op::ReluGrad(_)
             | Op::Scale(_)
+            | Op::ScaleBy(_)
             | Op::Slice(_) => {
-                let any_blocked = (0..node.inputs.len()).any(|i| layout(i) == blocked);
-                all(if any_blocked { blocked } else { Layout::Plain })
+                let mut layouts = (0..node.inputs.len()).map(layout);
+                all(layouts.find(|l| *l != Layout::Plain).unwrap_or(Layout::Plain))
             }
-            Op::ApplyAdam(_)
-            | Op::ApplyMomentum(_)
-            | Op::BnRunningUpdate(_)
+            Op::BnRunningUpdate(_)
             | Op::Fill(_)
-            | Op::L2Loss(_)
             | Op::MatMul(_)
             | Op::Reshape(_)
-            | Op::ScaleBy(_)
             | Op::SoftmaxCrossEntropy(_)
             | Op::WeightedSum(_) => all(Layout::Plain),
             Op::TransData(_) => (0..node.inputs.len()).map(layout).collect(),
@@ -173,9 +190,6 @@ impl<'g> Placement<'g> {
             }
             Source::Input(i) => (self.graph.inputs[i].name.clone(), Phase::Forward, None),
         };
-        // A filter's transposed form is made when the backward pass first needs it.
-        let phase =
-            phase.max(if matches!(layout, Layout::FractalZTransposed { .. }) { Phase::Backward } else { phase });
         let node = Node {
             name: format!("{name}/to_{layout}"),
             op: TransData { to: layout }.into(),
@@ -188,15 +202,34 @@ impl<'g> Placement<'g> {
         to
     }
 
-    /// What leaves the graph, and the values of variables, keep their row-major layout.
+    /// The network's outputs leave the graph row-major, and variables end a step in the layout in which they start it.
     fn finish(&mut self) {
         let last = self.graph.nodes.len();
-        let results: Vec<ValueId> = self.graph.results().chain(self.graph.gradients.iter().map(|g| g.1)).collect();
-        for v in results {
-            let plain = self.converted(v, Layout::Plain, last);
-            if plain != v && !self.patch.redirect.contains(&(v, plain)) {
-                self.patch.redirect.push((v, plain));
+        let outputs = self.graph.outputs.iter().map(|o| (o.1, Layout::Plain));
+        let next = self.graph.variables.iter().filter_map(|v| v.next.map(|n| (n, self.types[v.value.0].layout)));
+        let results: Vec<(ValueId, Layout)> = outputs.chain(next).collect();
+        for (v, layout) in results {
+            let converted = self.converted(v, layout, last);
+            if converted != v && !self.patch.redirect.contains(&(v, converted)) {
+                self.patch.redirect.push((v, converted));
             }
         }
     }
+}
+
+/// FRACTAL_Z for a value that only convolutions of one grouping and element-wise operators read.
+fn filter_layout(graph: &Graph, value: ValueId) -> Option<Layout> {
+    let mut found = None;
+    for node in graph.nodes.iter().filter(|n| n.inputs.contains(&value)) {
+        let groups = match &node.op {
+            Op::Conv2D(conv) => conv.groups,
+            Op::Conv2DBackpropInput(op) => op.conv.groups,
+            Op::ApplyAdam(_) | Op::ApplyMomentum(_) | Op::L2Loss(_) | Op::ScaleBy(_) => continue,
+            _ => return None,
+        };
+        if *found.get_or_insert(groups) != groups {
+            return None;
+        }
+    }
+    found.map(|groups| Layout::FractalZ { groups })
 }

@@ -3,13 +3,17 @@
 //! A pass looks at the graph and returns labelled [`Patch`]es; [`Pipeline::run`] applies them and verifies the
 //! graph around each pass, so that `--passes-until N` can bisect for the pass that breaks a step.
 
+mod fuse_bn_grad;
 mod fuse_bn_relu;
-mod fuse_bn_relu_grad;
+mod fuse_conv_relu;
+mod fuse_conv_statistics;
 mod layout;
 mod patch;
 
+pub use fuse_bn_grad::FuseBnGrad;
 pub use fuse_bn_relu::FuseBnRelu;
-pub use fuse_bn_relu_grad::FuseBnReluGrad;
+pub use fuse_conv_relu::FuseConvRelu;
+pub use fuse_conv_statistics::FuseConvStatistics;
 pub use layout::BlockedLayout;
 pub use patch::{NewNode, Patch};
 
@@ -44,8 +48,10 @@ impl Pipeline {
     pub fn fast(fusion: bool) -> Self {
         let mut passes: Vec<Box<dyn Pass + Send + Sync>> = Vec::new();
         if fusion {
-            passes.push(Box::new(FuseBnReluGrad));
+            passes.push(Box::new(FuseBnGrad));
             passes.push(Box::new(FuseBnRelu));
+            passes.push(Box::new(FuseConvStatistics));
+            passes.push(Box::new(FuseConvRelu));
         }
         passes.push(Box::new(BlockedLayout));
         Self(passes)

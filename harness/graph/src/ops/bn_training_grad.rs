@@ -1,0 +1,80 @@
+//! `BNTrainingGrad`: all gradients of a normalisation at once, through a ReLU behind it.
+
+use super::bn_training_reduce::{channels, expect_per_channel};
+use super::{OpError, Operator, per_element};
+use crate::{
+    tensor::{Layout, TensorType},
+    units::Flop,
+};
+
+/// What stands between the normalisation and the gradient that comes in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GradRelu {
+    /// Nothing.
+    Absent,
+    /// A ReLU on the normalised value, whose sign is computed once more.
+    Recomputed,
+    /// A ReLU on the sum with a residual, whose sign its output tells.
+    Output,
+}
+
+/// What `BNTrainingUpdateGrad` and `BNTrainingReduceGrad` compute, and the `ReluGrad` before them.
+///
+/// Operands: output gradient and input `[n, c, ...]`, mean, variance, gamma (each `[c]`), then for a recomputed ReLU
+/// beta `[c]`, for the other one its output `[n, c, ...]`. Results: input gradient `[n, c, ...]`, dgamma and dbeta (each
+/// `[c]`), and with [`GradRelu::Output`] what passed the ReLU, which is the gradient of the residual.
+#[derive(Clone, Debug, PartialEq)]
+pub struct BnTrainingGrad {
+    /// Added to the variance.
+    pub eps: f64,
+    /// The ReLU behind.
+    pub relu: GradRelu,
+}
+
+impl Operator for BnTrainingGrad {
+    fn name(&self) -> &'static str {
+        match self.relu {
+            GradRelu::Absent => "BNTrainingGrad",
+            GradRelu::Recomputed => "BNTrainingGradRelu",
+            GradRelu::Output => "BNTrainingGradAddRelu",
+        }
+    }
+
+    fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, OpError> {
+        let arity = || OpError::Arity {
+            expected: "output gradient, input, mean, variance, gamma, and beta or the output if a ReLU is fused",
+            found: inputs.len(),
+        };
+        let [dy, x, mean, var, gamma, rest @ ..] = inputs else { return Err(arity()) };
+        super::expect_shape("output gradient", dy, &x.shape)?;
+        super::expect_same_storage("output gradient", x, dy)?;
+        let c = channels(x)?;
+        expect_per_channel(c, &[("mean", mean), ("variance", var), ("gamma", gamma)])?;
+        match (self.relu, rest) {
+            (GradRelu::Absent, []) => {}
+            (GradRelu::Recomputed, [beta]) => expect_per_channel(c, &[("beta", beta)])?,
+            (GradRelu::Output, [y]) => {
+                super::expect_shape("output", y, &x.shape)?;
+                super::expect_same_storage("output", x, y)?;
+            }
+            _ => return Err(arity()),
+        }
+        let per_channel = x.with_shape([c]).with_layout(Layout::Plain);
+        let mut results = vec![(*x).clone(), per_channel.clone(), per_channel];
+        if self.relu == GradRelu::Output {
+            results.push((*x).clone());
+        }
+        Ok(results)
+    }
+
+    fn flop(&self, inputs: &[&TensorType], _outputs: &[&TensorType]) -> Flop {
+        per_element(9 + u64::from(self.relu != GradRelu::Absent), inputs[0])
+    }
+
+    fn in_place(&self) -> &'static [(usize, usize)] {
+        match self.relu {
+            GradRelu::Absent | GradRelu::Recomputed => &[(0, 0)],
+            GradRelu::Output => &[(0, 3)],
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! Fuses the gradients of a normalisation, and of the ReLU behind it, into one operator.
+//!
+//! What: `BNTrainingUpdateGrad` and `BNTrainingReduceGrad` of one normalisation become one `BNTrainingGrad`. A `ReluGrad`
+//! that feeds them goes with them: if nobody else reads what passed it, the sign is computed again from the
+//! normalisation's input; if a residual does, the fused operator gives it as a further result.
+//! Why: each of the three streams whole feature maps; fused, the second reading comes from the cache.
+//! When not: the input gradient is not wanted (then there is only one operator). Of two normalisations that share a
+//! residual's gradient (a projection shortcut) the first one takes the `ReluGrad`, the other reads its result.
+
+use super::{NewNode, Pass, Patch, readers};
+use crate::{
+    error::GraphError,
+    graph::{Graph, Node, NodeId, Source, ValueId},
+    ops::{BnTrainingGrad, GradRelu, Op},
+};
+use std::collections::HashSet;
+
+/// See the module's documentation. Runs before [`super::FuseBnRelu`], whose fused operator hides the pattern.
+pub struct FuseBnGrad;
+
+impl Pass for FuseBnGrad {
+    fn name(&self) -> &'static str {
+        "fuse_bn_grad"
+    }
+
+    fn patches(&self, graph: &Graph) -> Result<Vec<Patch>, GraphError> {
+        let readers = readers(graph);
+        let mut taken = HashSet::new();
+        let sums = graph.nodes.iter().enumerate().filter(|(_, n)| matches!(n.op, Op::BnTrainingUpdateGrad(_)));
+        Ok(sums.filter_map(|(n, sums)| fuse(graph, &readers, &mut taken, n, sums)).collect())
+    }
+}
+
+/// The patch for the `BNTrainingUpdateGrad` at place `n`. `taken` are the `ReluGrad`s that other patches remove.
+fn fuse(graph: &Graph, readers: &[Vec<usize>], taken: &mut HashSet<usize>, n: usize, sums: &Node) -> Option<Patch> {
+    let Op::BnTrainingUpdateGrad(op) = &sums.op else { return None };
+    let [dy, x, mean, var] = sums.inputs[..] else { return None };
+    let (r, reduce) = readers[sums.outputs[0].0].iter().find_map(|&r| {
+        let node = graph.nodes.get(r)?;
+        let same = matches!(node.op, Op::BnTrainingReduceGrad(_))
+            && node.inputs[..4] == [dy, x, mean, var]
+            && node.inputs[5..] == sums.outputs[..];
+        same.then_some((r, node))
+    })?;
+    let gamma = reduce.inputs[4];
+    let mut patch = Patch { remove: vec![NodeId(n), NodeId(r)], ..Patch::default() };
+    let (relu, mut inputs) = (GradRelu::Absent, vec![dy, x, mean, var, gamma]);
+    let mut outputs = vec![reduce.outputs[0], sums.outputs[0], sums.outputs[1]];
+    let relu = match relu_before(graph, dy, taken) {
+        Some((place, relu_grad)) => {
+            let only_ours = readers[dy.0].iter().all(|reader| *reader == n || *reader == r);
+            let own_beta = only_ours.then(|| own_beta(graph, relu_grad, [x, mean, var, gamma])).flatten();
+            let kind = match own_beta {
+                Some(beta) => {
+                    inputs.push(beta);
+                    GradRelu::Recomputed
+                }
+                None => {
+                    inputs.push(relu_grad.inputs[1]);
+                    outputs.push(dy);
+                    GradRelu::Output
+                }
+            };
+            inputs[0] = relu_grad.inputs[0];
+            taken.insert(place);
+            patch.remove.push(NodeId(place));
+            patch.label = format!("{} with {}", sums.name, relu_grad.name);
+            kind
+        }
+        None => {
+            patch.label = sums.name.clone();
+            relu
+        }
+    };
+    let op = BnTrainingGrad { eps: op.eps, relu }.into();
+    let node = Node { op, inputs, outputs, name: reduce.name.clone(), ..sums.clone() };
+    patch.insert.push(NewNode { node, near: n });
+    Some(patch)
+}
+
+/// The `ReluGrad` that computes `dy`, unless another patch removes it.
+fn relu_before<'g>(graph: &'g Graph, dy: ValueId, taken: &HashSet<usize>) -> Option<(usize, &'g Node)> {
+    let Source::Node(NodeId(place), _) = graph.value(dy).source else { return None };
+    let node = &graph.nodes[place];
+    (matches!(node.op, Op::ReluGrad(_)) && !taken.contains(&place)).then_some((place, node))
+}
+
+/// The shift of the normalisation, if its own output is what the ReLU of `relu_grad` takes.
+fn own_beta(graph: &Graph, relu_grad: &Node, operands: [ValueId; 4]) -> Option<ValueId> {
+    let relu = graph.producer(relu_grad.inputs[1]).filter(|r| matches!(r.op, Op::Relu(_)))?;
+    let bn = graph.producer(relu.inputs[0])?;
+    match (&bn.op, &bn.inputs[..]) {
+        (Op::BnTrainingUpdate(op), [x, mean, var, gamma, beta]) if !op.relu => {
+            ([*x, *mean, *var, *gamma] == operands).then_some(*beta)
+        }
+        _ => None,
+    }
+}
