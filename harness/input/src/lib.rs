@@ -125,12 +125,7 @@ fn characters(recipe: &Recipe, section: &schema::Characters) -> Result<DataSets,
 ///
 /// # Errors
 /// Steps after the normalisation, impossible steps, or images of another size than the model's input.
-pub fn pipeline(
-    recipe: &Recipe,
-    split: Split,
-    from: Option<Size>,
-    image: [usize; 3],
-) -> Result<Pipeline, InputError> {
+pub fn pipeline(recipe: &Recipe, split: Split, from: Option<Size>, image: [usize; 3]) -> Result<Pipeline, InputError> {
     let (steps, path) = match split {
         Split::Train => (&recipe.preprocess.train, "preprocess.train"),
         Split::Eval => (&recipe.preprocess.eval, "preprocess.eval"),
@@ -146,8 +141,7 @@ pub fn pipeline(
             other => geometric.extend(geometry(other)),
         }
     }
-    let pipeline =
-        Pipeline::new(geometric, normalize.unwrap_or(IDENTITY)).map_err(|e| refuse(path, e.to_string()))?;
+    let pipeline = Pipeline::new(geometric, normalize.unwrap_or(IDENTITY)).map_err(|e| refuse(path, e.to_string()))?;
     let [c, h, w] = image;
     match pipeline.output(from) {
         Some(size) if [3, size.height, size.width] == image => Ok(pipeline),
@@ -201,7 +195,12 @@ fn geometry(step: &schema::Step) -> Vec<transforms::Step> {
             ratio: (s.ratio[0], s.ratio[1]),
             filter: filter(s.filter),
         })],
-        schema::Step::RandomCropCover(s) => vec![shorter(s.size, s.filter), random_crop(s.size, 0)],
+        schema::Step::RandomCoveringCrop(s) => vec![Step::RandomCoveringCrop(transforms::RandomCoveringCrop {
+            min_covered: s.min_covered,
+            area: (s.area[0], s.area[1]),
+            ratio: (s.ratio[0], s.ratio[1]),
+            ..transforms::RandomCoveringCrop::default()
+        })],
         schema::Step::RandomCrop(s) => vec![random_crop(s.size, s.pad)],
         schema::Step::HorizontalFlip(s) => {
             vec![Step::HorizontalFlip(transforms::HorizontalFlip { probability: s.p })]

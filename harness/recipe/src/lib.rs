@@ -12,6 +12,7 @@ mod library;
 mod merge;
 mod overrides;
 pub mod resolve;
+mod schedule;
 pub mod schema;
 mod shape;
 mod source;

@@ -190,8 +190,9 @@ pub enum Step {
     CenterCrop(CenterCrop),
     /// Cuts out a rectangle of random area, proportions and place, and scales it to a square (arXiv 1409.4842; torchvision's RandomResizedCrop).
     RandomResizedCrop(RandomResizedCrop),
-    /// Scales so that the image just covers a square, and cuts the square out at a random place.
-    RandomCropCover(RandomCropCover),
+    /// Cuts out a rectangle of random height and proportions that covers a part of the image (TensorFlow's
+    /// sample_distorted_bounding_box with the whole image as the box). `resize_to` usually follows.
+    RandomCoveringCrop(RandomCoveringCrop),
     /// Adds zeros around and cuts a square out at a random place.
     RandomCrop(RandomCrop),
     /// Mirrors left and right with probability p.
@@ -288,16 +289,24 @@ fn crop_ratio() -> [f64; 2] {
     [3.0 / 4.0, 4.0 / 3.0]
 }
 
-/// Scales so that the image just covers a square, and cuts it out at a random place.
+/// Cuts out a rectangle of random height and proportions.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct RandomCropCover {
-    /// Side of the square, in pixels.
-    #[schemars(range(min = 1, max = 4096))]
-    pub size: usize,
-    /// Interpolation, antialiased.
-    #[serde(default)]
-    pub filter: Filter,
+#[serde(deny_unknown_fields, default)]
+pub struct RandomCoveringCrop {
+    /// Smallest share of the image that is covered (`min_object_covered`).
+    #[schemars(range(min = 0, max = 1))]
+    pub min_covered: f64,
+    /// Range of the share of the image's area (`area_range`).
+    pub area: [f64; 2],
+    /// Range of width/height, drawn uniformly (`aspect_ratio_range`).
+    pub ratio: [f64; 2],
+}
+
+impl Default for RandomCoveringCrop {
+    /// The values of TensorFlow's official ImageNet preprocessing.
+    fn default() -> Self {
+        Self { min_covered: 0.1, area: [0.05, 1.0], ratio: [0.75, 1.33] }
+    }
 }
 
 /// Adds zeros around and cuts a square out at a random place.

@@ -20,6 +20,8 @@ pub enum Schedule {
     Poly(Poly),
     /// Equal ratios from one learning rate to another (SiamMask's).
     Log(LogDecay),
+    /// Times `gamma` every so often (PyTorch's StepLR).
+    Step(StepDecay),
 }
 
 /// One learning rate.
@@ -119,6 +121,28 @@ pub struct LogDecay {
     /// What t counts.
     #[serde(default)]
     pub per: Per,
+}
+
+/// base_lr * gamma^floor(t/every), where t counts from the start of training.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct StepDecay {
+    /// First learning rate.
+    #[schemars(range(min = 0))]
+    pub base_lr: f64,
+    /// Factor of each drop.
+    #[serde(default = "step_gamma")]
+    #[schemars(range(min = 0, max = 1))]
+    pub gamma: f64,
+    /// Distance of the drops.
+    pub every: Period,
+    /// Rise at the beginning.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub warmup: Option<Warmup>,
+}
+
+fn step_gamma() -> f64 {
+    0.1
 }
 
 /// Unit of a schedule's time.
