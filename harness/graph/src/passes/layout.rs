@@ -222,8 +222,8 @@ fn filter_layout(graph: &Graph, value: ValueId) -> Option<Layout> {
     let mut found = None;
     for node in graph.nodes.iter().filter(|n| n.inputs.contains(&value)) {
         let groups = match &node.op {
-            Op::Conv2D(conv) => conv.groups,
-            Op::Conv2DBackpropInput(op) => op.conv.groups,
+            Op::Conv2D(conv) if node.inputs[1] == value => conv.groups,
+            Op::Conv2DBackpropInput(op) if node.inputs[1] == value => op.conv.groups,
             Op::ApplyAdam(_) | Op::ApplyMomentum(_) | Op::L2Loss(_) | Op::ScaleBy(_) => continue,
             _ => return None,
         };

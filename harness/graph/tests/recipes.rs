@@ -1,0 +1,109 @@
+//! The graphs of the recipes in `recipes/`: sizes known from the literature, and passes that leave a sound graph.
+
+use std::path::Path;
+use zoo_graph::{
+    BuildOptions, Graph, Layout, Op, Phase, TapState, build,
+    passes::{Applied, Pipeline},
+};
+use zoo_recipe::{Library, LoadOptions, Recipe};
+
+fn recipe(name: &str) -> Recipe {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../recipes");
+    match Library::new([folder]).load(name, &LoadOptions::default()) {
+        Ok(loaded) => loaded.recipe,
+        Err(errors) => panic!("{errors}"),
+    }
+}
+
+fn step(name: &str) -> Graph {
+    let recipe = recipe(name);
+    build(&recipe, &recipe.resolve().unwrap(), &BuildOptions::train(2)).unwrap()
+}
+
+fn parameters(graph: &Graph) -> usize {
+    graph.parameters().map(|(_, v)| graph.ty(v.value).shape.numel()).sum()
+}
+
+/// Multiply-accumulates of convolutions and dense layers in the forward pass, per image.
+fn macs(graph: &Graph, batch: u64) -> u64 {
+    let products = graph.nodes.iter().filter(|n| n.phase == Phase::Forward);
+    let products = products.filter(|n| matches!(n.op, Op::Conv2D(_) | Op::MatMul(_)));
+    let flop = products.map(|n| {
+        let types = |ids: &[zoo_graph::ValueId]| ids.iter().map(|v| graph.ty(*v).clone()).collect::<Vec<_>>();
+        let (inputs, outputs) = (types(&n.inputs), types(&n.outputs));
+        n.op.cost(&inputs.iter().collect::<Vec<_>>(), &outputs.iter().collect::<Vec<_>>()).flop.0
+    });
+    flop.sum::<u64>() / 2 / batch
+}
+
+#[test]
+fn sizes_are_those_of_the_literature() {
+    for (name, count, expected_macs) in [
+        ("resnet50", 25_557_032, 4_089_184_256),
+        ("resnet18", 11_689_512, 1_814_073_344),
+        ("vgg16", 138_357_544, 15_470_264_320),
+        ("alexnet-torchvision", 61_100_840, 714_188_480),
+        // By hand: 105415200 + 335923200 + 112140288 + 149520384 + 99680256 + 58621952.
+        ("alexnet", 61_266_088, 861_301_280),
+    ] {
+        let graph = step(name);
+        assert_eq!(parameters(&graph), count, "{name}");
+        assert_eq!(macs(&graph, 2), expected_macs, "{name}");
+    }
+}
+
+#[test]
+fn the_first_convolution_computes_no_input_gradient() {
+    for name in ["resnet50", "alexnet", "vgg16"] {
+        let graph = step(name);
+        let input = graph.inputs[0].value;
+        let first = graph.nodes.iter().find(|n| matches!(n.op, Op::Conv2D(_))).unwrap().name.clone();
+        let wasted = graph.nodes.iter().any(|n| n.name == format!("{first}/grad_input"));
+        assert!(!wasted, "{name}: nobody needs the gradient by {input:?}");
+        assert_eq!(graph.gradients.len(), graph.parameters().count(), "{name}: every parameter has a gradient");
+    }
+}
+
+fn fast(graph: &mut Graph, fusion: bool) -> Vec<Applied> {
+    Pipeline::fast(fusion).run(graph, None).unwrap()
+}
+
+#[test]
+fn fusion_of_resnet50_leaves_no_relu_and_no_lone_normalisation_gradient() {
+    let mut graph = step("resnet50");
+    let applied = fast(&mut graph, true);
+    let patches = |pass: &str| applied.iter().find(|a| a.pass == pass).map(|a| a.patches.len());
+    assert_eq!(patches("fuse_bn_grad"), Some(53));
+    assert_eq!(patches("fuse_bn_relu"), Some(49), "one per ReLU");
+    assert_eq!(patches("fuse_conv_statistics"), Some(53));
+    let left = |wanted: fn(&Op) -> bool| graph.nodes.iter().filter(|n| wanted(&n.op)).count();
+    assert_eq!(left(|op| matches!(op, Op::Relu(_) | Op::ReluGrad(_) | Op::BnTrainingReduce(_))), 0);
+    assert_eq!(left(|op| matches!(op, Op::BnTrainingUpdateGrad(_) | Op::BnTrainingReduceGrad(_))), 0);
+    assert!(graph.taps.iter().any(|t| matches!(t.state, TapState::Fused("fuse_bn_relu"))));
+}
+
+#[test]
+fn layout_keeps_maps_blocked_from_the_first_convolution_to_the_last_pool() {
+    for fusion in [true, false] {
+        let mut graph = step("resnet50");
+        fast(&mut graph, fusion);
+        let conversions: Vec<_> = graph.nodes.iter().filter(|n| matches!(n.op, Op::TransData(_))).collect();
+        // The pooled features are flattened, and their gradient comes back flat.
+        let names: Vec<&str> = conversions.iter().map(|n| n.name.as_str()).collect();
+        assert_eq!(names.len(), 2, "{names:?}");
+        let filters = graph.variables.iter().filter(|v| graph.ty(v.value).shape.len() == 4);
+        assert!(filters.clone().all(|v| matches!(graph.ty(v.value).layout, Layout::FractalZ { .. })));
+        assert_eq!(filters.count(), 2 * 53, "filters and their momentum");
+    }
+}
+
+#[test]
+fn every_recipe_survives_every_prefix_of_the_passes() {
+    for name in ["resnet50", "resnet18", "vgg16", "alexnet", "alexnet-torchvision"] {
+        let count = Pipeline::fast(true).names().count();
+        for until in 0..=count {
+            let mut graph = step(name);
+            Pipeline::fast(true).run(&mut graph, Some(until)).unwrap();
+        }
+    }
+}
