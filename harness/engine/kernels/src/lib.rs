@@ -7,15 +7,24 @@
 pub mod aligned;
 pub mod average_pool;
 pub mod batch_norm;
+pub mod bias;
 pub mod blocked;
+pub mod channels;
 pub mod conv;
+pub mod dropout;
 pub mod elementwise;
+mod exp;
 pub mod isa;
+pub mod l2_loss;
+pub mod local_response_norm;
 pub mod max_pool;
 mod micro;
+pub mod optimizer;
+pub mod pad;
 pub mod parallel;
 mod planes;
 mod simd;
+pub mod softmax_cross_entropy;
 #[cfg(test)]
 mod testing;
 pub mod transdata;

@@ -287,7 +287,7 @@ mod tests {
                     for (i, exact) in exact_x.iter_mut().enumerate() {
                         *exact = match i % 97 {
                             13 => f64::NAN,
-                            14 | 15 | 16 => f64::NEG_INFINITY,
+                            14..=16 => f64::NEG_INFINITY,
                             _ => exact.round(),
                         };
                         x[position(shape, i)] = *exact as f32;

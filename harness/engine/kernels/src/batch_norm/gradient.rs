@@ -387,12 +387,12 @@ vectorised! {
         assert!(dy.count() == count && gate.fits(count) && x.len() == count);
         let block = block.load(simd);
         let (by_x, mean) = (simd.load(&slope.by_x), simd.load(&slope.mean));
-        for i in 0..count {
+        for (i, dx) in dx.iter().enumerate() {
             let x = simd.load(&x[i]);
             let dy = gate.pass(simd, block, i, x, dy.load(simd, i));
             let centred = simd.sub(dy, mean);
             let sloped = simd.mul_add(simd.sub(x, block.mean), by_x, centred);
-            simd.store(simd.mul(sloped, block.scale), &dx[i]);
+            simd.store(simd.mul(sloped, block.scale), dx);
         }
     }
 }
@@ -404,10 +404,10 @@ vectorised! {
         let count = dx.len();
         assert!(dy.count() == count && gate.fits(count));
         let block = block.load(simd);
-        for i in 0..count {
+        for (i, dx) in dx.iter().enumerate() {
             let dy = dy.load(simd, i);
             let dy = gate.pass(simd, block, i, dy, dy);
-            simd.store(simd.mul(dy, block.scale), &dx[i]);
+            simd.store(simd.mul(dy, block.scale), dx);
         }
     }
 }

@@ -1,0 +1,118 @@
+//! BiasAddGrad: gradient of a bias that was added to every image and pixel. Summed in f64.
+
+use crate::{
+    Blocked, C0, Isa, parallel,
+    planes::expect_len,
+    simd::{Lanes, pixels, vectorised},
+};
+use rayon::prelude::*;
+
+/// Sum of a blocked tensor over images and pixels, per channel.
+///
+/// # Panics
+/// If a length does not match the shape.
+pub fn bias_gradient(isa: Isa, shape: Blocked, dy: &[f32], dbias: &mut [f32]) {
+    expect_len("the output gradient", dy.len(), shape.len());
+    expect_len("the bias gradient", dbias.len(), shape.c);
+    let c1 = shape.c1();
+    let planes = parallel::map(shape.n * c1, |i| plane_sum(isa, pixels(&dy[shape.plane(i / c1, i % c1)])));
+    for (c, dbias) in dbias.iter_mut().enumerate() {
+        *dbias = (0..shape.n).map(|n| planes[n * c1 + c / C0][c % C0]).sum::<f64>() as f32;
+    }
+}
+
+/// Columns that are summed together.
+const COLUMNS: usize = 256;
+
+/// Sum of the rows of a row-major matrix with as many columns as `dbias` has elements.
+///
+/// # Panics
+/// If `dy` is not a whole number of rows.
+pub fn bias_gradient_of_rows(isa: Isa, dy: &[f32], dbias: &mut [f32]) {
+    let columns = dbias.len();
+    assert!(columns > 0 && dy.len().is_multiple_of(columns), "rows of {columns} do not make {} elements", dy.len());
+    dbias.par_chunks_mut(COLUMNS).enumerate().for_each(|(i, dbias)| {
+        let mut sums = [0.0; COLUMNS];
+        for row in dy.chunks_exact(columns) {
+            add_row(isa, &row[i * COLUMNS..][..dbias.len()], &mut sums);
+        }
+        for (dbias, sum) in dbias.iter_mut().zip(sums) {
+            *dbias = sum as f32;
+        }
+    });
+}
+
+vectorised! {
+    fn plane_sum(simd, dy: &[Lanes]) -> [f64; C0] {
+        let zero = simd.load_f64(&[0.0; C0]);
+        // Even and odd pixels apart, which hides the latency of the additions.
+        let (pairs, rest) = dy.as_chunks::<2>();
+        let mut sums = [zero; 2];
+        for [even, odd] in pairs {
+            sums[0] = simd.add_f64(sums[0], simd.widen(simd.load(even)));
+            sums[1] = simd.add_f64(sums[1], simd.widen(simd.load(odd)));
+        }
+        for last in rest {
+            sums[0] = simd.add_f64(sums[0], simd.widen(simd.load(last)));
+        }
+        simd.array_f64(simd.add_f64(sums[0], sums[1]))
+    }
+}
+
+vectorised! {
+    fn add_row(_simd, row: &[f32], sums: &mut [f64; COLUMNS]) -> () {
+        for (sum, value) in sums.iter_mut().zip(row) {
+            *sum += f64::from(*value);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{blocked, expect_close, filled, same_bits_on_any_threads};
+
+    #[test]
+    fn sums_over_images_and_pixels() {
+        for shape in [Blocked::new(3, 33, 5, 7), Blocked::new(2, 3, 1, 1), Blocked::new(1, 16, 4, 4)] {
+            let (dy, exact) = blocked(shape, 1);
+            let mut expected = vec![0.0; shape.c];
+            for (i, value) in exact.iter().enumerate() {
+                expected[i / shape.pixels() % shape.c] += value;
+            }
+            for isa in Isa::available() {
+                let mut dbias = vec![f32::NAN; shape.c];
+                bias_gradient(isa, shape, &dy, &mut dbias);
+                expect_close("dbias", &dbias, &expected, 1e-7);
+            }
+        }
+    }
+
+    #[test]
+    fn sums_over_rows() {
+        for (rows, columns) in [(1, 5), (7, 1000), (33, 257), (0, 3)] {
+            let dy = filled(rows * columns, 2);
+            let mut expected = vec![0.0; columns];
+            for (i, value) in dy.iter().enumerate() {
+                expected[i % columns] += f64::from(*value);
+            }
+            for isa in Isa::available() {
+                let mut dbias = vec![f32::NAN; columns];
+                bias_gradient_of_rows(isa, &dy, &mut dbias);
+                expect_close("dbias", &dbias, &expected, 1e-7);
+            }
+        }
+    }
+
+    #[test]
+    fn threads_do_not_matter() {
+        let shape = Blocked::new(5, 40, 30, 31);
+        let (dy, _) = blocked(shape, 3);
+        same_bits_on_any_threads(|isa| {
+            let (mut dbias, mut columns) = (vec![0.0; shape.c], vec![0.0; 5 * 31]);
+            bias_gradient(isa, shape, &dy, &mut dbias);
+            bias_gradient_of_rows(isa, &dy, &mut columns);
+            vec![dbias, columns]
+        });
+    }
+}

@@ -1,0 +1,258 @@
+//! Local response normalisation across channels of blocked tensors.
+//!
+//! `y = x * d^-beta` with `d = k + alpha / size * sum of x^2` over `size` channels around each channel, from `size / 2`
+//! before it to `(size - 1) / 2` after it. Source: AlexNet (Krizhevsky 2012) section 3.3 in the form of
+//! `torch.nn.functional.local_response_norm`.
+
+use crate::{
+    Blocked, C0, Isa,
+    planes::expect_len,
+    simd::{pixels, vectorised},
+};
+use rayon::prelude::*;
+
+/// Parameters of the normalisation.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct LocalResponseNorm {
+    /// Channels in the window, at least 1.
+    pub size: usize,
+    /// Weight of the squares.
+    pub alpha: f64,
+    /// Exponent.
+    pub beta: f64,
+    /// Constant.
+    pub k: f64,
+}
+
+/// The normalised tensor.
+///
+/// # Panics
+/// If a length does not match the shape, or the window is empty.
+pub fn local_response_norm(isa: Isa, shape: Blocked, norm: LocalResponseNorm, x: &[f32], y: &mut [f32]) {
+    expect_len("the input", x.len(), shape.len());
+    for_each_row(shape, norm, y, |n, h, mut rows| {
+        let mut scratch = Scratch::new(shape, norm);
+        for w in 0..shape.w {
+            gather(shape, x, n, h, w, &mut scratch.x);
+            normalise(isa, norm, &mut scratch);
+            scatter(w, &scratch.y, &mut rows);
+        }
+    });
+}
+
+/// Its gradient: `dx = dy * d^-beta - 2 * alpha * beta / size * x * sum of (dy * x * d^(-beta - 1))` over the channels
+/// whose window holds the channel.
+///
+/// # Panics
+/// If a length does not match the shape, or the window is empty.
+pub fn local_response_norm_gradient(
+    isa: Isa,
+    shape: Blocked,
+    norm: LocalResponseNorm,
+    x: &[f32],
+    dy: &[f32],
+    dx: &mut [f32],
+) {
+    expect_len("the input", x.len(), shape.len());
+    expect_len("the output gradient", dy.len(), shape.len());
+    for_each_row(shape, norm, dx, |n, h, mut rows| {
+        let mut scratch = Scratch::new(shape, norm);
+        for w in 0..shape.w {
+            gather(shape, x, n, h, w, &mut scratch.x);
+            gather(shape, dy, n, h, w, &mut scratch.y);
+            differentiate(isa, norm, &mut scratch);
+            scatter(w, &scratch.y, &mut rows);
+        }
+    });
+}
+
+/// Runs `task(n, h, rows)` for every row of pixels; `rows` has that row of every channel block.
+fn for_each_row(
+    shape: Blocked,
+    norm: LocalResponseNorm,
+    y: &mut [f32],
+    task: impl Fn(usize, usize, Vec<&mut [f32]>) + Sync + Send,
+) {
+    expect_len("the result", y.len(), shape.len());
+    assert!(norm.size > 0, "a window of no channels");
+    if shape.is_empty() {
+        return;
+    }
+    let mut rows: Vec<Vec<&mut [f32]>> = (0..shape.n * shape.h).map(|_| Vec::with_capacity(shape.c1())).collect();
+    for (i, row) in y.chunks_exact_mut(shape.w * C0).enumerate() {
+        rows[i / (shape.c1() * shape.h) * shape.h + i % shape.h].push(row);
+    }
+    rows.into_par_iter().enumerate().for_each(|(i, rows)| task(i / shape.h, i % shape.h, rows));
+}
+
+/// Channels of one pixel.
+struct Scratch {
+    x: Vec<f32>,
+    /// Output gradient, then result.
+    y: Vec<f32>,
+    /// `d`.
+    divisor: Vec<f32>,
+    /// What is summed over windows, with zeros for the channels before the first and beyond the last.
+    padded: Vec<f32>,
+}
+
+impl Scratch {
+    fn new(shape: Blocked, norm: LocalResponseNorm) -> Self {
+        let channels = shape.c1() * C0;
+        Self {
+            x: vec![0.0; channels],
+            y: vec![0.0; channels],
+            divisor: vec![0.0; channels],
+            padded: vec![0.0; channels + norm.size - 1],
+        }
+    }
+}
+
+/// The channels of a pixel, one after another.
+fn gather(shape: Blocked, x: &[f32], n: usize, h: usize, w: usize, channels: &mut [f32]) {
+    for (c1, channels) in channels.as_chunks_mut::<C0>().0.iter_mut().enumerate() {
+        *channels = pixels(&x[shape.plane(n, c1)])[h * shape.w + w];
+    }
+}
+
+/// The reverse, into the rows of every block.
+fn scatter(w: usize, channels: &[f32], rows: &mut [&mut [f32]]) {
+    for (row, channels) in rows.iter_mut().zip(pixels(channels)) {
+        row[w * C0..][..C0].copy_from_slice(channels);
+    }
+}
+
+impl LocalResponseNorm {
+    /// `d` of all channels, with `padded` for scratch.
+    #[inline(always)]
+    fn divisors(&self, scratch: &mut Scratch) {
+        let Scratch { x, divisor, padded, .. } = scratch;
+        let before = self.size / 2;
+        padded.fill(0.0);
+        for (square, x) in padded[before..].iter_mut().zip(x.iter()) {
+            *square = x * x;
+        }
+        self.window_sums(padded, divisor);
+        let (alpha, k) = ((self.alpha / self.size as f64) as f32, self.k as f32);
+        for d in divisor {
+            *d = k + alpha * *d;
+        }
+    }
+
+    /// Sums over `size` neighbours, the first of `sums` from the first of `padded` on.
+    #[inline(always)]
+    fn window_sums(&self, padded: &[f32], sums: &mut [f32]) {
+        sums.copy_from_slice(&padded[..sums.len()]);
+        for offset in 1..self.size {
+            for (sum, value) in sums.iter_mut().zip(&padded[offset..]) {
+                *sum += value;
+            }
+        }
+    }
+
+    /// `d^-beta`.
+    #[inline(always)]
+    fn power(&self, d: f32) -> f32 {
+        // The exponent that everyone uses needs no logarithm.
+        if self.beta == 0.75 {
+            let root = d.sqrt();
+            1.0 / (root * root.sqrt())
+        } else {
+            f64::from(d).powf(-self.beta) as f32
+        }
+    }
+}
+
+vectorised! {
+    /// From `x` to `y`.
+    fn normalise(_simd, norm: LocalResponseNorm, scratch: &mut Scratch) -> () {
+        norm.divisors(scratch);
+        for (y, (x, d)) in scratch.y.iter_mut().zip(scratch.x.iter().zip(&scratch.divisor)) {
+            *y = x * norm.power(*d);
+        }
+    }
+}
+
+vectorised! {
+    /// From `x` and the output gradient in `y` to the input gradient in `y`.
+    fn differentiate(_simd, norm: LocalResponseNorm, scratch: &mut Scratch) -> () {
+        norm.divisors(scratch);
+        let Scratch { x, y, divisor, padded } = scratch;
+        // The windows that hold a channel mirror the window of that channel.
+        let before = (norm.size - 1) / 2;
+        padded.fill(0.0);
+        for (i, (y, d)) in y.iter_mut().zip(divisor.iter()).enumerate() {
+            *y *= norm.power(*d);
+            padded[before + i] = *y * x[i] / d;
+        }
+        norm.window_sums(padded, divisor);
+        let factor = (2.0 * norm.alpha * norm.beta / norm.size as f64) as f32;
+        for (y, (x, sum)) in y.iter_mut().zip(x.iter().zip(divisor.iter())) {
+            *y -= factor * x * sum;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{blocked, expect_blocked, same_bits_on_any_threads};
+
+    fn norms() -> [LocalResponseNorm; 4] {
+        [(5, 1e-4, 0.75, 1.0), (5, 2.0, 0.75, 2.0), (4, 0.7, 0.6, 1.5), (1, 1.0, 0.5, 0.5)]
+            .map(|(size, alpha, beta, k)| LocalResponseNorm { size, alpha, beta, k })
+    }
+
+    /// The formula channel by channel: output, and gradient of `dy`.
+    fn reference(shape: Blocked, norm: LocalResponseNorm, x: &[f64], dy: &[f64]) -> (Vec<f64>, Vec<f64>) {
+        let LocalResponseNorm { size, alpha, beta, k } = norm;
+        let at = |i: usize, c: usize| {
+            let (image, pixel) = (i / (shape.c * shape.pixels()), i % shape.pixels());
+            (image * shape.c + c) * shape.pixels() + pixel
+        };
+        let channel = |i: usize| i / shape.pixels() % shape.c;
+        let window = |c: usize| c.saturating_sub(size / 2)..(c + (size - 1) / 2 + 1).min(shape.c);
+        let d: Vec<f64> = (0..x.len())
+            .map(|i| k + alpha / size as f64 * window(channel(i)).map(|c| x[at(i, c)].powi(2)).sum::<f64>())
+            .collect();
+        let y = (0..x.len()).map(|i| x[i] * d[i].powf(-beta)).collect();
+        let mut dx: Vec<f64> = (0..x.len()).map(|i| dy[i] * d[i].powf(-beta)).collect();
+        for i in 0..x.len() {
+            for c in window(channel(i)) {
+                let j = at(i, c);
+                dx[j] -= dy[i] * x[i] * beta * d[i].powf(-beta - 1.0) * alpha / size as f64 * 2.0 * x[j];
+            }
+        }
+        (y, dx)
+    }
+
+    #[test]
+    fn follows_the_formula() {
+        for norm in norms() {
+            for shape in [Blocked::new(2, 33, 3, 5), Blocked::new(1, 3, 2, 2), Blocked::new(1, 16, 1, 7)] {
+                let (x, exact_x) = blocked(shape, 1);
+                let (dy, exact_dy) = blocked(shape, 2);
+                let (exact_y, exact_dx) = reference(shape, norm, &exact_x, &exact_dy);
+                for isa in Isa::available() {
+                    let (mut y, mut dx) = (vec![f32::NAN; x.len()], vec![f32::NAN; x.len()]);
+                    local_response_norm(isa, shape, norm, &x, &mut y);
+                    local_response_norm_gradient(isa, shape, norm, &x, &dy, &mut dx);
+                    expect_blocked("y", shape, &y, &exact_y, 1e-6);
+                    expect_blocked("dx", shape, &dx, &exact_dx, 1e-6);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn threads_do_not_matter() {
+        let shape = Blocked::new(3, 37, 19, 21);
+        let ((x, _), (dy, _)) = (blocked(shape, 3), blocked(shape, 4));
+        same_bits_on_any_threads(|isa| {
+            let (mut y, mut dx) = (vec![0.0; x.len()], vec![0.0; x.len()]);
+            local_response_norm(isa, shape, norms()[1], &x, &mut y);
+            local_response_norm_gradient(isa, shape, norms()[1], &x, &dy, &mut dx);
+            vec![y, dx]
+        });
+    }
+}

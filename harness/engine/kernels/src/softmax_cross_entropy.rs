@@ -1,0 +1,248 @@
+//! Softmax cross entropy with smoothed labels: mean loss and its gradient at once.
+
+use crate::{
+    Isa,
+    exp::exp,
+    planes::{TASK_LEN, expect_len},
+    simd::vectorised,
+};
+use rayon::prelude::*;
+use thiserror::Error;
+
+/// Target probabilities.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Targets {
+    /// Of the class that the label names.
+    pub label: f64,
+    /// Of each other class.
+    pub other: f64,
+}
+
+impl Targets {
+    /// `1 - smoothing + smoothing / K` for the label and `smoothing / K` for the others
+    /// (`torch.nn.CrossEntropyLoss`, TensorFlow).
+    #[must_use]
+    pub fn smoothed_over_all(smoothing: f64, classes: usize) -> Self {
+        let other = smoothing / classes as f64;
+        Self { label: 1.0 - smoothing + other, other }
+    }
+
+    /// `1 - smoothing` for the label and `smoothing / (K - 1)` for the others (MindSpore's guide).
+    #[must_use]
+    pub fn smoothed_over_others(smoothing: f64, classes: usize) -> Self {
+        Self { label: 1.0 - smoothing, other: smoothing / (classes as f64 - 1.0) }
+    }
+}
+
+/// A label that names no class.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[error("label {label} of row {row} is not below {classes}, the number of classes")]
+pub struct LabelError {
+    /// Row of the logits.
+    pub row: usize,
+    /// Its label.
+    pub label: u32,
+    /// Number of classes.
+    pub classes: usize,
+}
+
+/// Mean over the rows of the cross entropy between the targets and the softmax of the logits `[N, K]`, and the gradient
+/// of that mean by the logits: `(softmax - target) / N`.
+///
+/// The loss is summed in f64. `probabilities`, if wanted, receives the softmax. `K` is the length of the logits over
+/// the number of labels.
+///
+/// # Errors
+/// [`LabelError`] if a label names no class; nothing is written then.
+///
+/// # Panics
+/// If the lengths do not match.
+pub fn softmax_cross_entropy(
+    isa: Isa,
+    logits: &[f32],
+    labels: &[u32],
+    targets: Targets,
+    gradient: &mut [f32],
+    probabilities: Option<&mut [f32]>,
+) -> Result<f64, LabelError> {
+    expect_len("the gradient", gradient.len(), logits.len());
+    if labels.is_empty() || logits.is_empty() {
+        expect_len("the logits", logits.len(), 0);
+        return Ok(0.0);
+    }
+    assert!(logits.len().is_multiple_of(labels.len()), "{} logits for {} labels", logits.len(), labels.len());
+    let classes = logits.len() / labels.len();
+    if let Some(row) = labels.iter().position(|label| *label as usize >= classes) {
+        return Err(LabelError { row, label: labels[row], classes });
+    }
+    if let Some(probabilities) = probabilities {
+        expect_len("the probabilities", probabilities.len(), logits.len());
+        probabilities
+            .par_chunks_exact_mut(classes)
+            .with_min_len((TASK_LEN / classes).max(1))
+            .zip(logits.par_chunks_exact(classes))
+            .for_each(|(probabilities, logits)| softmax_row(isa, logits, probabilities));
+    }
+    let share = 1.0 / labels.len() as f64;
+    let losses: Vec<f64> = gradient
+        .par_chunks_exact_mut(classes)
+        .with_min_len((TASK_LEN / classes).max(1))
+        .zip(logits.par_chunks_exact(classes).zip(labels))
+        .map(|(gradient, (logits, label))| row(isa, logits, *label as usize, targets, share, gradient))
+        .collect();
+    Ok(losses.iter().sum::<f64>() * share)
+}
+
+/// Exponentials of a row less its maximum, their sum, and the maximum.
+#[inline(always)]
+fn exponentials<S: crate::simd::Simd>(simd: S, logits: &[f32], out: &mut [f32]) -> (f64, f32) {
+    let mut maxima = [f32::NEG_INFINITY; 16];
+    let (whole, rest) = logits.as_chunks::<16>();
+    for chunk in whole {
+        for (max, value) in maxima.iter_mut().zip(chunk) {
+            *max = if *value > *max { *value } else { *max };
+        }
+    }
+    let max = maxima.into_iter().chain(rest.iter().copied()).fold(f32::NEG_INFINITY, f32::max);
+    for (out, logit) in out.iter_mut().zip(logits) {
+        *out = exp(simd, logit - max);
+    }
+    let mut sums = [0.0; 8];
+    let (whole, rest) = out.as_chunks::<8>();
+    for chunk in whole {
+        for (sum, value) in sums.iter_mut().zip(chunk) {
+            *sum += f64::from(*value);
+        }
+    }
+    let sum = sums.into_iter().sum::<f64>() + rest.iter().map(|v| f64::from(*v)).sum::<f64>();
+    (sum, max)
+}
+
+vectorised! {
+    /// Loss of a row, and its gradient times `share`.
+    fn row(simd, logits: &[f32], label: usize, targets: Targets, share: f64, gradient: &mut [f32]) -> f64 {
+        let (sum, max) = exponentials(simd, logits, gradient);
+        let log_sum = sum.ln() + f64::from(max);
+        // The targets add up to one, so the cross entropy is the logarithm less the mean logit under them.
+        let mut loss = log_sum - (targets.label - targets.other) * f64::from(logits[label]);
+        if targets.other != 0.0 {
+            loss -= targets.other * logits.iter().map(|logit| f64::from(*logit)).sum::<f64>();
+        }
+        let (scale, other) = (share / sum, share * targets.other);
+        let at_label = (f64::from(gradient[label]) * scale - share * targets.label) as f32;
+        for value in gradient.iter_mut() {
+            *value = (f64::from(*value) * scale - other) as f32;
+        }
+        gradient[label] = at_label;
+        loss
+    }
+}
+
+vectorised! {
+    fn softmax_row(simd, logits: &[f32], probabilities: &mut [f32]) -> () {
+        let (sum, _) = exponentials(simd, logits, probabilities);
+        let scale = 1.0 / sum;
+        for value in probabilities {
+            *value = (f64::from(*value) * scale) as f32;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{expect_close, filled, same_bits_on_any_threads};
+
+    /// Loss, gradient and probabilities by the definition.
+    fn reference(logits: &[f32], labels: &[u32], targets: Targets) -> (f64, Vec<f64>, Vec<f64>) {
+        let classes = logits.len() / labels.len();
+        let (mut loss, mut gradient, mut probabilities) = (0.0, Vec::new(), Vec::new());
+        for (row, label) in logits.chunks(classes).zip(labels) {
+            let max = row.iter().fold(f64::NEG_INFINITY, |max, v| max.max(f64::from(*v)));
+            let sum: f64 = row.iter().map(|v| (f64::from(*v) - max).exp()).sum();
+            for (class, logit) in row.iter().enumerate() {
+                let log_p = f64::from(*logit) - max - sum.ln();
+                let target = if class == *label as usize { targets.label } else { targets.other };
+                loss -= target * log_p / labels.len() as f64;
+                gradient.push((log_p.exp() - target) / labels.len() as f64);
+                probabilities.push(log_p.exp());
+            }
+        }
+        (loss, gradient, probabilities)
+    }
+
+    fn case(rows: usize, classes: usize, spread: f32) -> (Vec<f32>, Vec<u32>) {
+        let logits = filled(rows * classes, 1).into_iter().map(|v| v * spread).collect();
+        (logits, (0..rows).map(|i| ((i * 7919) % classes) as u32).collect())
+    }
+
+    #[test]
+    fn follows_the_definition_with_both_smoothings() {
+        for (rows, classes) in [(1, 2), (3, 10), (8, 1000), (5, 37)] {
+            let all = [
+                Targets { label: 1.0, other: 0.0 },
+                Targets::smoothed_over_all(0.1, classes),
+                Targets::smoothed_over_others(0.1, classes),
+            ];
+            for (targets, spread) in all.into_iter().flat_map(|t| [(t, 1.0), (t, 60.0)]) {
+                let (logits, labels) = case(rows, classes, spread);
+                let (loss, gradient, probabilities) = reference(&logits, &labels, targets);
+                for isa in Isa::available() {
+                    let (mut found, mut p) = (vec![f32::NAN; logits.len()], vec![f32::NAN; logits.len()]);
+                    let found_loss =
+                        softmax_cross_entropy(isa, &logits, &labels, targets, &mut found, Some(&mut p)).unwrap();
+                    assert!((found_loss - loss).abs() <= 3e-7 * loss.max(1.0), "{found_loss} instead of {loss}");
+                    expect_close("gradient", &found, &gradient, 3e-7);
+                    expect_close("probabilities", &p, &probabilities, 3e-7);
+                }
+            }
+        }
+    }
+
+    /// Two classes, logits 0 and ln 3, label 0: probabilities 1/4 and 3/4, loss ln 4.
+    #[test]
+    fn a_case_by_hand() {
+        let targets = Targets::smoothed_over_all(0.0, 2);
+        assert_eq!(Targets::smoothed_over_all(0.1, 10), Targets { label: 0.91, other: 0.01 });
+        assert_eq!(Targets::smoothed_over_others(0.5, 6), Targets { label: 0.5, other: 0.1 });
+        for isa in Isa::available() {
+            let mut gradient = [0.0; 2];
+            let logits = [0.0, 3f32.ln()];
+            let loss = softmax_cross_entropy(isa, &logits, &[0], targets, &mut gradient, None).unwrap();
+            assert!((loss - 4f64.ln()).abs() < 1e-7);
+            expect_close("gradient", &gradient, &[-0.75, 0.75], 1e-7);
+        }
+    }
+
+    #[test]
+    fn a_label_beyond_the_classes_is_an_error() {
+        let mut gradient = [0.0; 6];
+        let targets = Targets { label: 1.0, other: 0.0 };
+        let error = softmax_cross_entropy(Isa::best(), &[0.0; 6], &[2, 3], targets, &mut gradient, None).unwrap_err();
+        assert_eq!(error, LabelError { row: 1, label: 3, classes: 3 });
+    }
+
+    #[test]
+    fn nan_reaches_loss_and_gradient() {
+        let (mut logits, labels) = case(2, 40, 1.0);
+        logits[25] = f32::NAN;
+        for isa in Isa::available() {
+            let mut gradient = vec![0.0; 80];
+            let targets = Targets { label: 1.0, other: 0.0 };
+            assert!(softmax_cross_entropy(isa, &logits, &labels, targets, &mut gradient, None).unwrap().is_nan());
+            assert!(gradient[..40].iter().all(|v| v.is_nan()) && gradient[40..].iter().all(|v| v.is_finite()));
+        }
+    }
+
+    #[test]
+    fn threads_do_not_matter() {
+        let (logits, labels) = case(97, 301, 2.0);
+        let targets = Targets::smoothed_over_all(0.1, 301);
+        same_bits_on_any_threads(|isa| {
+            let mut gradient = vec![0.0; logits.len()];
+            let loss = softmax_cross_entropy(isa, &logits, &labels, targets, &mut gradient, None).unwrap();
+            let bits = loss.to_bits();
+            vec![gradient, vec![f32::from_bits(bits as u32), f32::from_bits((bits >> 32) as u32)]]
+        });
+    }
+}
