@@ -9,6 +9,7 @@ pub mod differentiate;
 pub mod graph;
 pub mod liveness;
 pub mod lower;
+pub mod memory;
 pub mod ops;
 pub mod passes;
 pub mod tensor;
@@ -24,6 +25,7 @@ pub use graph::{
     VariableRole,
 };
 pub use lower::{BuildOptions, LABEL, Mode, build};
+pub use memory::{BufferId, MemoryPlan};
 pub use ops::{Cost, Op, OpError, Operator};
 pub use tensor::{C0, DType, Layout, Shape, TensorType};
 pub use units::{Bytes, Flop};

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 use zoo_graph::{
-    BuildOptions, Graph, Layout, Op, Phase, TapState, build,
+    BuildOptions, Graph, Layout, MemoryPlan, Op, Phase, TapState, build,
     passes::{Applied, Pipeline},
 };
 use zoo_recipe::{Library, LoadOptions, Recipe};
@@ -104,6 +104,48 @@ fn every_recipe_survives_every_prefix_of_the_passes() {
         for until in 0..=count {
             let mut graph = step(name);
             Pipeline::fast(true).run(&mut graph, Some(until)).unwrap();
+        }
+    }
+}
+
+#[test]
+fn buffers_are_never_shared_by_values_that_live_at_the_same_time() {
+    for name in ["resnet50", "alexnet"] {
+        for fusion in [true, false] {
+            let mut graph = step(name);
+            fast(&mut graph, fusion);
+            let plan = MemoryPlan::of(&graph);
+            let mut last_use = vec![0; graph.values.len()];
+            for (n, node) in graph.nodes.iter().enumerate() {
+                node.inputs.iter().chain(&node.outputs).for_each(|v| last_use[v.0] = n);
+            }
+            graph.results().for_each(|v| last_use[v.0] = usize::MAX);
+            // Variables and inputs hold their buffers to the end, unless their next value takes it over.
+            let mut holder: Vec<Option<usize>> = vec![None; plan.sizes().len()];
+            for v in graph.inputs.iter().map(|i| i.value).chain(graph.variables.iter().map(|v| v.value)) {
+                if let Some(b) = plan.buffer(v) {
+                    assert_eq!(holder[b.0].replace(v.0), None);
+                    assert!(plan.sizes()[b.0] >= graph.ty(v).stored_numel());
+                }
+            }
+            let is_node = |v: usize| matches!(graph.values[v].source, zoo_graph::Source::Node(..));
+            for (n, node) in graph.nodes.iter().enumerate() {
+                for (r, v) in node.outputs.iter().enumerate() {
+                    let b = plan.buffer(*v).unwrap();
+                    assert!(plan.sizes()[b.0] >= graph.ty(*v).stored_numel());
+                    match (holder[b.0], plan.overwrites(n, r)) {
+                        (Some(old), Some(operand)) => {
+                            assert_eq!(node.inputs[operand].0, old);
+                            assert_eq!(last_use[old], n, "{}", node.name);
+                        }
+                        (Some(old), None) => assert!(is_node(old) && last_use[old] < n, "{name}: {}", node.name),
+                        (None, overwrites) => assert_eq!(overwrites, None),
+                    }
+                    holder[b.0] = Some(v.0);
+                }
+            }
+            println!("{name} fusion {fusion}: {} planned, {} live", plan.bytes(), plan.live_bytes());
+            assert!(plan.bytes().0 < plan.live_bytes().0 * 4 / 3, "{} for {}", plan.bytes(), plan.live_bytes());
         }
     }
 }
