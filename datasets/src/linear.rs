@@ -90,9 +90,7 @@ impl Softmax {
     }
 
     fn logits(&self, x: &[f32]) -> Vec<f32> {
-        pulp::Arch::new().dispatch(|| {
-            self.weights.chunks_exact(self.features).zip(&self.bias).map(|(w, bias)| bias + dot(w, x)).collect()
-        })
+        pulp::Arch::new().dispatch(Logits { model: self, x })
     }
 
     /// Gradient of the mean cross entropy with respect to one sample's logits: (softmax - one-hot) / batch.
@@ -121,12 +119,11 @@ impl Softmax {
             blocks.enumerate().for_each(|(block, (weights, velocity))| {
                 let width = weights.len();
                 let rows = x.chunks_exact(features).map(|row| &row[block * BLOCK..][..width]);
-                pulp::Arch::new().dispatch(|| {
-                    velocity.iter_mut().for_each(|v| *v *= MOMENTUM);
-                    for (row, error) in rows.zip(errors) {
-                        velocity.iter_mut().zip(row).for_each(|(v, x)| *v += error[class] * x);
-                    }
-                    weights.iter_mut().zip(&*velocity).for_each(|(w, v)| *w -= rate * v);
+                pulp::Arch::new().dispatch(Descent {
+                    weights,
+                    velocity,
+                    rate,
+                    gradient: rows.zip(errors.iter().map(|error| error[class])),
                 });
             });
         });
@@ -138,6 +135,45 @@ impl Softmax {
         let logits = self.logits(&x);
         let best = (0..logits.len()).fold(0, |best, class| if logits[class] > logits[best] { class } else { best });
         best as u32
+    }
+}
+
+/// The logits of one sample, compiled for each vector unit.
+struct Logits<'a> {
+    model: &'a Softmax,
+    x: &'a [f32],
+}
+
+impl pulp::NullaryFnOnce for Logits<'_> {
+    type Output = Vec<f32>;
+
+    #[inline(always)]
+    fn call(self) -> Vec<f32> {
+        let Softmax { weights, bias, features } = self.model;
+        weights.chunks_exact(*features).zip(bias).map(|(w, bias)| bias + dot(w, self.x)).collect()
+    }
+}
+
+/// One step of SGD with momentum on a block of weights, compiled for each vector unit.
+struct Descent<'a, G> {
+    weights: &'a mut [f32],
+    velocity: &'a mut [f32],
+    rate: f32,
+    /// Rows and their factors; their weighted sum is the gradient.
+    gradient: G,
+}
+
+impl<'a, G: Iterator<Item = (&'a [f32], f32)>> pulp::NullaryFnOnce for Descent<'a, G> {
+    type Output = ();
+
+    #[inline(always)]
+    fn call(self) {
+        let Self { weights, velocity, rate, gradient } = self;
+        velocity.iter_mut().for_each(|v| *v *= MOMENTUM);
+        for (row, factor) in gradient {
+            velocity.iter_mut().zip(row).for_each(|(v, x)| *v += factor * x);
+        }
+        weights.iter_mut().zip(&*velocity).for_each(|(w, v)| *w -= rate * v);
     }
 }
 

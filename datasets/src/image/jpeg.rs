@@ -20,8 +20,10 @@ mod upsample;
 use super::{DecodeError, Image, Rect, Size};
 use header::{ColourModel, Component, Event, Frame, Header, Markers, QuantTable, Scan};
 use huffman::Entropy;
+use idct::Extent;
 use plane::Plane;
 use progressive::Coefficients;
+use sequential::ScanJob;
 use upsample::Upsampler;
 
 /// Why bytes are no usable JPEG file.
@@ -80,7 +82,8 @@ pub(super) fn decode(bytes: &[u8], region: Option<Rect>) -> Result<Image, Decode
     } else {
         decode_sequential(&mut markers, &mut header, &frame, region)?
     };
-    Ok(pulp::Arch::new().dispatch(|| assemble(&frame, header.colour_model(&frame), &planes, region)))
+    let model = header.colour_model(&frame);
+    Ok(pulp::Arch::new().dispatch(Assembly { frame: &frame, model, planes: &planes, region }))
 }
 
 /// Pixels per sample of a component.
@@ -112,7 +115,8 @@ fn decode_sequential(
         };
         let entropy = Entropy::split(markers.rest())?;
         markers.position += entropy.consumed;
-        pulp::Arch::new().dispatch(|| sequential::decode_scan(&scan, frame, header, &entropy, &mut planes))?;
+        let job = ScanJob { scan: &scan, frame, header, entropy: &entropy, planes: &mut planes };
+        pulp::Arch::new().dispatch(job)?;
         scan.components.iter().for_each(|part| done[part.index] = true);
     }
     Ok(planes)
@@ -139,34 +143,60 @@ fn decode_progressive(
     }
     for ((plane, coefficients), quant) in planes.iter_mut().zip(&coefficients).zip(quant) {
         let quant = quant.ok_or(JpegError::Missing("scan of a component"))?;
-        pulp::Arch::new().dispatch(|| {
-            for (column, row) in plane.blocks() {
-                plane.put(column, row, coefficients.block(column, row), false, &quant);
-            }
-        });
+        pulp::Arch::new().dispatch(Reconstruction { coefficients, quant: &quant, plane });
     }
     Ok(planes)
 }
 
-/// The pixels of `region` from the samples of all components.
-#[inline(always)]
-fn assemble(frame: &Frame, model: ColourModel, planes: &[Plane], region: Rect) -> Image {
-    let mut image = Image::filled(region.size(), [0; 3]);
-    let mut upsamplers: Vec<Upsampler<'_>> = planes
-        .iter()
-        .zip(&frame.components)
-        .map(|(plane, component)| Upsampler::new(plane, scale(component, frame), region.x..region.right()))
-        .collect();
-    let rows = image.pixels_mut().as_chunks_mut::<3>().0.chunks_exact_mut(region.width);
-    for (y, out) in (region.y..region.bottom()).zip(rows) {
-        match &mut upsamplers[..] {
-            [a] => colour::convert(model, &[a.row(y)], out),
-            [a, b, c] => colour::convert(model, &[a.row(y), b.row(y), c.row(y)], out),
-            [a, b, c, d] => colour::convert(model, &[a.row(y), b.row(y), c.row(y), d.row(y)], out),
-            _ => {}
+/// The samples of a plane from its coefficients, compiled for each vector unit.
+struct Reconstruction<'a> {
+    coefficients: &'a Coefficients,
+    quant: &'a QuantTable,
+    plane: &'a mut Plane,
+}
+
+impl pulp::NullaryFnOnce for Reconstruction<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn call(self) {
+        for (column, row) in self.plane.blocks() {
+            self.plane.put(column, row, self.coefficients.block(column, row), Extent::Full, self.quant);
         }
     }
-    image
+}
+
+/// The pixels of `region` from the samples of all components, compiled for each vector unit.
+struct Assembly<'a> {
+    frame: &'a Frame,
+    model: ColourModel,
+    planes: &'a [Plane],
+    region: Rect,
+}
+
+impl pulp::NullaryFnOnce for Assembly<'_> {
+    type Output = Image;
+
+    #[inline(always)]
+    fn call(self) -> Image {
+        let Self { frame, model, planes, region } = self;
+        let mut image = Image::filled(region.size(), [0; 3]);
+        let mut upsamplers: Vec<Upsampler<'_>> = planes
+            .iter()
+            .zip(&frame.components)
+            .map(|(plane, component)| Upsampler::new(plane, scale(component, frame), region.x..region.right()))
+            .collect();
+        let rows = image.pixels_mut().as_chunks_mut::<3>().0.chunks_exact_mut(region.width);
+        for (y, out) in (region.y..region.bottom()).zip(rows) {
+            match &mut upsamplers[..] {
+                [a] => colour::convert(model, &[a.row(y)], out),
+                [a, b, c] => colour::convert(model, &[a.row(y), b.row(y), c.row(y)], out),
+                [a, b, c, d] => colour::convert(model, &[a.row(y), b.row(y), c.row(y), d.row(y)], out),
+                _ => {}
+            }
+        }
+        image
+    }
 }
 
 /// The minimum coded units of a scan.

@@ -154,13 +154,28 @@ impl WindowedResize {
         let x = self.horizontal().weights(self.window.x..self.window.right(), source.x);
         let y = self.vertical().weights(self.window.y..self.window.bottom(), source.y);
         let mut image = Image::filled(self.window.size(), [0; 3]);
-        pulp::Arch::new().dispatch(|| {
-            let row_bytes = self.window.width * 3;
-            let mut between = vec![0; row_bytes * part.height()];
-            resize_rows(&part, &x, &mut between);
-            resize_columns(&between, &y, row_bytes, image.pixels_mut());
-        });
+        pulp::Arch::new().dispatch(Passes { part: &part, x: &x, y: &y, out: &mut image });
         image
+    }
+}
+
+/// Both passes, compiled for each vector unit.
+struct Passes<'a> {
+    part: &'a Image,
+    x: &'a Weights,
+    y: &'a Weights,
+    out: &'a mut Image,
+}
+
+impl pulp::NullaryFnOnce for Passes<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn call(self) {
+        let row_bytes = self.out.width() * 3;
+        let mut between = vec![0; row_bytes * self.part.height()];
+        resize_rows(self.part, self.x, &mut between);
+        resize_columns(&between, self.y, row_bytes, self.out.pixels_mut());
     }
 }
 
@@ -172,45 +187,63 @@ fn clip(sum: i32) -> u8 {
 /// One half, in fixed point: what sums start from.
 const HALF: i32 = 1 << (PRECISION - 1);
 
+/// Sums that are formed at once. A whole number of vectors, and enough of them that compilers keep the loop over them
+/// as a loop of vector operations.
+const LANES: usize = 64;
+
+/// Rows that the horizontal pass works on at once: a pixel takes four lanes.
+const ROWS: usize = LANES / 4;
+
 /// The horizontal pass: every row of `part` to a row of `out`.
+///
+/// Pixels of [`ROWS`] rows are put side by side, so that one weight serves all lanes.
 #[inline(always)]
 fn resize_rows(part: &Image, weights: &Weights, out: &mut [u8]) {
-    // A pixel is read as four bytes, one more than it has, so that it fills the lanes of a vector.
-    let mut row = vec![0; part.width() * 3 + 1];
-    for (y, out) in out.chunks_exact_mut(weights.outputs.len() * 3).enumerate() {
-        row[..part.width() * 3].copy_from_slice(part.row(y));
-        for ((first, taps), out) in weights.iter().zip(out.as_chunks_mut::<3>().0) {
-            let mut sums = [HALF; 4];
-            for (tap, pixel) in taps.iter().zip(row[first * 3..].windows(4).step_by(3)) {
-                for (sum, &value) in sums.iter_mut().zip(pixel) {
-                    *sum += i32::from(value) * tap;
-                }
+    let row_bytes = weights.outputs.len() * 3;
+    let mut columns = vec![[0; LANES]; part.width()];
+    let mut resized = vec![[0; LANES]; weights.outputs.len()];
+    for (group, out) in out.chunks_mut(row_bytes * ROWS).enumerate() {
+        for row in 0..out.len() / row_bytes {
+            let pixels = part.row(group * ROWS + row).as_chunks::<3>().0;
+            for (column, pixel) in columns.iter_mut().zip(pixels) {
+                column[4 * row..4 * row + 3].copy_from_slice(pixel);
             }
-            *out = [clip(sums[0]), clip(sums[1]), clip(sums[2])];
+        }
+        for (resized, (first, taps)) in resized.iter_mut().zip(weights.iter()) {
+            *resized = weighted_sum(taps, columns[first..].iter());
+        }
+        for (row, out) in out.chunks_exact_mut(row_bytes).enumerate() {
+            for (pixel, column) in out.as_chunks_mut::<3>().0.iter_mut().zip(&resized) {
+                pixel.copy_from_slice(&column[4 * row..4 * row + 3]);
+            }
         }
     }
+}
+
+/// The sum of `values`, each times its weight, rounded and clipped.
+#[inline(always)]
+fn weighted_sum<'a>(taps: &[i32], values: impl Iterator<Item = &'a [u8; LANES]>) -> [u8; LANES] {
+    let mut sums = [HALF; LANES];
+    for (tap, values) in taps.iter().zip(values) {
+        for (sum, &value) in sums.iter_mut().zip(values) {
+            *sum += i32::from(value) * tap;
+        }
+    }
+    sums.map(clip)
 }
 
 /// The vertical pass over rows of `row_bytes`.
 #[inline(always)]
 fn resize_columns(rows: &[u8], weights: &Weights, row_bytes: usize, out: &mut [u8]) {
-    const LANES: usize = 64;
     for ((first, taps), out) in weights.iter().zip(out.chunks_exact_mut(row_bytes)) {
-        let rows = &rows[first * row_bytes..];
+        let rows = rows[first * row_bytes..].chunks_exact(row_bytes);
         let (blocks, rest) = out.as_chunks_mut::<LANES>();
         for (block, out) in blocks.iter_mut().enumerate() {
-            let mut sums = [HALF; LANES];
-            for (tap, row) in taps.iter().zip(rows.chunks_exact(row_bytes)) {
-                let values: &[u8; LANES] = row[block * LANES..].first_chunk().unwrap_or(&[0; LANES]);
-                for (sum, &value) in sums.iter_mut().zip(values) {
-                    *sum += i32::from(value) * tap;
-                }
-            }
-            *out = sums.map(clip);
+            *out = weighted_sum(taps, rows.clone().filter_map(|row| row[block * LANES..].first_chunk()));
         }
         let done = blocks.len() * LANES;
         for (x, out) in rest.iter_mut().enumerate() {
-            let column = taps.iter().zip(rows.chunks_exact(row_bytes));
+            let column = taps.iter().zip(rows.clone());
             *out = clip(column.fold(HALF, |sum, (tap, row)| sum + i32::from(row[done + x]) * tap));
         }
     }

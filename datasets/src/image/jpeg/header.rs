@@ -197,7 +197,9 @@ impl Header {
                     self.adobe = Some(transform);
                 }
             }
-            _ => drop(markers.segment()?),
+            _ => {
+                markers.segment()?;
+            }
         }
         Ok(None)
     }

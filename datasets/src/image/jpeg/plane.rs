@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::header::{Component, QuantTable};
-use super::idct::{Block, inverse_dct, inverse_dct_flat};
+use super::idct::{Block, Extent, inverse_dct};
 use crate::image::{Rect, Size};
 
 /// Samples of a component: whole blocks that cover what a part of the image depends on.
@@ -49,15 +49,11 @@ impl Plane {
         self.columns.contains(&column) && self.rows.contains(&row)
     }
 
-    /// Computes the samples of a block that is kept. `flat`: it has no coefficient but the first.
+    /// Computes the samples of a block that is kept.
     #[inline(always)]
-    pub fn put(&mut self, column: usize, row: usize, block: &Block, flat: bool, quant: &QuantTable) {
+    pub fn put(&mut self, column: usize, row: usize, block: &Block, extent: Extent, quant: &QuantTable) {
         let position = (row - self.rows.start) * 8 * self.stride + (column - self.columns.start) * 8;
-        if flat {
-            inverse_dct_flat(block[0], quant, &mut self.samples, position, self.stride);
-        } else {
-            inverse_dct(block, quant, &mut self.samples, position, self.stride);
-        }
+        inverse_dct(block, extent, quant, &mut self.samples, position, self.stride);
     }
 
     /// The samples of row `y` from [`first_column`](Self::first_column) on; beyond the component, its last row.
