@@ -2,6 +2,7 @@
 
 import argparse
 import sys
+import warnings
 
 import torch
 from torch import nn
@@ -62,6 +63,7 @@ def _gain(text: str) -> tuple[str, float]:
 def main(arguments: list[str] | None = None) -> dict:
     options = parse(arguments)
     torch.set_num_threads(options.threads)
+    warnings.filterwarnings("ignore", message="TF32 acceleration on top of oneDNN")  # from switching oneDNN off and on
     network = load(options.model, options.classes)
     has_dropout = any(isinstance(module, nn.modules.dropout._DropoutNd) for module in network.modules())
 
