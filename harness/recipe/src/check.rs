@@ -1,6 +1,273 @@
-//! placeholder
-use crate::diagnostic::Diagnostic;
-use crate::schema::Recipe;
-pub(crate) fn check(_: &Recipe) -> Vec<Diagnostic> {
-    Vec::new()
+//! What a schema cannot say: values that contradict each other (errors), and values far from what anybody trains with (warnings),
+//! each with the source of what is usual.
+
+use crate::diagnostic::{Diagnostic, Severity};
+use crate::schema::{DecayGroup, Layer, LossScale, Optimizer, Period, Recipe, Schedule, Source, Step, WarmupShape};
+use crate::span::ConfigPath;
+
+/// All that is wrong or unusual in a recipe that fits the schema.
+pub(crate) fn check(recipe: &Recipe) -> Vec<Diagnostic> {
+    let mut check = Check { recipe, found: Vec::new() };
+    check.name();
+    check.data();
+    check.preprocess();
+    check.loss();
+    check.optimizer();
+    check.schedule();
+    check.layers();
+    check.npu();
+    check.found
+}
+
+struct Check<'a> {
+    recipe: &'a Recipe,
+    found: Vec<Diagnostic>,
+}
+
+impl Check<'_> {
+    fn report(&mut self, severity: Severity, path: &str, message: String, hint: &str) {
+        let path = ConfigPath::from(path);
+        let mut diagnostic = Diagnostic::error(self.recipe.span_of(&path), path, message).with_hint(hint);
+        diagnostic.severity = severity;
+        self.found.push(diagnostic);
+    }
+
+    fn error(&mut self, path: &str, message: impl Into<String>, hint: &str) {
+        self.report(Severity::Error, path, message.into(), hint);
+    }
+
+    fn warn(&mut self, path: &str, message: impl Into<String>, hint: &str) {
+        self.report(Severity::Warning, path, message.into(), hint);
+    }
+
+    /// A range `[low, high]` whose ends are finite, ordered and within `limits`.
+    fn range(&mut self, path: &str, [low, high]: [f64; 2], limits: [f64; 2]) {
+        if low > high {
+            self.error(path, format!("the range [{low}, {high}] is empty"), "write the smaller end first");
+        } else if low < limits[0] || high > limits[1] {
+            let message = format!("the range [{low}, {high}] leaves {} to {}", limits[0], limits[1]);
+            self.error(path, message, "values outside make no sense here");
+        }
+    }
+
+    fn name(&mut self) {
+        let name = &self.recipe.name;
+        let starts = name.starts_with(|c: char| c.is_ascii_lowercase() || c.is_ascii_digit());
+        let rest = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '-' | '_');
+        if !starts || !name.chars().all(rest) {
+            let message = format!("`{}` is no name of a recipe", name.escape_debug());
+            self.error("name", message, "lower-case letters, digits, `-` and `_`, beginning with a letter or digit");
+        }
+    }
+
+    fn data(&mut self) {
+        let Source::Characters(characters) = &self.recipe.data.source else { return };
+        let path = |key: &str| format!("data.source.characters.{key}");
+        if characters.classes != self.recipe.model.classes {
+            let message =
+                format!("the data have {} classes, the model has {}", characters.classes, self.recipe.model.classes);
+            self.error(&path("classes"), message, "set model.classes to the same number");
+        }
+        self.range(&path("font"), characters.font, [0.05, 2.0]);
+        self.range(&path("stretch"), characters.stretch, [0.1, 10.0]);
+        self.range(&path("contrast"), characters.contrast, [0.0, 255.0]);
+        self.range(&path("blur"), characters.blur, [0.0, 64.0]);
+        self.range(&path("noise"), characters.noise, [0.0, 255.0]);
+    }
+
+    fn preprocess(&mut self) {
+        let recipe = self.recipe;
+        for (split, steps) in [("train", &recipe.preprocess.train), ("eval", &recipe.preprocess.eval)] {
+            for (index, step) in steps.iter().enumerate() {
+                let path = |rest: &str| format!("preprocess.{split}[{index}].{rest}");
+                match step {
+                    Step::Normalize(normalize) => {
+                        if normalize.std.iter().any(|std| *std <= 0.0) {
+                            self.error(
+                                &path("normalize.std"),
+                                "a standard deviation must be more than 0",
+                                "one per channel",
+                            );
+                        }
+                        let byte_mean = normalize.mean.iter().any(|mean| *mean > 2.0);
+                        if byte_mean && normalize.scale == crate::schema::Levels::Unit {
+                            let message =
+                                "a mean above 2 belongs to levels of 0..255, but pixels are divided by 255 first";
+                            self.error(&path("normalize.mean"), message, "add `scale: byte`");
+                        }
+                    }
+                    Step::RandomResizedCrop(crop) => {
+                        self.range(&path("random_resized_crop.scale"), crop.scale, [f64::MIN_POSITIVE, 1.0]);
+                        self.range(&path("random_resized_crop.ratio"), crop.ratio, [0.01, 100.0]);
+                    }
+                    Step::RandomCoveringCrop(crop) => {
+                        self.range(&path("random_covering_crop.area"), crop.area, [f64::MIN_POSITIVE, 1.0]);
+                        self.range(&path("random_covering_crop.ratio"), crop.ratio, [0.01, 100.0]);
+                    }
+                    Step::HorizontalFlip(_) if split == "eval" => {
+                        let message = "evaluation mirrors at random, so it is not the same twice";
+                        self.warn(&path("horizontal_flip"), message, "evaluation takes the images as they are");
+                    }
+                    _ => {}
+                }
+            }
+        }
+    }
+
+    fn loss(&mut self) {
+        let loss = &self.recipe.loss;
+        let Some(entropy) = &loss.softmax_cross_entropy else {
+            return self.error("loss", "nothing here depends on the labels", "add `softmax_cross_entropy: {}`");
+        };
+        if entropy.label_smoothing > 0.3 {
+            let message = format!("label smoothing {} is far above the usual 0.1", entropy.label_smoothing);
+            self.warn("loss.softmax_cross_entropy.label_smoothing", message, "arXiv 1512.00567 introduced it with 0.1");
+        }
+        let Some(l2) = &loss.l2 else { return };
+        self.decay("loss.l2.weight", l2.weight);
+        let (decay, _) = self.recipe.optimizer.decay();
+        if decay > 0.0 && l2.weight > 0.0 {
+            let message = "weights decay twice: by this loss and by the optimizer";
+            self.warn("loss.l2.weight", message, "for SGD the two are the same thing: keep one");
+        }
+    }
+
+    fn decay(&mut self, path: &str, decay: f64) {
+        if decay > 2e-3 {
+            let message = format!("weight decay {decay} is far above the usual 1e-4");
+            self.warn(path, message, "1e-4 (arXiv 1512.03385), 5e-4 (arXiv 1409.1556), 1/32768 (NVIDIA's ResNet50)");
+        }
+    }
+
+    fn optimizer(&mut self) {
+        let optimizer = &self.recipe.optimizer;
+        let (decay, spared) = optimizer.decay();
+        let tag = if matches!(optimizer, Optimizer::Sgd(_)) { "sgd" } else { "adam" };
+        self.decay(&format!("optimizer.{tag}.weight_decay"), decay);
+        if decay == 0.0 && !spared.is_empty() {
+            let message = "nothing decays, so sparing parameters from it has no effect";
+            self.warn(&format!("optimizer.{tag}.no_decay"), message, "set weight_decay, or leave no_decay out");
+        }
+        let twice = |group: &DecayGroup| spared.iter().filter(|other| *other == group).count() > 1;
+        if spared.iter().any(twice) {
+            self.error(&format!("optimizer.{tag}.no_decay"), "a group stands here twice", "name each group once");
+        }
+        if let Optimizer::Sgd(sgd) = optimizer {
+            if sgd.nesterov && sgd.momentum == 0.0 {
+                self.error("optimizer.sgd.nesterov", "Nesterov's form needs momentum", "set momentum, for example 0.9");
+            }
+            if sgd.momentum > 0.99 || (sgd.momentum > 0.0 && sgd.momentum < 0.5) {
+                let message = format!("momentum {} is far from the usual 0.9", sgd.momentum);
+                self.warn(
+                    "optimizer.sgd.momentum",
+                    message,
+                    "0.9 (arXiv 1512.03385); the velocity is the sum of the last 1/(1 - momentum) gradients",
+                );
+            }
+        }
+    }
+
+    fn schedule(&mut self) {
+        let recipe = self.recipe;
+        let (tag, peak_key) = match &recipe.schedule {
+            Schedule::Constant(_) => ("constant", "base_lr"),
+            Schedule::Cosine(_) => ("cosine", "base_lr"),
+            Schedule::GuideCosine(_) => ("guide_cosine", "lr_max"),
+            Schedule::Poly(_) => ("poly", "base_lr"),
+            Schedule::Log(_) => ("log", "base_lr"),
+            Schedule::Step(_) => ("step", "base_lr"),
+        };
+        let (peak, path) = (recipe.schedule.peak_lr(), format!("schedule.{tag}.{peak_key}"));
+        let per_256 = peak * 256.0 / recipe.train.batch as f64;
+        match recipe.optimizer {
+            Optimizer::Sgd(_) if per_256 > 3.2 => {
+                let message =
+                    format!("learning rate {peak} with batch {} is more than 32 times the usual", recipe.train.batch);
+                self.warn(&path, message, "0.1 per 256 samples (arXiv 1706.02677)");
+            }
+            Optimizer::Adam(_) if peak > 0.02 => {
+                let message = format!("learning rate {peak} is more than 20 times what is usual for Adam");
+                self.warn(&path, message, "0.001 (arXiv 1412.6980)");
+            }
+            _ => {}
+        }
+        if peak == 0.0 {
+            self.error(&path, "with a learning rate of 0 nothing is learned", "for example 0.1 per 256 samples");
+        }
+        if let Schedule::Step(decay) = &recipe.schedule
+            && matches!(decay.every, Period::Steps(0) | Period::Epochs(0.0))
+        {
+            self.error("schedule.step.every", "drops need a distance of more than 0", "for example `30 epochs`");
+        }
+        if let Some(Period::Epochs(over)) = recipe.schedule.warmup().map(|warmup| warmup.over)
+            && over >= recipe.train.epochs as f64
+        {
+            let message = format!("the warm-up lasts all of the {} epochs of the training", recipe.train.epochs);
+            self.warn(&format!("schedule.{tag}.warmup.over"), message, "5 of 90 epochs is usual (arXiv 1706.02677)");
+        }
+        let Some(warmup) = recipe.schedule.warmup() else { return };
+        if warmup.shape == WarmupShape::Geometric && warmup.start_lr == 0.0 {
+            let message = "a geometric warm-up cannot start at 0";
+            self.error(&format!("schedule.{tag}.warmup.start_lr"), message, "for example a hundredth of base_lr");
+        }
+        if warmup.start_lr > peak {
+            let message = format!("the warm-up starts at {}, above base_lr = {peak}", warmup.start_lr);
+            self.warn(&format!("schedule.{tag}.warmup.start_lr"), message, "a warm-up rises to base_lr");
+        }
+    }
+
+    fn npu(&mut self) {
+        let (path, scale) = match &self.recipe.npu.loss_scale {
+            LossScale::None => return,
+            LossScale::Fixed(fixed) => ("npu.loss_scale.fixed.scale", fixed.scale),
+            LossScale::Dynamic(dynamic) => ("npu.loss_scale.dynamic.init", dynamic.init),
+        };
+        if scale.log2().fract() != 0.0 {
+            let message = format!("loss scale {scale} is no power of two, so scaling itself rounds");
+            self.warn(path, message, "powers of two change the exponent only (arXiv 1710.03740)");
+        }
+    }
+
+    fn layers(&mut self) {
+        let model = &self.recipe.model;
+        self.list(&model.body, "model.body");
+        for (name, block) in &model.blocks {
+            self.list(&block.body, &format!("model.blocks.{name}.body"));
+        }
+    }
+
+    fn list(&mut self, layers: &[Layer], path: &str) {
+        for (index, layer) in layers.iter().enumerate() {
+            let path = format!("{path}[{index}]");
+            match layer {
+                Layer::Bn(bn) => {
+                    if bn.momentum >= 0.5 {
+                        let message = format!("momentum {} is the share of the new batch here", bn.momentum);
+                        let hint =
+                            "TensorFlow and MindSpore write the share of the old statistics: 0.9 there is 0.1 here";
+                        self.warn(&format!("{path}.bn.momentum"), message, hint);
+                    }
+                    if bn.eps > 0.01 || bn.eps < 1e-8 {
+                        let message = format!("eps {} is far from the usual 1e-5", bn.eps);
+                        self.warn(&format!("{path}.bn.eps"), message, "1e-5 in PyTorch and MindSpore, 1e-3 in Keras");
+                    }
+                }
+                Layer::Dropout(dropout) if dropout.rate > 0.8 => {
+                    let message = format!("rate {} is the share of elements that are dropped", dropout.rate);
+                    self.warn(&format!("{path}.dropout.rate"), message, "TensorFlow 1 writes the share that is kept");
+                }
+                Layer::Residual(residual) => {
+                    self.list(&residual.main, &format!("{path}.residual.main"));
+                    self.list(&residual.shortcut, &format!("{path}.residual.shortcut"));
+                }
+                Layer::Sequential(sequential) => self.list(&sequential.body, &format!("{path}.sequential.body")),
+                Layer::Concat(concat) => {
+                    for (branch, layers) in concat.branches.iter().enumerate() {
+                        self.list(layers, &format!("{path}.concat.branches[{branch}]"));
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
 }

@@ -187,7 +187,7 @@ impl Sources {
 
 /// The candidate that was probably meant by `word`: the nearest by edit distance (transpositions count once), if near enough.
 pub(crate) fn did_you_mean<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    let limit = (word.chars().count() / 3).clamp(1, 3);
+    let limit = word.chars().count().div_ceil(3).min(3);
     candidates
         .into_iter()
         .map(|candidate| (strsim::damerau_levenshtein(word, candidate), candidate))
@@ -205,6 +205,7 @@ pub(crate) fn suggest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a s
             if all.is_empty() {
                 return "nothing is known here".to_owned();
             }
+            all.sort_unstable();
             let more = all.len() > 24;
             all.truncate(24);
             format!("known here: {}{}", all.join(", "), if more { ", ..." } else { "" })

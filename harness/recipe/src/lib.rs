@@ -8,6 +8,7 @@
 
 mod check;
 mod diagnostic;
+mod editor_schema;
 mod library;
 mod merge;
 mod overrides;
@@ -21,6 +22,7 @@ mod tree;
 mod validate;
 
 pub use diagnostic::{Diagnostic, Diagnostics, Severity};
+pub use editor_schema::json_schema;
 pub use library::{Library, LoadOptions, Loaded};
 pub use resolve::{LayerKind, ResolvedLayer, ResolvedModel};
 pub use schema::Recipe;

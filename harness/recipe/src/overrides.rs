@@ -193,6 +193,8 @@ impl Walk<'_> {
         let (tag, content, rest) = match (&present, variants.get(name)) {
             (Some((tag, content)), _) if tag == name => (tag, *content, &steps[1..]),
             (Some((tag, content)), _) if self.shapes.key(*content, name).is_some() => (tag, *content, steps),
+            // A layer does not turn into another kind by a path that happens to name one.
+            (Some((tag, content)), _) if path.as_str().ends_with(']') => (tag, *content, steps),
             (_, Some(content)) => (name, *content, &steps[1..]),
             (Some((tag, content)), None) => (tag, *content, steps),
             (None, None) => return Err(self.unknown(&path, name, suggest(name, variants.keys().map(String::as_str)))),

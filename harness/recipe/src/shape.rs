@@ -152,38 +152,41 @@ impl Shapes {
         matches!(self.shape(id), Shape::Struct(fields) if fields.values().all(|field| !field.required))
     }
 
+    /// The alternatives of a shape, or the shape itself.
+    pub(crate) fn options(&self, id: ShapeId) -> Box<dyn Iterator<Item = &Shape> + '_> {
+        match self.shape(id) {
+            Shape::AnyOf(options) => Box::new(options.iter().flat_map(|option| self.options(*option))),
+            shape => Box::new(std::iter::once(shape)),
+        }
+    }
+
     /// What may stand here, in words.
     pub(crate) fn describe(&self, id: ShapeId) -> String {
-        match self.shape(id) {
-            Shape::Struct(_) | Shape::Dict(_) => "a map".to_owned(),
-            Shape::List { item, min, max } if min == max => {
-                let item = self.describe(*item);
-                format!("a list `[...]` of {min} ({item} each)")
-            }
-            Shape::List { .. } => "a list".to_owned(),
-            Shape::Union { variants, words } => {
-                let names: Vec<_> = variants.keys().chain(words).map(|name| format!("`{name}`")).collect();
-                format!("one of {}", names.join(", "))
-            }
-            Shape::Number(NumberShape { integer: true, .. }) => "a whole number".to_owned(),
-            Shape::Number(_) => "a number".to_owned(),
-            Shape::Bool => "`true` or `false`".to_owned(),
-            Shape::Text(TextShape::Free) => "text".to_owned(),
-            Shape::Text(TextShape::Expression) => "an expression such as `$width*4`".to_owned(),
-            Shape::Text(TextShape::Period) => "a stretch of training such as `5 epochs` or `62 steps`".to_owned(),
-            Shape::Null => "nothing".to_owned(),
-            Shape::Any => "anything".to_owned(),
-            Shape::AnyOf(options) => {
-                let mut parts: Vec<String> = Vec::new();
-                for option in options.iter().filter(|option| !matches!(self.shape(**option), Shape::Null)) {
-                    let part = self.describe(*option);
-                    if !parts.contains(&part) {
-                        parts.push(part);
-                    }
+        let mut parts: Vec<String> = Vec::new();
+        let optional = matches!(self.shape(id), Shape::AnyOf(_));
+        for shape in self.options(id).filter(|shape| !optional || !matches!(shape, Shape::Null)) {
+            let part = match shape {
+                Shape::Struct(_) | Shape::Dict(_) => "a map".to_owned(),
+                Shape::List { min, max, .. } if min == max => format!("a list of {min}"),
+                Shape::List { .. } => "a list".to_owned(),
+                Shape::Union { variants, words } => {
+                    let names: Vec<_> = variants.keys().chain(words).map(|name| format!("`{name}`")).collect();
+                    format!("one of {}", names.join(", "))
                 }
-                parts.join(", or ")
+                Shape::Number(NumberShape { integer: true, .. }) => "a whole number".to_owned(),
+                Shape::Number(_) => "a number".to_owned(),
+                Shape::Bool => "`true` or `false`".to_owned(),
+                Shape::Text(TextShape::Free) => "text".to_owned(),
+                Shape::Text(TextShape::Expression) => "an expression like `$width*4`".to_owned(),
+                Shape::Text(TextShape::Period) => "a stretch of training like `5 epochs` or `62 steps`".to_owned(),
+                Shape::Null => "nothing".to_owned(),
+                Shape::Any | Shape::AnyOf(_) => "anything".to_owned(),
+            };
+            if !parts.contains(&part) {
+                parts.push(part);
             }
         }
+        parts.join(", or ")
     }
 }
 

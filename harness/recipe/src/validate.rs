@@ -38,16 +38,24 @@ impl Walker {
 
     fn mismatch(&mut self, node: &Node, id: ShapeId, path: &ConfigPath) {
         let message = format!("expected {}, found {}", self.shapes.describe(id), node.describe());
-        let hint = match (self.shapes.shape(id), &node.value) {
-            (Shape::Text(_), Value::Int(_) | Value::Float(_) | Value::Bool(_)) => Some("put it in quotes".to_owned()),
-            (Shape::Bool, Value::Text(text)) if ["yes", "on"].contains(&text.as_str()) => {
-                Some("write `true`".to_owned())
+        let wants = |wanted: fn(&Shape) -> bool| self.shapes.options(id).any(wanted);
+        let hint = match &node.value {
+            Value::Int(_) | Value::Float(_) | Value::Bool(_)
+                if wants(|shape| matches!(shape, Shape::Text(TextShape::Free))) =>
+            {
+                Some("put it in quotes")
             }
-            (Shape::Bool, Value::Text(text)) if ["no", "off"].contains(&text.as_str()) => {
-                Some("write `false`".to_owned())
+            Value::Int(_) | Value::Float(_) if wants(|shape| matches!(shape, Shape::Text(TextShape::Period))) => {
+                Some("say of what: `epochs` or `steps`")
             }
+            Value::Text(text) if wants(|shape| matches!(shape, Shape::Bool)) => match text.as_str() {
+                "yes" | "on" => Some("write `true`"),
+                "no" | "off" => Some("write `false`"),
+                _ => None,
+            },
             _ => None,
         };
+        let hint = hint.map(str::to_owned);
         self.report(node, path, message).hint = hint;
     }
 

@@ -1,0 +1,158 @@
+//! The JSON Schema for editors: what schemars makes of [`Recipe`], plus what a file may have beyond a recipe.
+
+use std::collections::HashSet;
+
+use serde_json::{Map, Value, json};
+
+use crate::schema::Recipe;
+
+/// Suffix of definitions in which nothing is required, for profiles and for files with `extends`.
+const FRAGMENT: &str = "Fragment";
+
+/// The JSON Schema of recipe files.
+///
+/// Beyond the types of [`crate::schema`] it knows `extends`, `set` and `profiles`, lets a file that extends another leave out what
+/// it inherits or take it away with `null`, and accepts the short forms of values: fractions and percentages for numbers, a
+/// variant's name for a variant without values.
+pub fn json_schema() -> Value {
+    let mut recipe = schemars::schema_for!(Recipe).to_value();
+    let mut definitions = Map::new();
+    if let Some(root) = recipe.as_object_mut() {
+        if let Some(Value::Object(found)) = root.remove("$defs") {
+            definitions = found;
+        }
+        root.retain(|key, _| !matches!(key.as_str(), "$schema" | "title"));
+    }
+    let fragments = definitions.iter().map(|(name, definition)| (format!("{name}{FRAGMENT}"), fragment(definition)));
+    let fragments: Vec<_> = fragments.collect();
+    definitions.extend(fragments);
+
+    let set = json!({
+        "description": "Single values to change, by path: `model.conv1.stride: 1`. Applied after everything else of this file or profile.",
+        "type": "object",
+    });
+    let extends =
+        json!({ "description": "Recipe that this one changes: a name, or a path from this file.", "type": "string" });
+    let profiles = json!({
+        "description": "Named changes to the recipe, chosen with `--profile`; `zoo run` takes `mini` if nothing is said.",
+        "type": "object",
+        "additionalProperties": { "anyOf": [{ "$ref": "#/$defs/Profile" }, { "type": "null" }] },
+    });
+    let whole = with_keys(recipe.clone(), [("set", &set), ("profiles", &profiles)]);
+    let mut inheriting = with_keys(fragment(&recipe), [("extends", &extends), ("set", &set), ("profiles", &profiles)]);
+    inheriting["required"] = json!(["extends"]);
+    definitions.insert("Profile".to_owned(), with_keys(fragment(&recipe), [("set", &set)]));
+
+    let bare = bare_variants(&definitions);
+    let mut schema = json!({
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "zoo recipe",
+        "if": { "required": ["extends"] },
+        "then": inheriting,
+        "else": whole,
+        "$defs": definitions,
+    });
+    accept_short_forms(&mut schema, &bare);
+    drop_unused(&mut schema);
+    schema
+}
+
+/// Takes out definitions that nothing refers to.
+fn drop_unused(schema: &mut Value) {
+    let mut used = HashSet::new();
+    let mut open = vec![&schema["then"], &schema["else"]];
+    while let Some(value) = open.pop() {
+        match value {
+            Value::Array(list) => open.extend(list),
+            Value::Object(map) => {
+                let name = map.get("$ref").and_then(Value::as_str).and_then(|path| path.strip_prefix("#/$defs/"));
+                if let Some(name) = name
+                    && used.insert(name.to_owned())
+                {
+                    open.push(&schema["$defs"][name]);
+                }
+                open.extend(map.values());
+            }
+            _ => {}
+        }
+    }
+    if let Some(definitions) = schema["$defs"].as_object_mut() {
+        definitions.retain(|name, _| used.contains(name));
+    }
+}
+
+fn with_keys<const N: usize>(mut schema: Value, keys: [(&str, &Value); N]) -> Value {
+    for (key, value) in keys {
+        schema["properties"][key] = value.clone();
+    }
+    schema
+}
+
+/// `schema` with nothing required but the key of a variant, and everything removable with `null`. Lists replace, so their elements
+/// stay whole.
+fn fragment(schema: &Value) -> Value {
+    let mut schema = schema.clone();
+    let Some(map) = schema.as_object_mut() else { return schema };
+    if let Some(Value::String(reference)) = map.get_mut("$ref") {
+        reference.push_str(FRAGMENT);
+    }
+    for key in ["anyOf", "oneOf"] {
+        for option in map.get_mut(key).and_then(Value::as_array_mut).into_iter().flatten() {
+            let tag = option.get("required").cloned();
+            *option = fragment(option);
+            if let Some(tag) = tag {
+                option["required"] = tag;
+            }
+        }
+    }
+    if let Some(values) = map.get_mut("additionalProperties").filter(|values| values.is_object()) {
+        *values = fragment(values);
+    }
+    for property in map.get_mut("properties").and_then(Value::as_object_mut).into_iter().flat_map(Map::values_mut) {
+        let description = property.get("description").cloned();
+        *property = json!({ "anyOf": [fragment(property), { "type": "null" }] });
+        if let Some(description) = description {
+            property["description"] = description;
+        }
+    }
+    map.remove("required");
+    schema
+}
+
+/// References to definitions that need no values.
+fn bare_variants(definitions: &Map<String, Value>) -> Vec<String> {
+    let is_bare = |definition: &Value| definition.get("properties").is_some() && definition.get("required").is_none();
+    let bare = definitions.iter().filter(|(name, definition)| is_bare(definition) && !name.ends_with(FRAGMENT));
+    bare.flat_map(|(name, _)| [format!("#/$defs/{name}"), format!("#/$defs/{name}{FRAGMENT}")]).collect()
+}
+
+/// Lets numbers be fractions or percentages, and variants without values be words, everywhere below `schema`.
+fn accept_short_forms(schema: &mut Value, bare: &[String]) {
+    match schema {
+        Value::Array(list) => list.iter_mut().for_each(|value| accept_short_forms(value, bare)),
+        Value::Object(map) => {
+            map.values_mut().for_each(|value| accept_short_forms(value, bare));
+            if let Some(Value::Array(options)) = map.get_mut("oneOf") {
+                let tag = |option: &Value| {
+                    let (tag, content) = option.get("properties")?.as_object()?.iter().next()?;
+                    let content = content.get("anyOf").and_then(|options| options.get(0)).unwrap_or(content);
+                    let reference = content.get("$ref")?.as_str()?;
+                    bare.iter().any(|bare| bare == reference).then(|| tag.clone())
+                };
+                let tags: Vec<_> = options.iter().filter_map(tag).collect();
+                if !tags.is_empty() {
+                    options.push(json!({ "description": "Without values.", "type": "string", "enum": tags }));
+                }
+            }
+            let types = map.get("type").cloned().unwrap_or_default();
+            let types: Vec<_> = types.as_array().cloned().unwrap_or_else(|| vec![types]);
+            if types.contains(&json!("number")) {
+                let types = types.into_iter().chain([json!("string")]).collect();
+                map.insert("type".to_owned(), Value::Array(types));
+                let number = r"[-+]?[0-9.]+([eE][-+]?[0-9]+)?";
+                map.insert("pattern".to_owned(), Value::String(format!("^{number}( */ *{number}|%)$")));
+            }
+        }
+        _ => {}
+    }
+}

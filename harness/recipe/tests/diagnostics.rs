@@ -1,0 +1,271 @@
+//! What users read when a recipe is wrong: place, message, hint, all at once.
+
+use std::fs;
+
+use tempfile::TempDir;
+use zoo_recipe::{Diagnostics, Library, LoadOptions};
+
+const SOUND: &str = "\
+name: tiny
+model:
+  inputs: {image: [3, 32, 32]}
+  classes: 10
+  blocks:
+    unit:
+      args: {width: ~, project: false}
+      body:
+        - residual:
+            main:
+              - conv: {name: conv, out: $width, kernel: 3, pad: 1, bias: false}
+              - bn: {name: bn}
+            shortcut:
+              - sequential:
+                  name: downsample
+                  enabled: $project
+                  body: [conv: {out: $width, kernel: 1}]
+        - relu
+  body:
+    - conv: {name: conv1, out: 16, kernel: 3, pad: 1}
+    - relu
+    - stack: {name: layer1, block: unit, repeat: 2, args: {width: 16}}
+    - global_avg_pool
+    - flatten
+    - linear: {name: fc, out: $classes}
+data: {source: {characters: {size: 32}}}
+preprocess:
+  train: [normalize: {mean: [0.5, 0.5, 0.5], std: [0.25, 0.25, 0.25]}]
+  eval: [normalize: {mean: [0.5, 0.5, 0.5], std: [0.25, 0.25, 0.25]}]
+loss: {softmax_cross_entropy: {}}
+optimizer: {sgd: {momentum: 0.9, weight_decay: 1e-4}}
+schedule: {cosine: {base_lr: 0.1}}
+train: {batch: 32, epochs: 2}
+target: {metric: top1, value: 50%}
+profiles:
+  mini: {train: {epochs: 1}}
+";
+
+/// The sound recipe with parts of its text replaced.
+fn with(changes: &[(&str, &str)]) -> String {
+    changes.iter().fold(SOUND.to_owned(), |text, (from, to)| {
+        assert!(text.contains(from), "{from} is not in the recipe");
+        text.replacen(from, to, 1)
+    })
+}
+
+fn load(files: &[(&str, &[u8])], sets: &[&str]) -> Result<zoo_recipe::Loaded, Diagnostics> {
+    let dir = TempDir::new().unwrap();
+    for (name, content) in files {
+        fs::write(dir.path().join(name), content).unwrap();
+    }
+    let options = LoadOptions { profile: None, sets: sets.iter().map(|set| set.to_string()).collect() };
+    Library::new([dir.path()]).load(files[0].0.trim_end_matches(".yaml"), &options)
+}
+
+/// The report as printed, with the folder taken out of file names.
+fn report(files: &[(&str, &[u8])], sets: &[&str]) -> String {
+    let text = match load(files, sets) {
+        Ok(loaded) => loaded.warnings.to_string(),
+        Err(diagnostics) => diagnostics.to_string(),
+    };
+    let folder = std::env::temp_dir().display().to_string();
+    let shorten = |line: &str| {
+        let mut line = line.to_owned();
+        while let Some(start) = line.find(&folder) {
+            let end = start + line[start..].find(".tmp").unwrap() + ".tmpXXXXXX/".len();
+            line.replace_range(start..end, "");
+        }
+        line.trim_end().to_owned()
+    };
+    text.lines().map(shorten).collect::<Vec<_>>().join("\n")
+}
+
+fn of(text: &str) -> String {
+    report(&[("tiny.yaml", text.as_bytes())], &[])
+}
+
+fn with_sets(sets: &[&str]) -> String {
+    report(&[("tiny.yaml", SOUND.as_bytes())], sets)
+}
+
+#[test]
+fn the_sound_recipe_is_sound() {
+    assert_eq!(of(SOUND), "");
+}
+
+#[test]
+fn everything_at_once() {
+    insta::assert_snapshot!(of(&with(&[
+        ("classes: 10", "classes: ten"),
+        ("out: 16, kernel: 3", "out: 16, kernal: 3"),
+        ("- stack: {name: layer1, block: unit", "- stak: {name: layer1, block: unit"),
+        ("repeat: 2", "repeat: 0"),
+        ("momentum: 0.9", "momentum: 1.5"),
+        ("metric: top1", "metric: topone"),
+        ("epochs: 2", "epochs: 2.5"),
+        ("data: {source: {characters: {size: 32}}}", "dat: {source: {characters: {size: 32}}}"),
+        ("{epochs: 1}", "{epoch: 1}"),
+    ])));
+}
+
+#[test]
+fn wrong_kinds_of_values() {
+    insta::assert_snapshot!(of(&with(&[
+        ("name: tiny", "name: 12"),
+        ("inputs: {image: [3, 32, 32]}", "inputs: {image: [3, 32]}"),
+        ("kernel: 3, pad: 1, bias: false", "kernel: [3, 3, 3], pad: [1, 2, 3], bias: no"),
+        ("loss: {softmax_cross_entropy: {}}", "loss: softmax_cross_entropy"),
+        ("optimizer: {sgd: {momentum: 0.9, weight_decay: 1e-4}}", "optimizer: {sgd: {momentum: 1/0}, adam: {}}"),
+        ("schedule: {cosine: {base_lr: 0.1}}", "schedule: {cosine: {base_lr: .inf, warmup: {over: 5}}}"),
+        ("- flatten", "- linear"),
+    ])));
+}
+
+#[test]
+fn layers_that_do_not_fit_together() {
+    insta::assert_snapshot!(of(&with(&[
+        ("args: {width: ~, project: false}", "args: {width: ~, project: false, stride: 1}"),
+        ("args: {width: 16}", "args: {widht: 16}"),
+        ("    - relu\n    - stack", "    - conv: {name: conv1, out: $channels, kernel: 1}\n    - stack"),
+        ("- global_avg_pool", "- bn"),
+        ("- flatten", "- block: {name: last, use: unt}\n    - from: nowhere"),
+    ])));
+}
+
+#[test]
+fn impossible_expressions() {
+    insta::assert_snapshot!(of(&with(&[
+        ("out: $classes", "out: $"),
+        ("out: $width, kernel: 3", "out: 4*, kernel: 3")
+    ])));
+    insta::assert_snapshot!(of(&with(&[
+        ("out: $width, kernel: 3", "out: $width/3, kernel: 3"),
+        ("out: $width, kernel: 1", "out: $project*2, kernel: 1"),
+        ("args: {width: 16}", "args: {width: 16, project: true}"),
+        ("- flatten", "- flatten: {enabled: $classes}"),
+    ])));
+}
+
+#[test]
+fn contradictions_and_the_unusual() {
+    insta::assert_snapshot!(of(&with(&[
+        ("bn: {name: bn}", "bn: {name: bn, momentum: 0.9}"),
+        ("weight_decay: 1e-4", "weight_decay: 1e-2"),
+        ("{softmax_cross_entropy: {}}", "{softmax_cross_entropy: {label_smoothing: 0.5}, l2: {weight: 1e-4}}"),
+        ("base_lr: 0.1", "base_lr: 10, warmup: {over: 3 epochs, start_lr: 20}"),
+        ("train: {batch: 32, epochs: 2}", "train: {batch: 32, epochs: 2}\nnpu: {loss_scale: {fixed: {scale: 1000}}}"),
+    ])));
+    insta::assert_snapshot!(of(&with(&[
+        ("size: 32", "size: 32, classes: 36, blur: [2, 1]"),
+        ("mean: [0.5, 0.5, 0.5]", "mean: [128, 128, 128]"),
+        ("{softmax_cross_entropy: {}}", "{}"),
+        ("momentum: 0.9", "nesterov: true"),
+        ("base_lr: 0.1", "base_lr: 0"),
+    ])));
+}
+
+#[test]
+fn yaml_that_is_none() {
+    let mut report = String::new();
+    for text in [
+        "model: {inputs: [",
+        "name: tiny\n\tmodel: {}",
+        "name: a\nname: b",
+        "name: !tag a",
+        "a: 1\n---\nb: 2",
+        "? [a, b]\n: c",
+        "a: &x [*x]",
+        "just a text",
+        "",
+        "- a list",
+        "%",
+    ] {
+        report += &format!("==== {text:?}\n{}\n\n", of(text));
+    }
+    insta::assert_snapshot!(report);
+}
+
+#[test]
+fn files_that_are_no_recipes() {
+    let large = vec![b'#'; 10 << 20];
+    let deep = "[".repeat(100_000);
+    let deep_block: String = (0..200).map(|depth| format!("{}a:\n", " ".repeat(depth))).collect();
+    let bomb: String = (1..30).fold("a0: &a0 [x, x, x, x, x, x, x, x, x]\n".to_owned(), |text, level| {
+        let below = format!("*a{}", level - 1);
+        format!("{text}a{level}: &a{level} [{}]\n", vec![below; 9].join(", "))
+    });
+    let long_text = format!("a: &a {}\nb: [{}]\n", "x".repeat(100_000), vec!["*a"; 40_000].join(","));
+    let mut report = String::new();
+    for (what, content) in [
+        ("10 MB", large.as_slice()),
+        ("binary", b"\x7fELF\x02\x01\x01\x00\x00"),
+        ("not UTF-8", b"name: \xff\xfe"),
+        ("UTF-16", b"\xff\xfen\x00a\x00"),
+        ("100000 brackets", deep.as_bytes()),
+        ("200 levels", deep_block.as_bytes()),
+        ("alias bomb", bomb.as_bytes()),
+        ("bomb of one long text", long_text.as_bytes()),
+    ] {
+        report += &format!("==== {what}\n{}\n\n", self::report(&[("tiny.yaml", content)], &[]));
+    }
+    insta::assert_snapshot!(report);
+}
+
+#[test]
+fn inheritance_gone_wrong() {
+    let circle: &[(&str, &[u8])] =
+        &[("a.yaml", b"extends: b"), ("b.yaml", b"name: b\nextends: c.yaml"), ("c.yaml", b"extends: a")];
+    insta::assert_snapshot!(report(circle, &[]));
+    insta::assert_snapshot!(report(&[("a.yaml", b"extends: a")], &[]));
+    let missing: &[(&str, &[u8])] = &[("child.yaml", b"name: child\nextends: tinny"), ("tiny.yaml", SOUND.as_bytes())];
+    insta::assert_snapshot!(report(missing, &[]));
+    let child =
+        b"name: child\nextends: tiny\noptimizer: {sgd: {momentun: 0.8}}\ntrain: {batch: -1}\nset: {model.conv9.out: 3}";
+    insta::assert_snapshot!(report(&[("child.yaml", child), ("tiny.yaml", SOUND.as_bytes())], &[]));
+}
+
+#[test]
+fn overrides_gone_wrong() {
+    insta::assert_snapshot!(with_sets(&[
+        "train.bach=64",
+        "model.conv2.stride=1",
+        "model.body[9].kernel=5",
+        "model.layer1.conv.stride=2",
+        "model.relu.enabled=false",
+        "model.conv1.kernel=[1,",
+        "train.batch.size=3",
+        "nonsense",
+        "..=1",
+        "model.conv1[=3",
+        "train.epochs[0]=3",
+    ]));
+    insta::assert_snapshot!(with_sets(&[
+        "model.conv1.kernel=0",
+        "optimizer.sgd.momentum=a lot",
+        "schedule.cosine.warmup.over=5"
+    ]));
+    insta::assert_snapshot!(with_sets(&["train.batch=32", "model.conv1.dilation=1", "train.epochs=3"]));
+}
+
+#[test]
+fn unknown_names() {
+    let library = Library::new([TempDir::new().unwrap().path()]);
+    let message = library.load("resnet50", &LoadOptions::default()).unwrap_err().to_string();
+    insta::assert_snapshot!(message);
+    let dir = TempDir::new().unwrap();
+    fs::write(dir.path().join("tiny.yaml"), SOUND).unwrap();
+    let library = Library::new([dir.path()]);
+    let message = library.load("tyni", &LoadOptions::default()).unwrap_err().to_string();
+    insta::assert_snapshot!(message);
+    let options = LoadOptions { profile: Some("maxi".to_owned()), sets: Vec::new() };
+    let error = library.load("tiny", &options).unwrap_err().into_iter().next().unwrap();
+    insta::assert_snapshot!(format!("{} / {}", error.message, error.hint.unwrap()));
+}
+
+#[test]
+fn as_json() {
+    let errors =
+        load(&[("tiny.yaml", with(&[("kernel: 3, pad: 1}", "kernel: 0, pad: 1}")]).as_bytes())], &[]).unwrap_err();
+    let mut json = serde_json::to_value(&errors).unwrap();
+    json[0]["file"] = "tiny.yaml".into();
+    insta::assert_json_snapshot!(json);
+}

@@ -1,0 +1,232 @@
+//! Inheritance, profiles and overrides: what is changed, what stays, and who is named as the place.
+
+use std::fs;
+
+use tempfile::TempDir;
+use zoo_recipe::schema::{Layer, LossScale, Optimizer, Padding, Param, Period, Schedule, Size, Source};
+use zoo_recipe::{Library, LoadOptions, Loaded, Recipe};
+
+const PARENT: &str = "\
+name: parent
+model:
+  inputs: {image: [3, 32, 32]}
+  classes: 10
+  blocks:
+    unit:
+      args: {width: 8}
+      body:
+        - residual:
+            main:
+              - conv: {name: conv, out: $width, kernel: 3, pad: 1}
+        - relu
+  body:
+    - conv: {name: conv1, out: 8, kernel: 3, pad: 1}
+    - sequential:
+        name: features
+        body: [relu, conv: {out: 8, kernel: 1}, relu]
+    - stack: {name: layer1, block: unit, repeat: 2}
+    - global_avg_pool
+    - flatten
+    - linear: {name: fc, out: $classes}
+data: {source: {characters: {}}}
+loss: {softmax_cross_entropy: {label_smoothing: 0.1}, l2: {weight: 1/8192}}
+optimizer: {sgd: {momentum: 0.9, nesterov: true}}
+schedule: {cosine: {base_lr: 0.1, warmup: {over: 5 epochs}}}
+train: {batch: 32, epochs: 90}
+target: {metric: top1, value: 76.9%}
+profiles:
+  mini:
+    train: {epochs: 2}
+    schedule: {cosine: {warmup: ~}}
+    set: {model.features.2.enabled: false}
+";
+
+fn load(files: &[(&str, &str)], profile: Option<&str>, sets: &[&str]) -> Loaded {
+    let dir = TempDir::new().unwrap();
+    for (name, content) in files {
+        fs::write(dir.path().join(name), content).unwrap();
+    }
+    let options =
+        LoadOptions { profile: profile.map(str::to_owned), sets: sets.iter().map(|set| set.to_string()).collect() };
+    let name = files[0].0.trim_end_matches(".yaml");
+    Library::new([dir.path()]).load(name, &options).unwrap_or_else(|diagnostics| panic!("{diagnostics}"))
+}
+
+fn parent(sets: &[&str]) -> Recipe {
+    load(&[("parent.yaml", PARENT)], None, sets).recipe
+}
+
+fn child(text: &str, profile: Option<&str>) -> Recipe {
+    let text = format!("name: child\nextends: parent\n{text}");
+    load(&[("child.yaml", &text), ("parent.yaml", PARENT)], profile, &[]).recipe
+}
+
+fn conv(layer: &Layer) -> &zoo_recipe::schema::Conv {
+    if let Layer::Conv(conv) = layer { conv } else { panic!("{layer:?} is no convolution") }
+}
+
+#[test]
+fn fractions_percentages_and_short_forms() {
+    let recipe = parent(&[]);
+    assert_eq!(recipe.loss.l2.unwrap().weight, 1.0 / 8192.0);
+    assert_eq!(recipe.target.unwrap().value, 0.769);
+    assert!(matches!(recipe.model.body[3], Layer::GlobalAvgPool(_)));
+    let set = parent(&["loss.l2.weight=1/32768", "train.batch=1e2", "loss.softmax_cross_entropy.label_smoothing=5%"]);
+    assert_eq!((set.loss.l2.unwrap().weight, set.train.batch), (1.0 / 32768.0, 100));
+    assert_eq!(set.loss.softmax_cross_entropy.unwrap().label_smoothing, 0.05);
+}
+
+#[test]
+fn children_change_what_they_name() {
+    let recipe = child("train: {batch: 64}\nloss: {l2: ~}\noptimizer: {sgd: {nesterov: false}}", None);
+    assert_eq!((recipe.train.batch, recipe.train.epochs), (64, 90));
+    assert_eq!(recipe.loss.l2, None);
+    assert!(recipe.loss.softmax_cross_entropy.is_some());
+    let Optimizer::Sgd(sgd) = &recipe.optimizer else { panic!() };
+    assert_eq!((sgd.momentum, sgd.nesterov), (0.9, false));
+}
+
+#[test]
+fn another_choice_replaces_the_inherited_one() {
+    let recipe = child("optimizer: {adam: {beta1: 0.8}}\nschedule: {step: {base_lr: 0.1, every: 30 epochs}}", None);
+    let Optimizer::Adam(adam) = &recipe.optimizer else { panic!() };
+    assert_eq!((adam.beta1, adam.beta2), (0.8, 0.999));
+    assert!(matches!(recipe.schedule, Schedule::Step(_)));
+    assert!(matches!(child("optimizer: adam", None).optimizer, Optimizer::Adam(_)));
+}
+
+#[test]
+fn lists_replace() {
+    let recipe = child("model: {body: [flatten, linear: {name: fc, out: 10}]}", None);
+    assert_eq!(recipe.model.body.len(), 2);
+}
+
+#[test]
+fn places_are_those_of_the_file_that_wrote_them() {
+    let recipe = child("train: {batch: 64}", None);
+    assert!(recipe.span("train.batch").file.ends_with("child.yaml"));
+    assert_eq!((recipe.span("train.batch").line, recipe.span("train.batch").column), (3, 16));
+    assert!(recipe.span("train.epochs").file.ends_with("parent.yaml"));
+    // A default is where its section is.
+    assert_eq!(recipe.span("train.seed"), recipe.span("train"));
+    let recipe = parent(&["train.epochs=3", "model.conv1.stride=2"]);
+    assert_eq!(recipe.span("model.body[0].conv.stride").to_string(), "--set:2:20");
+    assert!(recipe.span("model.body[0].conv.stride").is_override());
+}
+
+#[test]
+fn profiles() {
+    let files = [("parent.yaml", PARENT)];
+    let mini = load(&files, Some("mini"), &[]);
+    assert_eq!(mini.profiles, ["mini"]);
+    assert_eq!((mini.recipe.train.epochs, mini.recipe.train.batch), (2, 32));
+    assert!(mini.recipe.schedule.warmup().is_none());
+    let modules = |recipe: &Recipe| format!("{:?}", recipe.resolve().unwrap().body[1].kind).matches("Relu").count();
+    assert_eq!((modules(&mini.recipe), modules(&parent(&[]))), (1, 2));
+    // Overrides of the command line come after the profile.
+    assert_eq!(load(&files, Some("mini"), &["train.epochs=7"]).recipe.train.epochs, 7);
+}
+
+#[test]
+fn profiles_are_inherited() {
+    let recipe = child("train: {batch: 64, epochs: 30}", Some("mini"));
+    assert_eq!((recipe.train.batch, recipe.train.epochs), (64, 2));
+    let own = "profiles:\n  mini: {train: {batch: 8}, set: {}}\n  long: {train: {epochs: 300}}";
+    let recipe = child(own, Some("mini"));
+    assert_eq!((recipe.train.batch, recipe.train.epochs), (8, 2));
+    let Layer::Sequential(features) = &recipe.model.body[1] else { panic!() };
+    assert!(matches!(&features.body[2], Layer::Relu(relu) if relu.enabled == Param::Value(true)));
+    assert_eq!(child(own, Some("long")).train.epochs, 300);
+    // `~` in a child's profile takes away what the recipe itself has.
+    let recipe = child("profiles: {mini: {loss: {l2: ~}, target: ~}}", Some("mini"));
+    assert_eq!((recipe.loss.l2, recipe.target), (None, None));
+}
+
+#[test]
+fn set_changes_the_file_it_is_in() {
+    let recipe = child("set: {model.conv1.stride: 2, model.layer1.repeat: 5}", None);
+    assert!(recipe.span("model.body[0].conv.stride").file.ends_with("child.yaml"));
+    assert!(
+        matches!(&recipe.model.body[2], Layer::Stack(stack) if matches!(&stack.repeat, Param::Value(r) if r.0 == 5))
+    );
+}
+
+#[test]
+fn layers_are_addressed_by_name_index_and_full_path() {
+    for path in ["model.conv1.kernel", "model.body[0].kernel", "model.body[0].conv.kernel", "model.body.conv1.kernel"] {
+        let recipe = parent(&[&format!("{path}=[5, 7]")]);
+        let zoo_recipe::schema::Pair::Each(kernel) = &conv(&recipe.model.body[0]).kernel else { panic!("{path}") };
+        assert_eq!(*kernel, [Param::Value(Size(5)), Param::Value(Size(7))]);
+    }
+    let recipe = parent(&["model.features.1.out=16", "model.blocks.unit.conv.pad=[0, 1, 2, 3]"]);
+    let Layer::Sequential(features) = &recipe.model.body[1] else { panic!() };
+    assert_eq!(conv(&features.body[1]).out, Param::Value(Size(16)));
+    let Layer::Residual(residual) = &recipe.model.blocks["unit"].body[0] else { panic!() };
+    assert!(matches!(conv(&residual.main[0]).pad, Padding::Sides(_)));
+}
+
+#[test]
+fn overrides_make_what_was_not_written() {
+    let recipe = parent(&[
+        "npu.loss_scale.dynamic.init=1024",
+        "schedule.warmup.over=10 steps",
+        "optimizer.momentum=0.8",
+        "model.layer1.args.width=8",
+        "model.conv1.init.weight.normal.std=0.01",
+        "data.source.train=4000",
+        "data.on_error=skip",
+    ]);
+    assert!(
+        matches!(&recipe.npu.loss_scale, LossScale::Dynamic(scale) if scale.init == 1024.0 && scale.window == 1000)
+    );
+    assert_eq!(recipe.schedule.warmup().unwrap().over, Period::Steps(10));
+    assert!(matches!(&recipe.optimizer, Optimizer::Sgd(sgd) if sgd.momentum == 0.8 && sgd.nesterov));
+    assert!(matches!(&recipe.data.source, Source::Characters(characters) if characters.train == 4000));
+    assert!(conv(&recipe.model.body[0]).init.is_some());
+}
+
+#[test]
+fn overrides_remove_and_replace() {
+    let recipe = parent(&["loss.l2=~", "target=~", "optimizer.adam.eps=1e-6", "schedule={constant: {base_lr: 0.01}}"]);
+    assert_eq!((recipe.loss.l2, recipe.target), (None, None));
+    assert!(matches!(&recipe.optimizer, Optimizer::Adam(adam) if adam.eps == 1e-6));
+    assert!(matches!(&recipe.schedule, Schedule::Constant(constant) if constant.base_lr == 0.01));
+}
+
+#[test]
+fn overrides_are_listed_and_those_without_effect_are_named() {
+    let loaded = load(&[("parent.yaml", PARENT)], None, &["train.batch=32", "optimizer.momentum=0.8", "train.seed=0"]);
+    let paths: Vec<_> = loaded.overridden.iter().map(|path| path.as_str()).collect();
+    assert_eq!(paths, ["train.batch", "optimizer.sgd.momentum", "train.seed"]);
+    let warned: Vec<_> = loaded.warnings.iter().map(|warning| warning.path.as_str().to_owned()).collect();
+    assert_eq!(warned, ["train.batch", "train.seed"]);
+}
+
+#[test]
+fn recipes_are_found_beside_the_file_that_extends_them_and_by_path() {
+    let dir = TempDir::new().unwrap();
+    fs::create_dir(dir.path().join("own")).unwrap();
+    fs::write(dir.path().join("parent.yaml"), PARENT).unwrap();
+    fs::write(dir.path().join("own/child.yaml"), "name: child\nextends: ../parent.yaml\n").unwrap();
+    fs::write(dir.path().join("own/grandchild.yaml"), "name: grandchild\nextends: child\n").unwrap();
+    let path = dir.path().join("own/grandchild.yaml");
+    let library = Library::new([dir.path()]);
+    let loaded = library.load(path.to_str().unwrap(), &LoadOptions::default()).unwrap();
+    assert_eq!((loaded.recipe.name.as_str(), loaded.recipe.train.batch), ("grandchild", 32));
+    assert_eq!(library.list().iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>(), ["parent"]);
+}
+
+#[test]
+fn aliases_stand_for_what_they_name() {
+    let text = PARENT.replace("batch: 32, epochs: 90", "batch: &n 32, epochs: *n");
+    let recipe = load(&[("parent.yaml", &text)], None, &[]).recipe;
+    assert_eq!((recipe.train.batch, recipe.train.epochs), (32, 32));
+}
+
+#[test]
+fn the_class_count_can_be_changed_after_loading() {
+    let mut recipe = parent(&[]);
+    recipe.model.classes = 1000;
+    let model = recipe.resolve().unwrap();
+    assert!(matches!(&model.body.last().unwrap().kind, zoo_recipe::LayerKind::Linear(linear) if linear.out == 1000));
+}
