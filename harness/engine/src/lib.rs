@@ -1,1 +1,28 @@
-//! Executes a step graph on candle tensors: reference kernels, fast kernels, memory plan
+//! Executes a step graph on candle tensors.
+//!
+//! A [`Step`] holds a [`Graph`](zoo_graph::Graph) and the variables that outlive a step. Each [`run`](Step::run) takes the
+//! inputs through the whole graph, shows an [`Observer`] the values that it asks for, and replaces the variables by their
+//! next values. The kernels of [`reference`] compute every operator in any floating-point type and decide what is right.
+
+pub mod init;
+pub mod layout;
+pub mod reference;
+pub mod step;
+
+mod elements;
+mod error;
+mod footprint;
+
+pub use error::{EngineError, KernelError};
+pub use step::{Inputs, Kernels, Observer, Options, Scalars, Step, StepResult};
+
+/// candle's name of an element type.
+pub fn candle_dtype(dtype: zoo_graph::DType) -> candle_core::DType {
+    match dtype {
+        zoo_graph::DType::F16 => candle_core::DType::F16,
+        zoo_graph::DType::Bf16 => candle_core::DType::BF16,
+        zoo_graph::DType::F32 => candle_core::DType::F32,
+        zoo_graph::DType::F64 => candle_core::DType::F64,
+        zoo_graph::DType::U32 => candle_core::DType::U32,
+    }
+}

@@ -1,0 +1,100 @@
+//! What can go wrong between a graph and its numbers.
+
+use thiserror::Error;
+use zoo_graph::{GraphError, Layout, TensorType};
+
+/// A step that cannot be made or run.
+#[derive(Debug, Error)]
+pub enum EngineError {
+    /// The graph breaks its own rules.
+    #[error(transparent)]
+    Graph(#[from] GraphError),
+    /// A step was not given one of its inputs.
+    #[error("the step needs an input `{name}` ({ty})")]
+    MissingInput {
+        /// Name in the graph.
+        name: String,
+        /// What it should be.
+        ty: TensorType,
+    },
+    /// A step was given an input that it does not have.
+    #[error("the step has no input `{name}`; it takes {}", known.join(", "))]
+    UnknownInput {
+        /// The name that was given.
+        name: String,
+        /// The names that there are.
+        known: Vec<String>,
+    },
+    /// A tensor from outside does not fit what the graph says.
+    #[error("`{name}` should be {expected}, found {found}")]
+    Tensor {
+        /// Input or variable.
+        name: String,
+        /// What it should be.
+        expected: TensorType,
+        /// What was given.
+        found: String,
+    },
+    /// There is no variable of this name.
+    #[error("the step has no variable `{0}`")]
+    UnknownVariable(String),
+    /// A variable that cannot be initialised.
+    #[error("cannot initialise `{name}`: {message}")]
+    Initializer {
+        /// The variable.
+        name: String,
+        /// Why not.
+        message: String,
+    },
+    /// A node failed.
+    #[error("{name} ({op}): {source}")]
+    Node {
+        /// Dotted name of the node.
+        name: String,
+        /// Its operator.
+        op: &'static str,
+        /// What the kernel says.
+        source: KernelError,
+    },
+    /// candle refused something outside any node.
+    #[error(transparent)]
+    Candle(#[from] candle_core::Error),
+    /// No threads.
+    #[error("cannot start {threads} threads: {source}")]
+    Threads {
+        /// How many were wanted.
+        threads: usize,
+        /// Why not.
+        source: rayon::ThreadPoolBuildError,
+    },
+}
+
+/// An operator that cannot be computed.
+#[derive(Debug, Error)]
+pub enum KernelError {
+    /// candle refused.
+    #[error(transparent)]
+    Candle(#[from] candle_core::Error),
+    /// A label that names no class.
+    #[error("label {label} of sample {sample} names no class: there are {classes}")]
+    Label {
+        /// The label.
+        label: u32,
+        /// Index in the batch.
+        sample: usize,
+        /// Number of classes.
+        classes: usize,
+    },
+    /// The kernels do not know this layout.
+    #[error("the reference kernels compute row-major tensors only, this one is in {0}")]
+    Layout(Layout),
+    /// The kernels do not know this element type.
+    #[error("the reference kernels compute floating-point tensors only, this one is {0}")]
+    DType(zoo_graph::DType),
+    /// A node with operands that its shape rule would refuse.
+    #[error("{found} operands or results where the operator has others")]
+    Arity {
+        /// How many there are.
+        found: usize,
+    },
+}

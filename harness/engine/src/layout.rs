@@ -1,0 +1,118 @@
+//! Memory layouts: row-major tensors to blocked ones and back.
+//!
+//! A blocked tensor is a candle tensor of one axis with all stored elements, the filling included.
+
+use crate::elements::Elements;
+use candle_core::{DType, Device, Error, Result, Tensor, WithDType};
+use zoo_graph::{C0, Layout, TensorType};
+
+/// Sizes of the candle tensor that holds a value: its shape if it is row-major, else one axis of all stored elements.
+pub fn stored_dims(ty: &TensorType) -> Vec<usize> {
+    match ty.layout {
+        Layout::Plain => ty.shape.to_vec(),
+        Layout::Nc1hwc0 | Layout::FractalZ { .. } => vec![ty.stored_numel()],
+    }
+}
+
+/// A row-major tensor as it is stored in the layout of `ty`.
+///
+/// # Errors
+/// A tensor of another shape than `ty`'s.
+pub fn to_stored(plain: &Tensor, ty: &TensorType) -> Result<Tensor> {
+    if plain.dims() != &ty.shape[..] {
+        return Err(Error::Msg(format!("a tensor {:?} where {ty} was expected", plain.dims())));
+    }
+    match ty.layout {
+        Layout::Plain => Ok(plain.clone()),
+        Layout::Nc1hwc0 | Layout::FractalZ { .. } => move_elements(plain, ty, Direction::ToStored),
+    }
+}
+
+/// A value as it is stored in the layout of `ty` as a row-major tensor.
+///
+/// # Errors
+/// A tensor of another size than `ty`'s.
+pub fn to_plain(stored: &Tensor, ty: &TensorType) -> Result<Tensor> {
+    if stored.dims() != stored_dims(ty) {
+        return Err(Error::Msg(format!("a tensor {:?} where {ty} was expected", stored.dims())));
+    }
+    match ty.layout {
+        Layout::Plain => Ok(stored.clone()),
+        Layout::Nc1hwc0 | Layout::FractalZ { .. } => move_elements(stored, ty, Direction::ToPlain),
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Direction {
+    ToStored,
+    ToPlain,
+}
+
+fn move_elements(x: &Tensor, ty: &TensorType, direction: Direction) -> Result<Tensor> {
+    match x.dtype() {
+        DType::F16 => moved::<half::f16>(x, ty, direction),
+        DType::BF16 => moved::<half::bf16>(x, ty, direction),
+        DType::F32 => moved::<f32>(x, ty, direction),
+        DType::F64 => moved::<f64>(x, ty, direction),
+        other => Err(Error::Msg(format!("{} tensors have no blocked layout", other.as_str()))),
+    }
+}
+
+fn moved<T: WithDType>(x: &Tensor, ty: &TensorType, direction: Direction) -> Result<Tensor> {
+    let x = Elements::of(x)?;
+    let x = x.slice::<T>()?;
+    let places = places(ty)?;
+    match direction {
+        Direction::ToStored => {
+            let mut stored = vec![T::from_f64(0.0); ty.stored_numel()];
+            places.iter().zip(x).for_each(|(place, x)| stored[*place] = *x);
+            Tensor::from_vec(stored, stored_dims(ty), &Device::Cpu)
+        }
+        Direction::ToPlain => {
+            let plain: Vec<T> = places.iter().map(|place| x[*place]).collect();
+            Tensor::from_vec(plain, ty.shape.to_vec(), &Device::Cpu)
+        }
+    }
+}
+
+/// For each element in row-major order its index in memory.
+fn places(ty: &TensorType) -> Result<Vec<usize>> {
+    let Some([a, b, h, w]) = ty.shape.nchw() else {
+        return Err(Error::Msg(format!("{ty} has no four axes to lie in blocks")));
+    };
+    let pixels = h * w;
+    // Of the element (0, 0) of a plane, and from one element of the plane to the next.
+    let plane: Box<dyn Fn(usize, usize) -> (usize, usize)> = match ty.layout {
+        Layout::Plain => Box::new(move |n, c| ((n * b + c) * pixels, 1)),
+        Layout::Nc1hwc0 => {
+            let c1 = b.div_ceil(C0);
+            Box::new(move |n, c| ((n * c1 + c / C0) * pixels * C0 + c % C0, C0))
+        }
+        // Depthwise: [c1][kh][kw][c0].
+        Layout::FractalZ { groups } if b == 1 && a == groups => {
+            Box::new(move |o, _| (o / C0 * pixels * C0 + o % C0, C0))
+        }
+        // [o1][i1][kh][kw][i][o0], with i1 from the first to the last input block that the output block sees.
+        Layout::FractalZ { groups } => {
+            let (per_group, i) = ((a / groups).max(1), (b * groups).min(C0));
+            let seen = move |block: usize| {
+                let last = ((block + 1) * C0).min(a) - 1;
+                block * C0 / per_group * b / C0..((last / per_group + 1) * b).div_ceil(C0)
+            };
+            let before = move |block: usize| (0..block).map(|block| seen(block).len()).sum::<usize>();
+            let starts: Vec<usize> = (0..a.div_ceil(C0)).map(before).collect();
+            Box::new(move |o, c| {
+                let channel = o / per_group * b + c;
+                let matrix = starts[o / C0] + channel / C0 - seen(o / C0).start;
+                ((matrix * pixels * i + channel % C0) * C0 + o % C0, i * C0)
+            })
+        }
+    };
+    let planes = (0..a).flat_map(|first| (0..b).map(move |second| (first, second)));
+    Ok(planes
+        .flat_map(|(first, second)| {
+            let (start, step) = plane(first, second);
+            (0..pixels).map(move |p| start + p * step)
+        })
+        .collect())
+}

@@ -1,0 +1,27 @@
+//! ReLU and dropout.
+
+use crate::elements::{map, map_with_index};
+use crate::{KernelError, Scalars};
+use candle_core::{FloatDType, Tensor};
+use zoo_graph::ops::Dropout;
+use zoo_kernels::dropout;
+
+/// `max(x, 0)`; NaN stays NaN (candle's and IEEE's maximum would hide it).
+pub(super) fn relu<T: FloatDType>([x]: [&Tensor; 1]) -> Result<Tensor, KernelError> {
+    let [y] = map::<T, 1, 1>([x], |[x]| [if x <= 0.0 { 0.0 } else { x }])?;
+    Ok(y)
+}
+
+/// `dy` where the output is above zero (or NaN), else zero.
+pub(super) fn relu_grad<T: FloatDType>([dy, y]: [&Tensor; 2]) -> Result<Tensor, KernelError> {
+    let [dx] = map::<T, 2, 1>([dy, y], |[dy, y]| [if y <= 0.0 { 0.0 } else { dy }])?;
+    Ok(dx)
+}
+
+/// Keeps an element or not as the kernels' counter-based generator says, so that both directions and all kernels agree.
+pub(super) fn dropout<T: FloatDType>(op: &Dropout, [x]: [&Tensor; 1], scalars: Scalars) -> Result<Tensor, KernelError> {
+    let mask = dropout::Dropout::new(scalars.seed, scalars.step, op.stream, op.rate);
+    let share = 1.0 - op.rate;
+    let [y] = map_with_index::<T, 1, 1>([x], |index, [x]| [if mask.keeps(index as u64) { x / share } else { 0.0 }])?;
+    Ok(y)
+}

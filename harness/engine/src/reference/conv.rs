@@ -1,0 +1,128 @@
+//! Convolution and its two gradients, as products of matrices.
+//!
+//! With `W` the filters `[o, c/g * taps]` of each of `g` groups and `X` the input as a matrix `[c/g * taps, pixels]`
+//! (see [`columns`](super::columns)), the output is `W X`, its gradients by the filters `dY X'` and by the input `W' dY`.
+
+use super::{
+    activation,
+    columns::{Unfold, by_channel},
+    matmul::{add_per_channel, product},
+    norm,
+};
+use crate::KernelError;
+use crate::elements::map;
+use candle_core::{FloatDType, Tensor};
+use zoo_graph::ops::{Conv2D, Conv2DBackpropFilter, Conv2DBackpropInput};
+
+/// Elements of the input's matrix that are made at one time: 64 MiB in f32.
+const MATRIX_ELEMENTS: usize = 1 << 24;
+
+/// Extents of a convolution.
+struct Extents {
+    unfold: Unfold,
+    groups: usize,
+    /// Output channels.
+    o: usize,
+}
+
+impl Extents {
+    fn new(op: &Conv2D, x: &[usize], y: &[usize]) -> Result<Self, KernelError> {
+        let (&[n, c, h, w], &[_, o, oh, ow]) = (x, y) else { return Err(KernelError::Arity { found: x.len() }) };
+        let unfold = Unfold { window: op.window, n, c, input: [h, w], output: [oh, ow] };
+        Ok(Self { unfold, groups: op.groups, o })
+    }
+
+    /// Output pixels of one image.
+    fn pixels(&self) -> usize {
+        self.unfold.output[0] * self.unfold.output[1]
+    }
+
+    /// Rows of the input's matrix that belong to one group.
+    fn taps(&self) -> usize {
+        self.unfold.c / self.groups * self.unfold.window.taps()
+    }
+
+    /// Runs of images, so long that their matrices stay within bounds.
+    fn runs(&self) -> Vec<(usize, Unfold)> {
+        let per_image = self.taps() * self.groups * self.pixels();
+        let at_once = (MATRIX_ELEMENTS / per_image.max(1)).max(1);
+        let run = |start: usize| (start, Unfold { n: at_once.min(self.unfold.n - start), ..self.unfold });
+        (0..self.unfold.n).step_by(at_once).map(run).collect()
+    }
+
+    /// The filters as a matrix per group.
+    fn filters(&self, w: &Tensor) -> candle_core::Result<Tensor> {
+        w.reshape((self.groups, self.o / self.groups, self.taps()))
+    }
+
+    /// The input's matrix per group, for a run of images.
+    fn input<T: FloatDType>(&self, x: &Tensor, start: usize, run: &Unfold) -> candle_core::Result<Tensor> {
+        let matrix = run.columns::<T>(&x.narrow(0, start, run.n)?)?;
+        matrix.reshape((self.groups, self.taps(), run.n * self.pixels()))
+    }
+
+    /// The output gradient's matrix per group, for a run of images.
+    fn output_gradient(&self, dy: &Tensor, start: usize, run: &Unfold) -> candle_core::Result<Tensor> {
+        let matrix = by_channel(&dy.narrow(0, start, run.n)?, run.n, self.o, self.pixels())?;
+        matrix.reshape((self.groups, self.o / self.groups, run.n * self.pixels()))
+    }
+}
+
+/// `conv(x, w) + bias`, with what fusion may have added: a ReLU, or the output's statistics.
+pub(super) fn forward<T: FloatDType>(op: &Conv2D, [x, w]: [&Tensor; 2], bias: Option<&Tensor>) -> super::Results {
+    let (_, _, h, width) = x.dims4()?;
+    let output = op.window.output(h, width).map_err(|e| candle_core::Error::Msg(e.to_string()))?;
+    let dims = [x.dims()[0], w.dims()[0], output[0], output[1]];
+    let extents = Extents::new(op, x.dims(), &dims)?;
+    let filters = extents.filters(w)?;
+    let run = |(start, run): (usize, Unfold)| {
+        let matrix = product(&filters, &extents.input::<T>(x, start, &run)?)?;
+        by_channel(&matrix, extents.o, run.n, extents.pixels())
+    };
+    let runs = extents.runs().into_iter().map(run).collect::<Result<Vec<_>, _>>()?;
+    let y = Tensor::cat(&runs, 0)?.reshape(dims.to_vec())?;
+    let y = match bias {
+        Some(bias) => add_per_channel::<T>(&y, bias)?,
+        None => y,
+    };
+    let y = if op.relu { activation::relu::<T>([&y])? } else { y };
+    let statistics = if op.statistics { norm::statistics::<T>([&y])? } else { Vec::new() };
+    Ok([vec![y], statistics].concat())
+}
+
+/// Gradient by the filters, summed over runs of images in their order.
+pub(super) fn filter_grad<T: FloatDType>(
+    op: &Conv2DBackpropFilter,
+    [x, dy]: [&Tensor; 2],
+) -> Result<Tensor, KernelError> {
+    let extents = Extents::new(&op.conv, x.dims(), dy.dims())?;
+    let mut total: Option<Tensor> = None;
+    for (start, run) in extents.runs() {
+        let columns = extents.input::<T>(x, start, &run)?;
+        let part = product(&extents.output_gradient(dy, start, &run)?, &columns.transpose(1, 2)?)?;
+        total = Some(match total {
+            Some(total) => {
+                let [total] = map::<T, 2, 1>([&total, &part], |[a, b]| [a + b])?;
+                total
+            }
+            None => part,
+        });
+    }
+    let total = total.ok_or(KernelError::Arity { found: 0 })?;
+    Ok(total.reshape(op.filter.to_vec())?)
+}
+
+/// Gradient by the input.
+pub(super) fn input_grad<T: FloatDType>(
+    op: &Conv2DBackpropInput,
+    [dy, w]: [&Tensor; 2],
+) -> Result<Tensor, KernelError> {
+    let extents = Extents::new(&op.conv, &op.input, dy.dims())?;
+    let filters = extents.filters(w)?.transpose(1, 2)?;
+    let run = |(start, run): (usize, Unfold)| {
+        let matrix = product(&filters, &extents.output_gradient(dy, start, &run)?)?;
+        run.fold::<T>(&matrix)
+    };
+    let runs = extents.runs().into_iter().map(run).collect::<Result<Vec<_>, _>>()?;
+    Ok(Tensor::cat(&runs, 0)?)
+}

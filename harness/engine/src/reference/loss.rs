@@ -1,0 +1,42 @@
+//! Softmax cross entropy.
+
+use crate::KernelError;
+use crate::elements::{Elements, by_chunks, scalar};
+use candle_core::{FloatDType, Tensor};
+use zoo_graph::ops::SoftmaxCrossEntropy;
+
+/// The mean loss over the batch, and its gradient by the logits.
+pub(super) fn softmax_cross_entropy<T: FloatDType>(
+    op: &SoftmaxCrossEntropy,
+    [logits, labels]: [&Tensor; 2],
+) -> super::Results {
+    let (n, k) = logits.dims2()?;
+    let (on, off) = op.targets(k);
+    let (x, labels) = (Elements::of(logits)?, Elements::of(labels)?);
+    let (x, labels) = (x.slice::<T>()?, labels.slice::<u32>()?);
+    if let Some((sample, &label)) = labels.iter().enumerate().find(|(_, label)| **label as usize >= k) {
+        return Err(KernelError::Label { label, sample, classes: k });
+    }
+    let target = |class: usize, label: u32| if class == label as usize { on } else { off };
+    let row = |i: usize| &x[i * k..][..k];
+    let log_sums: Vec<f64> = (0..n).map(|i| log_sum_exp(row(i))).collect();
+    let samples = labels.iter().zip(&log_sums).enumerate();
+    let losses = samples.map(|(i, (&label, log_sum))| {
+        let classes = row(i).iter().enumerate();
+        classes.map(|(class, x)| target(class, label) * (log_sum - x.to_f64())).sum::<f64>()
+    });
+    let loss = losses.sum::<f64>() / n as f64;
+    let gradient = by_chunks::<T>(&[n, k], k, |i, gradient| {
+        for (class, (g, x)) in gradient.iter_mut().zip(row(i)).enumerate() {
+            let probability = (x.to_f64() - log_sums[i]).exp();
+            *g = T::from_f64((probability - target(class, labels[i])) / n as f64);
+        }
+    })?;
+    Ok(vec![scalar::<T>(loss)?, gradient])
+}
+
+/// `log(sum(exp(x)))` without overflow.
+fn log_sum_exp<T: FloatDType>(x: &[T]) -> f64 {
+    let greatest = x.iter().map(|x| x.to_f64()).fold(f64::NEG_INFINITY, f64::max);
+    greatest + x.iter().map(|x| (x.to_f64() - greatest).exp()).sum::<f64>().ln()
+}

@@ -1,0 +1,135 @@
+//! Reference kernels: what every operator computes, in any floating-point type.
+//!
+//! Products and moves of whole tensors are candle's, where candle is right; the rest are loops that compute each element
+//! in f64 and round it once, so that a kernel's error in f32 is that of one rounding. Products of f16 and bf16 matrices
+//! are summed in f32. Graphs must be row-major; the only operator that may see a blocked layout is `TransData`.
+//!
+//! Work is cut up by shapes alone and sums have a fixed order, so results have the same bits for any number of threads.
+//! (candle's `gemm` keeps that too: its threads share out output tiles, and how it splits the summed axis depends on the
+//! shape and the processor's caches only.)
+
+mod activation;
+mod arithmetic;
+mod average;
+mod columns;
+mod conv;
+mod executor;
+mod loss;
+mod lrn;
+mod matmul;
+mod max_pool;
+mod norm;
+mod shape;
+mod update;
+
+pub(crate) use executor::Executor;
+
+use crate::{KernelError, Scalars};
+use candle_core::{FloatDType, Tensor};
+use zoo_graph::{DType, Node, Op, TensorType};
+
+/// What a kernel gives: the operator's results, or why there are none.
+type Results = Result<Vec<Tensor>, KernelError>;
+
+/// A node's operands with what the operator's attributes do not say.
+pub(crate) struct Call<'a> {
+    /// Values of the operands.
+    pub operands: &'a [Tensor],
+    /// Types of the operands.
+    pub operand_types: &'a [&'a TensorType],
+    /// Types of the results.
+    pub result_types: &'a [&'a TensorType],
+    /// Learning rate, step, seed.
+    pub scalars: Scalars,
+}
+
+impl Call<'_> {
+    /// The operands, if there are `N`.
+    fn take<const N: usize>(&self) -> Result<[&Tensor; N], KernelError> {
+        let found = self.operands.len();
+        match <&[Tensor; N]>::try_from(self.operands) {
+            Ok(operands) => Ok(operands.each_ref()),
+            Err(_) => Err(KernelError::Arity { found }),
+        }
+    }
+
+    /// The first `N` operands, and one more if it is there.
+    fn take_with_optional<const N: usize>(&self) -> Result<([&Tensor; N], Option<&Tensor>), KernelError> {
+        let found = self.operands.len();
+        match self.operands.split_first_chunk::<N>() {
+            Some((first, [])) => Ok((first.each_ref(), None)),
+            Some((first, [last])) => Ok((first.each_ref(), Some(last))),
+            _ => Err(KernelError::Arity { found }),
+        }
+    }
+}
+
+/// Computes a node in its own floating-point type: that of its first result.
+///
+/// # Errors
+/// Labels out of range, or an element type that is no float.
+pub(crate) fn compute(node: &Node, call: &Call<'_>) -> Results {
+    let [first, ..] = call.result_types else { return Err(KernelError::Arity { found: 0 }) };
+    match first.dtype {
+        DType::F16 => dispatch::<half::f16>(&node.op, call),
+        DType::Bf16 => dispatch::<half::bf16>(&node.op, call),
+        DType::F32 => dispatch::<f32>(&node.op, call),
+        DType::F64 => dispatch::<f64>(&node.op, call),
+        DType::U32 => Err(KernelError::DType(DType::U32)),
+    }
+}
+
+fn dispatch<T: FloatDType>(op: &Op, call: &Call<'_>) -> Results {
+    Ok(match op {
+        Op::AdaptiveAvgPool(op) => vec![average::adaptive::<T>(op, call.take()?)?],
+        Op::AdaptiveAvgPoolGrad(op) => vec![average::adaptive_grad::<T>(op, call.take()?)?],
+        Op::Add(_) => vec![arithmetic::add::<T>(call.operands)?],
+        Op::ApplyAdam(op) => update::adam::<T>(op, call.take()?, call.scalars)?,
+        Op::ApplyMomentum(op) => update::momentum::<T>(op, call.take()?, call.scalars)?,
+        Op::AvgPool(op) => vec![average::pool::<T>(op, call.take()?)?],
+        Op::AvgPoolGrad(op) => vec![average::pool_grad::<T>(op, call.take()?)?],
+        Op::BiasAddGrad(_) => vec![norm::bias_grad::<T>(call.take()?)?],
+        Op::BnInfer(op) => vec![norm::infer::<T>(op, call.take()?)?],
+        Op::BnInferGrad(op) => vec![norm::infer_grad::<T>(op, call.take()?)?],
+        Op::BnRunningUpdate(op) => update::running_statistics::<T>(op, call.take()?)?,
+        Op::BnTrainingGrad(op) => {
+            let (operands, behind) = call.take_with_optional()?;
+            norm::all_grads::<T>(op, operands, behind)?
+        }
+        Op::BnTrainingReduce(_) => norm::statistics::<T>(call.take()?)?,
+        Op::BnTrainingReduceGrad(op) => vec![norm::input_grad::<T>(op.eps, call.take()?)?],
+        Op::BnTrainingUpdate(op) => {
+            let (operands, residual) = call.take_with_optional()?;
+            vec![norm::normalize::<T>(op, operands, residual)?]
+        }
+        Op::BnTrainingUpdateGrad(op) => norm::scale_shift_grad::<T>(op.eps, call.take()?)?,
+        Op::Concat(op) => vec![shape::concat(op, call.operands)?],
+        Op::Conv2D(op) => {
+            let (operands, bias) = call.take_with_optional()?;
+            conv::forward::<T>(op, operands, bias)?
+        }
+        Op::Conv2DBackpropFilter(op) => vec![conv::filter_grad::<T>(op, call.take()?)?],
+        Op::Conv2DBackpropInput(op) => vec![conv::input_grad::<T>(op, call.take()?)?],
+        Op::Dropout(op) => vec![activation::dropout::<T>(op, call.take()?, call.scalars)?],
+        Op::Fill(op) => vec![arithmetic::fill::<T>(op)?],
+        Op::L2Loss(_) => vec![arithmetic::l2_loss::<T>(call.take()?)?],
+        Op::Lrn(op) => vec![lrn::forward::<T>(op, call.take()?)?],
+        Op::LrnGrad(op) => vec![lrn::grad::<T>(op, call.take()?)?],
+        Op::MatMul(op) => {
+            let (operands, bias) = call.take_with_optional()?;
+            vec![matmul::matmul::<T>(op, operands, bias)?]
+        }
+        Op::MaxPool(op) => vec![max_pool::forward::<T>(&op.window, call.take()?)?],
+        Op::MaxPoolGrad(op) => vec![max_pool::grad::<T>(&op.window, call.take()?)?],
+        Op::Pad(op) => vec![shape::pad(op, call.take()?)?],
+        Op::Relu(_) => vec![activation::relu::<T>(call.take()?)?],
+        Op::ReluGrad(_) => vec![activation::relu_grad::<T>(call.take()?)?],
+        Op::Reshape(op) => vec![shape::reshape(op, call.take()?)?],
+        Op::Scale(op) => vec![arithmetic::scale::<T>(op, call.take()?)?],
+        Op::ScaleBy(_) => vec![arithmetic::scale_by::<T>(call.take()?)?],
+        Op::Slice(op) => vec![shape::slice(op, call.take()?)?],
+        Op::SoftmaxCrossEntropy(op) => loss::softmax_cross_entropy::<T>(op, call.take()?)?,
+        Op::TransData(_) => vec![shape::trans_data(call.take()?, call.operand_types, call.result_types)?],
+        Op::WeightedSum(op) => vec![arithmetic::weighted_sum::<T>(op, call.operands)?],
+    })
+}

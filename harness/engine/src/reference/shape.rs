@@ -1,0 +1,38 @@
+//! Operators that move elements and compute nothing: candle's, in any element type.
+
+use crate::{KernelError, layout};
+use candle_core::Tensor;
+use zoo_graph::{
+    TensorType,
+    ops::{Concat, Pad, Reshape, Slice},
+};
+
+/// The same elements under another shape; the memory is shared.
+pub(super) fn reshape(op: &Reshape, [x]: [&Tensor; 1]) -> Result<Tensor, KernelError> {
+    Ok(x.reshape(op.shape.to_vec())?)
+}
+
+/// The parts one after another.
+pub(super) fn concat(op: &Concat, parts: &[Tensor]) -> Result<Tensor, KernelError> {
+    Ok(Tensor::cat(parts, op.axis)?.contiguous()?)
+}
+
+/// A box cut out.
+pub(super) fn slice(op: &Slice, [x]: [&Tensor; 1]) -> Result<Tensor, KernelError> {
+    let axes = op.start.iter().zip(&op.size).enumerate();
+    let cut = axes.fold(Ok(x.clone()), |x, (axis, (start, size))| x?.narrow(axis, *start, *size));
+    Ok(cut?.contiguous()?)
+}
+
+/// Zeros before and after, per axis.
+pub(super) fn pad(op: &Pad, [x]: [&Tensor; 1]) -> Result<Tensor, KernelError> {
+    let axes = op.before.iter().zip(&op.after).enumerate();
+    let padded = axes.fold(Ok(x.clone()), |x, (axis, (before, after))| x?.pad_with_zeros(axis, *before, *after));
+    Ok(padded?.contiguous()?)
+}
+
+/// The same tensor in another layout, by way of the row-major one.
+pub(super) fn trans_data([x]: [&Tensor; 1], from: &[&TensorType], to: &[&TensorType]) -> Result<Tensor, KernelError> {
+    let (&[from], &[to]) = (from, to) else { return Err(KernelError::Arity { found: from.len() }) };
+    Ok(layout::to_stored(&layout::to_plain(x, from)?, to)?)
+}

@@ -1,0 +1,42 @@
+//! What a step leaves behind: optimizers and running statistics.
+
+use crate::Scalars;
+use crate::elements::map;
+use candle_core::{FloatDType, Tensor};
+use zoo_graph::ops::{ApplyAdam, ApplyMomentum, BnRunningUpdate};
+
+/// Parameter and momentum after the step.
+pub(super) fn momentum<T: FloatDType>(op: &ApplyMomentum, operands: [&Tensor; 3], scalars: Scalars) -> super::Results {
+    let lr = scalars.learning_rate * op.lr_scale;
+    let after = map::<T, 3, 2>(operands, |[p, v, g]| {
+        let d = g + op.weight_decay * p;
+        let v = op.momentum * v + d;
+        let direction = if op.nesterov { d + op.momentum * v } else { v };
+        [p - lr * direction, v]
+    })?;
+    Ok(after.into())
+}
+
+/// Parameter and both moments after the step.
+pub(super) fn adam<T: FloatDType>(op: &ApplyAdam, operands: [&Tensor; 4], scalars: Scalars) -> super::Results {
+    let t = scalars.step as f64 + 1.0;
+    let rate = scalars.learning_rate * op.lr_scale / (1.0 - op.beta1.powf(t));
+    let root_correction = (1.0 - op.beta2.powf(t)).sqrt();
+    let after = map::<T, 4, 3>(operands, |[p, m, v, g]| {
+        let d = g + op.weight_decay * p;
+        let m = op.beta1 * m + (1.0 - op.beta1) * d;
+        let v = op.beta2 * v + (1.0 - op.beta2) * d * d;
+        [p - rate * m / (v.sqrt() / root_correction + op.eps), m, v]
+    })?;
+    Ok(after.into())
+}
+
+/// Running mean and variance, moved towards those of the batch.
+pub(super) fn running_statistics<T: FloatDType>(op: &BnRunningUpdate, operands: [&Tensor; 4]) -> super::Results {
+    let unbiased = op.count as f64 / (op.count as f64 - 1.0);
+    let towards = |running: f64, batch: f64| (1.0 - op.momentum) * running + op.momentum * batch;
+    let after = map::<T, 4, 2>(operands, |[mean, var, batch_mean, batch_var]| {
+        [towards(mean, batch_mean), towards(var, batch_var * unbiased)]
+    })?;
+    Ok(after.into())
+}

@@ -1,0 +1,11 @@
+//! The reference kernels against hand-worked cases, naive loops, central differences and candle's autograd.
+
+mod autograd;
+mod determinism;
+mod forward;
+mod gradients;
+mod layouts;
+mod naive;
+mod optimizers;
+mod step;
+mod tiny;
