@@ -46,6 +46,9 @@ pub enum EngineError {
         /// Why not.
         message: String,
     },
+    /// The fast kernels do not compute in this type.
+    #[error("the fast kernels compute in f32, not in {0}: use the reference kernels (engine.kernels=reference)")]
+    FastDType(zoo_graph::DType),
     /// A node failed.
     #[error("{name} ({op}): {source}")]
     Node {
@@ -85,6 +88,12 @@ pub enum KernelError {
         /// Number of classes.
         classes: usize,
     },
+    /// A convolution that the fast kernels do not take.
+    #[error(transparent)]
+    Convolution(#[from] zoo_kernels::conv::ShapeError),
+    /// A pool that the fast kernels do not take.
+    #[error(transparent)]
+    Pool(#[from] zoo_kernels::window::PoolError),
     /// The kernels do not know this layout.
     #[error("the reference kernels compute row-major tensors only, this one is in {0}")]
     Layout(Layout),

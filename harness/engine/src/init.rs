@@ -14,15 +14,23 @@ use zoo_recipe::schema::{FanMode, Init};
 /// The value that a variable starts with, as a row-major tensor.
 ///
 /// # Errors
-/// An initialiser that needs fans where there are none: a tensor of fewer than two axes that is not the bias of a weight.
+/// As [`first_values`].
 pub fn initial(graph: &Graph, id: VariableId, seed: u64) -> Result<Tensor, EngineError> {
+    let ty = graph.ty(graph.variable(id).value);
+    let values = first_values(graph, id, seed, ty.shape.numel())?;
+    Ok(Tensor::from_vec(values, ty.shape.to_vec(), &Device::Cpu)?.to_dtype(candle_dtype(ty.dtype))?)
+}
+
+/// The first `count` elements of what a variable starts with, in row-major order.
+///
+/// # Errors
+/// An initialiser that needs fans where there are none: a tensor of fewer than two axes that is not the bias of a weight.
+pub fn first_values(graph: &Graph, id: VariableId, seed: u64, count: usize) -> Result<Vec<f32>, EngineError> {
     let variable = graph.variable(id);
-    let ty = graph.ty(variable.value);
     let distribution = Distribution::of(graph, variable)?;
     let words = Words::new(seed, &variable.name);
-    let elements = (0..ty.shape.numel()).into_par_iter().with_min_len(1 << 12);
-    let values: Vec<f32> = elements.map(|i| distribution.draw(&words, i as u64) as f32).collect();
-    Ok(Tensor::from_vec(values, ty.shape.to_vec(), &Device::Cpu)?.to_dtype(candle_dtype(ty.dtype))?)
+    let elements = (0..count).into_par_iter().with_min_len(1 << 12);
+    Ok(elements.map(|i| distribution.draw(&words, i as u64) as f32).collect())
 }
 
 /// An initialiser with everything that it needs of its variable.

@@ -11,6 +11,7 @@ pub mod step;
 
 mod elements;
 mod error;
+mod fast;
 mod footprint;
 
 pub use error::{EngineError, KernelError};

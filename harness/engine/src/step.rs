@@ -1,17 +1,20 @@
 //! The step: a graph with the variables that outlive it.
 
-use crate::{
-    EngineError, candle_dtype, init,
-    layout::{self, stored_dims},
-    reference,
-};
+use crate::{EngineError, candle_dtype, fast, init, reference};
 use candle_core::{Device, Tensor};
 use rayon::ThreadPool;
-use zoo_graph::{Bytes, Graph, TensorType, ValueId, Variable, VariableId, verify::verify};
+use zoo_graph::{
+    Bytes, Graph, Shape, TensorType, ValueId, Variable, VariableId, graph::Input, passes::Pipeline, verify,
+};
 
 /// Which kernels compute a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kernels {
+    /// Fast ones in f32, on the graph after the passes of [`Pipeline::fast`]. A step that fails leaves variables undefined.
+    Fast {
+        /// Whether operators are fused first.
+        fusion: bool,
+    },
     /// Those of [`reference`]: row-major graphs in any floating-point type.
     Reference,
 }
@@ -23,6 +26,18 @@ pub struct Options {
     pub kernels: Kernels,
     /// Threads of the step's own pool; `None`: the pool that the step is run in.
     pub threads: Option<usize>,
+}
+
+impl Options {
+    /// The same, with every operator on its own.
+    #[must_use]
+    pub fn without_fusion(self) -> Self {
+        let kernels = match self.kernels {
+            Kernels::Reference => Kernels::Reference,
+            Kernels::Fast { .. } => Kernels::Fast { fusion: false },
+        };
+        Self { kernels, ..self }
+    }
 }
 
 /// What changes from step to step beside the inputs.
@@ -89,33 +104,70 @@ pub struct StepResult {
     pub peak_memory: Bytes,
 }
 
-/// What an execution starts from.
-pub(crate) struct Given<'a> {
-    /// By index of the graph's inputs.
-    pub inputs: &'a [Tensor],
-    /// By [`VariableId`].
-    pub variables: &'a [Tensor],
-    /// Learning rate, step, seed.
-    pub scalars: Scalars,
+/// What an executor gives beside the variables that it keeps.
+pub(crate) struct Outcome {
+    /// By index of the graph's losses.
+    pub losses: Vec<f64>,
+    /// By index of the graph's outputs, row-major.
+    pub outputs: Vec<Tensor>,
 }
 
-/// What an execution leaves.
-pub(crate) struct Executed {
-    /// By [`ValueId`]; at least the graph's results.
-    pub values: Vec<Option<Tensor>>,
-    /// See [`StepResult::peak_memory`].
-    pub peak_memory: Bytes,
-}
-
-/// The kernels with what they prepared for a graph.
+/// The kernels with what they keep of a graph: its variables, and what they have prepared.
 enum Executor {
     Reference(reference::Executor),
+    Fast(Box<fast::Executor>),
 }
 
 impl Executor {
-    fn run(&self, graph: &Graph, given: &Given<'_>, observer: &mut dyn Observer) -> Result<Executed, EngineError> {
+    /// Prepares a graph, rewriting it as the kernels want it.
+    fn new(graph: &mut Graph, kernels: Kernels) -> Result<Self, EngineError> {
+        Ok(match kernels {
+            Kernels::Reference => Self::Reference(reference::Executor::new(graph)?),
+            Kernels::Fast { fusion } => {
+                Pipeline::fast(fusion).run(graph, None)?;
+                Self::Fast(Box::new(fast::Executor::new(graph)?))
+            }
+        })
+    }
+
+    fn variable(&self, graph: &Graph, id: VariableId) -> Result<Tensor, EngineError> {
         match self {
-            Self::Reference(executor) => executor.run(graph, given, observer),
+            Self::Reference(executor) => executor.variable(graph, id),
+            Self::Fast(executor) => executor.variable(graph, id),
+        }
+    }
+
+    fn set_variable(&mut self, graph: &Graph, id: VariableId, tensor: &Tensor) -> Result<(), EngineError> {
+        match self {
+            Self::Reference(executor) => executor.set_variable(graph, id, tensor),
+            Self::Fast(executor) => executor.set_variable(graph, id, tensor),
+        }
+    }
+
+    fn run(
+        &mut self,
+        graph: &Graph,
+        inputs: &[Tensor],
+        scalars: Scalars,
+        observer: &mut dyn Observer,
+    ) -> Result<Outcome, EngineError> {
+        match self {
+            Self::Reference(executor) => executor.run(graph, inputs, scalars, observer),
+            Self::Fast(executor) => executor.run(graph, inputs, scalars, observer),
+        }
+    }
+
+    fn node_seconds(&self) -> &[f64] {
+        match self {
+            Self::Reference(_) => &[],
+            Self::Fast(executor) => executor.node_seconds(),
+        }
+    }
+
+    fn memory(&self) -> Bytes {
+        match self {
+            Self::Reference(executor) => executor.memory(),
+            Self::Fast(executor) => executor.memory(),
         }
     }
 }
@@ -125,7 +177,6 @@ pub struct Step {
     graph: Graph,
     executor: Executor,
     pool: Option<ThreadPool>,
-    variables: Vec<Tensor>,
 }
 
 impl Step {
@@ -133,11 +184,9 @@ impl Step {
     ///
     /// # Errors
     /// A graph that breaks its own rules or that the kernels cannot compute, or a system that gives no threads.
-    pub fn new(graph: Graph, options: Options) -> Result<Self, EngineError> {
+    pub fn new(mut graph: Graph, options: Options) -> Result<Self, EngineError> {
         verify(&graph, None)?;
-        let executor = match options.kernels {
-            Kernels::Reference => Executor::Reference(reference::Executor::new(&graph)?),
-        };
+        let executor = Executor::new(&mut graph, options.kernels)?;
         let pool = options
             .threads
             .map(|threads| {
@@ -145,12 +194,7 @@ impl Step {
                 pool.map_err(|source| EngineError::Threads { threads, source })
             })
             .transpose()?;
-        let zeros = |v: &Variable| {
-            let ty = graph.ty(v.value);
-            Tensor::zeros(stored_dims(ty), candle_dtype(ty.dtype), &Device::Cpu)
-        };
-        let variables = graph.variables.iter().map(zeros).collect::<Result<_, _>>()?;
-        Ok(Self { graph, executor, pool, variables })
+        Ok(Self { graph, executor, pool })
     }
 
     /// The graph.
@@ -158,14 +202,19 @@ impl Step {
         &self.graph
     }
 
+    /// Seconds that each node of [`Step::graph`] took in the last step; empty for reference kernels.
+    pub fn node_seconds(&self) -> &[f64] {
+        self.executor.node_seconds()
+    }
+
     /// Sets every variable to what its initialiser says (see [`init`]).
     ///
     /// # Errors
     /// As [`init::initial`].
     pub fn initialize(&mut self, seed: u64) -> Result<(), EngineError> {
-        for (i, tensor) in self.variables.iter_mut().enumerate() {
-            let ty = self.graph.ty(self.graph.variables[i].value);
-            *tensor = layout::to_stored(&init::initial(&self.graph, VariableId(i), seed)?, ty)?;
+        for id in (0..self.graph.variables.len()).map(VariableId) {
+            let initial = init::initial(&self.graph, id, seed)?;
+            self.executor.set_variable(&self.graph, id, &initial)?;
         }
         Ok(())
     }
@@ -175,8 +224,8 @@ impl Step {
     /// # Errors
     /// candle's, in moving the elements of a variable in a blocked layout.
     pub fn variables(&self) -> Result<Vec<(&Variable, Tensor)>, EngineError> {
-        let plain = |(variable, stored)| Ok((variable, self.plain(variable, stored)?));
-        self.graph.variables.iter().zip(&self.variables).map(plain).collect()
+        let value = |(i, variable)| Ok((variable, self.executor.variable(&self.graph, VariableId(i))?));
+        self.graph.variables.iter().enumerate().map(value).collect()
     }
 
     /// Present value of a variable, as a row-major tensor.
@@ -184,23 +233,17 @@ impl Step {
     /// # Errors
     /// No variable of this name.
     pub fn variable(&self, name: &str) -> Result<Tensor, EngineError> {
-        let id = self.find(name)?;
-        self.plain(self.graph.variable(id), &self.variables[id.0])
-    }
-
-    fn plain(&self, variable: &Variable, stored: &Tensor) -> Result<Tensor, EngineError> {
-        Ok(layout::to_plain(stored, self.graph.ty(variable.value))?)
+        self.executor.variable(&self.graph, self.find(name)?)
     }
 
     /// Gives a variable another value, which comes as a row-major tensor whatever its layout in the graph.
     ///
     /// # Errors
     /// No variable of this name, or a tensor of another shape or element type.
-    pub fn set_variable(&mut self, name: &str, tensor: Tensor) -> Result<(), EngineError> {
+    pub fn set_variable(&mut self, name: &str, tensor: &Tensor) -> Result<(), EngineError> {
         let id = self.find(name)?;
-        let ty = self.graph.ty(self.graph.variable(id).value);
-        self.variables[id.0] = checked(name, ty, &tensor)?;
-        Ok(())
+        let tensor = checked(name, self.graph.ty(self.graph.variable(id).value), tensor)?;
+        self.executor.set_variable(&self.graph, id, &tensor)
     }
 
     /// Runs the step once. Variables change only if all of it succeeds.
@@ -214,27 +257,17 @@ impl Step {
         observer: &mut dyn Observer,
     ) -> Result<StepResult, EngineError> {
         let inputs = self.arrange(inputs)?;
-        let given = Given { inputs: &inputs, variables: &self.variables, scalars };
-        let mut execute = || self.executor.run(&self.graph, &given, observer);
-        let Executed { values, peak_memory } = match &self.pool {
+        let (executor, graph) = (&mut self.executor, &self.graph);
+        let mut execute = || executor.run(graph, &inputs, scalars, observer);
+        let Outcome { losses, outputs } = match &self.pool {
             Some(pool) => pool.install(execute)?,
             None => execute()?,
         };
-        let result = |id: ValueId| {
-            let value = values.get(id.0).and_then(Option::as_ref);
-            value.ok_or_else(|| candle_core::Error::Msg(format!("value {} was not kept", id.0)))
-        };
-        let named =
-            |(name, id): &(String, ValueId)| Ok((name.clone(), layout::to_plain(result(*id)?, self.graph.ty(*id))?));
-        let outputs = self.graph.outputs.iter().map(named).collect::<Result<_, EngineError>>()?;
-        let scalar = |(name, id): &(String, ValueId)| Ok((name.clone(), to_f64(result(*id)?)?));
-        let losses = self.graph.losses.iter().map(scalar).collect::<Result<_, EngineError>>()?;
-        let next = self.graph.variables.iter().zip(&self.variables).map(|(variable, now)| match variable.next {
-            Some(id) => result(id).cloned(),
-            None => Ok(now.clone()),
-        });
-        self.variables = next.collect::<Result<_, _>>()?;
-        Ok(StepResult { losses, outputs, peak_memory })
+        Ok(StepResult {
+            losses: graph.losses.iter().map(|(name, _)| name.clone()).zip(losses).collect(),
+            outputs: graph.outputs.iter().map(|(name, _)| name.clone()).zip(outputs).collect(),
+            peak_memory: self.executor.memory(),
+        })
     }
 
     fn find(&self, name: &str) -> Result<VariableId, EngineError> {
@@ -247,7 +280,7 @@ impl Step {
         if let Some((name, _)) = inputs.0.iter().find(|(name, _)| self.graph.inputs.iter().all(|i| i.name != *name)) {
             return Err(EngineError::UnknownInput { name: name.clone(), known: known() });
         }
-        let given = |input: &zoo_graph::graph::Input| {
+        let given = |input: &Input| {
             let ty = self.graph.ty(input.value);
             let missing = || EngineError::MissingInput { name: input.name.clone(), ty: ty.clone() };
             let (name, tensor) = inputs.0.iter().find(|(name, _)| *name == input.name).ok_or_else(missing)?;
@@ -257,16 +290,11 @@ impl Step {
     }
 }
 
-/// A tensor from outside, as the graph stores it and without history, if it fits its type.
+/// A tensor from outside, on the host, contiguous and without history, if it fits its type.
 fn checked(name: &str, ty: &TensorType, tensor: &Tensor) -> Result<Tensor, EngineError> {
     if tensor.dims() != &ty.shape[..] || tensor.dtype() != candle_dtype(ty.dtype) {
-        let found = format!("{} {}", tensor.dtype().as_str(), zoo_graph::Shape::from(tensor.dims()));
+        let found = format!("{} {}", tensor.dtype().as_str(), Shape::from(tensor.dims()));
         return Err(EngineError::Tensor { name: name.to_owned(), expected: ty.clone(), found });
     }
-    Ok(layout::to_stored(&tensor.to_device(&Device::Cpu)?.contiguous()?.detach(), ty)?)
-}
-
-/// A scalar tensor's value.
-fn to_f64(scalar: &Tensor) -> Result<f64, candle_core::Error> {
-    scalar.to_dtype(candle_core::DType::F64)?.to_scalar()
+    Ok(tensor.to_device(&Device::Cpu)?.contiguous()?.detach())
 }

@@ -1,1 +1,23 @@
-//! Golden steps: manifest, record, import, compare, first divergence, mutation self-test
+//! Golden steps: reading, running the recipe's step under a golden's conditions, and judging every tensor.
+//!
+//! [`check()`] executes the same [`zoo_engine::Step`] that training does and compares it, stage by stage, with what the
+//! reference framework computed.
+
+mod check;
+pub mod compare;
+pub mod conditions;
+mod divergence;
+mod error;
+pub mod facts;
+pub mod manifest;
+pub mod mutants;
+mod probe;
+pub mod report;
+mod run;
+pub mod weights;
+
+pub use check::{CheckOptions, check};
+pub use compare::Precision;
+pub use error::GoldenError;
+pub use manifest::Golden;
+pub use report::{Report, Stage, Verdict};

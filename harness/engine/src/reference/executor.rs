@@ -2,21 +2,25 @@
 
 use super::{Call, compute};
 use crate::{
-    EngineError, KernelError, Observer,
+    EngineError, KernelError, Observer, Scalars, candle_dtype,
     footprint::Footprint,
-    layout::to_plain,
-    step::{Executed, Given},
+    layout::{stored_dims, to_plain, to_stored},
+    step::Outcome,
 };
-use candle_core::Tensor;
-use zoo_graph::{Graph, Layout, Node, NodeId, Op, TensorType, ValueId, liveness::Liveness};
+use candle_core::{DType, Device, Tensor};
+use zoo_graph::{Bytes, Graph, Layout, Node, NodeId, Op, TensorType, ValueId, VariableId, liveness::Liveness};
 
-/// Knows when each value of its graph is needed last.
+/// Holds the variables, and knows when each value of its graph is needed last.
 pub(crate) struct Executor {
     liveness: Liveness,
+    /// As stored, by [`VariableId`].
+    variables: Vec<Tensor>,
+    /// Of the last step.
+    peak: Bytes,
 }
 
 impl Executor {
-    /// Prepares to run `graph`.
+    /// Prepares to run `graph`. All variables are zero.
     ///
     /// # Errors
     /// An operator other than `TransData` that meets a blocked layout.
@@ -27,35 +31,57 @@ impl Executor {
                 return Err(in_node(node)(KernelError::Layout(layout)));
             }
         }
-        Ok(Self { liveness: Liveness::of(graph, &[]) })
+        let types = graph.variables.iter().map(|v| graph.ty(v.value));
+        let zeros = types.map(|ty| Tensor::zeros(stored_dims(ty), candle_dtype(ty.dtype), &Device::Cpu));
+        let variables = zeros.collect::<candle_core::Result<_>>()?;
+        Ok(Self { liveness: Liveness::of(graph, &[]), variables, peak: Bytes(0) })
     }
 
-    /// Computes all nodes in order; lets go of each value after its last use.
+    /// Present value of a variable, row-major.
+    pub fn variable(&self, graph: &Graph, id: VariableId) -> Result<Tensor, EngineError> {
+        Ok(to_plain(&self.variables[id.0], graph.ty(graph.variable(id).value))?)
+    }
+
+    /// Gives a variable the value of a row-major tensor of its shape.
+    pub fn set_variable(&mut self, graph: &Graph, id: VariableId, tensor: &Tensor) -> Result<(), EngineError> {
+        self.variables[id.0] = to_stored(tensor, graph.ty(graph.variable(id).value))?;
+        Ok(())
+    }
+
+    /// Largest sum of the tensors that lived at one time in the last step, kernels' scratch not counted.
+    pub fn memory(&self) -> Bytes {
+        self.peak
+    }
+
+    /// Computes all nodes in order; lets go of each value after its last use. The variables change if all succeed.
     ///
     /// # Errors
     /// A node that cannot be computed.
-    pub fn run(&self, graph: &Graph, given: &Given<'_>, observer: &mut dyn Observer) -> Result<Executed, EngineError> {
+    pub fn run(
+        &mut self,
+        graph: &Graph,
+        inputs: &[Tensor],
+        scalars: Scalars,
+        observer: &mut dyn Observer,
+    ) -> Result<Outcome, EngineError> {
         let values = vec![None; graph.values.len()];
         let mut live = Live { graph, values, footprint: Footprint::default(), observer };
-        // The caller holds on to what it gave until the step is over.
-        given.inputs.iter().chain(given.variables).for_each(|tensor| live.footprint.hold(tensor));
-        for (input, tensor) in graph.inputs.iter().zip(given.inputs) {
+        // Inputs and variables are held by others as well until the step is over.
+        inputs.iter().chain(&self.variables).for_each(|tensor| live.footprint.hold(tensor));
+        for (input, tensor) in graph.inputs.iter().zip(inputs) {
             live.put(input.value, tensor.clone())?;
         }
-        for (variable, tensor) in graph.variables.iter().zip(given.variables) {
+        for (variable, tensor) in graph.variables.iter().zip(&self.variables) {
             live.put(variable.value, tensor.clone())?;
         }
         for (n, node) in graph.nodes.iter().enumerate() {
-            let results = live.operands(node).and_then(|operands| {
+            let results = node.inputs.iter().map(|v| live.get(*v)).collect::<candle_core::Result<Vec<_>>>();
+            let results = results.map_err(KernelError::from).and_then(|operands| {
                 let operand_types: Vec<&TensorType> = node.inputs.iter().map(|v| graph.ty(*v)).collect();
                 let result_types: Vec<&TensorType> = node.outputs.iter().map(|v| graph.ty(*v)).collect();
-                let call = Call {
-                    operands: &operands,
-                    operand_types: &operand_types,
-                    result_types: &result_types,
-                    scalars: given.scalars,
-                };
-                compute(node, &call)
+                let call =
+                    Call { operands: &operands, operand_types: &operand_types, result_types: &result_types, scalars };
+                compute(&node.op, &call)
             });
             let results = results.map_err(in_node(node))?;
             for (value, tensor) in node.outputs.iter().zip(results) {
@@ -65,7 +91,17 @@ impl Executor {
                 live.drop(*value);
             }
         }
-        Ok(Executed { peak_memory: live.footprint.worst(), values: live.values })
+        let loss = |(_, v): &(String, ValueId)| live.get(*v)?.to_dtype(DType::F64)?.to_scalar();
+        let losses = graph.losses.iter().map(loss).collect::<candle_core::Result<_>>()?;
+        let output = |(_, v): &(String, ValueId)| to_plain(&live.get(*v)?, graph.ty(*v));
+        let outputs = graph.outputs.iter().map(output).collect::<candle_core::Result<_>>()?;
+        let next = graph.variables.iter().zip(&self.variables).map(|(variable, now)| match variable.next {
+            Some(next) => live.get(next),
+            None => Ok(now.clone()),
+        });
+        self.variables = next.collect::<candle_core::Result<_>>()?;
+        self.peak = live.footprint.worst();
+        Ok(Outcome { losses, outputs })
     }
 }
 
@@ -83,9 +119,9 @@ struct Live<'a> {
 }
 
 impl Live<'_> {
-    fn operands(&self, node: &Node) -> Result<Vec<Tensor>, KernelError> {
-        let operands = node.inputs.iter().map(|v| self.values[v.0].clone());
-        operands.collect::<Option<Vec<_>>>().ok_or(KernelError::Arity { found: node.inputs.len() })
+    fn get(&self, value: ValueId) -> candle_core::Result<Tensor> {
+        let tensor = self.values[value.0].clone();
+        tensor.ok_or_else(|| candle_core::Error::Msg(format!("value {} does not live here", value.0)))
     }
 
     fn put(&mut self, value: ValueId, tensor: Tensor) -> Result<(), EngineError> {

@@ -26,7 +26,7 @@ pub(crate) use executor::Executor;
 
 use crate::{KernelError, Scalars};
 use candle_core::{FloatDType, Tensor};
-use zoo_graph::{DType, Node, Op, TensorType};
+use zoo_graph::{DType, Op, TensorType};
 
 /// What a kernel gives: the operator's results, or why there are none.
 type Results = Result<Vec<Tensor>, KernelError>;
@@ -64,17 +64,17 @@ impl Call<'_> {
     }
 }
 
-/// Computes a node in its own floating-point type: that of its first result.
+/// Computes an operator in the floating-point type of its first result.
 ///
 /// # Errors
 /// Labels out of range, or an element type that is no float.
-pub(crate) fn compute(node: &Node, call: &Call<'_>) -> Results {
+pub(crate) fn compute(op: &Op, call: &Call<'_>) -> Results {
     let [first, ..] = call.result_types else { return Err(KernelError::Arity { found: 0 }) };
     match first.dtype {
-        DType::F16 => dispatch::<half::f16>(&node.op, call),
-        DType::Bf16 => dispatch::<half::bf16>(&node.op, call),
-        DType::F32 => dispatch::<f32>(&node.op, call),
-        DType::F64 => dispatch::<f64>(&node.op, call),
+        DType::F16 => dispatch::<half::f16>(op, call),
+        DType::Bf16 => dispatch::<half::bf16>(op, call),
+        DType::F32 => dispatch::<f32>(op, call),
+        DType::F64 => dispatch::<f64>(op, call),
         DType::U32 => Err(KernelError::DType(DType::U32)),
     }
 }

@@ -1,0 +1,104 @@
+//! What a kernel is called with.
+
+use crate::{KernelError, Scalars};
+use zoo_graph::{Layout, TensorType};
+use zoo_kernels::{AlignedBuf, Blocked, Isa};
+
+/// An operand of a node.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Operand<'a> {
+    /// Elements as stored.
+    Float(&'a [f32]),
+    /// Class indices.
+    Index(&'a [u32]),
+    /// The operand lies in the memory of this result, which is to overwrite it.
+    Overwritten {
+        /// Index of the result.
+        result: usize,
+    },
+}
+
+/// Operands, results and their types; elements are as stored, filling included.
+pub(crate) struct Call<'a> {
+    pub isa: Isa,
+    pub scalars: Scalars,
+    pub operands: Vec<Operand<'a>>,
+    pub operand_types: Vec<&'a TensorType>,
+    pub results: Vec<&'a mut [f32]>,
+    pub result_types: Vec<&'a TensorType>,
+    /// Scratch that outlives the call, so that it is not allocated anew.
+    pub workspace: &'a mut AlignedBuf,
+}
+
+impl<'a> Call<'a> {
+    /// The `i`-th operand, which no result overwrites.
+    ///
+    /// # Errors
+    /// No such operand, or none of numbers, or one that is overwritten: a kernel that does not fit its operator's rules.
+    pub fn operand(&self, i: usize) -> Result<&'a [f32], KernelError> {
+        match self.operands.get(i) {
+            Some(Operand::Float(values)) => Ok(values),
+            _ => Err(self.arity()),
+        }
+    }
+
+    /// The `i`-th operand, unless a result overwrites it.
+    pub fn apart(&self, i: usize) -> Option<&'a [f32]> {
+        match self.operands.get(i) {
+            Some(Operand::Float(values)) => Some(values),
+            _ => None,
+        }
+    }
+
+    /// The `i`-th operand as class indices.
+    ///
+    /// # Errors
+    /// No such operand, or one of numbers.
+    pub fn indices(&self, i: usize) -> Result<&'a [u32], KernelError> {
+        match self.operands.get(i) {
+            Some(Operand::Index(values)) => Ok(values),
+            _ => Err(self.arity()),
+        }
+    }
+
+    /// Exactly `N` results.
+    ///
+    /// # Errors
+    /// Another number of them.
+    pub fn results<const N: usize>(&mut self) -> Result<[&mut [f32]; N], KernelError> {
+        let arity = self.arity();
+        let all: Vec<&mut [f32]> = self.results.iter_mut().map(|r| &mut **r).collect();
+        all.try_into().map_err(|_| arity)
+    }
+
+    /// Extent of the `i`-th operand, a blocked map.
+    ///
+    /// # Errors
+    /// Not a map.
+    pub fn map(&self, i: usize) -> Result<Blocked, KernelError> {
+        self.operand_types.get(i).and_then(|ty| extent(ty)).ok_or_else(|| self.arity())
+    }
+
+    /// Extent of the `i`-th result, a blocked map.
+    ///
+    /// # Errors
+    /// Not a map.
+    pub fn result_map(&self, i: usize) -> Result<Blocked, KernelError> {
+        self.result_types.get(i).and_then(|ty| extent(ty)).ok_or_else(|| self.arity())
+    }
+
+    /// Whether the `i`-th operand are filters in FRACTAL_Z.
+    pub fn is_packed(&self, i: usize) -> bool {
+        self.operand_types.get(i).is_some_and(|ty| matches!(ty.layout, Layout::FractalZ { .. }))
+    }
+
+    /// The error of a node that does not fit its kernel.
+    pub fn arity(&self) -> KernelError {
+        KernelError::Arity { found: self.operands.len() }
+    }
+}
+
+/// Extent of a tensor with four axes.
+pub(crate) fn extent(ty: &TensorType) -> Option<Blocked> {
+    ty.shape.nchw().map(|[n, c, h, w]| Blocked { n, c, h, w })
+}

@@ -1,0 +1,94 @@
+//! Convolutions.
+
+use super::call::Call;
+use crate::KernelError;
+use zoo_graph::{
+    Layout, TensorType,
+    ops::{Conv2D, Conv2DBackpropFilter, Conv2DBackpropInput},
+};
+use zoo_kernels::conv::{self, ConvParams, ConvShape, Epilogue, Maps, Statistics};
+
+/// The convolution of these shapes: input `[n, c, h, w]`, filters `[o, c / groups, kh, kw]`.
+fn shape(op: &Conv2D, input: &TensorType, filter: &TensorType) -> Result<ConvShape, KernelError> {
+    let (Some([n, c_in, h, w]), Some([c_out, _, kh, kw])) = (input.shape.nchw(), filter.shape.nchw()) else {
+        return Err(KernelError::Arity { found: 0 });
+    };
+    let window = &op.window;
+    let params = ConvParams {
+        n,
+        c_in,
+        h,
+        w,
+        c_out,
+        kh,
+        kw,
+        stride: window.stride,
+        pad: window.pad,
+        dilation: window.dilation,
+        groups: op.groups,
+    };
+    Ok(ConvShape::new(params)?)
+}
+
+/// A convolution with these filters, as far as packing them has to know it.
+pub(super) fn filter_shape(ty: &TensorType) -> Option<ConvShape> {
+    let (Layout::FractalZ { groups }, Some([c_out, i, kh, kw])) = (ty.layout, ty.shape.nchw()) else { return None };
+    let params = ConvParams {
+        n: 1,
+        c_in: i * groups,
+        h: kh,
+        w: kw,
+        c_out,
+        kh,
+        kw,
+        stride: [1, 1],
+        pad: [0; 4],
+        dilation: [1, 1],
+        groups,
+    };
+    ConvShape::new(params).ok()
+}
+
+/// An image as it came, or blocked maps.
+fn maps<'a>(ty: &TensorType, values: &'a [f32]) -> Maps<'a> {
+    match ty.layout {
+        Layout::Plain => Maps::Planar(values),
+        Layout::Nc1hwc0 | Layout::FractalZ { .. } => Maps::Blocked(values),
+    }
+}
+
+pub(super) fn forward(op: &Conv2D, mut call: Call<'_>) -> Result<(), KernelError> {
+    let shape = shape(op, call.operand_types[0], call.operand_types[1])?;
+    let (x, w) = (maps(call.operand_types[0], call.operand(0)?), call.operand(1)?);
+    let (isa, bias) = (call.isa, call.apart(2));
+    let arity = call.arity();
+    let mut results = call.results.iter_mut();
+    let y = results.next().ok_or(arity)?;
+    let statistics = match (results.next(), results.next()) {
+        (Some(mean), Some(variance)) => Some(Statistics { mean, variance }),
+        _ => None,
+    };
+    conv::forward(isa, &shape, x, w, y, Epilogue { bias, statistics, relu: op.relu });
+    Ok(())
+}
+
+pub(super) fn input_gradient(op: &Conv2DBackpropInput, mut call: Call<'_>) -> Result<(), KernelError> {
+    let shape = shape(&op.conv, call.result_types[0], call.operand_types[1])?;
+    let (isa, dy, w) = (call.isa, call.operand(0)?, call.operand(1)?);
+    let len = conv::transposed_len(&shape);
+    call.workspace.grow(len);
+    let workspace = &mut call.workspace[..len];
+    conv::input_gradient(isa, &shape, dy, w, workspace, call.results[0]);
+    Ok(())
+}
+
+pub(super) fn filter_gradient(op: &Conv2DBackpropFilter, mut call: Call<'_>) -> Result<(), KernelError> {
+    let shape = shape(&op.conv, call.operand_types[0], call.result_types[0])?;
+    let (isa, dy) = (call.isa, call.operand(1)?);
+    let x = maps(call.operand_types[0], call.operand(0)?);
+    let len = conv::filter_workspace_len(&shape);
+    call.workspace.grow(len);
+    let workspace = &mut call.workspace[..len];
+    conv::filter_gradient(isa, &shape, x, dy, workspace, call.results[0]);
+    Ok(())
+}

@@ -1,0 +1,76 @@
+//! Operators that treat every element alike, in any layout: filling is zero and stays so.
+
+use super::call::Call;
+use crate::KernelError;
+use zoo_graph::{Layout, ops::Dropout};
+use zoo_kernels::{dropout, elementwise};
+
+pub(super) fn add(mut call: Call<'_>) -> Result<(), KernelError> {
+    let isa = call.isa;
+    let terms: Vec<&[f32]> = (0..call.operands.len()).filter_map(|i| call.apart(i)).collect();
+    let overwrites = terms.len() < call.operands.len();
+    let [sum] = call.results()?;
+    match overwrites {
+        true => elementwise::accumulate(isa, &terms, sum),
+        false => elementwise::add(isa, &terms, sum),
+    }
+    Ok(())
+}
+
+pub(super) fn relu(mut call: Call<'_>) -> Result<(), KernelError> {
+    let (isa, x) = (call.isa, call.apart(0));
+    let [y] = call.results()?;
+    match x {
+        Some(x) => elementwise::relu(isa, x, y),
+        None => elementwise::relu_in_place(isa, y),
+    }
+    Ok(())
+}
+
+pub(super) fn relu_gradient(mut call: Call<'_>) -> Result<(), KernelError> {
+    let (isa, dy, y) = (call.isa, call.apart(0), call.operand(1)?);
+    let [dx] = call.results()?;
+    match dy {
+        Some(dy) => elementwise::relu_gradient(isa, y, dy, dx),
+        None => elementwise::relu_gradient_in_place(isa, y, dx),
+    }
+    Ok(())
+}
+
+pub(super) fn scale(factor: f64, mut call: Call<'_>) -> Result<(), KernelError> {
+    let (isa, x) = (call.isa, call.apart(0));
+    let [y] = call.results()?;
+    match x {
+        Some(x) => elementwise::scale(isa, factor as f32, x, y),
+        None => elementwise::scale_in_place(isa, factor as f32, y),
+    }
+    Ok(())
+}
+
+pub(super) fn scale_by(call: Call<'_>) -> Result<(), KernelError> {
+    let factor = call.operand(1)?[0];
+    scale(f64::from(factor), call)
+}
+
+pub(super) fn fill(value: f64, mut call: Call<'_>) -> Result<(), KernelError> {
+    let [y] = call.results()?;
+    y.fill(value as f32);
+    Ok(())
+}
+
+pub(super) fn dropout(op: &Dropout, mut call: Call<'_>) -> Result<(), KernelError> {
+    let (isa, x) = (call.isa, call.apart(0));
+    let mask = dropout::Dropout::new(call.scalars.seed, call.scalars.step, op.stream, op.rate);
+    let map = match call.result_types[0].layout {
+        Layout::Nc1hwc0 => Some(call.result_map(0)?),
+        Layout::Plain | Layout::FractalZ { .. } => None,
+    };
+    let [y] = call.results()?;
+    match (map, x) {
+        (Some(map), Some(x)) => dropout::dropout_blocked(isa, map, &mask, x, y),
+        (Some(map), None) => dropout::dropout_blocked_in_place(isa, map, &mask, y),
+        (None, Some(x)) => dropout::dropout(isa, &mask, x, y),
+        (None, None) => dropout::dropout_in_place(isa, &mask, y),
+    }
+    Ok(())
+}

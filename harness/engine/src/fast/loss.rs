@@ -1,0 +1,34 @@
+//! Losses and sums of them.
+
+use super::call::Call;
+use crate::KernelError;
+use zoo_graph::ops::SoftmaxCrossEntropy;
+use zoo_kernels::{l2_loss, softmax_cross_entropy as kernel};
+
+pub(super) fn softmax_cross_entropy(op: &SoftmaxCrossEntropy, mut call: Call<'_>) -> Result<(), KernelError> {
+    let (isa, logits, labels) = (call.isa, call.operand(0)?, call.indices(1)?);
+    let classes = logits.len() / labels.len().max(1);
+    let (label, other) = op.targets(classes);
+    let targets = kernel::Targets { label, other };
+    let [loss, gradient] = call.results()?;
+    let value = kernel::softmax_cross_entropy(isa, logits, labels, targets, gradient, None);
+    loss[0] = value.map_err(|e| KernelError::Label { label: e.label, sample: e.row, classes: e.classes })? as f32;
+    Ok(())
+}
+
+pub(super) fn l2(mut call: Call<'_>) -> Result<(), KernelError> {
+    let (isa, x) = (call.isa, call.operand(0)?);
+    let [loss] = call.results()?;
+    loss[0] = l2_loss::l2_loss(isa, x) as f32;
+    Ok(())
+}
+
+pub(super) fn weighted_sum(weights: &[f64], mut call: Call<'_>) -> Result<(), KernelError> {
+    let mut total = 0.0;
+    for (i, weight) in weights.iter().enumerate() {
+        total += weight * f64::from(call.operand(i)?[0]);
+    }
+    let [sum] = call.results()?;
+    sum[0] = total as f32;
+    Ok(())
+}

@@ -1,0 +1,260 @@
+//! Fast kernels: a graph in blocked layouts on planned buffers of f32.
+//!
+//! Values live in the buffers of a [`MemoryPlan`]; a node's results are taken out of the table while it runs, so that its
+//! operands can be read beside them without copies. Operators without a fast kernel for their layout fall back to the
+//! reference kernels.
+
+mod call;
+mod conv;
+mod elementwise;
+mod fallback;
+mod loss;
+mod matmul;
+mod norm;
+mod plain;
+mod pool;
+mod shape;
+mod update;
+
+use crate::{
+    EngineError, KernelError, Observer,
+    step::{Outcome, Scalars},
+};
+use call::{Call, Operand};
+use candle_core::{DType, Device, Tensor};
+use std::time::Instant;
+use zoo_graph::{BufferId, Bytes, Graph, Layout, MemoryPlan, Node, Op, TensorType, ValueId, VariableId};
+use zoo_kernels::{AlignedBuf, Isa};
+
+pub(crate) use plain::{from_plain, to_plain};
+
+/// A graph's buffers, and what lives in them between steps: the variables.
+pub(crate) struct Executor {
+    plan: MemoryPlan,
+    buffers: Vec<AlignedBuf>,
+    /// Buffer of each variable at the start of a step.
+    variables: Vec<BufferId>,
+    /// Class indices, by input.
+    indices: Vec<Vec<u32>>,
+    workspace: AlignedBuf,
+    isa: Isa,
+    /// Seconds that each node took in the last step.
+    node_seconds: Vec<f64>,
+}
+
+impl Executor {
+    /// Plans and allocates. All variables are zero.
+    ///
+    /// # Errors
+    /// A graph that computes in another type than f32.
+    pub fn new(graph: &Graph) -> Result<Self, EngineError> {
+        let float = graph.values.iter().map(|v| v.ty.dtype).find(|d| d.is_float() && *d != zoo_graph::DType::F32);
+        if let Some(dtype) = float {
+            return Err(EngineError::FastDType(dtype));
+        }
+        let plan = MemoryPlan::of(graph);
+        let buffers = plan.sizes().iter().map(|n| AlignedBuf::zeroed(*n)).collect();
+        let variable = |v: &zoo_graph::Variable| plan.buffer(v.value).unwrap_or(BufferId(usize::MAX));
+        Ok(Self {
+            variables: graph.variables.iter().map(variable).collect(),
+            buffers,
+            plan,
+            indices: vec![Vec::new(); graph.inputs.len()],
+            workspace: AlignedBuf::default(),
+            isa: Isa::best(),
+            node_seconds: vec![0.0; graph.nodes.len()],
+        })
+    }
+
+    /// Memory of all buffers and the kernels' workspace.
+    pub fn memory(&self) -> Bytes {
+        self.plan.bytes() + Bytes(4 * self.workspace.len() as u64)
+    }
+
+    /// Seconds that each node took in the last step.
+    pub fn node_seconds(&self) -> &[f64] {
+        &self.node_seconds
+    }
+
+    /// Gives a variable the value of a row-major tensor of its shape.
+    pub fn set_variable(&mut self, graph: &Graph, id: VariableId, tensor: &Tensor) -> Result<(), EngineError> {
+        let ty = graph.ty(graph.variable(id).value);
+        let values: Vec<f32> = tensor.flatten_all()?.to_vec1()?;
+        from_plain(self.isa, ty, &values, &mut self.buffers[self.variables[id.0].0][..ty.stored_numel()]);
+        Ok(())
+    }
+
+    /// Present value of a variable, row-major.
+    pub fn variable(&self, graph: &Graph, id: VariableId) -> Result<Tensor, EngineError> {
+        let ty = graph.ty(graph.variable(id).value);
+        tensor(self.isa, ty, &self.buffers[self.variables[id.0].0])
+    }
+
+    /// Runs the graph once.
+    ///
+    /// # Errors
+    /// A node that cannot be computed. Variables may have changed then: they are those of a step half done.
+    pub fn run(
+        &mut self,
+        graph: &Graph,
+        inputs: &[Tensor],
+        scalars: Scalars,
+        observer: &mut dyn Observer,
+    ) -> Result<Outcome, EngineError> {
+        // A previous step may have left variables in other buffers than they start from.
+        for (variable, buffer) in graph.variables.iter().zip(&mut self.variables) {
+            if let Some(planned) = self.plan.buffer(variable.value).filter(|planned| planned != buffer) {
+                self.buffers.swap(planned.0, buffer.0);
+                *buffer = planned;
+            }
+        }
+        for (i, (input, tensor)) in graph.inputs.iter().zip(inputs).enumerate() {
+            match (self.plan.buffer(input.value), tensor.dtype()) {
+                (Some(buffer), DType::F32) => {
+                    let values: Vec<f32> = tensor.flatten_all()?.to_vec1()?;
+                    self.buffers[buffer.0][..values.len()].copy_from_slice(&values);
+                }
+                _ => self.indices[i] = tensor.flatten_all()?.to_dtype(DType::U32)?.to_vec1()?,
+            }
+            self.show(graph, input.value, observer)?;
+        }
+        for variable in &graph.variables {
+            self.show(graph, variable.value, observer)?;
+        }
+        for (n, node) in graph.nodes.iter().enumerate() {
+            let started = Instant::now();
+            self.node(graph, n, node, scalars).map_err(|source| EngineError::Node {
+                name: node.name.clone(),
+                op: node.op.name(),
+                source,
+            })?;
+            self.node_seconds[n] = started.elapsed().as_secs_f64();
+            for v in &node.outputs {
+                self.show(graph, *v, observer)?;
+            }
+        }
+        let scalar = |v: &ValueId| self.plan.buffer(*v).map_or(f64::NAN, |b| f64::from(self.buffers[b.0][0]));
+        let losses = graph.losses.iter().map(|(_, v)| scalar(v)).collect();
+        let outputs = graph.outputs.iter().map(|(_, v)| self.tensor_of(graph, *v)).collect::<Result<_, _>>()?;
+        for (variable, buffer) in graph.variables.iter().zip(&mut self.variables) {
+            if let Some(next) = variable.next.and_then(|next| self.plan.buffer(next)) {
+                *buffer = next;
+            }
+        }
+        Ok(Outcome { losses, outputs })
+    }
+
+    fn show(&self, graph: &Graph, v: ValueId, observer: &mut dyn Observer) -> Result<(), EngineError> {
+        if observer.wants(v) && graph.ty(v).dtype.is_float() {
+            observer.observe(v, &self.tensor_of(graph, v)?);
+        }
+        Ok(())
+    }
+
+    fn tensor_of(&self, graph: &Graph, v: ValueId) -> Result<Tensor, EngineError> {
+        match self.plan.buffer(v) {
+            Some(buffer) => tensor(self.isa, graph.ty(v), &self.buffers[buffer.0]),
+            None => Err(candle_core::Error::Msg(format!("value {} has no buffer", v.0)).into()),
+        }
+    }
+
+    fn node(&mut self, graph: &Graph, n: usize, node: &Node, scalars: Scalars) -> Result<(), KernelError> {
+        let arity = || KernelError::Arity { found: node.inputs.len() };
+        let result_types: Vec<&TensorType> = node.outputs.iter().map(|v| graph.ty(*v)).collect();
+        let operand_types: Vec<&TensorType> = node.inputs.iter().map(|v| graph.ty(*v)).collect();
+        let places =
+            node.outputs.iter().map(|v| self.plan.buffer(*v).ok_or_else(arity)).collect::<Result<Vec<_>, _>>()?;
+        let mut taken: Vec<AlignedBuf> = places.iter().map(|b| std::mem::take(&mut self.buffers[b.0])).collect();
+        let overwritten: Vec<Option<usize>> = (0..taken.len()).map(|r| self.plan.overwrites(n, r)).collect();
+        let operand = |(i, v): (usize, &ValueId)| {
+            if let Some(result) = overwritten.iter().position(|o| *o == Some(i)) {
+                return Ok(Operand::Overwritten { result });
+            }
+            match (self.plan.buffer(*v), graph.value(*v).source) {
+                (Some(b), _) => Ok(Operand::Float(&self.buffers[b.0][..graph.ty(*v).stored_numel()])),
+                (None, zoo_graph::Source::Input(i)) => Ok(Operand::Index(&self.indices[i])),
+                (None, _) => Err(arity()),
+            }
+        };
+        let operands = node.inputs.iter().enumerate().map(operand).collect::<Result<Vec<_>, _>>();
+        let done = operands.and_then(|operands| {
+            let results = taken.iter_mut().zip(&result_types).map(|(b, ty)| &mut b[..ty.stored_numel()]).collect();
+            let workspace = &mut self.workspace;
+            let isa = self.isa;
+            dispatch(&node.op, Call { isa, scalars, operands, operand_types, results, result_types, workspace })
+        });
+        for (place, buffer) in places.iter().zip(taken) {
+            self.buffers[place.0] = buffer;
+        }
+        done
+    }
+}
+
+/// A row-major tensor of a stored value.
+fn tensor(isa: Isa, ty: &TensorType, stored: &[f32]) -> Result<Tensor, EngineError> {
+    let mut values = vec![0.0; ty.shape.numel()];
+    to_plain(isa, ty, &stored[..ty.stored_numel()], &mut values);
+    Ok(Tensor::from_vec(values, ty.shape.to_vec(), &Device::Cpu)?)
+}
+
+/// The kernel of an operator. What has none for its layout goes to the reference kernels.
+fn dispatch(op: &Op, call: Call<'_>) -> Result<(), KernelError> {
+    let blocked = call.operand_types.first().is_some_and(|ty| ty.layout == Layout::Nc1hwc0);
+    match op {
+        Op::Conv2D(op) if call.is_packed(1) => conv::forward(op, call),
+        Op::Conv2DBackpropFilter(op) if call.result_types[0].layout != Layout::Plain => conv::filter_gradient(op, call),
+        Op::Conv2DBackpropInput(op) if call.is_packed(1) => conv::input_gradient(op, call),
+        Op::Conv2D(_) | Op::Conv2DBackpropFilter(_) | Op::Conv2DBackpropInput(_) => fallback::run(op, call),
+        Op::MatMul(matmul) => matmul::product(matmul, call),
+        Op::Add(_) => elementwise::add(call),
+        Op::Relu(_) => elementwise::relu(call),
+        Op::ReluGrad(_) => elementwise::relu_gradient(call),
+        Op::Scale(op) => elementwise::scale(op.factor, call),
+        Op::ScaleBy(_) => elementwise::scale_by(call),
+        Op::Dropout(op) => elementwise::dropout(op, call),
+        Op::BiasAddGrad(_) => norm::bias_gradient(call),
+        Op::BnTrainingReduce(_) if blocked => norm::statistics(call),
+        Op::BnTrainingUpdate(op) if blocked => norm::normalise(op, call),
+        Op::BnTrainingUpdateGrad(op) if blocked => norm::gradient_sums(op, call),
+        Op::BnTrainingReduceGrad(op) if blocked => norm::input_gradient(op, call),
+        Op::BnTrainingGrad(op) if blocked => norm::gradient(op, call),
+        Op::BnInfer(op) if blocked => norm::infer(op, call),
+        Op::BnInferGrad(op) if blocked => norm::infer_gradient(op, call),
+        Op::BnTrainingReduce(_)
+        | Op::BnTrainingUpdate(_)
+        | Op::BnTrainingUpdateGrad(_)
+        | Op::BnTrainingReduceGrad(_)
+        | Op::BnTrainingGrad(_)
+        | Op::BnInfer(_)
+        | Op::BnInferGrad(_) => fallback::run(op, call),
+        Op::BnRunningUpdate(op) => norm::running(op, call),
+        Op::MaxPool(op) if blocked => pool::max(op, call),
+        Op::MaxPoolGrad(op) if blocked => pool::max_gradient(op, call),
+        Op::AvgPool(op) if blocked => pool::average(op, call),
+        Op::AvgPoolGrad(op) if blocked => pool::average_gradient(op, call),
+        Op::AdaptiveAvgPool(op) if blocked => pool::adaptive(op, call),
+        Op::AdaptiveAvgPoolGrad(op) if blocked => pool::adaptive_gradient(op, call),
+        Op::Lrn(op) if blocked => pool::lrn(op, call),
+        Op::LrnGrad(op) if blocked => pool::lrn_gradient(op, call),
+        Op::MaxPool(_)
+        | Op::MaxPoolGrad(_)
+        | Op::AvgPool(_)
+        | Op::AvgPoolGrad(_)
+        | Op::AdaptiveAvgPool(_)
+        | Op::AdaptiveAvgPoolGrad(_)
+        | Op::Lrn(_)
+        | Op::LrnGrad(_) => fallback::run(op, call),
+        Op::Pad(pad) if blocked => shape::pad(pad, call),
+        Op::Slice(slice) if blocked => shape::slice(slice, call),
+        Op::Concat(concat) if blocked => shape::concat(concat, call),
+        Op::Pad(_) | Op::Slice(_) | Op::Concat(_) => fallback::run(op, call),
+        Op::Reshape(_) => shape::reshape(call),
+        Op::TransData(_) => shape::trans_data(call),
+        Op::Fill(op) => elementwise::fill(op.value, call),
+        Op::L2Loss(_) => loss::l2(call),
+        Op::SoftmaxCrossEntropy(op) => loss::softmax_cross_entropy(op, call),
+        Op::WeightedSum(op) => loss::weighted_sum(&op.weights, call),
+        Op::ApplyMomentum(op) => update::momentum(op, call),
+        Op::ApplyAdam(op) => update::adam(op, call),
+    }
+}

@@ -1,0 +1,45 @@
+//! Optimizers: parameters and slots in place, or copied first where the plan could not overwrite them.
+
+use super::call::Call;
+use crate::KernelError;
+use zoo_graph::ops::{ApplyAdam, ApplyMomentum};
+use zoo_kernels::optimizer::{self, Adam, Momentum};
+
+/// Brings old values into the results that do not overwrite them.
+fn start(call: &mut Call<'_>, count: usize) {
+    for i in 0..count {
+        if let Some(old) = call.apart(i) {
+            call.results[i].copy_from_slice(old);
+        }
+    }
+}
+
+pub(super) fn momentum(op: &ApplyMomentum, mut call: Call<'_>) -> Result<(), KernelError> {
+    start(&mut call, 2);
+    let (isa, gradient) = (call.isa, call.operand(2)?);
+    let rule = Momentum {
+        rate: call.scalars.learning_rate * op.lr_scale,
+        momentum: op.momentum,
+        weight_decay: op.weight_decay,
+        nesterov: op.nesterov,
+    };
+    let [parameter, velocity] = call.results()?;
+    optimizer::apply_momentum(isa, &rule, parameter, velocity, gradient);
+    Ok(())
+}
+
+pub(super) fn adam(op: &ApplyAdam, mut call: Call<'_>) -> Result<(), KernelError> {
+    start(&mut call, 3);
+    let (isa, gradient) = (call.isa, call.operand(3)?);
+    let rule = Adam {
+        rate: call.scalars.learning_rate * op.lr_scale,
+        beta1: op.beta1,
+        beta2: op.beta2,
+        epsilon: op.eps,
+        weight_decay: op.weight_decay,
+        step: call.scalars.step + 1,
+    };
+    let [parameter, first, second] = call.results()?;
+    optimizer::apply_adam(isa, &rule, parameter, first, second, gradient);
+    Ok(())
+}

@@ -1,0 +1,350 @@
+//! The check itself: one recipe, one golden, all stages.
+
+use crate::{
+    compare::{Distance, F32_MEDIAN, LOSS_FLOOR, Precision},
+    conditions::{self, Difference},
+    divergence,
+    error::GoldenError,
+    facts,
+    manifest::Golden,
+    mutants::Fault,
+    report::{Divergence, Item, Report, Stage, StageReport, Verdict},
+    run::{self, Run, Setup},
+};
+use std::{collections::HashSet, path::Path};
+use zoo_graph::{BuildOptions, Graph, GraphError, Mode, ValueId};
+use zoo_recipe::{LayerKind, Recipe, ResolvedLayer, ResolvedModel};
+
+/// How a check is made.
+#[derive(Clone, Debug)]
+pub struct CheckOptions {
+    /// Which arithmetic is judged, and by which measure.
+    pub precision: Precision,
+    /// Kernels and threads. In f64 always the reference kernels.
+    pub engine: zoo_engine::Options,
+}
+
+/// Checks a recipe's step against a golden.
+///
+/// `folder` is where the recipe's other truths lie (schedule, preprocessing, initial distributions): that of its own
+/// golden, also when another golden is given. `progress` hears what is being computed.
+///
+/// # Errors
+/// A golden that cannot be read or an engine that fails. A recipe that differs, or whose layers do not even fit each
+/// other under the golden's conditions, is a failed report and no error.
+pub fn check(
+    recipe: &Recipe,
+    golden: &Golden,
+    folder: &Path,
+    options: &CheckOptions,
+    progress: &mut dyn FnMut(&str),
+) -> Result<Report, GoldenError> {
+    let recipe = under_conditions(recipe, golden);
+    let graph_and_model = match Setup::new(&recipe, golden, options) {
+        Ok(setup) => setup,
+        Err(GoldenError::Graph(error)) => return Ok(impossible(empty_report(&recipe, golden, options), error)),
+        Err(error) => return Err(error),
+    };
+    let mut checking = Checking::new(&recipe, golden, folder, options, &graph_and_model);
+    checking.conditions();
+    checking.facts(progress)?;
+    let mut run = Run::new(&graph_and_model, golden, options)?;
+    checking.first_step(&mut run, progress)?;
+    checking.later_steps(&mut run, progress)?;
+    Ok(checking.finish(&run))
+}
+
+/// Checks a recipe with a planted fault, up to the first stage that fails; the conditions stage does not count.
+/// `None`: the recipe has no place for the fault.
+pub(crate) fn check_faulty(
+    recipe: &Recipe,
+    golden: &Golden,
+    folder: &Path,
+    options: &CheckOptions,
+    fault: Fault,
+) -> Result<Option<Report>, GoldenError> {
+    let mut recipe = under_conditions(recipe, golden);
+    if let Fault::Recipe(plant) = fault
+        && !plant(&mut recipe)
+    {
+        return Ok(None);
+    }
+    let setup = match Setup::with_fault(&recipe, golden, options, fault) {
+        Ok(Some(setup)) => setup,
+        Ok(None) => return Ok(None),
+        Err(GoldenError::Graph(error)) => {
+            return Ok(Some(impossible(empty_report(&recipe, golden, options), error)));
+        }
+        Err(error) => return Err(error),
+    };
+    let mut checking = Checking::new(&recipe, golden, folder, options, &setup);
+    let quiet = &mut |_: &str| {};
+    checking.facts(quiet)?;
+    let mut run = Run::new(&setup, golden, options)?;
+    if !checking.failed() {
+        checking.first_step(&mut run, quiet)?;
+    }
+    if !checking.failed() {
+        checking.later_steps(&mut run, quiet)?;
+    }
+    Ok(Some(checking.finish(&run)))
+}
+
+/// A check on its way through the stages.
+struct Checking<'a> {
+    recipe: &'a Recipe,
+    golden: &'a Golden,
+    folder: &'a Path,
+    options: &'a CheckOptions,
+    setup: &'a Setup,
+    report: Report,
+}
+
+impl<'a> Checking<'a> {
+    fn new(
+        recipe: &'a Recipe,
+        golden: &'a Golden,
+        folder: &'a Path,
+        options: &'a CheckOptions,
+        setup: &'a Setup,
+    ) -> Self {
+        let report = empty_report(recipe, golden, options);
+        Self { recipe, golden, folder, options, setup, report }
+    }
+
+    fn failed(&self) -> bool {
+        self.report.stages.iter().any(|s| s.verdict == Verdict::Fail)
+    }
+
+    fn conditions(&mut self) {
+        let differences = conditions::differences(self.recipe, self.setup.graph(), &self.golden.manifest);
+        self.report.stages.push(conditions_stage(&differences));
+        self.report.conditions_differ = differences;
+    }
+
+    /// Stages that run nothing.
+    fn facts(&mut self, progress: &mut dyn FnMut(&str)) -> Result<(), GoldenError> {
+        let (recipe, graph) = (self.recipe, self.setup.graph());
+        progress("preprocessing");
+        self.push_exact(Stage::Preprocess, facts::preprocess(recipe, self.setup.model(), self.folder)?);
+        self.push_exact(Stage::Schedule, facts::schedule(recipe, self.folder)?);
+        progress("initial values");
+        let mut init = run::init_items(graph, self.golden);
+        init.extend(facts::init(graph, self.folder)?);
+        self.push_exact(Stage::Init, init);
+        Ok(())
+    }
+
+    fn first_step(&mut self, run: &mut Run<'_>, progress: &mut dyn FnMut(&str)) -> Result<(), GoldenError> {
+        run.first_step(progress)?;
+        self.report.fused = run.fused.clone();
+        self.push(Stage::Forward, run.forward.clone(), run.fused.len());
+        self.push(Stage::Loss, run.loss.clone(), 0);
+        self.push(Stage::Backward, run.backward.clone(), 0);
+        self.push(Stage::Update, run.update.clone(), 0);
+        Ok(())
+    }
+
+    fn later_steps(&mut self, run: &mut Run<'_>, progress: &mut dyn FnMut(&str)) -> Result<(), GoldenError> {
+        run.later_steps(progress)?;
+        self.push(Stage::Trajectory, run.trajectory.clone(), 0);
+        self.push(Stage::Lifted, run.lifted.clone(), 0);
+        Ok(())
+    }
+
+    fn push(&mut self, stage: Stage, items: Vec<Item>, fused: usize) {
+        let median = matches!(self.options.precision, Precision::F32).then_some(F32_MEDIAN);
+        let report = StageReport::of(stage, items, self.options.precision.limit(), median);
+        self.report.stages.push(StageReport { fused, ..report });
+    }
+
+    /// A stage whose items carry their own tolerance.
+    fn push_exact(&mut self, stage: Stage, items: Vec<Item>) {
+        self.report.stages.push(StageReport::of(stage, items, 1.0, None));
+    }
+
+    fn finish(mut self, run: &Run<'_>) -> Report {
+        self.report.first_divergence =
+            first_divergence(&self.report, self.recipe, self.golden, run, self.setup.graph());
+        self.report.verdict = if self.failed() { Verdict::Fail } else { Verdict::Pass };
+        self.report
+    }
+}
+
+fn empty_report(recipe: &Recipe, golden: &Golden, options: &CheckOptions) -> Report {
+    Report {
+        schema_version: 1,
+        recipe: recipe.name.clone(),
+        golden: golden.path.display().to_string(),
+        dtype: options.precision,
+        verdict: Verdict::Absent,
+        stages: Vec::new(),
+        first_divergence: None,
+        conditions_differ: Vec::new(),
+        fused: Vec::new(),
+    }
+}
+
+/// The recipe with what a golden decides instead of it, except where the command line named it.
+fn under_conditions(recipe: &Recipe, golden: &Golden) -> Recipe {
+    let mut recipe = recipe.clone();
+    if let Some([_, classes]) = golden.manifest.tensors.get("out/@root#0").map(|t| t.shape.as_slice())
+        && !conditions::overridden(&recipe, "model.classes")
+    {
+        recipe.model.classes = *classes;
+    }
+    let spans = recipe.spans.clone();
+    for (name, shape) in &mut recipe.model.inputs {
+        let path = zoo_recipe::ConfigPath::from(format!("model.inputs.{name}").as_str());
+        let Some(input) = golden.manifest.inputs.get(name) else { continue };
+        if let ([_, c, h, w], false) = (input.shape.as_slice(), spans.get(&path).is_override()) {
+            *shape = [*c, *h, *w].map(zoo_recipe::schema::Extent);
+        }
+    }
+    recipe
+}
+
+/// How the step's graph is built under a golden's conditions: its batch, and no dropout unless the command line asks.
+pub(crate) fn build_options(
+    recipe: &Recipe,
+    model: &ResolvedModel,
+    golden: &Golden,
+    precision: Precision,
+) -> BuildOptions {
+    let batch = golden.manifest.inputs.values().filter_map(|i| i.shape.first().copied()).next().unwrap_or(1);
+    let dtype = match precision {
+        Precision::F64 => zoo_graph::DType::F64,
+        Precision::F32 => zoo_graph::DType::F32,
+    };
+    BuildOptions { mode: Mode::Train, batch, dtype, dropout: dropout_overridden(recipe, &model.body) }
+}
+
+fn dropout_overridden(recipe: &Recipe, layers: &[ResolvedLayer]) -> bool {
+    layers.iter().any(|layer| match &layer.kind {
+        LayerKind::Dropout { .. } => recipe.span_of(&layer.path.key("dropout").key("rate")).is_override(),
+        LayerKind::Sequential(body) => dropout_overridden(recipe, body),
+        LayerKind::Residual { main, shortcut } => {
+            dropout_overridden(recipe, main) || dropout_overridden(recipe, shortcut)
+        }
+        LayerKind::Concat { branches, .. } => branches.iter().any(|b| dropout_overridden(recipe, b)),
+        _ => false,
+    })
+}
+
+fn conditions_stage(differences: &[Difference]) -> StageReport {
+    let counts = differences.iter().filter(|d| d.declared.is_none());
+    let failed: Vec<Item> = counts
+        .map(|d| Item::wrong(&d.path, format!("the recipe has {}, the golden was made with {}", d.recipe, d.golden)))
+        .collect();
+    StageReport {
+        stage: Stage::Conditions,
+        tensors: conditions::COMPARED,
+        fused: 0,
+        worst: failed.first().cloned(),
+        median_ratio: None,
+        verdict: if failed.is_empty() { Verdict::Pass } else { Verdict::Fail },
+        would_pass_at: None,
+        failed,
+    }
+}
+
+/// Layers that do not fit each other: nothing can be computed, and the forward pass has failed.
+fn impossible(mut report: Report, error: GraphError) -> Report {
+    let (tensor, line) = match &error {
+        GraphError::Shape { name, span, .. } => (name.clone(), span.as_ref().map(ToString::to_string)),
+        GraphError::Model { span, .. } => ("model".into(), span.as_ref().map(ToString::to_string)),
+        GraphError::Invariant { .. } => ("graph".into(), None),
+    };
+    let message = error.to_string();
+    let item = Item::wrong(&tensor, &message);
+    report.stages.push(StageReport::of(Stage::Forward, vec![item], 1.0, None));
+    report.verdict = Verdict::Fail;
+    let (node, hints) = (Some(tensor.clone()), vec![message]);
+    let suspects = vec![tensor.clone()];
+    report.first_divergence =
+        Some(Divergence { stage: Stage::Forward, tensor, node, local: None, suspects, line, hints });
+    report
+}
+
+fn first_divergence(
+    report: &Report,
+    recipe: &Recipe,
+    golden: &Golden,
+    run: &Run<'_>,
+    graph: &Graph,
+) -> Option<Divergence> {
+    let stage = report.stages.iter().find(|s| s.verdict == Verdict::Fail)?;
+    let item = stage.failed.first().or(stage.worst.as_ref())?;
+    let mut divergence = Divergence {
+        stage: stage.stage,
+        tensor: item.name.clone(),
+        node: None,
+        local: None,
+        suspects: Vec::new(),
+        line: None,
+        hints: item.note.iter().cloned().collect(),
+    };
+    match stage.stage {
+        Stage::Conditions => {
+            divergence.line = report.conditions_differ.iter().find(|d| d.path == item.name).map(|d| d.line.clone());
+        }
+        Stage::Preprocess => divergence.line = Some(recipe.span("preprocess.eval").to_string()),
+        Stage::Schedule => {
+            let path = if item.name.starts_with("train.") { item.name.as_str() } else { "schedule" };
+            divergence.line = Some(recipe.span(path).to_string());
+        }
+        Stage::Init => {
+            let name = item.name.strip_prefix("initialiser of ").unwrap_or(&item.name);
+            let variable = graph.find_variable(name).map(|id| graph.variable(id));
+            divergence.line = variable.and_then(|v| v.origin.as_ref()).map(|o| o.span.to_string());
+        }
+        Stage::Forward | Stage::Loss | Stage::Backward | Stage::Update | Stage::Trajectory | Stage::Lifted => {
+            locate(&mut divergence, run, graph);
+        }
+    }
+    if divergence.stage == Stage::Loss {
+        divergence.hints.extend(loss_hints(run, golden));
+    }
+    if divergence.stage == Stage::Trajectory {
+        let hint = "the first step is right and later ones are not: look at momentum, and at what the first step leaves \
+                    behind (optimizer slots, running statistics)";
+        divergence.hints.push(hint.into());
+    }
+    Some(divergence)
+}
+
+/// Finds node, recipe line and suspects of a divergence inside the step.
+fn locate(divergence: &mut Divergence, run: &Run<'_>, graph: &Graph) {
+    let key = (divergence.stage, divergence.tensor.clone());
+    let Some(value) = run.values.get(&key).copied() else { return };
+    let stages = [Stage::Forward, Stage::Loss, Stage::Backward, Stage::Update];
+    let proven: HashSet<ValueId> = run
+        .values
+        .iter()
+        .filter(|((stage, name), _)| stages.contains(stage) && run.passed(*stage, name))
+        .map(|(_, v)| *v)
+        .collect();
+    let suspects = divergence::suspects(graph, value, &proven);
+    if matches!(divergence.stage, Stage::Forward | Stage::Loss | Stage::Backward | Stage::Update) {
+        divergence.local = divergence::is_local(graph, &suspects);
+    }
+    if let Some(node) = graph.producer(value) {
+        divergence.node = Some(node.name.clone());
+        divergence.line = node.origin.as_ref().map(|o| o.span.to_string());
+    }
+    divergence.suspects = suspects.iter().take(MOST_SUSPECTS).map(|n| graph.node(*n).name.clone()).collect();
+}
+
+/// Suspects that a report lists.
+const MOST_SUSPECTS: usize = 12;
+
+/// Known mistakes that would give exactly the loss that was found.
+fn loss_hints(run: &Run<'_>, golden: &Golden) -> Vec<String> {
+    let (Some(found), Some(losses)) = (run.first_loss, golden.manifest.losses_f64.first()) else { return Vec::new() };
+    let same = |truth: f64| Distance::new((found - truth).abs() / truth.abs(), LOSS_FLOOR / 4.0).ratio() <= 1.0;
+    let alternatives = losses.iter().filter(|(name, _)| name.starts_with("loss_"));
+    alternatives
+        .filter(|(_, truth)| same(**truth))
+        .map(|(name, _)| format!("the loss found is the reference's `{name}`"))
+        .collect()
+}

@@ -1,0 +1,219 @@
+//! One tensor against the truth.
+
+use crate::manifest::{Samples, TensorFacts};
+use serde::Serialize;
+
+/// Which arithmetic is being judged, and how strictly.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Precision {
+    /// Decides about the recipe: relative error at most [`F64_TOLERANCE`].
+    F64,
+    /// Decides about the kernels: at most [`F32_WORST`] floors per tensor and [`F32_MEDIAN`] in a stage's median.
+    F32,
+}
+
+/// Largest relative error in f64: a thousand times what orders of summation cost, a millionth of what any
+/// change of formula does.
+pub const F64_TOLERANCE: f64 = 1e-9;
+/// Most floors that one tensor may be off in f32.
+pub const F32_WORST: f64 = 10.0;
+/// Most floors in the median of a stage in f32.
+pub const F32_MEDIAN: f64 = 3.0;
+/// Least floor of a tensor: half a unit in the last place of 1.0 in f32, twice.
+pub const TENSOR_FLOOR: f64 = 1.0 / (1u64 << 23) as f64;
+/// Least relative floor of a scalar loss.
+pub const LOSS_FLOOR: f64 = 1.0 / (1u64 << 20) as f64;
+/// A degenerate tensor's root mean square may reach this many eps times the median one of its stage.
+///
+/// In the reference's own f64 run the four degenerate gradients of SiamMask and DB reach 2 to 845: ten times the
+/// worst of them is still eleven orders of magnitude below a real gradient.
+pub const DEGENERATE_FACTOR: f64 = 1e4;
+
+impl Precision {
+    /// Largest error that passes, in floors.
+    pub fn limit(self) -> f64 {
+        match self {
+            Self::F64 => 1.0,
+            Self::F32 => F32_WORST,
+        }
+    }
+
+    /// The error that counts as one floor, for a tensor whose f32 run is off by `f32_error`.
+    pub fn floor(self, f32_error: f64, least: f64) -> f64 {
+        match self {
+            Self::F64 => F64_TOLERANCE,
+            Self::F32 => f32_error.max(least),
+        }
+    }
+}
+
+/// Summary of a tensor of the engine, in f64 whatever the tensor's type.
+#[derive(Clone, Debug)]
+pub struct Measured {
+    /// Shape.
+    pub shape: Vec<usize>,
+    /// Mean, standard deviation (over n), largest magnitude, Euclidean norm.
+    pub stats: Stats,
+    /// Values at the golden's sample positions, in their order.
+    pub samples: Vec<f64>,
+}
+
+/// Statistics over all elements of a tensor.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Stats {
+    /// Mean.
+    pub mean: f64,
+    /// Standard deviation, divided by n.
+    pub std: f64,
+    /// Largest magnitude; NaN if any element is.
+    pub absmax: f64,
+    /// Euclidean norm.
+    pub l2: f64,
+}
+
+impl Stats {
+    /// Statistics of `values`.
+    pub fn of(values: impl Iterator<Item = f64> + Clone) -> Self {
+        let (mut n, mut sum, mut squares, mut absmax) = (0u64, 0.0, 0.0, 0.0f64);
+        for v in values.clone() {
+            n += 1;
+            sum += v;
+            squares += v * v;
+            absmax = if v.is_nan() || absmax.is_nan() { f64::NAN } else { absmax.max(v.abs()) };
+        }
+        let mean = sum / n as f64;
+        let centred: f64 = values.map(|v| (v - mean) * (v - mean)).sum();
+        Self { mean, std: (centred / n as f64).sqrt(), absmax, l2: squares.sqrt() }
+    }
+}
+
+/// How far a tensor is off.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Distance {
+    /// The worst of the relative errors of samples and statistics; NaN and infinity count as infinite.
+    pub error: f64,
+    /// The error that counts as one.
+    pub floor: f64,
+}
+
+impl Distance {
+    /// Error in floors.
+    pub fn ratio(self) -> f64 {
+        self.error / self.floor
+    }
+
+    /// From a pair, taking what is not a number for infinitely far.
+    pub fn new(error: f64, floor: f64) -> Self {
+        Self { error: if error.is_nan() { f64::INFINITY } else { error }, floor }
+    }
+}
+
+/// Relative L2 distance of samples `found` from `truth`; absolute where the truth is all zero (it must be zero).
+///
+/// The scale is the samples' norm, but no less than what samples of a tensor with norm `l2` and `numel` elements have on
+/// average: a few samples may be nearly zero by chance, and then hold nothing but rounding.
+pub fn relative_l2(found: &[f64], truth: &[f64], l2: f64, numel: usize) -> f64 {
+    if found.len() != truth.len() {
+        return f64::INFINITY;
+    }
+    let distance = found.iter().zip(truth).map(|(f, t)| (f - t) * (f - t)).sum::<f64>().sqrt();
+    let norm = truth.iter().map(|t| t * t).sum::<f64>().sqrt();
+    let scale = norm.max(l2 * (truth.len() as f64 / numel.max(1) as f64).sqrt());
+    match distance {
+        0.0 => 0.0,
+        _ if scale > 0.0 => distance / scale,
+        _ => f64::INFINITY,
+    }
+}
+
+/// Distance of a tensor from the truth: samples, and mean, deviation, norm and largest magnitude over all elements.
+///
+/// Differences of mean and deviation count relative to the root mean square: both are bounded by the tensor's relative
+/// L2 error, so that a floor for that is one for them.
+pub fn compare(found: &Measured, facts: &TensorFacts, truth: &Samples<'_>, precision: Precision) -> Distance {
+    let numel: usize = facts.shape.iter().product();
+    let floor = precision.floor(facts.f32_rel, TENSOR_FLOOR);
+    if found.shape != facts.shape {
+        return Distance::new(f64::INFINITY, floor);
+    }
+    let off = |found: f64, truth: f64, scale: f64| match (found - truth).abs() {
+        difference if scale > 0.0 => difference / scale,
+        0.0 => 0.0,
+        _ => f64::INFINITY,
+    };
+    let rms = facts.l2 / (numel as f64).sqrt();
+    let stats = &found.stats;
+    // The largest magnitude has a floor of its own; expressed here in floors of the tensor.
+    let peak_floor = precision.floor(facts.f32_max, TENSOR_FLOOR);
+    let errors = [
+        relative_l2(&found.samples, truth.values, facts.l2, numel),
+        off(stats.l2, facts.l2, facts.l2),
+        off(stats.mean, facts.mean, rms),
+        off(stats.std, facts.std, rms),
+        off(stats.absmax, facts.absmax, facts.absmax) * (floor / peak_floor),
+    ];
+    // f64::max would drop a NaN.
+    let worst = errors.into_iter().fold(0.0, |worst, e| if e.is_nan() || e > worst { e } else { worst });
+    Distance::new(worst, floor)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn facts(values: &[f64]) -> TensorFacts {
+        let s = Stats::of(values.iter().copied());
+        TensorFacts {
+            shape: vec![values.len()],
+            mean: s.mean,
+            std: s.std,
+            absmax: s.absmax,
+            l2: s.l2,
+            f32_rel: 1e-6,
+            f32_max: 1e-6,
+            delta_l2: None,
+            delta_f32_rel: None,
+            degenerate: false,
+        }
+    }
+
+    fn distance(found: &[f64], truth: &[f64], precision: Precision) -> Distance {
+        let measured =
+            Measured { shape: vec![found.len()], stats: Stats::of(found.iter().copied()), samples: found.to_vec() };
+        let samples = Samples { positions: (0..truth.len()).collect(), values: truth };
+        compare(&measured, &facts(truth), &samples, precision)
+    }
+
+    #[test]
+    fn equal_is_zero_and_a_small_change_is_seen() {
+        let truth = [1.0, -2.0, 0.5, 4.0];
+        assert_eq!(distance(&truth, &truth, Precision::F64).error, 0.0);
+        let mut near = truth;
+        near[1] += 4e-9;
+        assert!(distance(&near, &truth, Precision::F64).ratio() > 0.8);
+        assert!(distance(&near, &truth, Precision::F32).ratio() < 0.1);
+    }
+
+    #[test]
+    fn it_fails_closed() {
+        let truth = [1.0, -2.0, 0.5];
+        for bad in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
+            assert_eq!(distance(&[1.0, bad, 0.5], &truth, Precision::F32).error, f64::INFINITY);
+        }
+        assert_eq!(distance(&[1.0, -2.0], &truth, Precision::F32).error, f64::INFINITY, "shape");
+        assert_eq!(distance(&[0.0, 1e-30], &[0.0, 0.0], Precision::F32).error, f64::INFINITY, "zero must be zero");
+        assert_eq!(distance(&[0.0, 0.0], &[0.0, 0.0], Precision::F64).error, 0.0);
+    }
+
+    #[test]
+    fn elements_between_the_samples_count_through_the_statistics() {
+        let truth: Vec<f64> = (0..100).map(|i| (f64::from(i) * 0.7).sin()).collect();
+        let mut found = truth.clone();
+        found[50] += 1.0;
+        let measured =
+            Measured { shape: vec![100], stats: Stats::of(found.iter().copied()), samples: truth[..3].to_vec() };
+        let samples = Samples { positions: vec![0, 1, 2], values: &truth[..3] };
+        assert!(compare(&measured, &facts(&truth), &samples, Precision::F32).ratio() > 1e3);
+    }
+}

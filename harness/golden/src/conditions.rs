@@ -1,0 +1,167 @@
+//! Where recipe and golden disagree about the step, beyond what a golden is free to decide.
+//!
+//! A golden decides batch, shapes, number of classes, learning rates, weights, inputs and dropout. Everything else must
+//! be as the recipe says, unless the recipe's `golden:` section declares the difference, or `--set` names it: then the
+//! numbers have to catch it.
+
+use crate::manifest::Manifest;
+use serde::Serialize;
+use zoo_graph::{Graph, Op};
+use zoo_recipe::{
+    ConfigPath, Recipe,
+    schema::{L2Over, Optimizer, SmoothingOver},
+};
+
+/// One disagreement.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Difference {
+    /// Path in the recipe.
+    pub path: String,
+    /// What the recipe says.
+    pub recipe: String,
+    /// What the golden was made with.
+    pub golden: String,
+    /// `file:line:column` of the recipe.
+    pub line: String,
+    /// Why it does not count, if the recipe declares it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub declared: Option<String>,
+}
+
+/// Number of conditions that are compared.
+pub const COMPARED: usize = 10;
+
+/// Compares recipe and golden. `graph` is the recipe's step under the golden's conditions.
+pub fn differences(recipe: &Recipe, graph: &Graph, golden: &Manifest) -> Vec<Difference> {
+    let mut found = Found { recipe, differences: Vec::new() };
+    found.optimizer(golden);
+    found.decay(graph, golden);
+    found.loss(golden);
+    found.normalisation(graph, golden);
+    found.differences
+}
+
+struct Found<'a> {
+    recipe: &'a Recipe,
+    differences: Vec<Difference>,
+}
+
+impl Found<'_> {
+    /// Notes a disagreement, unless the command line asked for it.
+    fn note(&mut self, path: &str, recipe: impl ToString, golden: impl ToString) {
+        let span = self.recipe.span(path);
+        let (recipe, golden) = (recipe.to_string(), golden.to_string());
+        if recipe == golden || span.is_override() {
+            return;
+        }
+        let declares = self.recipe.golden.iter().flat_map(|g| &g.declares);
+        let declared = declares.filter(|d| d.path == path).map(|d| d.because.clone()).next();
+        let line = span.to_string();
+        self.differences.push(Difference { path: path.into(), recipe, golden, line, declared });
+    }
+
+    fn optimizer(&mut self, golden: &Manifest) {
+        let theirs = &golden.optimizer;
+        let adam = theirs.kind.to_ascii_lowercase().starts_with("adam");
+        match &self.recipe.optimizer.clone() {
+            Optimizer::Sgd(_) if adam => self.note("optimizer", "sgd", "adam"),
+            Optimizer::Sgd(sgd) => {
+                self.note("optimizer.sgd.momentum", sgd.momentum, theirs.momentum.unwrap_or(0.0));
+                self.note("optimizer.sgd.nesterov", sgd.nesterov, theirs.nesterov);
+            }
+            Optimizer::Adam(_) if !adam => self.note("optimizer", "adam", "sgd"),
+            Optimizer::Adam(ours) => {
+                let (beta1, beta2) = theirs.betas.unwrap_or((0.9, 0.999));
+                self.note("optimizer.adam.beta1", ours.beta1, beta1);
+                self.note("optimizer.adam.beta2", ours.beta2, beta2);
+                self.note("optimizer.adam.eps", ours.eps, theirs.eps.unwrap_or(1e-8));
+            }
+        }
+        if let Some(norm) = theirs.clip_grad_norm {
+            self.note("optimizer", "no clipping", format!("gradient norm clipped to {norm}"));
+        }
+    }
+
+    /// Decay is compared per parameter: groups are only a way of writing it.
+    fn decay(&mut self, graph: &Graph, golden: &Manifest) {
+        let mut wrong: Vec<(String, f64, f64)> = Vec::new();
+        for node in &graph.nodes {
+            let ours = match &node.op {
+                Op::ApplyMomentum(op) => op.weight_decay,
+                Op::ApplyAdam(op) => op.weight_decay,
+                _ => continue,
+            };
+            let Some(name) = node.name.strip_suffix("/update") else { continue };
+            let mut groups = golden.optimizer.groups.iter();
+            let group = groups.find(|g| g.params.iter().any(|p| p == name));
+            if let Some(group) = group.filter(|g| g.weight_decay != ours) {
+                wrong.push((name.to_string(), ours, group.weight_decay));
+            }
+        }
+        if let Some((name, ours, theirs)) = wrong.first() {
+            let optimizer = match self.recipe.optimizer {
+                Optimizer::Sgd(_) => "optimizer.sgd",
+                Optimizer::Adam(_) => "optimizer.adam",
+            };
+            // Zero on one side only means that the groups differ, not the value.
+            let exempt = (*ours == 0.0) != (*theirs == 0.0) && self.recipe.optimizer.decay().0 != 0.0;
+            let key = if exempt { "no_decay" } else { "weight_decay" };
+            let more = match wrong.len() - 1 {
+                0 => String::new(),
+                n => format!(" and {n} more"),
+            };
+            let span_path = format!("{optimizer}.{key}");
+            let decides = [span_path.as_str(), &format!("{optimizer}.weight_decay"), &format!("{optimizer}.no_decay")]
+                .iter()
+                .any(|p| self.recipe.span(p).is_override());
+            if !decides {
+                self.note(&span_path, format!("{ours} on {name}{more}"), format!("{theirs} on {name}{more}"));
+            }
+        }
+    }
+
+    fn loss(&mut self, golden: &Manifest) {
+        let loss = self.recipe.loss.clone();
+        let cross_entropy = loss.softmax_cross_entropy.unwrap_or_default();
+        let theirs = golden.hyper.label_smoothing.unwrap_or(0.0);
+        let path = "loss.softmax_cross_entropy";
+        self.note(&format!("{path}.label_smoothing"), cross_entropy.label_smoothing, theirs);
+        if cross_entropy.label_smoothing > 0.0 && cross_entropy.smoothing_over != SmoothingOver::AllClasses {
+            self.note(&format!("{path}.smoothing_over"), "other_classes", "all_classes");
+        }
+        let l2 = loss.l2.as_ref().map_or(0.0, |l2| l2.weight);
+        self.note("loss.l2.weight", l2, golden.hyper.l2_in_loss.unwrap_or(0.0));
+        if loss.l2.as_ref().is_some_and(|l2| l2.weight > 0.0 && l2.over == L2Over::Weights) {
+            self.note("loss.l2.over", "weights", "all");
+        }
+    }
+
+    fn normalisation(&mut self, graph: &Graph, golden: &Manifest) {
+        let mut layers: Vec<(String, f64, f64)> = Vec::new();
+        for node in &graph.nodes {
+            let Op::BnRunningUpdate(running) = &node.op else { continue };
+            let Some(layer) = node.name.strip_suffix("/running") else { continue };
+            let eps = graph.nodes.iter().find_map(|n| match &n.op {
+                Op::BnTrainingUpdate(update) if n.name == layer => Some(update.eps),
+                _ => None,
+            });
+            let path = node.origin.as_ref().map_or_else(String::new, |o| o.path.clone());
+            layers.push((path, eps.unwrap_or(f64::NAN), running.momentum));
+        }
+        let mut seen: Vec<String> = Vec::new();
+        for (path, eps, momentum) in layers {
+            if golden.bn.is_empty() || seen.contains(&path) || golden.bn.contains(&(eps, momentum)) {
+                continue;
+            }
+            let (their_eps, their_momentum) = golden.bn[0];
+            self.note(&format!("{path}.bn.eps"), eps, their_eps);
+            self.note(&format!("{path}.bn.momentum"), momentum, their_momentum);
+            seen.push(path);
+        }
+    }
+}
+
+/// Whether the command line names this part of the recipe.
+pub fn overridden(recipe: &Recipe, path: &str) -> bool {
+    recipe.span_of(&ConfigPath::from(path)).is_override()
+}

@@ -1,0 +1,43 @@
+//! Why a golden check could not be made. A difference is not an error but a verdict.
+
+use std::path::PathBuf;
+use thiserror::Error;
+
+/// A check that could not be made.
+#[derive(Debug, Error)]
+pub enum GoldenError {
+    /// A file that cannot be opened or read.
+    #[error("{}: {source}", path.display())]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// The operating system's complaint.
+        source: std::io::Error,
+    },
+    /// A file that is not of the format, or contradicts itself.
+    #[error("{}: {message}", path.display())]
+    Malformed {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        message: String,
+    },
+    /// The recipe makes no step graph under the golden's conditions.
+    #[error(transparent)]
+    Graph(#[from] zoo_graph::GraphError),
+    /// The recipe's architecture cannot be resolved.
+    #[error("{0}")]
+    Recipe(String),
+    /// The engine refused or failed.
+    #[error(transparent)]
+    Engine(#[from] zoo_engine::EngineError),
+    /// The recipe has no golden.
+    #[error(
+        "recipe `{recipe}` has no golden: make one from your framework with golden/export (see golden/README.md), \
+         name it under `golden: {{manifest: ...}}`, or record the engine's own step with `zoo golden record {recipe}`"
+    )]
+    Absent {
+        /// The recipe.
+        recipe: String,
+    },
+}

@@ -1,0 +1,204 @@
+//! Truths about a recipe that are not part of a step: learning rates, preprocessing, initial distributions.
+//!
+//! They lie beside the step in `golden/<recipe>/` and were computed by the reference framework.
+
+use crate::{
+    error::GoldenError,
+    manifest::{Samples, read_capped},
+    report::Item,
+};
+use safetensors::SafeTensors;
+use serde::Deserialize;
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+};
+use zoo_datasets::{Rng, hash::sample_positions, image};
+use zoo_graph::Graph;
+use zoo_input::Split;
+use zoo_recipe::{Recipe, ResolvedModel};
+
+/// Largest relative difference of a learning rate.
+pub const SCHEDULE_TOLERANCE: f64 = 1e-12;
+/// Largest relative error of preprocessed pixels: one rounding of f32.
+pub const PIXEL_TOLERANCE: f64 = 1.0 / (1u64 << 23) as f64;
+/// Standard errors that a statistic of initial values may be off.
+pub const INIT_SIGMAS: f64 = 6.0;
+/// Elements of a parameter that are drawn to judge its initialiser.
+const DRAWN: usize = 1 << 16;
+
+#[derive(Deserialize)]
+struct ScheduleTable {
+    steps_per_epoch: usize,
+    epochs: usize,
+    batch: usize,
+    lr: BTreeMap<String, f64>,
+}
+
+/// The recipe's learning rates against `schedule.json`, step by step; no file: no items.
+///
+/// # Errors
+/// A file that is there and cannot be read.
+pub fn schedule(recipe: &Recipe, folder: &Path) -> Result<Vec<Item>, GoldenError> {
+    let Some(table) = read_json::<ScheduleTable>(&folder.join("schedule.json"))? else { return Ok(Vec::new()) };
+    let mut items = vec![
+        same("train.epochs", recipe.train.epochs as f64, table.epochs as f64),
+        same("train.batch", recipe.train.batch as f64, table.batch as f64),
+    ];
+    let mut rates: Vec<(usize, f64)> = Vec::new();
+    for (step, lr) in &table.lr {
+        let path = || folder.join("schedule.json");
+        let step =
+            step.parse().map_err(|_| GoldenError::Malformed { path: path(), message: format!("step `{step}`") })?;
+        rates.push((step, *lr));
+    }
+    rates.sort_unstable_by_key(|(step, _)| *step);
+    items.extend(rates.into_iter().map(|(step, truth)| {
+        let ours = recipe.schedule.lr(step, table.steps_per_epoch, table.epochs);
+        let error = if truth == 0.0 { ours.abs() } else { ((ours - truth) / truth).abs() };
+        Item::measured(format!("lr of step {step}"), error, SCHEDULE_TOLERANCE)
+    }));
+    Ok(items)
+}
+
+fn same(name: &str, ours: f64, truth: f64) -> Item {
+    match ours == truth {
+        true => Item::measured(name, 0.0, 1.0),
+        false => Item::wrong(name, format!("the recipe has {ours}, the table {truth}")),
+    }
+}
+
+#[derive(Deserialize)]
+struct PreprocessTable {
+    entries: Vec<PreprocessEntry>,
+}
+
+#[derive(Deserialize)]
+struct PreprocessEntry {
+    key: String,
+    file: PathBuf,
+    shape: [usize; 3],
+    mean: f64,
+    l2: f64,
+}
+
+/// The recipe's evaluation preprocessing against `preprocess.json`; no file: no items.
+///
+/// # Errors
+/// A file that is there and cannot be read.
+pub fn preprocess(recipe: &Recipe, model: &ResolvedModel, folder: &Path) -> Result<Vec<Item>, GoldenError> {
+    let path = folder.join("preprocess.json");
+    let Some(table) = read_json::<PreprocessTable>(&path)? else { return Ok(Vec::new()) };
+    let malformed = |message: String| GoldenError::Malformed { path: path.clone(), message };
+    let bytes = read_capped(&path.with_extension("safetensors"))?;
+    let tensors = SafeTensors::deserialize(&bytes).map_err(|e| malformed(e.to_string()))?;
+    let shape = model.inputs.values().next().copied().unwrap_or_default();
+    let pipeline = match zoo_input::pipeline(recipe, Split::Eval, None, shape) {
+        Ok(pipeline) => pipeline,
+        Err(error) => return Ok(vec![Item::wrong("pipeline", error.to_string())]),
+    };
+    let mut items = Vec::new();
+    for entry in table.entries {
+        let view = tensors.tensor(&entry.key).map_err(|e| malformed(format!("`{}`: {e}", entry.key)))?;
+        let truth = floats(&view).ok_or_else(|| malformed(format!("`{}` is not floating point", entry.key)))?;
+        let file = folder.join(&entry.file);
+        let picture = image::decode(&read_capped(&file)?)
+            .map_err(|e| GoldenError::Malformed { path: file.clone(), message: e.to_string() })?;
+        let cropped = pipeline.apply(&picture, &mut Rng::new(0, 0, 0));
+        let size = cropped.size();
+        if [3, size.height, size.width] != entry.shape {
+            let note = format!("3x{}x{} pixels instead of {:?}", size.height, size.width, entry.shape);
+            items.push(Item::wrong(entry.key, note));
+            continue;
+        }
+        let mut pixels = vec![0.0; 3 * size.height * size.width];
+        pipeline.normalize().apply(&cropped, &mut pixels);
+        let positions: Vec<usize> = sample_positions(&entry.key, pixels.len(), truth.len()).collect();
+        let samples = Samples { positions, values: &truth };
+        let found: Vec<f64> = samples.positions.iter().map(|p| f64::from(pixels[*p])).collect();
+        let norm = pixels.iter().map(|p| f64::from(*p).powi(2)).sum::<f64>().sqrt();
+        let mean = pixels.iter().map(|p| f64::from(*p)).sum::<f64>() / pixels.len() as f64;
+        let rms = entry.l2 / (pixels.len() as f64).sqrt();
+        let error = crate::compare::relative_l2(&found, samples.values, entry.l2, pixels.len())
+            .max((norm - entry.l2).abs() / entry.l2)
+            .max((mean - entry.mean).abs() / rms);
+        items.push(Item::measured(entry.key, error, PIXEL_TOLERANCE));
+    }
+    Ok(items)
+}
+
+#[derive(Deserialize)]
+struct InitTable {
+    parameters: BTreeMap<String, InitFacts>,
+}
+
+#[derive(Deserialize)]
+struct InitFacts {
+    mean: f64,
+    std: f64,
+    absmax_bound: Option<f64>,
+}
+
+/// The recipe's initialisers against `init.json`, by statistics of drawn values; no file: no items.
+///
+/// # Errors
+/// A file that is there and cannot be read, or an initialiser that cannot be drawn from.
+pub fn init(graph: &Graph, folder: &Path) -> Result<Vec<Item>, GoldenError> {
+    let Some(table) = read_json::<InitTable>(&folder.join("init.json"))? else { return Ok(Vec::new()) };
+    let mut items = Vec::new();
+    for (id, variable) in graph.parameters() {
+        let name = format!("initialiser of {}", variable.name);
+        match table.parameters.get(&variable.name) {
+            Some(facts) => {
+                let count = graph.ty(variable.value).shape.numel().min(DRAWN);
+                let values = zoo_engine::init::first_values(graph, id, 0, count)?;
+                items.push(judge_init(&name, &values, facts));
+            }
+            None => items.push(Item::wrong(name, "the reference has no such parameter")),
+        }
+    }
+    let missing = table.parameters.keys().filter(|name| graph.find_variable(name).is_none());
+    items.extend(missing.map(|name| Item::wrong(format!("initialiser of {name}"), "the recipe has no such parameter")));
+    Ok(items)
+}
+
+fn judge_init(item: &str, values: &[f32], facts: &InitFacts) -> Item {
+    let n: f64 = values.len() as f64;
+    let mean = values.iter().map(|v| f64::from(*v)).sum::<f64>() / n;
+    let std = (values.iter().map(|v| (f64::from(*v) - mean).powi(2)).sum::<f64>() / n).sqrt();
+    let peak = values.iter().fold(0.0, |peak: f64, v| peak.max(f64::from(v.abs())));
+    if facts.std == 0.0 {
+        let exact = values.iter().all(|v| f64::from(*v) == facts.mean);
+        return if exact {
+            Item::measured(item, 0.0, 1.0)
+        } else {
+            Item::wrong(item, format!("not all {}", facts.mean))
+        };
+    }
+    // The bound is an f32 in the reference; values may round up to it.
+    if facts.absmax_bound.is_some_and(|bound| peak > bound * (1.0 + 1e-6)) {
+        return Item::wrong(item, format!("reaches {peak}, the reference stays within {:?}", facts.absmax_bound));
+    }
+    // Standard errors of mean and deviation; a normal distribution's deviation has the larger one.
+    let errors =
+        [(mean - facts.mean).abs() / facts.std * n.sqrt(), (std / facts.std - 1.0).abs() * (2.0f64 * n).sqrt()];
+    Item::measured(item, errors[0].max(errors[1]), INIT_SIGMAS)
+}
+
+/// Reads a JSON file that may be absent.
+fn read_json<T: serde::de::DeserializeOwned>(path: &Path) -> Result<Option<T>, GoldenError> {
+    if !path.exists() {
+        return Ok(None);
+    }
+    let parsed = serde_json::from_slice(&read_capped(path)?);
+    parsed.map(Some).map_err(|e| GoldenError::Malformed { path: path.into(), message: e.to_string() })
+}
+
+fn floats(view: &safetensors::tensor::TensorView<'_>) -> Option<Vec<f64>> {
+    let data = view.data();
+    match view.dtype() {
+        safetensors::Dtype::F64 => Some(data.as_chunks().0.iter().map(|b| f64::from_le_bytes(*b)).collect()),
+        safetensors::Dtype::F32 => Some(data.as_chunks().0.iter().map(|b| f64::from(f32::from_le_bytes(*b))).collect()),
+        _ => None,
+    }
+}

@@ -1,0 +1,355 @@
+//! The golden format: a JSON manifest and a safetensors file of the same stem beside it.
+//!
+//! `golden/README.md` describes the format for exporters of other frameworks.
+
+use crate::error::GoldenError;
+use safetensors::{Dtype, SafeTensors};
+use serde::Deserialize;
+use std::{
+    collections::{BTreeMap, HashMap},
+    path::{Path, PathBuf},
+};
+use zoo_datasets::hash::sample_positions;
+
+/// Elements up to which a tensor's samples are all its elements in order.
+const STORED_IN_ORDER: usize = 64;
+
+/// Largest manifest or tensor file that is read.
+const MAX_FILE_BYTES: u64 = 256 << 20;
+
+/// A golden as read from its two files.
+#[derive(Clone, Debug)]
+pub struct Golden {
+    /// Where the manifest lies.
+    pub path: PathBuf,
+    /// The manifest.
+    pub manifest: Manifest,
+    arrays: HashMap<String, Array>,
+}
+
+/// Everything but bulk numbers. Keys that only inform people are not read.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Manifest {
+    /// The reference's name of the model.
+    pub model: String,
+    /// Put before the names of weights and inputs before hashing.
+    #[serde(default)]
+    pub salt: String,
+    /// The step rule.
+    pub optimizer: Optimizer,
+    /// Hyper-parameters that are not the optimizer's.
+    #[serde(default)]
+    pub hyper: Hyper,
+    /// Number of trained elements.
+    pub parameter_count: u64,
+    /// The `(eps, momentum)` pairs of all normalisations.
+    #[serde(default)]
+    pub bn: Vec<(f64, f64)>,
+    /// Test vectors of the hash.
+    #[serde(default)]
+    pub hash_vectors: BTreeMap<String, HashVectors>,
+    /// Inputs of the step.
+    pub inputs: BTreeMap<String, Input>,
+    /// Shapes of all parameters and buffers.
+    pub shapes: BTreeMap<String, Vec<usize>>,
+    /// How they start.
+    pub init: BTreeMap<String, Init>,
+    /// Parameters that the step leaves alone.
+    #[serde(default)]
+    pub parameters_without_gradient: Vec<String>,
+    /// Loss and components before each update, in f64.
+    pub losses_f64: Vec<BTreeMap<String, f64>>,
+    /// The same in f32.
+    pub losses_f32: Vec<BTreeMap<String, f64>>,
+    /// Keys of module outputs in the order of the modules' return.
+    pub output_order: Vec<String>,
+    /// What is known of each tensor.
+    pub tensors: BTreeMap<String, TensorFacts>,
+    /// Variants of the run.
+    #[serde(default)]
+    pub variants: BTreeMap<String, Variant>,
+}
+
+/// The step rule.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Optimizer {
+    /// The rule in words and formulas; starts with its name.
+    pub kind: String,
+    /// Momentum, for SGD.
+    #[serde(default)]
+    pub momentum: Option<f64>,
+    /// Nesterov's form of it.
+    #[serde(default)]
+    pub nesterov: bool,
+    /// Moments' decay, for Adam.
+    #[serde(default)]
+    pub betas: Option<(f64, f64)>,
+    /// Adam's epsilon.
+    #[serde(default)]
+    pub eps: Option<f64>,
+    /// Bound on the norm of all gradients.
+    #[serde(default)]
+    pub clip_grad_norm: Option<f64>,
+    /// Parameters by learning rate and decay.
+    pub groups: Vec<Group>,
+}
+
+/// Parameters that share learning rate and decay.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Group {
+    /// Learning rate of all three steps.
+    pub lr: f64,
+    /// Weight decay.
+    pub weight_decay: f64,
+    /// Names.
+    pub params: Vec<String>,
+}
+
+/// Hyper-parameters that are not the optimizer's.
+#[derive(Clone, Debug, Default, Deserialize)]
+pub struct Hyper {
+    /// Label smoothing over all classes.
+    #[serde(default)]
+    pub label_smoothing: Option<f64>,
+    /// Weight of the L2 losses of all parameters in the forward loss.
+    #[serde(default)]
+    pub l2_in_loss: Option<f64>,
+}
+
+/// Test vectors of the hash for one name.
+#[derive(Clone, Debug, Deserialize)]
+pub struct HashVectors {
+    /// fnv1a64 of the name, in hexadecimal.
+    pub fnv1a64: String,
+    /// The first values of `h`, in hexadecimal.
+    pub h: Vec<String>,
+    /// The first values of `s`.
+    pub s_f32: Vec<f64>,
+}
+
+/// An input of the step.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Input {
+    /// Its shape.
+    pub shape: Vec<usize>,
+    /// Its rule, which names the hash behind it.
+    pub rule: String,
+    /// Whether `input/<name>` holds it.
+    #[serde(default)]
+    pub stored: bool,
+}
+
+/// How a parameter or buffer starts.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum Init {
+    /// `s * bound`.
+    Uniform {
+        /// Exact in f32.
+        bound: f64,
+    },
+    /// `gain * (1 + bound * s)`, one f32 rounding per operation.
+    OnePlus {
+        /// Exact in f32.
+        bound: f64,
+        /// Factor.
+        gain: f64,
+    },
+    /// One value.
+    Const {
+        /// The value.
+        value: f64,
+    },
+}
+
+/// What is known of a tensor beside its samples.
+#[derive(Clone, Debug, Deserialize)]
+pub struct TensorFacts {
+    /// Shape.
+    pub shape: Vec<usize>,
+    /// Mean over all elements.
+    pub mean: f64,
+    /// Standard deviation over all elements (divided by n).
+    pub std: f64,
+    /// Largest magnitude.
+    pub absmax: f64,
+    /// Euclidean norm.
+    pub l2: f64,
+    /// Relative error of the reference's own f32 run.
+    #[serde(default)]
+    pub f32_rel: f64,
+    /// Largest difference of that run over `absmax`.
+    #[serde(default)]
+    pub f32_max: f64,
+    /// Norm of the change since the start.
+    #[serde(default)]
+    pub delta_l2: Option<f64>,
+    /// Relative error of the f32 run's change.
+    #[serde(default)]
+    pub delta_f32_rel: Option<f64>,
+    /// Whether the exact value is zero and only rounding is left.
+    #[serde(default)]
+    pub degenerate: bool,
+}
+
+/// Another run under changed conditions.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Variant {
+    /// Losses per step, in f64.
+    #[serde(default)]
+    pub losses_f64: Vec<BTreeMap<String, f64>>,
+    /// Losses per step, in f32.
+    #[serde(default)]
+    pub losses_f32: Vec<BTreeMap<String, f64>>,
+    /// Tensors, stored as `variant.<name>/<key>`.
+    #[serde(default)]
+    pub tensors: BTreeMap<String, TensorFacts>,
+}
+
+/// Numbers of the tensor file.
+#[derive(Clone, Debug)]
+enum Array {
+    Float(Vec<f64>),
+    Integer(Vec<i64>),
+}
+
+impl Golden {
+    /// Reads a manifest and the tensor file beside it.
+    ///
+    /// # Errors
+    /// A file that cannot be read or is not of the format, a tensor that the manifest lists and the file lacks,
+    /// a surplus one, or hash test vectors that do not hold.
+    pub fn read(path: &Path) -> Result<Self, GoldenError> {
+        let manifest: Manifest = serde_json::from_slice(&read_capped(path)?)
+            .map_err(|e| GoldenError::Malformed { path: path.into(), message: e.to_string() })?;
+        let tensors = path.with_extension("safetensors");
+        let bytes = read_capped(&tensors)?;
+        let malformed = |message: String| GoldenError::Malformed { path: tensors.clone(), message };
+        let file = SafeTensors::deserialize(&bytes).map_err(|e| malformed(e.to_string()))?;
+        let mut arrays = HashMap::new();
+        for (key, view) in file.iter() {
+            let array = Array::decode(view.dtype(), view.data())
+                .ok_or_else(|| malformed(format!("`{key}` has element type {:?}", view.dtype())))?;
+            arrays.insert(key.to_string(), array);
+        }
+        let golden = Self { path: path.into(), manifest, arrays };
+        golden.expect_complete().map_err(|message| GoldenError::Malformed { path: path.into(), message })?;
+        Ok(golden)
+    }
+
+    /// Samples of a tensor with their flat positions, `variant` named if not the main run.
+    ///
+    /// # Errors
+    /// No samples, or more than the tensor has elements.
+    pub fn samples(&self, key: &str, variant: Option<&str>, numel: usize) -> Result<Samples<'_>, GoldenError> {
+        let stored = match variant {
+            Some(variant) => format!("variant.{variant}/{key}"),
+            None => key.to_string(),
+        };
+        let missing = |message: &str| GoldenError::Malformed {
+            path: self.path.clone(),
+            message: format!("`{stored}`: {message}"),
+        };
+        let Some(Array::Float(values)) = self.arrays.get(&stored) else {
+            return Err(missing("no samples in floating point"));
+        };
+        if values.is_empty() || numel == 0 {
+            return Err(missing("no elements"));
+        }
+        let in_order = numel <= STORED_IN_ORDER || values.len() == numel;
+        if in_order && values.len() != numel {
+            return Err(missing("not all elements are stored"));
+        }
+        let positions = match in_order {
+            true => (0..numel).collect(),
+            false => sample_positions(key, numel, values.len()).collect(),
+        };
+        Ok(Samples { positions, values })
+    }
+
+    /// A stored integer input, such as labels.
+    ///
+    /// # Errors
+    /// Not stored, or not as integers.
+    pub fn integers(&self, key: &str) -> Result<&[i64], GoldenError> {
+        match self.arrays.get(key) {
+            Some(Array::Integer(values)) => Ok(values),
+            _ => Err(GoldenError::Malformed { path: self.path.clone(), message: format!("no integers `{key}`") }),
+        }
+    }
+
+    /// First values of tensors that the hash rules give: `init_head/<name>` and `input_head/<name>`.
+    pub fn heads(&self, prefix: &str) -> Vec<(&str, &[f64])> {
+        let mut heads: Vec<_> = self
+            .arrays
+            .iter()
+            .filter_map(|(key, array)| match (key.strip_prefix(prefix), array) {
+                (Some(name), Array::Float(values)) => Some((name, values.as_slice())),
+                _ => None,
+            })
+            .collect();
+        heads.sort_unstable_by_key(|(name, _)| *name);
+        heads
+    }
+
+    /// Every listed tensor is there, and no other: the check fails closed.
+    fn expect_complete(&self) -> Result<(), String> {
+        let variants = self.manifest.variants.iter();
+        let in_variants =
+            variants.flat_map(|(v, facts)| facts.tensors.keys().map(move |key| format!("variant.{v}/{key}")));
+        let listed: std::collections::HashSet<String> =
+            self.manifest.tensors.keys().cloned().chain(in_variants).collect();
+        if let Some(key) = listed.iter().filter(|key| !self.arrays.contains_key(*key)).min() {
+            return Err(format!("tensor `{key}` is listed, and missing from the tensor file"));
+        }
+        let known = ["init_head/", "input_head/", "input/", "init/"];
+        let surplus = self.arrays.keys().filter(|k| !listed.contains(*k) && !known.iter().any(|p| k.starts_with(p)));
+        if let Some(key) = surplus.min() {
+            return Err(format!("tensor `{key}` is in the tensor file, and not listed"));
+        }
+        if let Some(key) = self.manifest.output_order.iter().find(|k| !self.manifest.tensors.contains_key(*k)) {
+            return Err(format!("output `{key}` is ordered, and not listed"));
+        }
+        if self.manifest.losses_f64.is_empty() || self.manifest.losses_f64.len() != self.manifest.losses_f32.len() {
+            return Err("losses in f64 and f32 must be there for the same steps".into());
+        }
+        Ok(())
+    }
+}
+
+/// Stored elements of a tensor.
+#[derive(Clone, Debug)]
+pub struct Samples<'g> {
+    /// Flat row-major positions; repeats can happen.
+    pub positions: Vec<usize>,
+    /// The reference's values there.
+    pub values: &'g [f64],
+}
+
+impl Array {
+    fn decode(dtype: Dtype, data: &[u8]) -> Option<Self> {
+        fn each<const N: usize, T>(data: &[u8], read: impl Fn([u8; N]) -> T) -> Vec<T> {
+            data.as_chunks::<N>().0.iter().map(|b| read(*b)).collect()
+        }
+        Some(match dtype {
+            Dtype::F64 => Self::Float(each(data, f64::from_le_bytes)),
+            Dtype::F32 => Self::Float(each(data, |b| f64::from(f32::from_le_bytes(b)))),
+            Dtype::I64 => Self::Integer(each(data, i64::from_le_bytes)),
+            Dtype::I32 => Self::Integer(each(data, |b| i64::from(i32::from_le_bytes(b)))),
+            Dtype::I8 => Self::Integer(each(data, |b| i64::from(i8::from_le_bytes(b)))),
+            Dtype::U8 => Self::Integer(each(data, |b: [u8; 1]| i64::from(b[0]))),
+            _ => return None,
+        })
+    }
+}
+
+/// Reads a file of bounded size.
+pub(crate) fn read_capped(path: &Path) -> Result<Vec<u8>, GoldenError> {
+    let unreadable = |source| GoldenError::Unreadable { path: path.into(), source };
+    let size = std::fs::metadata(path).map_err(unreadable)?.len();
+    if size > MAX_FILE_BYTES {
+        let message = format!("{size} bytes are more than a golden may have ({MAX_FILE_BYTES})");
+        return Err(GoldenError::Malformed { path: path.into(), message });
+    }
+    std::fs::read(path).map_err(unreadable)
+}

@@ -1,0 +1,81 @@
+//! The check's own check: known mistakes are planted one at a time, and each has to be caught.
+//!
+//! A mutant of the recipe is judged as if the command line had named the change: the conditions stage does not count, so
+//! that the numbers have to catch it. A mutant of the graph stands for a defect of an operator, a gradient or the update.
+
+mod graph_faults;
+mod model_faults;
+mod recipe_faults;
+
+use crate::{
+    GoldenError,
+    check::{CheckOptions, check_faulty},
+    manifest::Golden,
+    report::{Stage, Verdict},
+};
+use serde::Serialize;
+use std::path::Path;
+use zoo_graph::Graph;
+use zoo_recipe::{Recipe, ResolvedModel};
+
+/// A known mistake.
+pub struct Mutant {
+    /// What it is called in the table.
+    pub name: &'static str,
+    /// The stage that should catch it first.
+    pub expected: Stage,
+    /// How it is planted.
+    pub(crate) fault: Fault,
+}
+
+/// Plants a mistake; `false` where there is nothing to plant it in.
+#[derive(Clone, Copy)]
+pub(crate) enum Fault {
+    Recipe(fn(&mut Recipe) -> bool),
+    Model(fn(&mut ResolvedModel) -> bool),
+    Graph(fn(&mut Graph) -> bool),
+}
+
+/// What became of a mutant.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Outcome {
+    /// The mutant.
+    pub name: &'static str,
+    /// The stage that should catch it first.
+    pub expected: Stage,
+    /// The stage that did; `None`: it was missed.
+    pub caught: Option<Stage>,
+    /// The first tensor that differed.
+    pub tensor: Option<String>,
+}
+
+/// All mutants, in the order of the stages that should catch them.
+pub fn all() -> Vec<Mutant> {
+    let faults = recipe_faults::all().into_iter().chain(model_faults::all()).chain(graph_faults::all());
+    let mut mutants: Vec<Mutant> = faults.collect();
+    mutants.sort_by_key(|m| m.expected);
+    mutants
+}
+
+/// Plants every mutant that the recipe has a place for, and checks each until the first stage that fails.
+/// `progress` hears the name of each.
+///
+/// # Errors
+/// As [`crate::check()`].
+pub fn run(
+    recipe: &Recipe,
+    golden: &Golden,
+    folder: &Path,
+    options: &CheckOptions,
+    progress: &mut dyn FnMut(&str),
+) -> Result<Vec<Outcome>, GoldenError> {
+    let mut outcomes = Vec::new();
+    for mutant in all() {
+        progress(mutant.name);
+        let Some(report) = check_faulty(recipe, golden, folder, options, mutant.fault)? else { continue };
+        let caught = report.stages.iter().find(|s| s.verdict == Verdict::Fail).map(|s| s.stage);
+        let tensor = report.first_divergence.map(|d| d.tensor);
+        outcomes.push(Outcome { name: mutant.name, expected: mutant.expected, caught, tensor });
+    }
+    Ok(outcomes)
+}

@@ -1,0 +1,129 @@
+//! Mistakes in operators, gradients and updates.
+
+use super::{Fault, Mutant};
+use crate::report::Stage;
+use zoo_graph::{
+    Graph, Node, Op, Phase, VariableRole,
+    ops::{AvgPool, AvgPoolGrad, BnInferGrad, Scale},
+};
+
+pub(super) fn all() -> Vec<Mutant> {
+    let mutant = |name, expected, plant| Mutant { name, expected, fault: Fault::Graph(plant) };
+    vec![
+        mutant("gradient of the sum over the batch, not of the mean", Stage::Backward, |g| {
+            let batch = g.inputs.first().and_then(|i| g.ty(i.value).shape.first().copied()).unwrap_or(1) as f64;
+            first(g, |n| match &mut n.op {
+                Op::Fill(fill) => Some(fill.value = batch),
+                _ => None,
+            })
+        }),
+        mutant("a ReLU passes every gradient", Stage::Backward, |g| {
+            first(g, |n| {
+                matches!(n.op, Op::ReluGrad(_)).then(|| {
+                    n.op = Scale { factor: 1.0 }.into();
+                    n.inputs.truncate(1);
+                })
+            })
+        }),
+        mutant("one consumer's gradient overwrites another's", Stage::Backward, |g| {
+            first(g, |n| {
+                (matches!(n.op, Op::Add(_)) && n.phase == Phase::Backward).then(|| {
+                    n.op = Scale { factor: 1.0 }.into();
+                    n.inputs.truncate(1);
+                })
+            })
+        }),
+        mutant("a max pool's gradient is spread over the window", Stage::Backward, |g| {
+            let shapes: Vec<_> = g.values.iter().map(|v| v.ty.shape.clone()).collect();
+            first(g, |n| match &n.op {
+                Op::MaxPoolGrad(pool) => {
+                    let pool = AvgPool { window: pool.window, count_include_pad: true };
+                    n.op = AvgPoolGrad { pool, input: shapes[n.inputs[0].0].clone() }.into();
+                    n.inputs = vec![n.inputs[2]];
+                    Some(())
+                }
+                _ => None,
+            })
+        }),
+        mutant("a normalisation's gradient forgets its statistics", Stage::Backward, |g| {
+            first(g, |n| match &n.op {
+                Op::BnTrainingReduceGrad(op) => {
+                    let op = BnInferGrad { eps: op.eps };
+                    (n.op, n.inputs) = (op.into(), vec![n.inputs[0], n.inputs[4], n.inputs[3]]);
+                    Some(())
+                }
+                _ => None,
+            })
+        }),
+        mutant("an input gradient is shifted by a pixel", Stage::Backward, |g| {
+            first(g, |n| match &mut n.op {
+                Op::Conv2DBackpropInput(op) if op.conv.window.pad[0] > 0 => {
+                    let pad = &mut op.conv.window.pad;
+                    Some(*pad = [pad[0] - 1, pad[1] + 1, pad[2] - 1, pad[3] + 1])
+                }
+                _ => None,
+            })
+        }),
+        mutant("a convolution's filter gradient is shifted by a pixel", Stage::Backward, |g| {
+            first(g, |n| match &mut n.op {
+                Op::Conv2DBackpropFilter(op) if op.conv.window.pad[0] > 0 => {
+                    let pad = &mut op.conv.window.pad;
+                    Some(*pad = [pad[0] - 1, pad[1] + 1, pad[2] - 1, pad[3] + 1])
+                }
+                _ => None,
+            })
+        }),
+        mutant("running variance from n, not n - 1", Stage::Update, |g| {
+            every(g, |n| match &mut n.op {
+                Op::BnRunningUpdate(op) => Some(op.count = usize::MAX >> 12),
+                _ => None,
+            })
+        }),
+        mutant("running statistics are not kept", Stage::Update, |g| {
+            let mut statistics = g.variables.iter_mut().filter(|v| v.role.is_statistic()).peekable();
+            let any = statistics.peek().is_some();
+            statistics.for_each(|v| v.next = None);
+            any
+        }),
+        mutant("biases learn twice as fast", Stage::Update, |g| {
+            let biases: Vec<String> = g
+                .variables
+                .iter()
+                .filter(|v| matches!(v.role, VariableRole::Bias | VariableRole::NormBias))
+                .map(|v| format!("{}/update", v.name))
+                .collect();
+            every(g, |n| match &mut n.op {
+                Op::ApplyMomentum(op) if biases.contains(&n.name) => Some(op.lr_scale = 2.0),
+                Op::ApplyAdam(op) if biases.contains(&n.name) => Some(op.lr_scale = 2.0),
+                _ => None,
+            })
+        }),
+        mutant("one parameter is frozen", Stage::Update, |g| {
+            let weight = g.variables.iter_mut().find(|v| v.role == VariableRole::Weight);
+            weight.map(|w| w.next = None).is_some()
+        }),
+        mutant("momentum is forgotten after each step", Stage::Update, |g| {
+            let mut slots = g.variables.iter_mut().filter(|v| matches!(v.role, VariableRole::Slot { .. })).peekable();
+            let any = slots.peek().is_some();
+            slots.for_each(|v| v.next = None);
+            any
+        }),
+        mutant("learning rate off by one per cent", Stage::Update, |g| {
+            every(g, |n| match &mut n.op {
+                Op::ApplyMomentum(op) => Some(op.lr_scale = 1.01),
+                Op::ApplyAdam(op) => Some(op.lr_scale = 1.01),
+                _ => None,
+            })
+        }),
+    ]
+}
+
+/// Changes the first node that `change` has something to do with.
+fn first(graph: &mut Graph, change: impl FnMut(&mut Node) -> Option<()>) -> bool {
+    graph.nodes.iter_mut().find_map(change).is_some()
+}
+
+/// Changes all nodes that `change` has something to do with.
+fn every(graph: &mut Graph, change: impl FnMut(&mut Node) -> Option<()>) -> bool {
+    graph.nodes.iter_mut().filter_map(change).count() > 0
+}

@@ -1,0 +1,154 @@
+//! Mistakes in preprocessing, schedule, loss and optimizer.
+
+use super::{Fault, Mutant};
+use crate::report::Stage;
+use zoo_recipe::Recipe;
+use zoo_recipe::schema::{Filter, L2Over, Optimizer, Schedule, SmoothingOver, Step, WarmupCount};
+
+pub(super) fn all() -> Vec<Mutant> {
+    let mutant = |name, expected, plant| Mutant { name, expected, fault: Fault::Recipe(plant) };
+    vec![
+        mutant("mean and deviation of another data set", Stage::Preprocess, |r| {
+            eval_steps(r, |s| match s {
+                Step::Normalize(n) => {
+                    let level = n.mean.map(|m| m + 0.01 * n.std[0]);
+                    Some(n.mean = level)
+                }
+                _ => None,
+            })
+        }),
+        mutant("channels in the order of OpenCV", Stage::Preprocess, |r| {
+            eval_steps(r, |s| match s {
+                Step::Normalize(n) => {
+                    n.mean.reverse();
+                    Some(n.std.reverse())
+                }
+                _ => None,
+            })
+        }),
+        mutant("shorter side 232 for 256", Stage::Preprocess, |r| {
+            eval_steps(r, |s| match s {
+                Step::Resize(resize) if resize.shorter == 256 => Some(resize.shorter = 232),
+                _ => None,
+            })
+        }),
+        mutant("bicubic for bilinear", Stage::Preprocess, |r| {
+            eval_steps(r, |s| match s {
+                Step::Resize(resize) if resize.filter == Filter::Bilinear => Some(resize.filter = Filter::Bicubic),
+                _ => None,
+            })
+        }),
+        mutant("base learning rate doubled", Stage::Schedule, |r| {
+            *base_lr(&mut r.schedule) *= 2.0;
+            true
+        }),
+        mutant("no warm-up", Stage::Schedule, |r| match &mut r.schedule {
+            Schedule::Cosine(cosine) => cosine.warmup.take().is_some(),
+            _ => false,
+        }),
+        mutant("warm-up off by one step", Stage::Schedule, |r| match &mut r.schedule {
+            Schedule::Cosine(cosine) => cosine.warmup.as_mut().is_some_and(|w| {
+                w.count = match w.count {
+                    WarmupCount::FromOne => WarmupCount::FromZero,
+                    _ => WarmupCount::FromOne,
+                };
+                true
+            }),
+            _ => false,
+        }),
+        mutant("an epoch less", Stage::Schedule, |r| {
+            r.train.epochs -= 1;
+            true
+        }),
+        mutant("no label smoothing", Stage::Loss, |r| match &mut r.loss.softmax_cross_entropy {
+            Some(loss) if loss.label_smoothing > 0.0 => {
+                loss.label_smoothing = 0.0;
+                true
+            }
+            _ => false,
+        }),
+        mutant("smoothing over the other classes", Stage::Loss, |r| match &mut r.loss.softmax_cross_entropy {
+            Some(loss) if loss.label_smoothing > 0.0 => {
+                loss.smoothing_over = SmoothingOver::OtherClasses;
+                true
+            }
+            _ => false,
+        }),
+        mutant("L2 loss without the half", Stage::Loss, |r| r.loss.l2.as_mut().map(|l2| l2.weight *= 2.0).is_some()),
+        mutant("L2 loss of weights only", Stage::Loss, |r| {
+            r.loss.l2.as_mut().map(|l2| l2.over = L2Over::Weights).is_some()
+        }),
+        mutant("L2 loss left out", Stage::Loss, |r| r.loss.l2.take().is_some()),
+        mutant("Nesterov's momentum for plain, or the other way round", Stage::Update, |r| match &mut r.optimizer {
+            Optimizer::Sgd(sgd) => {
+                sgd.nesterov = !sgd.nesterov;
+                true
+            }
+            Optimizer::Adam(_) => false,
+        }),
+        mutant("decay on everything", Stage::Update, |r| {
+            let (_, no_decay) = decay(&mut r.optimizer);
+            let exempt = !no_decay.is_empty();
+            no_decay.clear();
+            exempt
+        }),
+        mutant("no decay on normalisations and biases", Stage::Update, |r| {
+            let (weight_decay, no_decay) = decay(&mut r.optimizer);
+            let all = *weight_decay > 0.0 && no_decay.is_empty();
+            no_decay.extend([zoo_recipe::schema::DecayGroup::Bn, zoo_recipe::schema::DecayGroup::Bias]);
+            all
+        }),
+        mutant("decay ten times too strong", Stage::Update, |r| {
+            let (weight_decay, _) = decay(&mut r.optimizer);
+            *weight_decay *= 10.0;
+            *weight_decay > 0.0
+        }),
+        mutant("decay forgotten", Stage::Update, |r| {
+            let (weight_decay, _) = decay(&mut r.optimizer);
+            std::mem::take(weight_decay) > 0.0
+        }),
+        mutant("L2 loss and decay both", Stage::Update, |r| {
+            let l2 = r.loss.l2.as_ref().map(|l2| l2.weight);
+            let (weight_decay, _) = decay(&mut r.optimizer);
+            l2.map(|l2| *weight_decay = l2).is_some()
+        }),
+        mutant("momentum 0.9 for 0.875, or 0.875 for 0.9", Stage::Trajectory, |r| match &mut r.optimizer {
+            Optimizer::Sgd(sgd) if sgd.nesterov => false,
+            Optimizer::Sgd(sgd) => {
+                sgd.momentum = if sgd.momentum == 0.9 { 0.875 } else { 0.9 };
+                true
+            }
+            Optimizer::Adam(_) => false,
+        }),
+        mutant("Nesterov's momentum 0.875 for 0.9", Stage::Update, |r| match &mut r.optimizer {
+            Optimizer::Sgd(sgd) if sgd.nesterov => {
+                sgd.momentum = 0.875;
+                true
+            }
+            _ => false,
+        }),
+    ]
+}
+
+/// Changes the first evaluation step that `change` knows.
+fn eval_steps(recipe: &mut Recipe, change: impl FnMut(&mut Step) -> Option<()>) -> bool {
+    recipe.preprocess.eval.iter_mut().find_map(change).is_some()
+}
+
+fn base_lr(schedule: &mut Schedule) -> &mut f64 {
+    match schedule {
+        Schedule::Constant(s) => &mut s.base_lr,
+        Schedule::Cosine(s) => &mut s.base_lr,
+        Schedule::GuideCosine(s) => &mut s.lr_max,
+        Schedule::Poly(s) => &mut s.base_lr,
+        Schedule::Log(s) => &mut s.base_lr,
+        Schedule::Step(s) => &mut s.base_lr,
+    }
+}
+
+fn decay(optimizer: &mut Optimizer) -> (&mut f64, &mut Vec<zoo_recipe::schema::DecayGroup>) {
+    match optimizer {
+        Optimizer::Sgd(sgd) => (&mut sgd.weight_decay, &mut sgd.no_decay),
+        Optimizer::Adam(adam) => (&mut adam.weight_decay, &mut adam.no_decay),
+    }
+}

@@ -1,0 +1,209 @@
+//! The verdict of a check, for people and for scripts.
+
+use crate::{compare::Precision, conditions::Difference};
+use serde::Serialize;
+use std::fmt;
+
+/// Pass or fail of a part, or nothing to compare with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Verdict {
+    /// Everything within tolerance.
+    Pass,
+    /// Something is not.
+    Fail,
+    /// The golden has no data for it.
+    Absent,
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Pass => "pass",
+            Self::Fail => "fail",
+            Self::Absent => "absent",
+        })
+    }
+}
+
+/// Parts of a check, in order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Stage {
+    /// Recipe and golden speak of the same step.
+    Conditions,
+    /// Evaluation preprocessing of stored images.
+    Preprocess,
+    /// Learning rates over the whole training.
+    Schedule,
+    /// Names, shapes and start values.
+    Init,
+    /// Module outputs.
+    Forward,
+    /// Loss and its components.
+    Loss,
+    /// Gradients by the parameters.
+    Backward,
+    /// Changes of parameters, momentum and running statistics in one step.
+    Update,
+    /// The same after three steps, and the losses on the way.
+    Trajectory,
+    /// Forward, loss and backward of the variant in which hardly any ReLU input is near zero.
+    Lifted,
+}
+
+impl fmt::Display for Stage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Conditions => "conditions",
+            Self::Preprocess => "preprocess",
+            Self::Schedule => "schedule",
+            Self::Init => "init",
+            Self::Forward => "forward",
+            Self::Loss => "loss",
+            Self::Backward => "backward",
+            Self::Update => "update",
+            Self::Trajectory => "trajectory",
+            Self::Lifted => "lifted",
+        })
+    }
+}
+
+/// One compared thing.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Item {
+    /// Its name within the stage.
+    pub name: String,
+    /// Relative error; infinite for what is missing, surplus, of another shape, or not a number.
+    #[serde(serialize_with = "finite_or_null")]
+    pub error: f64,
+    /// The error that counts as one.
+    pub floor: f64,
+    /// Error in floors.
+    #[serde(serialize_with = "finite_or_null")]
+    pub ratio: f64,
+    /// What is wrong, where a number does not say it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
+    /// Whether it counts in the median.
+    #[serde(skip)]
+    pub counts: bool,
+}
+
+/// JSON has no infinity.
+fn finite_or_null<S: serde::Serializer>(value: &f64, serializer: S) -> Result<S::Ok, S::Error> {
+    if value.is_finite() { serializer.serialize_f64(*value) } else { serializer.serialize_none() }
+}
+
+impl Item {
+    /// A numeric comparison.
+    pub fn measured(name: impl Into<String>, error: f64, floor: f64) -> Self {
+        let error = if error.is_nan() { f64::INFINITY } else { error };
+        Self { name: name.into(), error, floor, ratio: error / floor, note: None, counts: true }
+    }
+
+    /// Something that fails without a number.
+    pub fn wrong(name: impl Into<String>, note: impl Into<String>) -> Self {
+        let note = Some(note.into());
+        Self { name: name.into(), error: f64::INFINITY, floor: 1.0, ratio: f64::INFINITY, note, counts: true }
+    }
+}
+
+/// Verdict of one stage.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct StageReport {
+    /// The stage.
+    pub stage: Stage,
+    /// Things compared.
+    pub tensors: usize,
+    /// Module outputs that a fusion absorbed; the unfused run of this check covers them.
+    pub fused: usize,
+    /// The one that is farthest off, in floors.
+    pub worst: Option<Item>,
+    /// Median of the errors in floors.
+    #[serde(serialize_with = "optional_finite")]
+    pub median_ratio: Option<f64>,
+    /// The verdict.
+    pub verdict: Verdict,
+    /// The smallest number of floors per tensor that would have let it pass.
+    #[serde(serialize_with = "optional_finite")]
+    pub would_pass_at: Option<f64>,
+    /// Everything that failed, in graph order.
+    pub failed: Vec<Item>,
+}
+
+fn optional_finite<S: serde::Serializer>(value: &Option<f64>, serializer: S) -> Result<S::Ok, S::Error> {
+    match value {
+        Some(v) if v.is_finite() => serializer.serialize_some(v),
+        _ => serializer.serialize_none(),
+    }
+}
+
+impl StageReport {
+    /// The verdict over `items`, which are in graph order. No items: absent.
+    pub fn of(stage: Stage, items: Vec<Item>, limit: f64, median_limit: Option<f64>) -> Self {
+        let counted = || items.iter().filter(|i| i.counts);
+        let worst = counted().max_by(|a, b| a.ratio.total_cmp(&b.ratio)).or(items.first()).cloned();
+        let mut ratios: Vec<f64> = counted().map(|i| i.ratio).collect();
+        ratios.sort_by(f64::total_cmp);
+        let median_ratio = ratios.get(ratios.len() / 2).copied();
+        let failed: Vec<Item> = items.iter().filter(|i| i.ratio.is_nan() || i.ratio > limit).cloned().collect();
+        let median_fails = median_limit.zip(median_ratio).is_some_and(|(limit, median)| median > limit);
+        let verdict = match items.is_empty() {
+            true => Verdict::Absent,
+            false if failed.is_empty() && !median_fails => Verdict::Pass,
+            false => Verdict::Fail,
+        };
+        let would_pass_at = worst.as_ref().map(|w| w.ratio);
+        Self { stage, tensors: items.len(), fused: 0, worst, median_ratio, verdict, would_pass_at, failed }
+    }
+}
+
+/// Where the first thing went wrong, in the order of the stages and of the graph.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Divergence {
+    /// The stage.
+    pub stage: Stage,
+    /// The tensor, by its golden name without the stage.
+    pub tensor: String,
+    /// The node that computes it.
+    pub node: Option<String>,
+    /// Whether the fault is in this very layer: everything it depends on is proven. `None` where coverage cannot tell.
+    pub local: Option<bool>,
+    /// Nodes that may be at fault, nearest first.
+    pub suspects: Vec<String>,
+    /// `file:line:column` of the recipe.
+    pub line: Option<String>,
+    /// What it looks like.
+    pub hints: Vec<String>,
+}
+
+/// The whole check.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Report {
+    /// Version of this structure.
+    pub schema_version: u32,
+    /// The recipe.
+    pub recipe: String,
+    /// The golden's manifest.
+    pub golden: String,
+    /// The arithmetic that was judged.
+    pub dtype: Precision,
+    /// Overall verdict.
+    pub verdict: Verdict,
+    /// Verdict by stage.
+    pub stages: Vec<StageReport>,
+    /// The first thing that went wrong.
+    pub first_divergence: Option<Divergence>,
+    /// Conditions in which recipe and golden differ.
+    pub conditions_differ: Vec<Difference>,
+    /// Module outputs that fusions absorbed, by pass.
+    pub fused: Vec<String>,
+}
+
+impl Report {
+    /// Fails if any stage does.
+    pub fn passed(&self) -> bool {
+        self.verdict == Verdict::Pass
+    }
+}

@@ -1,0 +1,91 @@
+//! Weights and inputs of a golden step: functions of a name and an index, never shipped.
+
+use crate::manifest::{Golden, Init};
+use zoo_datasets::hash::{NameHash, fnv1a64};
+
+/// The start value of a parameter or buffer: row-major, one f32 rounding per operation.
+pub fn initial(init: &Init, salt: &str, name: &str, numel: usize) -> Vec<f32> {
+    let hash = NameHash::new(&format!("{salt}{name}"));
+    let values = (0..numel as u64).map(|i| hash.s(i));
+    match *init {
+        Init::Uniform { bound } => values.map(|s| s * bound as f32).collect(),
+        Init::OnePlus { bound, gain } => values.map(|s| gain as f32 * (1.0 + bound as f32 * s)).collect(),
+        Init::Const { value } => vec![value as f32; numel],
+    }
+}
+
+/// What the `lifted` variant adds to the shift of a normalisation whose scale starts by `scale`:
+/// `f32(bias + f32(4 * gain))`, so that almost no ReLU input is near zero.
+pub fn lift(bias: &mut [f32], scale: &Init) {
+    let gain = match scale {
+        Init::OnePlus { gain, .. } => *gain,
+        Init::Uniform { .. } | Init::Const { .. } => 1.0,
+    };
+    let by = (4.0 * gain) as f32;
+    for b in bias {
+        *b += by;
+    }
+}
+
+/// An input of the step.
+#[derive(Clone, Debug, PartialEq)]
+pub enum InputValues {
+    /// Pixels, row-major.
+    Float(Vec<f32>),
+    /// Class indices.
+    Index(Vec<u32>),
+}
+
+/// Makes or reads the input `name` of a golden.
+///
+/// # Errors
+/// A rule that is not known, or a stored input that is not there.
+pub fn input(golden: &Golden, name: &str) -> Result<InputValues, crate::GoldenError> {
+    let malformed = |message: String| crate::GoldenError::Malformed { path: golden.path.clone(), message };
+    let input = golden.manifest.inputs.get(name).ok_or_else(|| malformed(format!("no input `{name}`")))?;
+    let numel: usize = input.shape.iter().product();
+    if input.stored {
+        let values = golden.integers(&format!("input/{name}"))?;
+        let indices: Result<Vec<u32>, _> = values.iter().map(|v| u32::try_from(*v)).collect();
+        let indices = indices.map_err(|_| malformed(format!("input `{name}` has a negative class")))?;
+        if indices.len() != numel {
+            return Err(malformed(format!("input `{name}` has {} values for {:?}", indices.len(), input.shape)));
+        }
+        return Ok(InputValues::Index(indices));
+    }
+    match input.rule.strip_prefix("image[-2,2) of '").and_then(|rest| rest.strip_suffix('\'')) {
+        Some(hashed) => {
+            let hash = NameHash::new(&format!("{}{hashed}", golden.manifest.salt));
+            Ok(InputValues::Float((0..numel as u64).map(|i| 2.0 * hash.s(i)).collect()))
+        }
+        None => Err(malformed(format!("input `{name}` is not stored and its rule `{}` is not known", input.rule))),
+    }
+}
+
+/// The hash test vectors that do not hold, by name.
+pub fn broken_hash_vectors(golden: &Golden) -> Vec<String> {
+    let hex = |text: &str| u64::from_str_radix(text, 16).ok();
+    let vectors = golden.manifest.hash_vectors.iter();
+    let broken = vectors.filter(|(name, v)| {
+        let hash = NameHash::new(name);
+        let same_h = v.h.iter().enumerate().all(|(i, h)| hex(h) == Some(hash.h(i as u64)));
+        let same_s = v.s_f32.iter().enumerate().all(|(i, s)| *s == f64::from(hash.s(i as u64)));
+        hex(&v.fnv1a64) != Some(fnv1a64(name.as_bytes())) || !same_h || !same_s
+    });
+    broken.map(|(name, _)| name.clone()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn start_values_are_rounded_once_per_operation() {
+        let bound = 0.2020305097103119f64;
+        let values = initial(&Init::Uniform { bound }, "", "conv1.weight", 2);
+        assert_eq!(values, [0.090_149_88_f32 * bound as f32, 0.490_323_43_f32 * bound as f32]);
+        let mut shift = vec![0.5f32, -1.0];
+        lift(&mut shift, &Init::OnePlus { bound: 0.1, gain: 0.1 });
+        assert_eq!(shift, [0.5 + 0.4, -1.0 + 0.4]);
+    }
+}
