@@ -84,3 +84,31 @@ pub fn hash_order(n: usize) -> Vec<usize> {
     order.sort_by_key(|&i| (name.h(i as u64), i));
     order
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Test vectors of the golden data (`hash_vectors` in each manifest).
+    #[test]
+    fn published_vectors() {
+        assert_eq!(fnv1a64(b"a"), 0xaf63_dc4c_8601_ec8c);
+        assert_eq!(
+            [0, 1, 2, 3].map(|i| h("a", i)),
+            [0x5f29_c2aa_dd9b_8527, 0xff84_f1bd_b6d3_884f, 0xfdfa_b147_e960_346e, 0xaf99_d206_10c7_4918,]
+        );
+        assert_eq!(fnv1a64(b"conv1.weight"), 0x69a2_9a2c_ee47_d254);
+        assert_eq!(h("conv1.weight", 2), 0x05de_32ee_ed3c_84ab);
+        assert_eq!(s("a", 0), -0.256_538_15);
+        assert_eq!(s("input.image", 3), -0.478_965_16);
+        assert_eq!(h("input.image", 3), 0x42b1_456a_ca94_ed58);
+    }
+
+    #[test]
+    fn a_hash_order_is_a_permutation() {
+        let mut order = hash_order(1000);
+        assert_ne!(order[..10], [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]);
+        order.sort_unstable();
+        assert_eq!(order, (0..1000).collect::<Vec<_>>());
+    }
+}

@@ -88,3 +88,33 @@ pub fn shuffled(n: usize, seed: u64, epoch: u64) -> Vec<usize> {
     }
     order
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn streams_depend_on_every_word() {
+        let first = |seed, epoch, sample| Rng::new(seed, epoch, sample).bits();
+        let all = [first(0, 0, 0), first(1, 0, 0), first(0, 1, 0), first(0, 0, 1), first(1, 1, 0), first(0, 1, 1)];
+        for (i, a) in all.iter().enumerate() {
+            assert!(!all[..i].contains(a));
+        }
+    }
+
+    #[test]
+    fn draws_have_their_distributions() {
+        const DRAWS: usize = 100_000;
+        let mut rng = Rng::new(4, 0, 0);
+        let normal: Vec<f64> = (0..DRAWS).map(|_| f64::from(rng.normal())).collect();
+        let mean = normal.iter().sum::<f64>() / DRAWS as f64;
+        let variance = normal.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / DRAWS as f64;
+        // Four standard errors: 1 / sqrt(n), and sqrt(2 / n).
+        assert!(mean.abs() < 0.013 && (variance - 1.0).abs() < 0.018, "{mean} {variance}");
+        let mut counts = [0_usize; 7];
+        (0..DRAWS).for_each(|_| counts[rng.below(7)] += 1);
+        assert!(counts.iter().all(|&n| n.abs_diff(DRAWS / 7) < 450), "{counts:?}");
+        assert!((0..DRAWS).map(|_| rng.unit()).all(|x| (0.0..1.0).contains(&x)));
+        assert_eq!(rng.below(0), 0);
+    }
+}

@@ -86,6 +86,10 @@ pub(super) fn decode(bytes: &[u8], region: Option<Rect>) -> Result<Image, Decode
     Ok(pulp::Arch::new().dispatch(Assembly { frame: &frame, model, planes: &planes, region }))
 }
 
+/// Most scans of a progressive file. Encoders write about ten; a few bytes are enough for a scan that goes over all
+/// blocks, so that without a limit a small file could take hours.
+const MAX_SCANS: usize = 200;
+
 /// Pixels per sample of a component.
 fn scale(component: &Component, frame: &Frame) -> Size {
     Size::new(frame.h_max / component.h, frame.v_max / component.v)
@@ -132,7 +136,12 @@ fn decode_progressive(
     let mut planes = empty_planes(frame, region);
     let mut coefficients: Vec<_> = frame.components.iter().map(|c| Coefficients::new(c, frame)).collect();
     let mut quant: Vec<Option<QuantTable>> = vec![None; planes.len()];
+    let mut scans = 0;
     while let Event::Scan(scan) = header.next_event(markers)? {
+        scans += 1;
+        if scans > MAX_SCANS {
+            return Err(JpegError::Corrupt("more scans than any encoder writes"));
+        }
         for part in &scan.components {
             // A component keeps the table that was in force at its first scan.
             quant[part.index].get_or_insert(quant_table(header, &frame.components[part.index])?);

@@ -1,0 +1,144 @@
+//! The generated set: determinism, balance, and how hard it is.
+
+use zoo_datasets::hash::{fnv1a64, h};
+use zoo_datasets::{
+    Alphabet, Cached, Characters, CharactersConfig, DataError, Dataset, Image, Rng, Size, contact_sheet,
+    linear_baseline,
+};
+
+fn digits(first: u64, len: usize) -> Characters {
+    Characters::new(CharactersConfig::default(), 0, first, len).unwrap()
+}
+
+/// Recorded when the set was made: a change of any pixel changes what goldens and targets mean.
+#[test]
+fn pixels_never_change() {
+    let hash = |set: &Characters| {
+        let images = (0..set.len()).map(|i| fnv1a64(set.image(i).unwrap().pixels()));
+        images.fold(0, |all, one| h(&format!("{all:x}"), one))
+    };
+    assert_eq!(format!("{:016x}", hash(&digits(0, 40))), "0");
+    assert_eq!(format!("{:016x}", hash(&digits(Characters::HELD_OUT, 40))), "0");
+    let config = CharactersConfig { alphabet: Alphabet::Alphanumeric, side: 33, ..Default::default() };
+    assert_eq!(format!("{:016x}", hash(&Characters::new(config, 7, 0, 72).unwrap())), "0");
+}
+
+#[test]
+fn a_sample_is_a_function_of_seed_and_number() {
+    let (whole, part) = (digits(0, 100), digits(90, 10));
+    for i in 0..10 {
+        assert_eq!(whole.image(90 + i).unwrap(), part.image(i).unwrap());
+        assert_eq!(whole.label(90 + i), part.label(i));
+    }
+    let other = Characters::new(CharactersConfig::default(), 1, 0, 1).unwrap();
+    assert_ne!(whole.image(0).unwrap(), other.image(0).unwrap());
+}
+
+#[test]
+fn classes_are_balanced_and_complete() {
+    for (alphabet, classes) in [(Alphabet::Digits, 10), (Alphabet::Alphanumeric, 36)] {
+        let config = CharactersConfig { alphabet, ..Default::default() };
+        let set = Characters::new(config, 0, 0, 2 * classes).unwrap();
+        assert_eq!(set.classes().len(), classes);
+        let mut labels: Vec<u32> = (0..set.len()).map(|i| set.label(i)).collect();
+        labels.sort_unstable();
+        assert_eq!(labels, (0..2 * classes).map(|i| i as u32 / 2).collect::<Vec<_>>());
+    }
+    assert_eq!(digits(0, 1).classes()[7], "7");
+}
+
+/// Without noise, blur and clutter every image shows something that stands out of its background.
+#[test]
+fn characters_stand_out() {
+    let config = CharactersConfig {
+        strokes: 0,
+        texture: (0.0, 0.0),
+        blur: (0.0, 0.0),
+        noise: (0.0, 0.0),
+        alphabet: Alphabet::Alphanumeric,
+        ..Default::default()
+    };
+    let set = Characters::new(config, 3, 0, 360).unwrap();
+    for i in 0..set.len() {
+        let image = set.image(i).unwrap();
+        let luminance = |p: &[u8]| 0.299 * f64::from(p[0]) + 0.587 * f64::from(p[1]) + 0.114 * f64::from(p[2]);
+        let background = luminance(image.pixels());
+        let painted = image.pixels().chunks(3).filter(|p| (luminance(p) - background).abs() > 55.0).count();
+        assert!((60..2500).contains(&painted), "{}: {painted} pixels", set.name(i));
+    }
+}
+
+#[test]
+fn a_linear_classifier_stays_near_chance() {
+    let (train, val) = (Cached::new(digits(0, 3000), usize::MAX), digits(Characters::HELD_OUT, 1000));
+    let accuracy = linear_baseline(&train, &val, Size::square(64)).unwrap();
+    assert!((0.08..0.20).contains(&accuracy), "{accuracy}");
+    let one_thread = rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap();
+    let again = one_thread.install(|| linear_baseline(&train, &val, Size::square(64)).unwrap());
+    assert_eq!(accuracy, again);
+}
+
+/// Images that a linear classifier tells apart, so that a baseline near chance is no accident of a broken one.
+struct Shades(Vec<String>);
+
+impl Dataset for Shades {
+    fn len(&self) -> usize {
+        300
+    }
+
+    fn classes(&self) -> &[String] {
+        &self.0
+    }
+
+    fn label(&self, index: usize) -> u32 {
+        index as u32 % 3
+    }
+
+    fn name(&self, index: usize) -> String {
+        format!("shade {index}")
+    }
+
+    fn image_size(&self) -> Option<Size> {
+        Some(Size::square(8))
+    }
+
+    fn source(&self, index: usize) -> Result<zoo_datasets::Source<'_>, DataError> {
+        let mut rng = Rng::new(0, 0, index as u64);
+        let mut image = Image::filled(Size::square(8), [100; 3]);
+        for pixel in image.pixels_mut().chunks_exact_mut(3) {
+            pixel[index % 3] = (100.0 + rng.uniform(-20.0, 60.0)) as u8;
+        }
+        Ok(zoo_datasets::Source::Decoded(image))
+    }
+}
+
+#[test]
+fn the_baseline_learns_what_is_linear() {
+    let shades = Shades(["r", "g", "b"].map(str::to_owned).to_vec());
+    assert!(linear_baseline(&shades, &shades, Size::square(8)).unwrap() > 0.99);
+}
+
+#[test]
+fn impossible_configurations_are_refused() {
+    let good = CharactersConfig::default();
+    for config in [
+        CharactersConfig { side: 0, ..good },
+        CharactersConfig { side: 1 << 20, ..good },
+        CharactersConfig { font_size: (50.0, 40.0), ..good },
+        CharactersConfig { blur: (-1.0, 1.0), ..good },
+        CharactersConfig { rotation: f64::NAN, ..good },
+        CharactersConfig { noise: (0.0, f64::INFINITY), ..good },
+    ] {
+        assert!(matches!(Characters::new(config, 0, 0, 1), Err(DataError::Config(_))), "{config:?}");
+    }
+}
+
+#[test]
+fn a_contact_sheet_shows_images_side_by_side() {
+    let set = digits(0, 5);
+    let sheet = contact_sheet(&set, 2, 3).unwrap();
+    assert_eq!(sheet.size(), Size::new(3 * 65 + 1, 2 * 65 + 1));
+    let second = zoo_datasets::Rect::new(66, 1, 64, 64);
+    assert_eq!(sheet.crop(second).unwrap(), set.image(1).unwrap());
+    assert!(contact_sheet(&set, 0, 3).is_err());
+}

@@ -1,0 +1,181 @@
+//! Image folders and data folders of all layouts, sound and broken.
+
+use std::fs;
+use std::path::Path;
+
+use proptest::prelude::*;
+use tempfile::TempDir;
+use zoo_datasets::image::write_png;
+use zoo_datasets::{Cifar10, DataError, Dataset, Image, ImageFolder, Layout, OnError, Size, open_root};
+
+/// Writes a 2x2 image of one grey value.
+fn picture(root: &Path, path: &str, grey: u8) {
+    let path = root.join(path);
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    write_png(&Image::filled(Size::square(2), [grey; 3]), &path).unwrap();
+}
+
+fn folder(pictures: &[&str]) -> TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    for (grey, path) in pictures.iter().enumerate() {
+        picture(dir.path(), path, grey as u8);
+    }
+    dir
+}
+
+fn error<T>(result: Result<T, DataError>) -> DataError {
+    match result {
+        Ok(_) => panic!("an error was expected"),
+        Err(error) => error,
+    }
+}
+
+#[test]
+fn samples_are_sorted_bytewise_and_labels_follow_class_names() {
+    // Bytewise '-' < '.' < '/' < 'Z' < 'a', so that "a-b/x" comes before "a/x" although "a" < "a-b".
+    let dir = folder(&["a/z.png", "a-b/x.PNG", "Z/2.png", "Z/10.png", "a/deep/er/y.png"]);
+    let set = ImageFolder::open(dir.path(), OnError::Fail).unwrap();
+    assert_eq!(set.classes(), ["Z", "a", "a-b"]);
+    let listed: Vec<(&str, u32)> = (0..set.len()).map(|i| (set.relative_path(i), set.label(i))).collect();
+    assert_eq!(listed, [("Z/10.png", 0), ("Z/2.png", 0), ("a-b/x.PNG", 2), ("a/deep/er/y.png", 1), ("a/z.png", 1)]);
+    assert_eq!(set.image(4).unwrap(), Image::filled(Size::square(2), [0; 3]));
+    assert!(set.name(4).ends_with("a/z.png"));
+}
+
+#[test]
+fn defects_are_named_or_counted() {
+    type Matches = fn(&DataError) -> bool;
+    let cases: [(&str, Matches); 4] = [
+        ("a/notes.txt", |e| matches!(e, DataError::Stray { path, .. } if path.ends_with("a/notes.txt"))),
+        ("readme.png", |e| matches!(e, DataError::Stray { path, .. } if path.ends_with("readme.png"))),
+        ("a/noextension", |e| matches!(e, DataError::Stray { .. })),
+        ("empty/", |e| matches!(e, DataError::EmptyClass(path) if path.ends_with("empty"))),
+    ];
+    for (stray, matches) in cases {
+        let dir = folder(&["a/1.png", "b/2.png"]);
+        let path = dir.path().join(stray);
+        if stray.ends_with('/') {
+            fs::create_dir(&path).unwrap()
+        } else {
+            fs::write(&path, "x").unwrap()
+        }
+        let failure = error(ImageFolder::open(dir.path(), OnError::Fail));
+        assert!(matches(&failure), "{stray}: {failure}");
+        let set = ImageFolder::open(dir.path(), OnError::Skip).unwrap();
+        assert_eq!((set.len(), set.skipped(), set.classes().len()), (2, 1, 2), "{stray}");
+    }
+}
+
+#[test]
+fn broken_images_are_found_when_used() {
+    let dir = folder(&["a/1.png"]);
+    fs::write(dir.path().join("a/2.jpg"), b"\xff\xd8\xff\xd9").unwrap();
+    fs::write(dir.path().join("a/3.jpeg"), b"no image").unwrap();
+    let set = ImageFolder::open(dir.path(), OnError::Fail).unwrap();
+    for (index, file) in [(1, "a/2.jpg"), (2, "a/3.jpeg")] {
+        let failure = error(set.image(index));
+        assert!(matches!(&failure, DataError::Decode { name, .. } if name.ends_with(file)), "{failure}");
+    }
+    fs::remove_file(dir.path().join("a/1.png")).unwrap();
+    assert!(matches!(error(set.image(0)), DataError::Io { path, .. } if path.ends_with("a/1.png")));
+}
+
+#[test]
+fn folders_without_classes_are_refused() {
+    let dir = folder(&[]);
+    assert!(matches!(error(ImageFolder::open(dir.path(), OnError::Skip)), DataError::NoClasses(_)));
+    assert!(matches!(error(ImageFolder::open(&dir.path().join("x"), OnError::Skip)), DataError::NotAFolder(_)));
+    fs::create_dir(dir.path().join("only")).unwrap();
+    assert!(matches!(error(ImageFolder::open(dir.path(), OnError::Skip)), DataError::NoClasses(_)));
+}
+
+#[cfg(unix)]
+#[test]
+fn loops_of_links_and_foreign_names_are_refused() {
+    use std::os::unix::ffi::OsStrExt;
+    let dir = folder(&["a/1.png"]);
+    std::os::unix::fs::symlink(dir.path(), dir.path().join("a/loop")).unwrap();
+    let failure = error(ImageFolder::open(dir.path(), OnError::Fail));
+    assert!(matches!(&failure, DataError::Io { path, .. } if path.ends_with("a/loop")), "{failure}");
+    assert_eq!(ImageFolder::open(dir.path(), OnError::Skip).unwrap().skipped(), 1);
+    fs::remove_file(dir.path().join("a/loop")).unwrap();
+    fs::write(dir.path().join("a").join(std::ffi::OsStr::from_bytes(b"\xff.png")), "x").unwrap();
+    assert!(matches!(error(ImageFolder::open(dir.path(), OnError::Fail)), DataError::Stray { .. }));
+}
+
+#[test]
+fn train_and_val_must_have_the_same_classes() {
+    let dir = folder(&["train/a/1.png", "train/b/2.png", "val/a/3.png", "val/b/4.png"]);
+    let root = open_root(dir.path(), OnError::Fail).unwrap();
+    assert_eq!((root.layout, root.train.len(), root.val.len()), (Layout::TrainVal, 2, 2));
+    assert_eq!(root.train.classes(), root.val.classes());
+    picture(dir.path(), "val/c/5.png", 1);
+    let failure = error(open_root(dir.path(), OnError::Skip));
+    assert!(matches!(&failure, DataError::ClassMismatch { class, only_in: "val", .. } if class == "c"), "{failure}");
+}
+
+#[test]
+fn a_folder_of_classes_is_split_by_hash() {
+    let paths: Vec<String> = (0..300).map(|i| format!("{}/{i}.png", ["a", "b"][i % 2])).collect();
+    let dir = folder(&paths.iter().map(String::as_str).collect::<Vec<_>>());
+    let root = open_root(dir.path(), OnError::Fail).unwrap();
+    assert_eq!(root.layout, Layout::Classes);
+    assert_eq!(root.train.len() + root.val.len(), 300);
+    // 300 draws of probability 0.1: mean 30, deviation 5.2.
+    assert!((10..=50).contains(&root.val.len()), "{}", root.val.len());
+    assert_eq!(root.train.classes(), root.val.classes());
+    // Another image moves no other one.
+    let names = |set: &dyn Dataset| (0..set.len()).map(|i| set.name(i)).collect::<std::collections::BTreeSet<_>>();
+    let before = names(&*root.val);
+    picture(dir.path(), "a/new.png", 0);
+    assert!(names(&*open_root(dir.path(), OnError::Fail).unwrap().val).is_superset(&before));
+    let tiny = folder(&["a/1.png"]);
+    assert!(matches!(error(open_root(tiny.path(), OnError::Fail)), DataError::EmptySplit { .. }));
+}
+
+#[test]
+fn cifar_is_found_in_the_folder_or_below() {
+    let dir = tempfile::tempdir().unwrap();
+    let below = dir.path().join("cifar-10-batches-bin");
+    fs::create_dir(&below).unwrap();
+    fs::write(below.join("data_batch_1.bin"), vec![3; 2 * 3073]).unwrap();
+    fs::write(below.join("test_batch.bin"), vec![4; 3073]).unwrap();
+    for root in [dir.path(), &below] {
+        let root = open_root(root, OnError::Fail).unwrap();
+        assert_eq!((root.layout, root.train.len(), root.val.len(), root.val.label(0)), (Layout::Cifar10, 2, 1, 4));
+    }
+}
+
+#[test]
+fn an_unknown_layout_says_what_was_looked_for() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("labels.csv"), "x").unwrap();
+    let message = error(open_root(dir.path(), OnError::Skip)).to_string();
+    for part in ["test_batch.bin", "train/CLASS", "val/CLASS", "labels.csv"] {
+        assert!(message.contains(part), "{message}");
+    }
+    assert!(matches!(error(open_root(&dir.path().join("none"), OnError::Skip)), DataError::NotAFolder(_)));
+    // One half of a division is no division.
+    let half = folder(&["train/a/1.png"]);
+    assert!(matches!(error(open_root(half.path(), OnError::Fail)), DataError::UnknownLayout { .. }));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn any_cifar_file_is_read_or_refused(
+        records in 0..4_usize,
+        extra in 0..3_usize,
+        label in any::<u8>(),
+    ) {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("data_batch_1.bin");
+        fs::write(&path, vec![label; records * 3073 + extra]).unwrap();
+        let sound = records > 0 && extra == 0 && label < 10;
+        match Cifar10::read(&[path]) {
+            Ok(set) => prop_assert!(sound && set.len() == records && set.image(records - 1).is_ok()),
+            Err(error) => prop_assert!(!sound, "{error}"),
+        }
+    }
+}
