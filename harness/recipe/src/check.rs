@@ -1,5 +1,5 @@
-//! What a schema cannot say: values that contradict each other (errors), and values far from what anybody trains with (warnings),
-//! each with the source of what is usual.
+//! What a schema cannot say: values that contradict each other (errors), and values far from what anybody trains with
+//! (warnings), each with the source of what is usual.
 
 use crate::diagnostic::{Diagnostic, Severity};
 use crate::schema::{DecayGroup, Layer, LossScale, Optimizer, Period, Recipe, Schedule, Source, Step, WarmupShape};

@@ -55,7 +55,8 @@ impl Diagnostic {
         self
     }
 
-    /// Overrides of the command line come last; of one place, the messages in alphabetical order, so that equal ones meet.
+    /// Overrides of the command line come last; of one place, the messages in alphabetical order, so that equal ones
+    /// meet.
     fn order(&self) -> (bool, &str, usize, usize, &str) {
         (self.span.is_override(), &self.span.file, self.span.line, self.span.column, &self.message)
     }
@@ -185,7 +186,8 @@ impl Sources {
     }
 }
 
-/// The candidate that was probably meant by `word`: the nearest by edit distance (transpositions count once), if near enough.
+/// The candidate that was probably meant by `word`: the nearest by edit distance (transpositions count once), if near
+/// enough.
 pub(crate) fn did_you_mean<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let limit = word.chars().count().div_ceil(3).min(3);
     candidates

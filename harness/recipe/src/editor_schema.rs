@@ -11,9 +11,9 @@ const FRAGMENT: &str = "Fragment";
 
 /// The JSON Schema of recipe files.
 ///
-/// Beyond the types of [`crate::schema`] it knows `extends`, `set` and `profiles`, lets a file that extends another leave out what
-/// it inherits or take it away with `null`, and accepts the short forms of values: fractions and percentages for numbers, a
-/// variant's name for a variant without values.
+/// Beyond the types of [`crate::schema`] it knows `extends`, `set` and `profiles`, lets a file that extends another
+/// leave out what it inherits or take it away with `null`, and accepts the short forms of values: fractions and
+/// percentages for numbers, a variant's name for a variant without values.
 pub fn json_schema() -> Value {
     let mut recipe = schemars::schema_for!(Recipe).to_value();
     let mut definitions = Map::new();
@@ -88,8 +88,8 @@ fn with_keys<const N: usize>(mut schema: Value, keys: [(&str, &Value); N]) -> Va
     schema
 }
 
-/// `schema` with nothing required but the key of a variant, and everything removable with `null`. Lists replace, so their elements
-/// stay whole.
+/// `schema` with nothing required but the key of a variant, and everything removable with `null`. Lists replace, so
+/// their elements stay whole.
 fn fragment(schema: &Value) -> Value {
     let mut schema = schema.clone();
     let Some(map) = schema.as_object_mut() else { return schema };

@@ -1,10 +1,10 @@
 //! Recipes: YAML schema, loader, inheritance, overrides, diagnostics.
 //!
-//! [`schema`] is the recipe as written, [`resolve`] the architecture with everything decided, which graphs are built from.
-//! A [`Library`] finds and loads recipes:
+//! [`schema`] is the recipe as written, [`resolve`] the architecture with everything decided, which graphs are built
+//! from. A [`Library`] finds and loads recipes:
 //!
-//! file -> spanned tree -> `extends`, `set`, profile, `--set` (merges on the tree) -> validation against the schema, all errors at
-//! once -> typed [`Recipe`] -> checks of what a schema cannot say -> [`Recipe::resolve`].
+//! file -> spanned tree -> `extends`, `set`, profile, `--set` (merges on the tree) -> validation against the schema,
+//! all errors at once -> typed [`Recipe`] -> checks of what a schema cannot say -> [`Recipe::resolve`].
 
 mod check;
 mod diagnostic;

@@ -1,8 +1,9 @@
 //! `--set path=value` and `set:`: changes single values, addressed by path.
 //!
-//! A path follows the keys of the recipe (`train.batch`); elements of lists are addressed by index (`model.body[3].kernel`) or, for
-//! layers, by name (`model.conv1.stride`, `model.features.0.out`, `model.blocks.bottleneck.conv2.stride`), whatever unnamed branches they
-//! are in. The key that says what something is (`conv`, `sgd`) may be left out.
+//! A path follows the keys of the recipe (`train.batch`); elements of lists are addressed by index
+//! (`model.body[3].kernel`) or, for layers, by name (`model.conv1.stride`, `model.features.0.out`,
+//! `model.blocks.bottleneck.conv2.stride`), whatever unnamed branches they are in. The key that says what something is
+//! (`conv`, `sgd`) may be left out.
 
 use std::sync::Arc;
 
@@ -249,8 +250,8 @@ fn last_key(path: &ConfigPath) -> &str {
     path.as_str().rfind('.').map_or("", |dot| &path.as_str()[dot..])
 }
 
-/// Layers in the lists below `node` and the steps that lead to them; goes through containers without a name. A layer without a name is
-/// called by its index if `indexed`, or else by what it is.
+/// Layers in the lists below `node` and the steps that lead to them; goes through containers without a name. A layer
+/// without a name is called by its index if `indexed`, or else by what it is.
 fn named_layers(node: &Node, indexed: bool, route: &[Step], out: &mut Vec<(String, Vec<Step>)>) {
     let step = |step: Step| [route, &[step]].concat();
     match &node.value {

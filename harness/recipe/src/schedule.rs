@@ -8,8 +8,8 @@ impl Schedule {
     /// The learning rate that the update of `step` uses (from 0) in a training of `epochs` with `steps_per_epoch` each.
     /// Past the end of training it stays where it got to.
     ///
-    /// Within the warm-up, at the fraction f of its way ((i+1)/n or i/n, see [`WarmupCount`]): start + (base - start)*f, or
-    /// start*(base/start)^f. After it, with t and T in steps or epochs as [`Per`] and [`TMax`] say:
+    /// Within the warm-up, at the fraction f of its way ((i+1)/n or i/n, see [`WarmupCount`]): start + (base -
+    /// start)*f, or start*(base/start)^f. After it, with t and T in steps or epochs as [`Per`] and [`TMax`] say:
     ///
     /// | variant | formula | source |
     /// | --- | --- | --- |

@@ -45,7 +45,7 @@ pub(crate) const FILE_KEYS: [&str; 3] = ["extends", "set", "profiles"];
 pub(crate) struct Field {
     pub(crate) shape: ShapeId,
     pub(crate) required: bool,
-    /// First line of the documentation.
+    /// First sentence of the documentation.
     pub(crate) summary: String,
 }
 
@@ -302,7 +302,8 @@ impl<'a> Compiler<'a> {
             schema.get("required").and_then(Json::as_array).into_iter().flatten().filter_map(Json::as_str).collect();
         let field = |(name, property): (&'a String, &'a Json)| {
             let text = property.get("description").and_then(Json::as_str).unwrap_or_default();
-            let summary = text.lines().next().unwrap_or_default().to_owned();
+            let paragraph = text.split("\n\n").next().unwrap_or_default().replace('\n', " ");
+            let summary = paragraph.split_inclusive(". ").next().unwrap_or_default().trim_end().to_owned();
             (
                 name.clone(),
                 Field { shape: self.compile(property), required: required.contains(&name.as_str()), summary },
@@ -322,5 +323,31 @@ impl<'a> Compiler<'a> {
             }
         }
         Shape::Union { variants, words }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_in_other_forms() {
+        for (text, value) in
+            [("1/32768", 1.0 / 32768.0), ("-1/4", -0.25), ("76.9%", 0.769), ("1e-4/2", 5e-5), ("3 / 4", 0.75)]
+        {
+            assert_eq!(parse_number(text), Some(value), "{text}");
+        }
+        for text in ["", "1", "1/0", "0/0", "/", "1/2/3", "%", "50 %%", "inf/1", "nan%", "1/inf", "x/2", "$a/2"] {
+            assert_eq!(parse_number(text), None, "{text}");
+        }
+    }
+
+    /// Every field of the types arrives in a shape that says something about it.
+    #[test]
+    fn the_schema_is_understood() {
+        let shapes = Shapes::get();
+        let Shape::Struct(fields) = shapes.shape(shapes.recipe) else { panic!() };
+        assert!(fields["model"].required && !fields["golden"].required);
+        assert!(!shapes.all.iter().any(|shape| matches!(shape, Shape::Any)));
     }
 }

@@ -101,7 +101,8 @@ impl SpanTable {
         Self(Arc::new(Table { places: places.into_iter().collect(), sources }))
     }
 
-    /// The place of the node at `path`; for a node that was not written (a default), that of the innermost node around it.
+    /// The place of the node at `path`; for a node that was not written (a default), that of the innermost node around
+    /// it.
     pub fn get(&self, path: &ConfigPath) -> Span {
         let mut path = path.clone();
         loop {

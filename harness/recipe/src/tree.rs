@@ -1,7 +1,7 @@
 //! YAML as a tree in which every node keeps the place where it was written.
 //!
-//! Parsing refuses, before any work that grows with what an attacker wrote: nesting deeper than [`MAX_DEPTH`] and more than
-//! [`MAX_NODES`] values after aliases have been replaced.
+//! Parsing refuses, before any work that grows with what an attacker wrote: nesting deeper than [`MAX_DEPTH`] and more
+//! than [`MAX_NODES`] values after aliases have been replaced.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -149,7 +149,8 @@ impl Node {
 /// Reads one YAML document.
 ///
 /// # Errors
-/// The first thing that is not YAML, or that recipes do without (tags, several documents, keys that are no text, a key twice).
+/// The first thing that is not YAML, or that recipes do without (tags, several documents, keys that are no text, a key
+/// twice).
 pub(crate) fn parse(text: &str, file: &Arc<str>) -> Result<Node, Diagnostic> {
     let mut builder = Builder { file: file.clone(), open: Vec::new(), anchors: HashMap::new(), count: 0, root: None };
     for event in Parser::new_from_str(text) {
@@ -263,7 +264,8 @@ impl Builder {
         Ok(())
     }
 
-    /// Puts a finished value where it belongs: into the innermost open list or map, as a key or value there, or as the root.
+    /// Puts a finished value where it belongs: into the innermost open list or map, as a key or value there, or as the
+    /// root.
     fn finish(&mut self, node: Node, anchor: usize, count: usize) -> Result<(), Diagnostic> {
         if anchor != 0 {
             self.anchors.insert(anchor, (node.clone(), count));
@@ -302,7 +304,8 @@ fn key_of(node: Node) -> Result<(String, Span), Diagnostic> {
     Ok((text, node.span))
 }
 
-/// A plain scalar by YAML 1.2's core schema (section 10.3.2); infinities and NaN stay text, as no recipe has a use for them.
+/// A plain scalar by YAML 1.2's core schema (section 10.3.2); infinities and NaN stay text, as no recipe has a use for
+/// them.
 fn scalar(text: &str) -> Value {
     match text {
         "" | "~" | "null" | "Null" | "NULL" => return Value::Null,

@@ -1,5 +1,5 @@
-//! Holds a tree against the shape of a recipe: reports everything that is wrong at once, and brings shorthand into its full form
-//! (`relu` to `relu: {}`, `1/32768` to the number), so that what is left can be read by serde.
+//! Holds a tree against the shape of a recipe: reports everything that is wrong at once, and brings shorthand into its
+//! full form (`relu` to `relu: {}`, `1/32768` to the number), so that what is left can be read by serde.
 
 use crate::diagnostic::{Diagnostic, did_you_mean, suggest};
 use crate::schema::{Expression, Period};

@@ -2,18 +2,14 @@
 
 use std::collections::{HashMap, HashSet};
 
-use indexmap::IndexMap;
-
 use super::args::{Args, FromScalar, evaluate};
 use super::{AvgPool, BatchNorm, Conv, LayerKind, Linear, Lrn, MaxPool, ResolvedLayer, ResolvedModel};
 use crate::diagnostic::{Diagnostic, suggest};
-use crate::schema::{
-    self, Block, Count, Expression, Init, InitDefaults, Layer, Model, Padding, Pair, Param, Scalar, Size,
-};
+use crate::schema::{self, Count, Init, InitDefaults, Layer, Model, Padding, Pair, Param, Scalar, Size};
 use crate::span::{ConfigPath, Span, SpanTable};
 
 /// Most layers in a model, blocks inlined; far above any network, far below what would stall.
-const MAX_LAYERS: usize = 50_000;
+const MAX_LAYERS: usize = 20_000;
 
 /// Decides everything; reports all that does not fit together.
 pub(crate) fn expand(model: &Model, spans: &SpanTable) -> Result<ResolvedModel, Vec<Diagnostic>> {
@@ -45,12 +41,12 @@ pub(crate) fn expand(model: &Model, spans: &SpanTable) -> Result<ResolvedModel, 
 }
 
 /// What the layers of a list have around them.
-struct Scope {
+pub(super) struct Scope {
     /// Name of the enclosing module with a dot behind it, or nothing.
-    prefix: String,
-    args: Args,
+    pub(super) prefix: String,
+    pub(super) args: Args,
     /// Whether layers without a name are named by their index.
-    indexed: bool,
+    pub(super) indexed: bool,
 }
 
 /// What a module name stands for.
@@ -60,8 +56,8 @@ struct Module {
     span: Span,
 }
 
-struct Expander<'a> {
-    model: &'a Model,
+pub(super) struct Expander<'a> {
+    pub(super) model: &'a Model,
     spans: &'a SpanTable,
     errors: Vec<Diagnostic>,
     modules: HashMap<String, Module>,
@@ -69,41 +65,23 @@ struct Expander<'a> {
     taps: HashSet<String>,
     used_inputs: HashSet<String>,
     /// Blocks that are being inlined, outermost first.
-    inside: Vec<&'a str>,
+    pub(super) inside: Vec<&'a str>,
     count: usize,
 }
 
 impl<'a> Expander<'a> {
-    fn error(&mut self, path: &ConfigPath, message: impl Into<String>) -> &mut Diagnostic {
+    pub(super) fn error(&mut self, path: &ConfigPath, message: impl Into<String>) -> &mut Diagnostic {
         self.errors.push(Diagnostic::error(self.spans.get(path), path.clone(), message));
         let last = self.errors.len() - 1;
         &mut self.errors[last]
     }
 
-    fn with_classes(&self, mut args: Args) -> Args {
+    pub(super) fn with_classes(&self, mut args: Args) -> Args {
         args.insert("classes".to_owned(), Scalar::Int(self.model.classes as i64));
         args
     }
 
-    /// Checks what blocks declare: `classes` is taken, and an argument that no layer uses is a mistake.
-    fn declarations(&mut self) {
-        for (name, block) in &self.model.blocks {
-            let path = ConfigPath::from("model").key("blocks").key(name).key("args");
-            let body = serde_yaml::to_value(&block.body).unwrap_or_default();
-            let mut used = HashSet::new();
-            arguments_in(&body, &mut used);
-            for argument in block.args.keys() {
-                if argument == "classes" {
-                    self.error(&path.key(argument), "`classes` is the model's class count everywhere");
-                } else if !used.contains(argument) {
-                    self.error(&path.key(argument), format!("no layer of `{name}` uses the argument `{argument}`"))
-                        .hint = Some(format!("layers say `${argument}`"));
-                }
-            }
-        }
-    }
-
-    fn layers(&mut self, layers: &'a [Layer], path: &ConfigPath, scope: &Scope) -> Vec<ResolvedLayer> {
+    pub(super) fn layers(&mut self, layers: &'a [Layer], path: &ConfigPath, scope: &Scope) -> Vec<ResolvedLayer> {
         let layer = |(index, layer)| self.layer(layer, index, &path.index(index), scope);
         layers.iter().enumerate().filter_map(layer).collect()
     }
@@ -303,74 +281,6 @@ impl<'a> Expander<'a> {
         })
     }
 
-    /// The layers of a block with arguments from `sources`, of which earlier ones win.
-    fn inline(
-        &mut self,
-        block_name: &'a str,
-        sources: Vec<(&'a IndexMap<String, Param<Scalar>>, ConfigPath)>,
-        name: Option<&str>,
-        path: &ConfigPath,
-        scope: &Scope,
-    ) -> Option<Vec<ResolvedLayer>> {
-        let model = self.model;
-        let Some(block) = model.blocks.get(block_name) else {
-            let hint = suggest(block_name, model.blocks.keys().map(String::as_str));
-            self.error(path, format!("there is no block `{block_name}` in model.blocks")).hint = Some(hint);
-            return None;
-        };
-        if self.inside.contains(&block_name) {
-            let chain = self.inside.iter().copied().chain([block_name]).collect::<Vec<_>>().join(" -> ");
-            self.error(path, format!("blocks use each other in a circle: {chain}"));
-            return None;
-        }
-        let args = self.arguments(block, block_name, &sources, path, scope)?;
-        let inside = Scope { prefix: scope.inside(name, false).prefix, args, indexed: false };
-        self.inside.push(block_name);
-        let body = ConfigPath::from("model").key("blocks").key(block_name).key("body");
-        let layers = self.layers(&block.body, &body, &inside);
-        self.inside.pop();
-        Some(layers)
-    }
-
-    fn arguments(
-        &mut self,
-        block: &Block,
-        block_name: &str,
-        sources: &[(&IndexMap<String, Param<Scalar>>, ConfigPath)],
-        path: &ConfigPath,
-        scope: &Scope,
-    ) -> Option<Args> {
-        let mut complete = true;
-        for (given, path) in sources {
-            for name in given.keys().filter(|name| !block.args.contains_key(*name)) {
-                complete = false;
-                let hint = suggest(name, block.args.keys().map(String::as_str));
-                self.error(&path.key(name), format!("the block `{block_name}` has no argument `{name}`")).hint =
-                    Some(hint);
-            }
-        }
-        let mut args = Args::new();
-        for (name, default) in &block.args {
-            let given = sources.iter().find_map(|(given, path)| given.get(name).map(|param| (param, path.key(name))));
-            let value = match (given, default) {
-                (Some((param, path)), _) => self.value(param, &path, scope),
-                (None, Some(default)) => Some(*default),
-                (None, None) => {
-                    self.error(path, format!("the block `{block_name}` needs the argument `{name}`")).hint =
-                        Some(format!("args: {{{name}: ...}}"));
-                    None
-                }
-            };
-            match value {
-                Some(value) => {
-                    args.insert(name.clone(), value);
-                }
-                None => complete = false,
-            }
-        }
-        complete.then(|| self.with_classes(args))
-    }
-
     /// The full name of a tap, looked for in this module and in those around it.
     fn find_tap(&mut self, tap: &str, path: &ConfigPath, scope: &Scope) -> Option<String> {
         let mut prefix = scope.prefix.as_str();
@@ -392,7 +302,12 @@ impl<'a> Expander<'a> {
         None
     }
 
-    fn value<T: FromScalar + Copy>(&mut self, param: &Param<T>, path: &ConfigPath, scope: &Scope) -> Option<T> {
+    pub(super) fn value<T: FromScalar + Copy>(
+        &mut self,
+        param: &Param<T>,
+        path: &ConfigPath,
+        scope: &Scope,
+    ) -> Option<T> {
         match evaluate(param, &scope.args) {
             Ok(value) => Some(value),
             Err(error) => {
@@ -444,7 +359,7 @@ impl<'a> Expander<'a> {
 
 impl Scope {
     /// The scope inside a module called `name` (in full); without a name, the same scope.
-    fn inside(&self, name: Option<&str>, indexed: bool) -> Self {
+    pub(super) fn inside(&self, name: Option<&str>, indexed: bool) -> Self {
         let prefix = name.map_or_else(|| self.prefix.clone(), |name| format!("{name}."));
         Self { prefix, args: self.args.clone(), indexed }
     }
@@ -476,19 +391,4 @@ fn parameter_inits(own: Option<&schema::WeightInit>, model: &schema::WeightInit)
     };
     let own = own.cloned().unwrap_or_default();
     (pick(own.weight.as_ref(), model.weight.as_ref()), pick(own.bias.as_ref(), model.bias.as_ref()))
-}
-
-/// Names of the arguments that expressions in `value` use.
-fn arguments_in(value: &serde_yaml::Value, out: &mut HashSet<String>) {
-    match value {
-        serde_yaml::Value::String(text) => {
-            if let Ok(expression) = Expression::try_from(text.as_str()) {
-                out.extend(expression.arguments().map(str::to_owned));
-            }
-        }
-        serde_yaml::Value::Sequence(list) => list.iter().for_each(|value| arguments_in(value, out)),
-        serde_yaml::Value::Mapping(map) => map.values().for_each(|value| arguments_in(value, out)),
-        serde_yaml::Value::Tagged(tagged) => arguments_in(&tagged.value, out),
-        _ => {}
-    }
 }

@@ -1,11 +1,12 @@
 //! The architecture with everything decided: arguments substituted, blocks inlined, stacks repeated, names complete.
 //!
 //! Order of execution is the order of the tree: a [`LayerKind::Residual`] runs `main` before `shortcut`, branches of a
-//! concatenation run from first to last. A layer with a name is a module, and has returned when its last inner layer has; so a
-//! walk in this order, naming containers after their content, lists modules as PyTorch's forward hooks see them. A name that comes
-//! up again is the next call of the same module (`relu#0`, `relu#1`, ...).
+//! concatenation run from first to last. A layer with a name is a module, and has returned when its last inner layer
+//! has; so a walk in this order, naming containers after their content, lists modules as PyTorch's forward hooks see
+//! them. A name that comes up again is the next call of the same module (`relu#0`, `relu#1`, ...).
 
 mod args;
+mod blocks;
 mod expand;
 
 pub(crate) use expand::expand;
@@ -92,7 +93,8 @@ pub enum LayerKind {
     From(String),
 }
 
-/// 2-D convolution with a weight `[out, in/groups, kernel h, kernel w]` (parameter `<name>.weight`) and, with `bias`, a bias `[out]` (`<name>.bias`).
+/// 2-D convolution with a weight `[out, in/groups, kernel h, kernel w]` (parameter `<name>.weight`) and, with `bias`, a
+/// bias `[out]` (`<name>.bias`).
 #[derive(Clone, Debug, PartialEq)]
 pub struct Conv {
     /// Number of filters.
@@ -113,7 +115,8 @@ pub struct Conv {
     pub bias_init: Option<Init>,
 }
 
-/// Batch normalisation with parameters `<name>.weight` (gamma), `<name>.bias` (beta) and buffers `<name>.running_mean`, `<name>.running_var`.
+/// Batch normalisation with parameters `<name>.weight` (gamma), `<name>.bias` (beta) and buffers `<name>.running_mean`,
+/// `<name>.running_var`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BatchNorm {
     /// Added to the variance.

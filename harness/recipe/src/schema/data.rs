@@ -40,7 +40,8 @@ pub struct ImageFolder {
     /// Folder of the validation split below `root`.
     #[serde(default = "val_folder")]
     pub val: PathBuf,
-    /// File with one class folder per line in the order of the class indices; absent: the training folders, sorted bytewise.
+    /// File with one class folder per line in the order of the class indices; absent: the training folders, sorted
+    /// bytewise.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub classes_from: Option<PathBuf>,
 }
@@ -182,13 +183,15 @@ pub struct Preprocess {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Step {
-    /// Scales so that the shorter side has a given length; the longer one is int(size*long/short) (torchvision's Resize).
+    /// Scales so that the shorter side has a given length; the longer one is int(size*long/short) (torchvision's
+    /// Resize).
     Resize(Resize),
     /// Scales to a given height and width, not keeping the proportions.
     ResizeTo(ResizeTo),
     /// Cuts out the middle; offsets are (n - size)/2, halves to even.
     CenterCrop(CenterCrop),
-    /// Cuts out a rectangle of random area, proportions and place, and scales it to a square (arXiv 1409.4842; torchvision's RandomResizedCrop).
+    /// Cuts out a rectangle of random area, proportions and place, and scales it to a square (arXiv 1409.4842;
+    /// torchvision's RandomResizedCrop).
     RandomResizedCrop(RandomResizedCrop),
     /// Cuts out a rectangle of random height and proportions that covers a part of the image (TensorFlow's
     /// sample_distorted_bounding_box with the whole image as the box). `resize_to` usually follows.

@@ -12,7 +12,8 @@ use serde::{Deserialize, Serialize};
 pub enum Init {
     /// N(0, gain^2/fan) (arXiv 1502.01852).
     KaimingNormal(Kaiming),
-    /// U(-b, b), b = gain*sqrt(3/fan) (arXiv 1502.01852). With the defaults this is Keras' `he_uniform`, b = sqrt(6/fan_in).
+    /// U(-b, b), b = gain*sqrt(3/fan) (arXiv 1502.01852). With the defaults this is Keras' `he_uniform`, b =
+    /// sqrt(6/fan_in).
     KaimingUniform(Kaiming),
     /// N(0, gain^2 * 2/(fan_in + fan_out)) (Glorot and Bengio 2010).
     XavierNormal(Xavier),
@@ -111,7 +112,8 @@ pub struct WeightInit {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct BnInit {
-    /// Every element of the scale. Zero on the last normalisation of a residual branch starts the block as identity (arXiv 1706.02677).
+    /// Every element of the scale. Zero on the last normalisation of a residual branch starts the block as identity
+    /// (arXiv 1706.02677).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gamma: Option<f64>,
     /// Every element of the shift.
@@ -119,7 +121,8 @@ pub struct BnInit {
     pub beta: Option<f64>,
 }
 
-/// Start of all parameters that their layer says nothing about. Without an entry: PyTorch's defaults (`torch_default`; gamma 1, beta 0).
+/// Start of all parameters that their layer says nothing about. Without an entry: PyTorch's defaults (`torch_default`;
+/// gamma 1, beta 0).
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct InitDefaults {

@@ -10,7 +10,8 @@ use super::{InitDefaults, Layer, Scalar};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Model {
-    /// Shape of each input without the batch, `[channels, height, width]`. The body starts from the first; `from` gets at the others.
+    /// Shape of each input without the batch, `[channels, height, width]`. The body starts from the first; `from` gets
+    /// at the others.
     #[schemars(length(min = 1))]
     pub inputs: IndexMap<String, [Extent; 3]>,
     /// Number of classes; layers say `$classes`.

@@ -221,3 +221,21 @@ impl fmt::Display for Scalar {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn expressions_read_and_print() {
+        for text in ["$width", "$width*4", "2*$a/$b_2*0.5", "8/$g"] {
+            assert_eq!(Expression::try_from(text).unwrap().to_string(), text);
+        }
+        assert_eq!(Expression::try_from(" $a * 4 ").unwrap().to_string(), "$a*4");
+        for text in
+            ["", "4", "4*2", "$", "$1", "$a*", "*$a", "$a**2", "$a+1", "-1*$a", "$a b", "inf*$a", "1e400*$a", "$ä"]
+        {
+            assert!(Expression::try_from(text).is_err(), "{text}");
+        }
+    }
+}

@@ -58,8 +58,8 @@ pub struct Cosine {
     pub t_max: TMax,
 }
 
-/// Warm-up from `lr_init` to `lr_max`; then lr_max * (linear*cosine + 1e-5) with linear = (total - i)/(total - warmup) and
-/// cosine = (1 + cos(2*pi*0.47*i/(total - warmup)))/2, where the step i counts from the start of training.
+/// Warm-up from `lr_init` to `lr_max`; then lr_max * (linear*cosine + 1e-5) with linear = (total - i)/(total - warmup)
+/// and cosine = (1 + cos(2*pi*0.47*i/(total - warmup)))/2, where the step i counts from the start of training.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct GuideCosine {
@@ -299,5 +299,45 @@ impl JsonSchema for Period {
             "format": "period",
             "pattern": r"^[0-9.]+ +(epochs?|steps?)$",
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn periods_read_and_print() {
+        for (text, period) in [
+            ("5 epochs", Period::Epochs(5.0)),
+            ("1 epoch", Period::Epochs(1.0)),
+            ("0.5 epochs", Period::Epochs(0.5)),
+            ("62 steps", Period::Steps(62)),
+            ("1 step", Period::Steps(1)),
+        ] {
+            assert_eq!(Period::try_from(text).unwrap(), period);
+            assert_eq!(period.to_string(), text);
+        }
+        for text in [
+            "",
+            "5",
+            "epochs",
+            "5epochs",
+            "-1 epochs",
+            "0.5 steps",
+            "5 days",
+            "inf epochs",
+            "1e300 epochs",
+            "NaN epochs",
+        ] {
+            assert!(Period::try_from(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn periods_count_steps() {
+        assert_eq!(Period::Epochs(5.0).steps(100), 500);
+        assert_eq!(Period::Epochs(0.25).steps(62), 16);
+        assert_eq!(Period::Steps(7).steps(100), 7);
     }
 }

@@ -66,7 +66,8 @@ pub enum L2Over {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Optimizer {
-    /// Stochastic gradient descent with momentum: v = momentum*v + (g + decay*p), p -= lr*v; v starts as the first (g + decay*p) (PyTorch's SGD).
+    /// Stochastic gradient descent with momentum: v = momentum*v + (g + decay*p), p -= lr*v; v starts as the first (g +
+    /// decay*p) (PyTorch's SGD).
     Sgd(Sgd),
     /// Adam (arXiv 1412.6980), decay added to the gradient (PyTorch's Adam).
     Adam(Adam),

@@ -1,0 +1,192 @@
+//! From layers as written to layers with everything decided.
+
+use std::fs;
+
+use tempfile::TempDir;
+use zoo_recipe::resolve::{LayerKind, ResolvedLayer};
+use zoo_recipe::schema::{Init, Kaiming, UniformInit};
+use zoo_recipe::{Diagnostics, Library, LoadOptions, ResolvedModel};
+
+/// The model of a recipe whose `model` section is `model`, indented by two.
+fn resolve(model: &str) -> Result<ResolvedModel, Diagnostics> {
+    let rest = "data: {source: {characters: {}}}\nloss: {softmax_cross_entropy: {}}\noptimizer: sgd\n\
+                schedule: {constant: {base_lr: 0.1}}\ntrain: {batch: 32, epochs: 1}\n";
+    let dir = TempDir::new().unwrap();
+    fs::write(dir.path().join("r.yaml"), format!("name: r\nmodel:\n{model}\n{rest}")).unwrap();
+    Library::new([dir.path()]).load("r", &LoadOptions::default()).map(|loaded| loaded.recipe.resolve().unwrap())
+}
+
+fn body(body: &str) -> Vec<ResolvedLayer> {
+    resolve(&format!("  inputs: {{image: [3, 8, 8]}}\n  classes: 10\n{body}")).unwrap_or_else(|d| panic!("{d}")).body
+}
+
+fn errors(model: &str) -> Vec<(String, String)> {
+    let model = format!("  inputs: {{image: [3, 8, 8]}}\n  classes: 10\n{model}");
+    let errors = resolve(&model).unwrap_err();
+    errors.iter().map(|error| (error.path.to_string(), error.message.clone())).collect()
+}
+
+/// Names of modules in the tree, containers before their content.
+fn names(layers: &[ResolvedLayer]) -> Vec<String> {
+    let mut out = Vec::new();
+    for layer in layers {
+        out.push(layer.name.clone().unwrap_or_else(|| "-".to_owned()));
+        match &layer.kind {
+            LayerKind::Sequential(body) => out.extend(names(body)),
+            LayerKind::Residual { main, shortcut } => {
+                out.extend(names(main));
+                out.extend(names(shortcut));
+            }
+            LayerKind::Concat { branches, .. } => branches.iter().for_each(|branch| out.extend(names(branch))),
+            _ => {}
+        }
+    }
+    out
+}
+
+#[test]
+fn sizes_and_defaults() {
+    let layers = body(
+        "  init: {conv: {weight: {uniform: {bound: 0.5}}}}
+  body:
+    - conv: {name: a, out: 4, kernel: [3, 5], stride: [2, 1], pad: [1, 2], groups: 1, bias: false}
+    - conv: {name: b, out: 4, kernel: 1, pad: [1, 2, 3, 4], init: {weight: kaiming_uniform}}
+    - max_pool: {kernel: [3, 2]}
+    - bn: {name: n, init: {gamma: 0}}",
+    );
+    let LayerKind::Conv(a) = &layers[0].kind else { panic!() };
+    assert_eq!((a.kernel, a.stride, a.pad, a.dilation), ([3, 5], [2, 1], [1, 1, 2, 2], [1, 1]));
+    assert_eq!((&a.weight_init, &a.bias_init), (&Init::Uniform(UniformInit { bound: 0.5 }), &None));
+    let LayerKind::Conv(b) = &layers[1].kind else { panic!() };
+    assert_eq!((b.pad, &b.weight_init), ([1, 2, 3, 4], &Init::KaimingUniform(Kaiming::default())));
+    assert!(matches!(b.bias_init, Some(Init::TorchDefault(_))));
+    let LayerKind::MaxPool(pool) = &layers[2].kind else { panic!() };
+    assert_eq!((pool.kernel, pool.stride), ([3, 2], [3, 2]));
+    let LayerKind::BatchNorm(bn) = &layers[3].kind else { panic!() };
+    assert_eq!((bn.eps, bn.momentum, bn.gamma_init, bn.beta_init), (1e-5, 0.1, 0.0, 0.0));
+}
+
+#[test]
+fn names_follow_state_dict() {
+    let layers = body(
+        "  blocks:
+    inner: {body: [conv: {name: c, out: 3, kernel: 1}, relu]}
+    outer:
+      args: {n: ~}
+      body: [stack: {name: s, block: inner, repeat: $n}, block: {name: b, use: inner}]
+  body:
+    - sequential: {name: features, body: [conv: {out: 3, kernel: 1}, relu: {enabled: false}, bn, sequential: {body: [relu]}]}
+    - stack: {name: layer, block: outer, repeat: 2, args: {n: 1}, first: {n: 2}}
+    - concat: {branches: [[conv: {name: d, out: 3, kernel: 1}], [], [block: {use: inner}]]}
+    - residual: {name: r, main: [conv: {name: c, out: 9, kernel: 1}]}",
+    );
+    let expected = "features features.0 features.2 features.3 features.3.0 \
+        layer layer.0 layer.0.s layer.0.s.0 layer.0.s.0.c - layer.0.s.1 layer.0.s.1.c - layer.0.b layer.0.b.c - \
+        layer.1 layer.1.s layer.1.s.0 layer.1.s.0.c - layer.1.b layer.1.b.c - \
+        - d - c - r r.c";
+    assert_eq!(names(&layers), expected.split_whitespace().collect::<Vec<_>>());
+}
+
+#[test]
+fn expressions_are_computed_from_left_to_right() {
+    let layers = body(
+        "  blocks:
+    unit: {args: {w: ~, g: 4}, body: [conv: {name: c, out: 2*$w/$g*3, kernel: $g, groups: $g}]}
+  body: [block: {name: u, use: unit, args: {w: $classes*8}}]",
+    );
+    let LayerKind::Sequential(unit) = &layers[0].kind else { panic!() };
+    let LayerKind::Conv(conv) = &unit[0].kind else { panic!() };
+    assert_eq!((conv.out, conv.kernel, conv.groups), (2 * 80 / 4 * 3, [4, 4], 4));
+}
+
+#[test]
+fn taps_are_found_in_the_module_and_around_it() {
+    let layers = body(
+        "  blocks:
+    head: {body: [tap: start, relu, tap: end, from: start, from: stem, from: image]}
+  body:
+    - tap: stem
+    - stack: {name: h, block: head, repeat: 2}",
+    );
+    fn taps(layers: &[ResolvedLayer]) -> Vec<String> {
+        let mut out = Vec::new();
+        for layer in layers {
+            match &layer.kind {
+                LayerKind::Tap(name) => out.push(format!("+{name}")),
+                LayerKind::From(name) => out.push(name.clone()),
+                LayerKind::Sequential(body) => out.extend(taps(body)),
+                _ => {}
+            }
+        }
+        out
+    }
+    let expected = "+stem +h.0.start +h.0.end h.0.start stem image +h.1.start +h.1.end h.1.start stem image";
+    assert_eq!(taps(&layers), expected.split_whitespace().collect::<Vec<_>>());
+}
+
+#[test]
+fn inputs_are_used() {
+    let model =
+        |body: &str| format!("  inputs: {{template: [3, 8, 8], search: [3, 16, 16]}}\n  classes: 10\n  body: {body}");
+    assert!(resolve(&model("[relu, tap: t, from: search, relu]")).is_ok());
+    let messages: Vec<_> = resolve(&model("[relu]")).unwrap_err().into_iter().map(|error| error.message).collect();
+    assert_eq!(messages, ["nothing uses the input `search`"]);
+}
+
+#[test]
+fn blocks_cannot_contain_themselves() {
+    let found = errors(
+        "  blocks:
+    a: {body: [block: {name: x, use: b}]}
+    b: {body: [stack: {name: y, block: a, repeat: 2}]}
+  body: [block: {name: z, use: a}]",
+    );
+    let expected = ("model.blocks.b.body[0].stack.block", "blocks use each other in a circle: a -> b -> a");
+    assert_eq!(found, [(expected.0.to_owned(), expected.1.to_owned())]);
+}
+
+#[test]
+fn repetition_of_repetition_is_bounded() {
+    let found = errors(
+        "  blocks:
+    a: {body: [relu, relu]}
+    b: {body: [stack: {name: s, block: a, repeat: 1024}]}
+    c: {body: [stack: {name: s, block: b, repeat: 1024}]}
+    d: {body: [stack: {name: s, block: c, repeat: 1024}]}
+  body: [stack: {name: s, block: d, repeat: 1024}]",
+    );
+    assert_eq!(found.len(), 1);
+    assert!(found[0].1.starts_with("more than 20000 layers"), "{found:?}");
+}
+
+#[test]
+fn names_that_collide() {
+    for body in [
+        "[conv: {name: a, out: 1, kernel: 1}, relu: {name: a}]",
+        "[relu: {name: a}, bn: {name: a}]",
+        "[sequential: {name: a, body: [relu]}, sequential: {name: a, body: [relu]}]",
+        "[sequential: {name: a, body: [bn]}, block: {use: u}]",
+    ] {
+        let blocks = "  blocks: {u: {body: [sequential: {name: a, body: [relu]}]}}\n";
+        let found = errors(&format!("{blocks}  body: {body}"));
+        assert_eq!(found[0].1, "two modules are called `a`", "{found:?}");
+    }
+}
+
+#[test]
+fn what_no_layer_can_be() {
+    let found = errors(
+        "  blocks: {u: {args: {classes: 3, n: 1}, body: [relu]}}
+  body: [max_pool: {kernel: 2, pad: 2}, relu: {name: a.b}, tap: image, stack: {name: s, block: u, repeat: $classes*1000}]",
+    );
+    let found: Vec<_> = found.iter().map(|(path, message)| format!("{path}: {message}")).collect();
+    let expected = [
+        "model.blocks.u.args.classes: `classes` is the model's class count everywhere",
+        "model.blocks.u.args.n: no layer of `u` uses the argument `n`",
+        "model.body[0].max_pool.pad: a pool of 2x2 cannot be padded by [2, 2, 2, 2]: windows would see padding only",
+        "model.body[1].relu.name: `a.b` is no module name",
+        "model.body[2].tap: there is a tap or input `image` already",
+        "model.body[3].stack.repeat: `$classes*1000` is 10000 (classes = 10), expected a whole number from 1 to 1024",
+    ];
+    assert_eq!(found, expected);
+}
