@@ -104,6 +104,7 @@ fn everything_at_once() {
         ("epochs: 2", "epochs: 2.5"),
         ("data: {source: {characters: {size: 32}}}", "dat: {source: {characters: {size: 32}}}"),
         ("{epochs: 1}", "{epoch: 1}"),
+        ("- linear: {name: fc, out: $classes}", "- linear: {name: fc}"),
     ])));
 }
 
