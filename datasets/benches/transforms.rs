@@ -8,10 +8,14 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Instant;
 
 use zoo_datasets::{DataError, Dataset, ImageFolder, Loader, LoaderConfig, Normalize, OnError, Pipeline};
 
 const ROUNDS: u64 = 7;
+const BATCH: usize = 8;
+/// Batches per round, at most.
+const MOST_BATCHES: usize = 100;
 
 fn main() -> Result<(), DataError> {
     let folder = std::env::args()
@@ -26,21 +30,25 @@ fn main() -> Result<(), DataError> {
         println!("skipped: {} is no folder of images", folder.display());
         return Ok(());
     }
+    let start = Instant::now();
     let folder = ImageFolder::open(&folder, OnError::Skip)?;
+    println!("{} images listed in {:.2?}", folder.len(), start.elapsed());
     measure("decode", || (0..folder.len()).try_for_each(|index| folder.image(index).map(drop)).map(|()| folder.len()))?;
     let dataset: Arc<dyn Dataset> = Arc::new(folder);
     for (name, pipeline) in [
         ("evaluation", Pipeline::evaluation(256, 224, Normalize::IMAGENET)?),
         ("training", Pipeline::training(224, Normalize::IMAGENET)?),
     ] {
-        let config = LoaderConfig { batch: 8, threads: 1, on_error: OnError::Skip, ..Default::default() };
+        let config = LoaderConfig { batch: BATCH, threads: 1, on_error: OnError::Skip, ..Default::default() };
         let loader = Loader::new(Arc::clone(&dataset), pipeline, config)?;
         let mut epoch = 0;
         measure(name, || {
             epoch += 1;
-            loader.epoch(epoch, 0)?.map(|batch| batch.map(|batch| batch.n)).sum()
+            loader.epoch(epoch, 0)?.take(MOST_BATCHES).map(|batch| batch.map(|batch| batch.n)).sum()
         })?;
     }
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    status.lines().filter(|line| line.starts_with("VmHWM")).for_each(|line| println!("{line}"));
     Ok(())
 }
 
