@@ -43,7 +43,7 @@ fn results_do_not_depend_on_threads() {
         let mut step =
             Step::new(tiny.graph.clone(), Options { threads: Some(threads), ..crate::tiny::OPTIONS }).unwrap();
         for (i, value) in tiny.values.iter().enumerate() {
-            step.set_variable(&format!("v{i}"), value.clone()).unwrap();
+            step.set_variable(&format!("v{i}"), value).unwrap();
         }
         let result = step.run(&inputs, SCALARS, &mut ()).unwrap();
         let outputs = result.outputs.iter().flat_map(|(_, tensor)| elements(tensor));

@@ -37,13 +37,13 @@ fn check_loss(mut tiny: Tiny, trained: usize, inputs: &Inputs, what: &str) {
         let found: Vec<f64> = at.iter().map(|i| gradient[*i]).collect();
         assert!(found.iter().any(|g| *g != 0.0), "{what}: the gradient of variable {v} is zero");
         assert_close(&found, &expected, 2e-9, &format!("{what}: gradient of variable {v}"));
-        step.set_variable(&format!("v{v}"), value.clone()).unwrap();
+        step.set_variable(&format!("v{v}"), value).unwrap();
     }
 }
 
 fn loss(step: &mut Step, variable: usize, elements: Vec<f64>, dims: &[usize], inputs: &Inputs) -> f64 {
     let tensor = Tensor::from_vec(elements, dims, &Device::Cpu).unwrap();
-    step.set_variable(&format!("v{variable}"), tensor).unwrap();
+    step.set_variable(&format!("v{variable}"), &tensor).unwrap();
     step.run(inputs, SCALARS, &mut ()).unwrap().losses[0].1
 }
 

@@ -132,7 +132,7 @@ fn variables_in_blocks_are_given_and_read_row_major() {
     step.initialize(0).unwrap();
     assert_eq!(elements(&step.variable("w").unwrap()), [0.5; 240]);
     let w = Tensor::arange(0f32, 240.0, &Device::Cpu).unwrap().reshape((20, 3, 2, 2)).unwrap();
-    step.set_variable("w", w.clone()).unwrap();
+    step.set_variable("w", &w).unwrap();
     assert_eq!(elements(&step.variable("w").unwrap()), elements(&w));
     assert_eq!(elements(&step.variables().unwrap()[0].1), elements(&w));
     let result = step.run(&Inputs::new(), SCALARS, &mut ()).unwrap();

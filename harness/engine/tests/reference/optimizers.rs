@@ -43,7 +43,7 @@ fn stepping(op: ApplyAdam) -> Step {
         graph.variables[id.0].next = Some(next);
     }
     let mut step = Step::new(graph, OPTIONS).unwrap();
-    step.set_variable("p", Tensor::new(&[1.0], &Device::Cpu).unwrap()).unwrap();
+    step.set_variable("p", &Tensor::new(&[1.0], &Device::Cpu).unwrap()).unwrap();
     step
 }
 

@@ -84,8 +84,8 @@ fn inputs_that_do_not_fit_are_named() {
 fn variables_that_do_not_fit_are_named() {
     let mut step = training();
     let wrong = Tensor::new(&[0.0f64], &Device::Cpu).unwrap();
-    assert!(matches!(step.set_variable("w", wrong.clone()), Err(EngineError::Tensor { .. })));
-    assert!(matches!(step.set_variable("x", wrong), Err(EngineError::UnknownVariable(name)) if name == "x"));
+    assert!(matches!(step.set_variable("w", &wrong), Err(EngineError::Tensor { .. })));
+    assert!(matches!(step.set_variable("x", &wrong), Err(EngineError::UnknownVariable(name)) if name == "x"));
     assert!(matches!(step.variable("x"), Err(EngineError::UnknownVariable(_))));
 }
 
@@ -93,7 +93,7 @@ fn variables_that_do_not_fit_are_named() {
 fn variables_may_be_set_from_views() {
     let mut step = training();
     let columns = Tensor::arange(0.0, 6.0, &Device::Cpu).unwrap().reshape((3, 2)).unwrap().t().unwrap();
-    step.set_variable("w", columns).unwrap();
+    step.set_variable("w", &columns).unwrap();
     assert_eq!(variables(&step)[0], [0.0, 2.0, 4.0, 1.0, 3.0, 5.0]);
     step.run(&labels(&[0, 1]), SCALARS, &mut ()).unwrap();
 }

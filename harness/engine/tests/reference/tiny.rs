@@ -99,7 +99,7 @@ impl Tiny {
     pub fn step(&self) -> Step {
         let mut step = Step::new(self.graph.clone(), OPTIONS).unwrap();
         for (i, value) in self.values.iter().enumerate() {
-            step.set_variable(&format!("v{i}"), value.clone()).unwrap();
+            step.set_variable(&format!("v{i}"), value).unwrap();
         }
         step
     }
