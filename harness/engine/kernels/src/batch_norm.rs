@@ -110,7 +110,13 @@ impl<S: Simd> Vectors<S> {
     }
 }
 
-/// Per-lane sums of `a` and of `a * b` over pixels.
+/// Pairs of values per pixel, as [`Sums`] takes them. A trait and not a closure, for only its methods are sure to be
+/// inlined into code for the level.
+trait Pairs<S: Simd>: Copy {
+    fn at(self, simd: S, pixel: usize) -> (S::F32, S::F32);
+}
+
+/// Per-lane sums of `a` and of `a * b` over the pairs (a, b) of pixels.
 #[derive(Clone, Copy)]
 struct Sums {
     plain: [f64; C0],
@@ -118,31 +124,17 @@ struct Sums {
 }
 
 impl Sums {
-    /// Sums over `count` pixels of what `pixel` gives. Even and odd pixels are summed apart, which hides the
-    /// latency of the additions.
     #[inline(always)]
-    fn over<S: Simd>(simd: S, count: usize, pixel: impl Fn(usize) -> (S::F32, S::F32)) -> Self {
+    fn over<S: Simd>(simd: S, count: usize, pairs: impl Pairs<S>) -> Self {
         let zero = simd.load_f64(&[0.0; C0]);
-        let (mut plain, mut product) = ([zero; 2], [zero; 2]);
-        let add = |plain: &mut S::F64, product: &mut S::F64, i: usize| {
-            let (a, b) = pixel(i);
+        let (mut plain, mut product) = (zero, zero);
+        for pixel in 0..count {
+            let (a, b) = pairs.at(simd, pixel);
             let a = simd.widen(a);
-            *plain = simd.add_f64(*plain, a);
-            *product = simd.mul_add_f64(a, simd.widen(b), *product);
-        };
-        let mut i = 0;
-        while i + 1 < count {
-            add(&mut plain[0], &mut product[0], i);
-            add(&mut plain[1], &mut product[1], i + 1);
-            i += 2;
+            plain = simd.add_f64(plain, a);
+            product = simd.mul_add_f64(a, simd.widen(b), product);
         }
-        if i < count {
-            add(&mut plain[0], &mut product[0], i);
-        }
-        Self {
-            plain: simd.array_f64(simd.add_f64(plain[0], plain[1])),
-            product: simd.array_f64(simd.add_f64(product[0], product[1])),
-        }
+        Self { plain: simd.array_f64(plain), product: simd.array_f64(product) }
     }
 
     /// The sum of the sums of planes, in their order.

@@ -44,18 +44,11 @@ pub fn bias_gradient_of_rows(isa: Isa, dy: &[f32], dbias: &mut [f32]) {
 
 vectorised! {
     fn plane_sum(simd, dy: &[Lanes]) -> [f64; C0] {
-        let zero = simd.load_f64(&[0.0; C0]);
-        // Even and odd pixels apart, which hides the latency of the additions.
-        let (pairs, rest) = dy.as_chunks::<2>();
-        let mut sums = [zero; 2];
-        for [even, odd] in pairs {
-            sums[0] = simd.add_f64(sums[0], simd.widen(simd.load(even)));
-            sums[1] = simd.add_f64(sums[1], simd.widen(simd.load(odd)));
+        let mut sum = simd.load_f64(&[0.0; C0]);
+        for dy in dy {
+            sum = simd.add_f64(sum, simd.widen(simd.load(dy)));
         }
-        for last in rest {
-            sums[0] = simd.add_f64(sums[0], simd.widen(simd.load(last)));
-        }
-        simd.array_f64(simd.add_f64(sums[0], sums[1]))
+        simd.array_f64(sum)
     }
 }
 

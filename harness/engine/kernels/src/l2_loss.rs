@@ -14,16 +14,14 @@ pub fn l2_loss(isa: Isa, x: &[f32]) -> f64 {
 
 vectorised! {
     fn sum_of_squares(simd, x: &[f32]) -> f64 {
-        let zero = simd.load_f64(&[0.0; C0]);
         let whole = pixels(x);
-        // Even and odd vectors apart, which hides the latency of the additions.
-        let mut sums = [zero; 2];
-        for (i, x) in whole.iter().enumerate() {
+        let mut sums = simd.load_f64(&[0.0; C0]);
+        for x in whole {
             let x = simd.widen(simd.load(x));
-            sums[i % 2] = simd.mul_add_f64(x, x, sums[i % 2]);
+            sums = simd.mul_add_f64(x, x, sums);
         }
         let rest = x[whole.len() * C0..].iter().map(|x| f64::from(*x) * f64::from(*x)).sum::<f64>();
-        simd.array_f64(simd.add_f64(sums[0], sums[1])).into_iter().sum::<f64>() + rest
+        simd.array_f64(sums).into_iter().sum::<f64>() + rest
     }
 }
 

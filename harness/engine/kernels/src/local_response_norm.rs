@@ -24,19 +24,16 @@ pub struct LocalResponseNorm {
     pub k: f64,
 }
 
-/// The normalised tensor.
+/// The normalised tensor. It is zero where `d` is, which takes a `k` of zero.
 ///
 /// # Panics
 /// If a length does not match the shape, or the window is empty.
 pub fn local_response_norm(isa: Isa, shape: Blocked, norm: LocalResponseNorm, x: &[f32], y: &mut [f32]) {
     expect_len("the input", x.len(), shape.len());
-    for_each_row(shape, norm, y, |n, h, mut rows| {
-        let mut scratch = Scratch::new(shape, norm);
-        for w in 0..shape.w {
-            gather(shape, x, n, h, w, &mut scratch.x);
-            normalise(isa, norm, &mut scratch);
-            scatter(w, &scratch.y, &mut rows);
-        }
+    for_each_row(shape, norm, y, |n, h, scratch, y| {
+        scratch.gather(shape, x, n, h, |s| &mut s.x);
+        normalise(isa, norm, scratch);
+        scratch.scatter(shape, y);
     });
 }
 
@@ -55,23 +52,20 @@ pub fn local_response_norm_gradient(
 ) {
     expect_len("the input", x.len(), shape.len());
     expect_len("the output gradient", dy.len(), shape.len());
-    for_each_row(shape, norm, dx, |n, h, mut rows| {
-        let mut scratch = Scratch::new(shape, norm);
-        for w in 0..shape.w {
-            gather(shape, x, n, h, w, &mut scratch.x);
-            gather(shape, dy, n, h, w, &mut scratch.y);
-            differentiate(isa, norm, &mut scratch);
-            scatter(w, &scratch.y, &mut rows);
-        }
+    for_each_row(shape, norm, dx, |n, h, scratch, dx| {
+        scratch.gather(shape, x, n, h, |s| &mut s.x);
+        scratch.gather(shape, dy, n, h, |s| &mut s.y);
+        differentiate(isa, norm, scratch);
+        scratch.scatter(shape, dx);
     });
 }
 
-/// Runs `task(n, h, rows)` for every row of pixels; `rows` has that row of every channel block.
+/// Runs `task(n, h, scratch, rows)` for every row of pixels; `rows` has that row of every channel block.
 fn for_each_row(
     shape: Blocked,
     norm: LocalResponseNorm,
     y: &mut [f32],
-    task: impl Fn(usize, usize, Vec<&mut [f32]>) + Sync + Send,
+    task: impl Fn(usize, usize, &mut Scratch, Vec<&mut [f32]>) + Sync + Send,
 ) {
     expect_len("the result", y.len(), shape.len());
     assert!(norm.size > 0, "a window of no channels");
@@ -82,64 +76,80 @@ fn for_each_row(
     for (i, row) in y.chunks_exact_mut(shape.w * C0).enumerate() {
         rows[i / (shape.c1() * shape.h) * shape.h + i % shape.h].push(row);
     }
-    rows.into_par_iter().enumerate().for_each(|(i, rows)| task(i / shape.h, i % shape.h, rows));
+    rows.into_par_iter().enumerate().for_each_init(
+        || Scratch::new(shape, norm),
+        |scratch, (i, rows)| task(i / shape.h, i % shape.h, scratch, rows),
+    );
 }
 
-/// Channels of one pixel.
+/// A row of pixels with the channels of each pixel one after another, then `size - 1` zeros: so windows never reach
+/// into the next pixel, and all loops run over the row as a whole.
 struct Scratch {
+    /// Values per pixel.
+    stride: usize,
     x: Vec<f32>,
     /// Output gradient, then result.
     y: Vec<f32>,
-    /// `d`.
-    divisor: Vec<f32>,
-    /// What is summed over windows, with zeros for the channels before the first and beyond the last.
+    /// `d`, then other sums.
+    sums: Vec<f32>,
+    /// What is summed over windows, after as many zeros as the window reaches back.
     padded: Vec<f32>,
 }
 
 impl Scratch {
     fn new(shape: Blocked, norm: LocalResponseNorm) -> Self {
-        let channels = shape.c1() * C0;
-        Self {
-            x: vec![0.0; channels],
-            y: vec![0.0; channels],
-            divisor: vec![0.0; channels],
-            padded: vec![0.0; channels + norm.size - 1],
+        let stride = shape.c1() * C0 + norm.size - 1;
+        let zeros = || vec![0.0; shape.w * stride];
+        let padded = vec![0.0; shape.w * stride + norm.size - 1];
+        Self { stride, x: zeros(), y: zeros(), sums: zeros(), padded }
+    }
+
+    /// Fills one of the buffers with row `h` of image `n`.
+    fn gather(&mut self, shape: Blocked, x: &[f32], n: usize, h: usize, buffer: impl Fn(&mut Self) -> &mut [f32]) {
+        let stride = self.stride;
+        let buffer = buffer(self);
+        // A NaN of the row before may have reached what lies between the pixels.
+        buffer.fill(0.0);
+        for c1 in 0..shape.c1() {
+            let row = &pixels(&x[shape.plane(n, c1)])[h * shape.w..][..shape.w];
+            for (channels, x) in buffer.chunks_exact_mut(stride).zip(row) {
+                channels[c1 * C0..][..C0].copy_from_slice(x);
+            }
         }
     }
-}
 
-/// The channels of a pixel, one after another.
-fn gather(shape: Blocked, x: &[f32], n: usize, h: usize, w: usize, channels: &mut [f32]) {
-    for (c1, channels) in channels.as_chunks_mut::<C0>().0.iter_mut().enumerate() {
-        *channels = pixels(&x[shape.plane(n, c1)])[h * shape.w + w];
-    }
-}
-
-/// The reverse, into the rows of every block.
-fn scatter(w: usize, channels: &[f32], rows: &mut [&mut [f32]]) {
-    for (row, channels) in rows.iter_mut().zip(pixels(channels)) {
-        row[w * C0..][..C0].copy_from_slice(channels);
+    /// Writes the result to the row of every block; lanes beyond the last channel become zero even next to a NaN.
+    fn scatter(&self, shape: Blocked, rows: Vec<&mut [f32]>) {
+        for (c1, row) in rows.into_iter().enumerate() {
+            let lanes = shape.lanes(c1);
+            for (channels, y) in self.y.chunks_exact(self.stride).zip(row.as_chunks_mut::<C0>().0) {
+                y.copy_from_slice(&channels[c1 * C0..][..C0]);
+                y[lanes..].fill(0.0);
+            }
+        }
     }
 }
 
 impl LocalResponseNorm {
-    /// `d` of all channels, with `padded` for scratch.
+    /// `d` of a row, to `sums`.
     #[inline(always)]
     fn divisors(&self, scratch: &mut Scratch) {
-        let Scratch { x, divisor, padded, .. } = scratch;
+        let Scratch { x, sums, padded, .. } = scratch;
         let before = self.size / 2;
-        padded.fill(0.0);
-        for (square, x) in padded[before..].iter_mut().zip(x.iter()) {
+        padded[..before].fill(0.0);
+        let (squares, after) = padded[before..].split_at_mut(x.len());
+        after.fill(0.0);
+        for (square, x) in squares.iter_mut().zip(x.iter()) {
             *square = x * x;
         }
-        self.window_sums(padded, divisor);
+        self.window_sums(padded, sums);
         let (alpha, k) = ((self.alpha / self.size as f64) as f32, self.k as f32);
-        for d in divisor {
+        for d in sums {
             *d = k + alpha * *d;
         }
     }
 
-    /// Sums over `size` neighbours, the first of `sums` from the first of `padded` on.
+    /// Sums over `size` neighbours, the first one from the first of `padded` on.
     #[inline(always)]
     fn window_sums(&self, padded: &[f32], sums: &mut [f32]) {
         sums.copy_from_slice(&padded[..sums.len()]);
@@ -150,15 +160,19 @@ impl LocalResponseNorm {
         }
     }
 
-    /// `d^-beta`.
+    /// Replaces every `d` by `d^-beta`, zero by zero.
     #[inline(always)]
-    fn power(&self, d: f32) -> f32 {
-        // The exponent that everyone uses needs no logarithm.
+    fn raise(&self, d: &mut [f32]) {
         if self.beta == 0.75 {
-            let root = d.sqrt();
-            1.0 / (root * root.sqrt())
+            // The exponent that everyone uses needs no logarithm.
+            for d in d {
+                let root = d.sqrt();
+                *d = if *d == 0.0 { 0.0 } else { 1.0 / (root * root.sqrt()) };
+            }
         } else {
-            f64::from(d).powf(-self.beta) as f32
+            for d in d {
+                *d = if *d == 0.0 { 0.0 } else { f64::from(*d).powf(-self.beta) as f32 };
+            }
         }
     }
 }
@@ -167,8 +181,9 @@ vectorised! {
     /// From `x` to `y`.
     fn normalise(_simd, norm: LocalResponseNorm, scratch: &mut Scratch) -> () {
         norm.divisors(scratch);
-        for (y, (x, d)) in scratch.y.iter_mut().zip(scratch.x.iter().zip(&scratch.divisor)) {
-            *y = x * norm.power(*d);
+        norm.raise(&mut scratch.sums);
+        for (y, (x, power)) in scratch.y.iter_mut().zip(scratch.x.iter().zip(&scratch.sums)) {
+            *y = x * power;
         }
     }
 }
@@ -177,17 +192,23 @@ vectorised! {
     /// From `x` and the output gradient in `y` to the input gradient in `y`.
     fn differentiate(_simd, norm: LocalResponseNorm, scratch: &mut Scratch) -> () {
         norm.divisors(scratch);
-        let Scratch { x, y, divisor, padded } = scratch;
+        let Scratch { x, y, sums, padded, .. } = scratch;
         // The windows that hold a channel mirror the window of that channel.
         let before = (norm.size - 1) / 2;
-        padded.fill(0.0);
-        for (i, (y, d)) in y.iter_mut().zip(divisor.iter()).enumerate() {
-            *y *= norm.power(*d);
-            padded[before + i] = *y * x[i] / d;
+        padded[..before].fill(0.0);
+        let (terms, after) = padded[before..].split_at_mut(x.len());
+        after.fill(0.0);
+        for (term, (x, d)) in terms.iter_mut().zip(x.iter().zip(sums.iter())) {
+            *term = if *d == 0.0 { 0.0 } else { x / d };
         }
-        norm.window_sums(padded, divisor);
+        norm.raise(sums);
+        for (term, (y, power)) in terms.iter_mut().zip(y.iter_mut().zip(sums.iter())) {
+            *y *= power;
+            *term *= *y;
+        }
+        norm.window_sums(padded, sums);
         let factor = (2.0 * norm.alpha * norm.beta / norm.size as f64) as f32;
-        for (y, (x, sum)) in y.iter_mut().zip(x.iter().zip(divisor.iter())) {
+        for (y, (x, sum)) in y.iter_mut().zip(x.iter().zip(sums.iter())) {
             *y -= factor * x * sum;
         }
     }
@@ -240,6 +261,40 @@ mod tests {
                     expect_blocked("y", shape, &y, &exact_y, 1e-6);
                     expect_blocked("dx", shape, &dx, &exact_dx, 1e-6);
                 }
+            }
+        }
+    }
+
+    #[test]
+    fn nan_stays_within_reach_of_its_window() {
+        let shape = Blocked::new(1, 18, 3, 3);
+        let ((mut x, _), (dy, _)) = (blocked(shape, 6), blocked(shape, 7));
+        x[shape.index(0, 17, 1, 1)] = f32::NAN;
+        for isa in Isa::available() {
+            let (mut y, mut dx) = (vec![0.0; x.len()], vec![0.0; x.len()]);
+            local_response_norm(isa, shape, norms()[0], &x, &mut y);
+            local_response_norm_gradient(isa, shape, norms()[0], &x, &dy, &mut dx);
+            for (tensor, reach) in [(y, 2), (dx, 4)] {
+                for i in 0..tensor.len() {
+                    let near = (17 - reach..=17).any(|c| i == shape.index(0, c, 1, 1));
+                    assert!(near || tensor[i].is_finite(), "element {i}");
+                }
+                assert!(tensor[shape.index(0, 17, 1, 1)].is_nan());
+            }
+        }
+    }
+
+    #[test]
+    fn zeros_without_a_constant_stay_zeros() {
+        let shape = Blocked::new(1, 20, 1, 2);
+        let norm = LocalResponseNorm { size: 3, alpha: 1.0, beta: 0.75, k: 0.0 };
+        let (zeros, (dy, _)) = (vec![0.0; shape.len()], blocked(shape, 5));
+        for norm in [norm, LocalResponseNorm { beta: 0.5, ..norm }] {
+            for isa in Isa::available() {
+                let (mut y, mut dx) = (vec![f32::NAN; zeros.len()], vec![f32::NAN; zeros.len()]);
+                local_response_norm(isa, shape, norm, &zeros, &mut y);
+                local_response_norm_gradient(isa, shape, norm, &zeros, &dy, &mut dx);
+                assert_eq!((&y, &dx), (&zeros, &zeros));
             }
         }
     }

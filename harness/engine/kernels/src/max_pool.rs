@@ -4,7 +4,7 @@
 //! maximum in row-major order (to its last NaN if it has one).
 
 use crate::{
-    Blocked, Isa,
+    Blocked, C0, Isa,
     planes::{expect_len, planes_per_task},
     simd::{Lanes, Simd, pixels, pixels_mut, vectorised},
     window::{Axis, PoolError, Window},
@@ -57,7 +57,7 @@ pub fn max_pool(isa: Isa, pool: &MaxPool, x: &[f32], y: &mut [f32]) {
     y.par_chunks_exact_mut(output)
         .with_min_len(planes_per_task(pool.input()))
         .zip(x.par_chunks_exact(input))
-        .for_each(|(y, x)| maxima(isa, pool, pixels(x), Some(pixels_mut(y)), None));
+        .for_each(|(y, x)| maxima(isa, pool, pixels(x), pixels_mut(y)));
 }
 
 /// [`max_pool`] that also notes where each maximum was, for [`max_pool_gradient`]: the number of its tap in the window,
@@ -76,7 +76,7 @@ pub fn max_pool_with_taps(isa: Isa, pool: &MaxPool, x: &[f32], y: &mut [f32], ta
         .zip(taps.par_chunks_exact_mut(output))
         .with_min_len(planes_per_task(pool.input()))
         .zip(x.par_chunks_exact(input))
-        .for_each(|((y, taps), x)| maxima(isa, pool, pixels(x), Some(pixels_mut(y)), Some(taps.as_chunks_mut().0)));
+        .for_each(|((y, taps), x)| taps_of_maxima(isa, pool, pixels(x), Some(pixels_mut(y)), taps.as_chunks_mut().0));
 }
 
 /// Gradient of [`max_pool_with_taps`].
@@ -115,7 +115,7 @@ pub fn max_pool_gradient_of_input(isa: Isa, pool: &MaxPool, x: &[f32], dy: &[f32
         .for_each_init(
             || vec![0; output],
             |taps, (dx, (dy, x))| {
-                maxima(isa, pool, pixels(x), None, Some(taps.as_chunks_mut().0));
+                taps_of_maxima(isa, pool, pixels(x), None, taps.as_chunks_mut().0);
                 gather(isa, pool, &seen, taps.as_chunks().0, pixels(dy), pixels_mut(dx));
             },
         );
@@ -140,55 +140,51 @@ impl Seen {
 }
 
 vectorised! {
-    /// Maxima of the windows of a plane, and their taps.
-    fn maxima(simd, pool: &MaxPool, x: &[Lanes], y: Option<&[Cell<Lanes>]>, taps: Option<&mut [[u16; 16]]>) -> () {
-        let MaxPool { rows, columns, kernel_width, .. } = *pool;
-        match taps {
-            None => {
-                for (output, (row, column)) in outputs(&rows, &columns).enumerate() {
-                    let mut max = simd.splat(f32::NEG_INFINITY);
-                    for i in rows.taps(row) {
-                        let start = rows.position(row, i) * columns.extent;
-                        for j in columns.taps(column) {
-                            let value = simd.load(&x[start + columns.position(column, j)]);
-                            max = simd.select(wins(simd, value, max), value, max);
-                        }
-                    }
-                    if let Some(y) = y {
-                        simd.store(max, &y[output]);
+    /// Maxima of the windows of a plane.
+    fn maxima(simd, pool: &MaxPool, x: &[Lanes], y: &[Cell<Lanes>]) -> () {
+        let MaxPool { rows, columns, .. } = *pool;
+        for (row, y) in y.chunks_exact(columns.windows).enumerate() {
+            for (column, y) in y.iter().enumerate() {
+                let mut max = simd.splat(f32::NEG_INFINITY);
+                for i in rows.taps(row) {
+                    let start = rows.position(row, i) * columns.extent;
+                    for j in columns.taps(column) {
+                        let value = simd.load(&x[start + columns.position(column, j)]);
+                        max = simd.select(wins(simd, value, max), value, max);
                     }
                 }
-            }
-            Some(taps) => {
-                for (output, (row, column)) in outputs(&rows, &columns).enumerate() {
-                    let mut max = simd.splat(f32::NEG_INFINITY);
-                    // A window of nothing but minus infinity has its first element as maximum.
-                    let first = rows.taps(row).start * kernel_width + columns.taps(column).start;
-                    let mut tap = simd.splat_u32(first as u32);
-                    for i in rows.taps(row) {
-                        let start = rows.position(row, i) * columns.extent;
-                        for j in columns.taps(column) {
-                            let value = simd.load(&x[start + columns.position(column, j)]);
-                            let wins = wins(simd, value, max);
-                            max = simd.select(wins, value, max);
-                            tap = simd.select_u32(wins, simd.splat_u32((i * kernel_width + j) as u32), tap);
-                        }
-                    }
-                    if let Some(y) = y {
-                        simd.store(max, &y[output]);
-                    }
-                    taps[output] = simd.array_u32(tap).map(|tap| tap as u16);
-                }
+                simd.store(max, y);
             }
         }
     }
 }
 
-/// All windows, row-major.
-#[inline(always)]
-fn outputs(rows: &Axis, columns: &Axis) -> impl Iterator<Item = (usize, usize)> + use<> {
-    let (rows, columns) = (rows.windows, columns.windows);
-    (0..rows).flat_map(move |row| (0..columns).map(move |column| (row, column)))
+vectorised! {
+    /// Maxima of the windows of a plane, if wanted, and their taps.
+    fn taps_of_maxima(simd, pool: &MaxPool, x: &[Lanes], y: Option<&[Cell<Lanes>]>, taps: &mut [[u16; C0]]) -> () {
+        let MaxPool { rows, columns, kernel_width, .. } = *pool;
+        for (row, taps) in taps.chunks_exact_mut(columns.windows).enumerate() {
+            for (column, taps) in taps.iter_mut().enumerate() {
+                let mut max = simd.splat(f32::NEG_INFINITY);
+                // A window of nothing but minus infinity has its first element as maximum.
+                let first = rows.taps(row).start * kernel_width + columns.taps(column).start;
+                let mut tap = simd.splat_u32(first as u32);
+                for i in rows.taps(row) {
+                    let start = rows.position(row, i) * columns.extent;
+                    for j in columns.taps(column) {
+                        let value = simd.load(&x[start + columns.position(column, j)]);
+                        let wins = wins(simd, value, max);
+                        max = simd.select(wins, value, max);
+                        tap = simd.select_u32(wins, simd.splat_u32((i * kernel_width + j) as u32), tap);
+                    }
+                }
+                if let Some(y) = y {
+                    simd.store(max, &y[row * columns.windows + column]);
+                }
+                simd.store_u16(tap, taps);
+            }
+        }
+    }
 }
 
 /// PyTorch's rule: greater, or NaN.
@@ -199,7 +195,7 @@ fn wins<S: Simd>(simd: S, value: S::F32, max: S::F32) -> S::Mask {
 
 vectorised! {
     /// Input gradient of a plane: every pixel adds the gradients of the windows whose maximum it is, in their order.
-    fn gather(simd, pool: &MaxPool, seen: &Seen, taps: &[[u16; 16]], dy: &[Lanes], dx: &[Cell<Lanes>]) -> () {
+    fn gather(simd, pool: &MaxPool, seen: &Seen, taps: &[[u16; C0]], dy: &[Lanes], dx: &[Cell<Lanes>]) -> () {
         let MaxPool { columns, kernel_width, .. } = *pool;
         let zero = simd.splat(0.0);
         for (dx, by_row) in dx.chunks_exact(columns.extent).zip(&seen.rows) {

@@ -66,7 +66,8 @@ pub(crate) trait Simd: Copy {
     fn splat_u32(self, value: u32) -> Self::U32;
     fn load_u32(self, from: &[u32; C0]) -> Self::U32;
     fn load_u16(self, from: &[u16; C0]) -> Self::U32;
-    fn array_u32(self, a: Self::U32) -> [u32; C0];
+    /// The low halves.
+    fn store_u16(self, value: Self::U32, to: &mut [u16; C0]);
     /// Wrapping.
     fn add_u32(self, a: Self::U32, b: Self::U32) -> Self::U32;
     /// Wrapping.

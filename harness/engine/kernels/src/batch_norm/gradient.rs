@@ -1,6 +1,6 @@
 //! BNTrainingUpdateGrad, BNTrainingReduceGrad, BNInferGrad: gradients, through a fused ReLU where there is one.
 
-use super::{Block, Parameters, Sums, Vectors, map_images};
+use super::{Block, Pairs, Parameters, Sums, Vectors, map_images};
 use crate::{
     Blocked, C0, Isa,
     planes::{by_block, expect_len, for_each_image, planes_per_task},
@@ -361,21 +361,35 @@ struct Slope {
     mean: Lanes,
 }
 
+/// What passes of `dy`, and `x`. Stores what passes if asked to.
+#[derive(Clone, Copy)]
+struct Passing<'a, D, S: Simd> {
+    dy: D,
+    gate: Gate<'a>,
+    x: &'a [Lanes],
+    block: Vectors<S>,
+    passed: Option<&'a [Cell<Lanes>]>,
+}
+
+impl<D: Pixels, S: Simd> Pairs<S> for Passing<'_, D, S> {
+    #[inline(always)]
+    fn at(self, simd: S, pixel: usize) -> (S::F32, S::F32) {
+        let x = simd.load(&self.x[pixel]);
+        let dy = self.gate.pass(simd, self.block, pixel, x, self.dy.load(simd, pixel));
+        if let Some(passed) = self.passed {
+            simd.store(dy, &passed[pixel]);
+        }
+        (dy, x)
+    }
+}
+
 vectorised! {
     /// Sums of what passes of `dy`, and of its product with `x`, over a plane. Stores what passes if asked to.
     fn sums [D: Pixels,] [D]
     (simd, dy: D, gate: Gate<'_>, x: &[Lanes], block: &Block, passed: Option<&[Cell<Lanes>]>) -> Sums {
         let count = x.len();
         assert!(dy.count() == count && gate.fits(count) && passed.is_none_or(|p| p.len() == count));
-        let block = block.load(simd);
-        Sums::over(simd, count, |i| {
-            let x = simd.load(&x[i]);
-            let dy = gate.pass(simd, block, i, x, dy.load(simd, i));
-            if let Some(passed) = passed {
-                simd.store(dy, &passed[i]);
-            }
-            (dy, x)
-        })
+        Sums::over(simd, count, Passing { dy, gate, x, block: block.load(simd), passed })
     }
 }
 

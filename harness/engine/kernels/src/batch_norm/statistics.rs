@@ -1,12 +1,12 @@
 //! BNTrainingReduce: statistics of a batch, and the running ones.
 
-use super::{Sums, map_images};
+use super::{Pairs, Sums, map_images};
 use crate::{
     Blocked, C0, Isa,
     conv::Statistics,
     parallel,
     planes::expect_len,
-    simd::{Lanes, pixels, vectorised},
+    simd::{Lanes, Simd, pixels, vectorised},
 };
 
 /// Mean and biased variance of every channel over images and pixels.
@@ -74,12 +74,21 @@ pub fn update_running(
     update(running_variance, variance, unbiased);
 }
 
+/// Values and their squares.
+#[derive(Clone, Copy)]
+struct Squares<'a>(&'a [Lanes]);
+
+impl<S: Simd> Pairs<S> for Squares<'_> {
+    #[inline(always)]
+    fn at(self, simd: S, pixel: usize) -> (S::F32, S::F32) {
+        let x = simd.load(&self.0[pixel]);
+        (x, x)
+    }
+}
+
 vectorised! {
     /// Sums and sums of squares of a plane.
     fn moments(simd, x: &[Lanes]) -> Sums {
-        Sums::over(simd, x.len(), |i| {
-            let x = simd.load(&x[i]);
-            (x, x)
-        })
+        Sums::over(simd, x.len(), Squares(x))
     }
 }

@@ -5,7 +5,7 @@ use crate::{
     C0,
     isa::{Isa, Level},
 };
-use std::{arch::x86_64::*, array, cell::Cell};
+use std::{arch::x86_64::*, cell::Cell};
 
 /// Proof of AVX2 and FMA.
 #[derive(Clone, Copy)]
@@ -151,8 +151,16 @@ impl Simd for Avx2 {
 
     #[inline(always)]
     fn load_f64(self, from: &[f64; C0]) -> [__m256d; 4] {
+        let from = from.as_ptr();
         // SAFETY: the reference is valid for 4 x 4 f64 and the loads need no alignment; `self` proves the instructions.
-        array::from_fn(|quarter| unsafe { _mm256_loadu_pd(from.as_ptr().add(4 * quarter)) })
+        unsafe {
+            [
+                _mm256_loadu_pd(from),
+                _mm256_loadu_pd(from.add(4)),
+                _mm256_loadu_pd(from.add(8)),
+                _mm256_loadu_pd(from.add(12)),
+            ]
+        }
     }
 
     #[inline(always)]
@@ -182,24 +190,33 @@ impl Simd for Avx2 {
 
     #[inline(always)]
     fn load_u32(self, from: &[u32; C0]) -> [__m256i; 2] {
+        let from = from.as_ptr();
         // SAFETY: the reference is valid for 2 x 8 u32 and the loads need no alignment; `self` proves the instructions.
-        array::from_fn(|half| unsafe { _mm256_loadu_si256(from.as_ptr().add(8 * half).cast()) })
+        unsafe { [_mm256_loadu_si256(from.cast()), _mm256_loadu_si256(from.add(8).cast())] }
     }
 
     #[inline(always)]
     fn load_u16(self, from: &[u16; C0]) -> [__m256i; 2] {
+        let from = from.as_ptr();
         // SAFETY: the reference is valid for 2 x 8 u16 and the loads need no alignment; `self` proves the instructions.
-        array::from_fn(|half| unsafe { _mm256_cvtepu16_epi32(_mm_loadu_si128(from.as_ptr().add(8 * half).cast())) })
+        unsafe {
+            [
+                _mm256_cvtepu16_epi32(_mm_loadu_si128(from.cast())),
+                _mm256_cvtepu16_epi32(_mm_loadu_si128(from.add(8).cast())),
+            ]
+        }
     }
 
     #[inline(always)]
-    fn array_u32(self, a: [__m256i; 2]) -> [u32; C0] {
-        let mut out = [0; C0];
-        for (half, a) in a.into_iter().enumerate() {
-            // SAFETY: `out` is valid for 2 x 8 u32 and the stores need no alignment; `self` proves the instructions.
-            unsafe { _mm256_storeu_si256(out.as_mut_ptr().add(8 * half).cast(), a) };
-        }
-        out
+    fn store_u16(self, value: [__m256i; 2], to: &mut [u16; C0]) {
+        let packed = proven!(self, {
+            let low = _mm256_set1_epi32(0xFFFF);
+            let halves = _mm256_packus_epi32(_mm256_and_si256(value[0], low), _mm256_and_si256(value[1], low));
+            // The packing works within 128 bits: put the quarters into their order.
+            _mm256_permute4x64_epi64::<0b11_01_10_00>(halves)
+        });
+        // SAFETY: the reference is valid for 16 u16 and the store needs no alignment; `self` proves the instruction.
+        unsafe { _mm256_storeu_si256(to.as_mut_ptr().cast(), packed) }
     }
 
     #[inline(always)]
@@ -240,13 +257,21 @@ impl Simd for Avx2 {
 
     #[inline(always)]
     fn transpose(self, rows: [[__m256; 2]; C0]) -> [[__m256; 2]; C0] {
+        let [r0, r1, r2, r3, r4, r5, r6, r7, r8, r9, r10, r11, r12, r13, r14, r15] = rows;
         let mut out = rows;
-        for row_half in 0..2 {
-            for column_half in 0..2 {
-                let block = self.transpose_8x8(array::from_fn(|i| rows[8 * row_half + i][column_half]));
-                for (i, column) in block.into_iter().enumerate() {
-                    out[8 * column_half + i][row_half] = column;
-                }
+        for half in [0, 1] {
+            // Register j of a group of four rows: their columns j and j + 4 of this half, four values together.
+            let a = self.interleave([r0[half], r1[half], r2[half], r3[half]]);
+            let b = self.interleave([r4[half], r5[half], r6[half], r7[half]]);
+            let c = self.interleave([r8[half], r9[half], r10[half], r11[half]]);
+            let d = self.interleave([r12[half], r13[half], r14[half], r15[half]]);
+            for j in 0..4 {
+                proven!(self, {
+                    out[8 * half + j] =
+                        [_mm256_permute2f128_ps::<0x20>(a[j], b[j]), _mm256_permute2f128_ps::<0x20>(c[j], d[j])];
+                    out[8 * half + j + 4] =
+                        [_mm256_permute2f128_ps::<0x31>(a[j], b[j]), _mm256_permute2f128_ps::<0x31>(c[j], d[j])];
+                });
             }
         }
         out
@@ -254,30 +279,20 @@ impl Simd for Avx2 {
 }
 
 impl Avx2 {
+    /// Transposes the 4x4 blocks that four rows hold side by side.
     #[inline(always)]
-    fn transpose_8x8(self, rows: [__m256; 8]) -> [__m256; 8] {
-        // `quads[4 * q + j]` holds columns j and j + 4 of rows 4q .. 4q + 4.
-        let mut quads = rows;
-        for q in 0..2 {
-            proven!(self, {
-                let row = |i: usize| rows[4 * q + i];
-                let low01 = _mm256_castps_pd(_mm256_unpacklo_ps(row(0), row(1)));
-                let high01 = _mm256_castps_pd(_mm256_unpackhi_ps(row(0), row(1)));
-                let low23 = _mm256_castps_pd(_mm256_unpacklo_ps(row(2), row(3)));
-                let high23 = _mm256_castps_pd(_mm256_unpackhi_ps(row(2), row(3)));
-                quads[4 * q] = _mm256_castpd_ps(_mm256_unpacklo_pd(low01, low23));
-                quads[4 * q + 1] = _mm256_castpd_ps(_mm256_unpackhi_pd(low01, low23));
-                quads[4 * q + 2] = _mm256_castpd_ps(_mm256_unpacklo_pd(high01, high23));
-                quads[4 * q + 3] = _mm256_castpd_ps(_mm256_unpackhi_pd(high01, high23));
-            });
-        }
-        let mut out = rows;
-        for j in 0..4 {
-            proven!(self, {
-                out[j] = _mm256_permute2f128_ps::<0x20>(quads[j], quads[4 + j]);
-                out[j + 4] = _mm256_permute2f128_ps::<0x31>(quads[j], quads[4 + j]);
-            });
-        }
-        out
+    fn interleave(self, [a, b, c, d]: [__m256; 4]) -> [__m256; 4] {
+        proven!(self, {
+            let low_ab = _mm256_castps_pd(_mm256_unpacklo_ps(a, b));
+            let high_ab = _mm256_castps_pd(_mm256_unpackhi_ps(a, b));
+            let low_cd = _mm256_castps_pd(_mm256_unpacklo_ps(c, d));
+            let high_cd = _mm256_castps_pd(_mm256_unpackhi_ps(c, d));
+            [
+                _mm256_castpd_ps(_mm256_unpacklo_pd(low_ab, low_cd)),
+                _mm256_castpd_ps(_mm256_unpackhi_pd(low_ab, low_cd)),
+                _mm256_castpd_ps(_mm256_unpacklo_pd(high_ab, high_cd)),
+                _mm256_castpd_ps(_mm256_unpackhi_pd(high_ab, high_cd)),
+            ]
+        })
     }
 }

@@ -162,11 +162,9 @@ impl Simd for Avx512 {
     }
 
     #[inline(always)]
-    fn array_u32(self, a: __m512i) -> [u32; C0] {
-        let mut out = [0; C0];
-        // SAFETY: `out` is valid for 16 u32 and the store needs no alignment; `self` proves the instruction.
-        unsafe { _mm512_storeu_si512(out.as_mut_ptr().cast(), a) };
-        out
+    fn store_u16(self, value: __m512i, to: &mut [u16; C0]) {
+        // SAFETY: the reference is valid for 16 u16 and the store needs no alignment; `self` proves the instructions.
+        unsafe { _mm256_storeu_si256(to.as_mut_ptr().cast(), _mm512_cvtepi32_epi16(value)) }
     }
 
     #[inline(always)]
@@ -206,36 +204,52 @@ impl Simd for Avx512 {
 
     #[inline(always)]
     fn transpose(self, rows: [__m512; C0]) -> [__m512; C0] {
-        let r = rows.map(|row| proven!(self, _mm512_castps_pd(row)));
-        // Pairs of rows, then quads: `quads[4 * q + j]` holds columns j, j + 4, j + 8, j + 12 of rows 4q .. 4q + 4.
-        let mut quads = r;
-        for q in 0..4 {
-            proven!(self, {
-                let row = |i: usize| _mm512_castpd_ps(r[4 * q + i]);
-                let low01 = _mm512_castps_pd(_mm512_unpacklo_ps(row(0), row(1)));
-                let high01 = _mm512_castps_pd(_mm512_unpackhi_ps(row(0), row(1)));
-                let low23 = _mm512_castps_pd(_mm512_unpacklo_ps(row(2), row(3)));
-                let high23 = _mm512_castps_pd(_mm512_unpackhi_ps(row(2), row(3)));
-                quads[4 * q] = _mm512_unpacklo_pd(low01, low23);
-                quads[4 * q + 1] = _mm512_unpackhi_pd(low01, low23);
-                quads[4 * q + 2] = _mm512_unpacklo_pd(high01, high23);
-                quads[4 * q + 3] = _mm512_unpackhi_pd(high01, high23);
-            });
-        }
-        let mut out = rows;
-        for j in 0..4 {
-            proven!(self, {
-                let quad = |q: usize| _mm512_castpd_ps(quads[4 * q + j]);
-                let even_low = _mm512_shuffle_f32x4::<0b10_00_10_00>(quad(0), quad(1));
-                let odd_low = _mm512_shuffle_f32x4::<0b11_01_11_01>(quad(0), quad(1));
-                let even_high = _mm512_shuffle_f32x4::<0b10_00_10_00>(quad(2), quad(3));
-                let odd_high = _mm512_shuffle_f32x4::<0b11_01_11_01>(quad(2), quad(3));
-                out[j] = _mm512_shuffle_f32x4::<0b10_00_10_00>(even_low, even_high);
-                out[j + 4] = _mm512_shuffle_f32x4::<0b10_00_10_00>(odd_low, odd_high);
-                out[j + 8] = _mm512_shuffle_f32x4::<0b11_01_11_01>(even_low, even_high);
-                out[j + 12] = _mm512_shuffle_f32x4::<0b11_01_11_01>(odd_low, odd_high);
-            });
-        }
-        out
+        let [r0, r1, r2, r3, r4, r5, r6, r7, r8, r9, r10, r11, r12, r13, r14, r15] = rows;
+        // Register j of a group of four rows: their columns j, j + 4, j + 8, j + 12, each four values together.
+        let [a0, a1, a2, a3] = self.interleave([r0, r1, r2, r3]);
+        let [b0, b1, b2, b3] = self.interleave([r4, r5, r6, r7]);
+        let [c0, c1, c2, c3] = self.interleave([r8, r9, r10, r11]);
+        let [d0, d1, d2, d3] = self.interleave([r12, r13, r14, r15]);
+        let [k0, k4, k8, k12] = self.exchange([a0, b0, c0, d0]);
+        let [k1, k5, k9, k13] = self.exchange([a1, b1, c1, d1]);
+        let [k2, k6, k10, k14] = self.exchange([a2, b2, c2, d2]);
+        let [k3, k7, k11, k15] = self.exchange([a3, b3, c3, d3]);
+        [k0, k1, k2, k3, k4, k5, k6, k7, k8, k9, k10, k11, k12, k13, k14, k15]
+    }
+}
+
+impl Avx512 {
+    /// Transposes the 4x4 blocks that four rows hold side by side.
+    #[inline(always)]
+    fn interleave(self, [a, b, c, d]: [__m512; 4]) -> [__m512; 4] {
+        proven!(self, {
+            let low_ab = _mm512_castps_pd(_mm512_unpacklo_ps(a, b));
+            let high_ab = _mm512_castps_pd(_mm512_unpackhi_ps(a, b));
+            let low_cd = _mm512_castps_pd(_mm512_unpacklo_ps(c, d));
+            let high_cd = _mm512_castps_pd(_mm512_unpackhi_ps(c, d));
+            [
+                _mm512_castpd_ps(_mm512_unpacklo_pd(low_ab, low_cd)),
+                _mm512_castpd_ps(_mm512_unpackhi_pd(low_ab, low_cd)),
+                _mm512_castpd_ps(_mm512_unpacklo_pd(high_ab, high_cd)),
+                _mm512_castpd_ps(_mm512_unpackhi_pd(high_ab, high_cd)),
+            ]
+        })
+    }
+
+    /// Transposes four registers of four 128-bit pieces each.
+    #[inline(always)]
+    fn exchange(self, [a, b, c, d]: [__m512; 4]) -> [__m512; 4] {
+        proven!(self, {
+            let even_ab = _mm512_shuffle_f32x4::<0b10_00_10_00>(a, b);
+            let odd_ab = _mm512_shuffle_f32x4::<0b11_01_11_01>(a, b);
+            let even_cd = _mm512_shuffle_f32x4::<0b10_00_10_00>(c, d);
+            let odd_cd = _mm512_shuffle_f32x4::<0b11_01_11_01>(c, d);
+            [
+                _mm512_shuffle_f32x4::<0b10_00_10_00>(even_ab, even_cd),
+                _mm512_shuffle_f32x4::<0b10_00_10_00>(odd_ab, odd_cd),
+                _mm512_shuffle_f32x4::<0b11_01_11_01>(even_ab, even_cd),
+                _mm512_shuffle_f32x4::<0b11_01_11_01>(odd_ab, odd_cd),
+            ]
+        })
     }
 }

@@ -143,8 +143,8 @@ impl Simd for Portable {
     }
 
     #[inline(always)]
-    fn array_u32(self, a: [u32; C0]) -> [u32; C0] {
-        a
+    fn store_u16(self, value: [u32; C0], to: &mut [u16; C0]) {
+        *to = value.map(|value| value as u16);
     }
 
     #[inline(always)]

@@ -15,6 +15,15 @@ fn bits<S: Simd>(simd: S, value: S::F32) -> [u32; C0] {
     out.get().map(f32::to_bits)
 }
 
+/// Through 16-bit stores of both halves.
+#[inline(always)]
+fn bits_u32<S: Simd>(simd: S, value: S::U32) -> [u32; C0] {
+    let (mut low, mut high) = ([0; C0], [0; C0]);
+    simd.store_u16(value, &mut low);
+    simd.store_u16(simd.shr_u32::<16>(value), &mut high);
+    array::from_fn(|i| u32::from(low[i]) | u32::from(high[i]) << 16)
+}
+
 vectorised! {
     fn operations(simd, a: &Lanes, b: &Lanes, u: &[u32; C0], w: &[u32; C0], halves: &[u16; C0]) -> Results {
         let (x, y) = (simd.load(a), simd.load(b));
@@ -48,7 +57,7 @@ vectorised! {
             simd.load_f64(&array::from_fn(|i| f64::from(a[i]) / 3.0)),
         ];
         let mut rows: Vec<_> = f32s.into_iter().map(|v| bits(simd, v)).collect();
-        rows.extend(u32s.map(|v| simd.array_u32(v)));
+        rows.extend(u32s.map(|v| bits_u32(simd, v)));
         (rows, f64s.map(|v| simd.array_f64(v).map(f64::to_bits)).to_vec())
     }
 }
