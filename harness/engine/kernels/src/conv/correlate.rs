@@ -8,13 +8,16 @@ use crate::aligned::AlignedBuf;
 use crate::blocked::{Blocked, C0};
 use crate::isa::Isa;
 use crate::micro::correlate::{Channels, Finish, MAX_BLOCKS, Moments, Sink, Source, Taps, Weights, run};
-use crate::parallel::piece;
+use crate::parallel::{piece, pieces};
 use rayon::prelude::*;
 use std::cell::RefCell;
 use std::ops::Range;
 
-/// Elements of a task's frame: half of a second-level cache of 1 MiB, most of it for maps.
+/// Elements of a task's frame, so that it stays in the second-level cache.
 const FRAME_LEN: usize = 160 << 10;
+
+/// Elements of weights that are worked with at a time, so that they stay in the first-level cache.
+const WEIGHTS_LEN: usize = 8 << 10;
 
 /// Tasks per thread that let threads finish at about the same time.
 const TASKS_PER_THREAD: usize = 4;
@@ -162,97 +165,101 @@ impl Correlation<'_> {
             _ => (&**scratch, first),
         };
         let mut collected = Vec::new();
-        let blocks_of_task = task.blocks.len();
-        let mut block = task.blocks.start;
-        while block < task.blocks.end {
-            let sources = self.layout.sources(block);
-            let together = if block + 1 < task.blocks.end && self.layout.sources(block + 1) == sources { 2 } else { 1 };
+        let mut rest = task.blocks.clone();
+        while !rest.is_empty() {
+            let sources = self.layout.sources(rest.start);
+            let together = if rest.len() > 1 && self.layout.sources(rest.start + 1) == sources { 2 } else { 1 };
+            let blocks = rest.start..rest.start + together;
+            rest.start = blocks.end;
             let mut pair_moments = [Moments::default(); MAX_BLOCKS];
-            let at = block - task.blocks.start;
-            for (index, planes) in task.planes.chunks_mut(blocks_of_task).enumerate() {
-                let image = if frame.direct { task.images.start + index } else { index };
-                let pair = Pair {
-                    blocks: block..block + together,
-                    data,
-                    start: image * frame.image_pitch + (sources.start - first) * frame.block_pitch,
-                    rows: task.rows.clone(),
-                };
-                let moments = moments.then_some(&mut pair_moments);
-                self.pair(pair, frame, taps, &mut planes[at..at + together], moments);
+            // Weights that stay in the first-level cache while all pixels of the task pass by.
+            let chunks = sources.len().div_ceil((WEIGHTS_LEN / (together * self.layout.part_len())).max(1));
+            for (chunk, parts) in pieces(sources.len(), chunks).enumerate() {
+                for (index, planes) in task.planes.chunks_mut(task.blocks.len()).enumerate() {
+                    let image = if frame.direct { task.images.start + index } else { index };
+                    let first_block = sources.start + parts.start - first;
+                    let patches = Patches {
+                        blocks: blocks.clone(),
+                        parts: parts.clone(),
+                        data,
+                        start: image * frame.image_pitch + first_block * frame.block_pitch,
+                        rows: task.rows.clone(),
+                        accumulate: chunk > 0,
+                        last: chunk + 1 == chunks,
+                    };
+                    let moments = moments.then_some(&mut pair_moments);
+                    let at = blocks.start - task.blocks.start;
+                    self.patches(patches, frame, taps, &mut planes[at..at + together], moments);
+                }
             }
             if moments {
                 collected.extend_from_slice(&pair_moments[..together]);
             }
-            block += together;
         }
         collected
     }
 
-    /// Computes all runs of one image and one or two destination blocks of a task.
-    fn pair(
+    /// Computes the patches of all grids: pixels of one image and one or two destination blocks of a task.
+    fn patches(
         &self,
-        pair: Pair<'_>,
+        job: Patches<'_>,
         frame: &Frame,
         taps: &[Taps],
         planes: &mut [&mut [f32]],
         mut moments: Option<&mut [Moments; MAX_BLOCKS]>,
     ) {
-        let sources = self.layout.sources(pair.blocks.start);
-        let channels = self.channels(&sources);
-        let bias = self.bias.map(|bias| [bias[pair.blocks.start], bias[pair.blocks.end - 1]]);
+        let bias = self.bias.map(|bias| [bias[job.blocks.start], bias[job.blocks.end - 1]]);
+        let part_len = self.layout.part_len();
         let mut weights = [&self.weights[..0]; MAX_BLOCKS];
-        for (slot, block) in weights.iter_mut().zip(pair.blocks.clone()) {
-            *slot = &self.weights[self.layout.elements(block)];
+        for (slot, block) in weights.iter_mut().zip(job.blocks.clone()) {
+            *slot = &self.weights[self.layout.elements(block)][job.parts.start * part_len..];
         }
         let weights = if self.depthwise {
             Weights::Depthwise(weights[0])
         } else {
-            Weights::Dense { planes: &weights[..pair.blocks.len()], pitch: self.layout.part_len() }
+            Weights::Dense { planes: &weights[..job.blocks.len()], pitch: part_len }
         };
-        if self.grids.iter().any(|grid| grid.taps.is_empty()) {
+        if !job.accumulate && self.grids.iter().any(|grid| grid.taps.is_empty()) {
             planes.iter_mut().for_each(|plane| plane.fill(0.0));
         }
         for (grid, taps) in self.grids.iter().zip(taps) {
-            if taps.is_empty() {
+            let rows = job.rows.end.min(grid.outputs[0]).saturating_sub(job.rows.start);
+            if taps.is_empty() || rows == 0 {
                 continue;
             }
-            let rows = pair.rows.start..pair.rows.end.min(grid.outputs[0]);
-            if rows.is_empty() {
-                continue;
-            }
-            let (run_rows, len) = if self.is_flat(frame) {
-                (rows.start..rows.start + 1, rows.len() * grid.outputs[1])
-            } else {
-                (rows.clone(), grid.outputs[1])
+            let source = Source {
+                data: job.data,
+                start: job.start + frame.row(job.rows.start),
+                pixel_pitch: self.maps.pixel_pitch(&self.source),
+                row_pitch: frame.row_step(),
+                block_pitch: frame.block_pitch,
+                channels: self.channels(&job),
             };
-            for row in run_rows {
-                let dest_row = (row - pair.rows.start) * self.dest_step[0] + grid.origin[0];
-                let source = Source {
-                    data: pair.data,
-                    start: pair.start + frame.row(pair.rows.start, row),
-                    pixel_pitch: self.maps.pixel_pitch(&self.source),
-                    block_pitch: frame.block_pitch,
-                    channels,
-                };
-                let sink = Sink {
-                    planes: &mut *planes,
-                    start: (dest_row * self.dest.w + grid.origin[1]) * C0,
-                    pixel_pitch: self.dest_step[1] * C0,
-                };
-                let finish = Finish { bias: bias.as_ref(), relu: self.relu, moments: moments.as_deref_mut() };
-                run(self.isa, source, taps, weights, sink, len, finish);
-            }
+            let sink = Sink {
+                planes: &mut *planes,
+                start: (grid.origin[0] * self.dest.w + grid.origin[1]) * C0,
+                pixel_pitch: self.dest_step[1] * C0,
+                row_pitch: self.dest_step[0] * self.dest.w * C0,
+            };
+            let finish = Finish {
+                accumulate: job.accumulate,
+                bias: bias.as_ref().filter(|_| job.last),
+                relu: self.relu && job.last,
+                moments: moments.as_deref_mut().filter(|_| job.last),
+            };
+            let extent = if self.is_flat(frame) { [1, rows * grid.outputs[1]] } else { [rows, grid.outputs[1]] };
+            run(self.isa, source, taps, weights, sink, extent, finish);
         }
     }
 
-    /// Source channels that a destination block sees.
-    fn channels(&self, sources: &Range<usize>) -> Channels {
+    /// Source channels of a job.
+    fn channels(&self, job: &Patches<'_>) -> Channels {
         if self.depthwise {
             return Channels { blocks: 1, full: C0, last: C0 };
         }
-        let last = self.source.lanes(sources.end - 1);
-        let full = if sources.len() == 1 { last } else { self.layout.lanes() };
-        Channels { blocks: sources.len(), full, last }
+        let last = self.source.lanes(self.layout.sources(job.blocks.start).start + job.parts.end - 1);
+        let full = if job.parts.len() == 1 { last } else { self.layout.lanes() };
+        Channels { blocks: job.parts.len(), full, last }
     }
 
     /// Whether source pixels and outputs are the same, so that rows join to one run.
@@ -266,10 +273,18 @@ impl Correlation<'_> {
     }
 }
 
-/// One image and one or two destination blocks of a task.
-struct Pair<'a> {
+/// What is computed in one go: one image and one or two destination blocks of a task, from some source blocks.
+struct Patches<'a> {
     blocks: Range<usize>,
+    /// Source blocks, counted from the first that the destination blocks see.
+    parts: Range<usize>,
+    /// The frame, or the source itself.
     data: &'a [f32],
+    /// Where the image and the first source block begin.
     start: usize,
     rows: Range<usize>,
+    /// Whether sums from other source blocks are there already.
+    accumulate: bool,
+    /// Whether no source block is left.
+    last: bool,
 }

@@ -55,7 +55,8 @@ pub(crate) fn filter_gradient(isa: Isa, shape: &ConvShape, x: Maps<'_>, dy: &[f3
                     };
                     for row in rows.clone() {
                         let gradient = &gradient[row * output.w * C0..(row + 1) * output.w * C0];
-                        run(isa, &data[frame.row(rows.start, row)..], &taps[tap_range.clone()], gradient, sums);
+                        let at = frame.row(rows.start) + (row - rows.start) * frame.row_step();
+                        run(isa, &data[at..], &taps[tap_range.clone()], gradient, sums);
                     }
                 }
             }

@@ -11,7 +11,7 @@ use super::{ConvShape, depthwise, packed_len};
 use crate::aligned::AlignedBuf;
 use crate::blocked::{Blocked, C0};
 use crate::isa::Isa;
-use crate::micro::filter::{Segment, Segments, blocks_together, run, widest};
+use crate::micro::filter::{Rows, Segment, Segments, Sink, Update, blocks_together, run, widest};
 use crate::parallel::{piece, pieces};
 use rayon::prelude::*;
 use std::cell::RefCell;
@@ -27,7 +27,7 @@ const FILTER_LEN: usize = 96 << 10;
 const STEP_LEN: usize = 160 << 10;
 
 /// Tasks that a gradient is cut into at least, where it can be.
-const TASKS: usize = 32;
+const TASKS: usize = 16;
 
 thread_local! {
     static FRAME: RefCell<AlignedBuf> = RefCell::default();
@@ -35,41 +35,49 @@ thread_local! {
 
 /// How a filter gradient is cut into tasks: depends on the shape only, since the order of sums does.
 struct Cut {
-    image_chunks: usize,
     out_chunks: usize,
     in_chunks: usize,
-    /// Images and output rows that a task handles at a time.
+    /// Images and output rows of a step.
     step: [usize; 2],
+    row_chunks: usize,
+    /// Steps through all images and rows.
+    steps: usize,
+    /// Pieces that the steps are divided into.
+    step_chunks: usize,
 }
 
 impl Cut {
     fn new(shape: &ConvShape) -> Self {
         let (input, output) = (shape.input(), shape.output());
         let layout = PackedLayout::forward(shape);
+        // Slices of the filter that are about square, in pairs of output blocks.
         let parts = (FILTER_LEN / layout.part_len()).max(4);
-        // About square, in pairs of output blocks.
-        let side = parts.isqrt().next_multiple_of(2);
-        let mut out_chunks = output.c1().div_ceil(side);
-        let in_side = parts / output.c1().div_ceil(out_chunks).max(1);
-        let mut in_chunks = input.c1().div_ceil(in_side.max(1));
-        let image_chunks = TASKS.div_ceil(out_chunks * in_chunks).min(shape.n);
-        if out_chunks * in_chunks * image_chunks < TASKS && shape.groups == 1 {
-            in_chunks = TASKS.div_ceil(out_chunks * image_chunks).clamp(in_chunks, input.c1());
-            out_chunks = TASKS.div_ceil(in_chunks * image_chunks).clamp(out_chunks, output.c1().div_ceil(2));
+        let (mut out_chunks, mut in_chunks) = (1, 1);
+        if output.c1() * input.c1() > parts {
+            out_chunks = output.c1().div_ceil(parts.isqrt().next_multiple_of(2));
+            in_chunks = input.c1().div_ceil((parts / output.c1().div_ceil(out_chunks)).max(1));
         }
         let in_row = input.c1().div_ceil(in_chunks) * shape.stride[0] * input.w * C0;
         let out_row = output.c1().div_ceil(out_chunks) * output.w * C0;
         let rows = (STEP_LEN / (in_row + out_row)).clamp(1, output.h);
-        let rows = output.h.div_ceil(output.h.div_ceil(rows));
-        let images = if rows < output.h { 1 } else { STEP_LEN / (rows * (in_row + out_row)) };
-        Self { image_chunks, out_chunks, in_chunks, step: [images.clamp(1, shape.n), rows] }
+        let row_chunks = output.h.div_ceil(rows);
+        let rows = output.h.div_ceil(row_chunks);
+        // Adding up the sums of steps has to stay cheap next to reading the maps.
+        let cheap = 1 + (input.len() + output.len()) / (4 * layout.len());
+        let wanted = TASKS.div_ceil(out_chunks * in_chunks).min(cheap);
+        let images = (STEP_LEN / (rows * (in_row + out_row))).clamp(1, shape.n.div_ceil(wanted));
+        let images = if row_chunks > 1 { 1 } else { images };
+        let steps = shape.n.div_ceil(images) * row_chunks;
+        let step_chunks = wanted.min(steps);
+        out_chunks = TASKS.div_ceil(in_chunks * step_chunks).clamp(out_chunks, output.c1().div_ceil(2).max(out_chunks));
+        Self { out_chunks, in_chunks, step: [images, rows], row_chunks, steps, step_chunks }
     }
 }
 
 /// Elements of the workspace of [`filter_gradient`].
 #[must_use]
 pub fn filter_workspace_len(shape: &ConvShape) -> usize {
-    if shape.is_depthwise() { 0 } else { (Cut::new(shape).image_chunks - 1) * packed_len(shape) }
+    if shape.is_depthwise() { 0 } else { (Cut::new(shape).step_chunks - 1) * packed_len(shape) }
 }
 
 /// `dw[o, c, a, b] = sum over n, i, j of dy[n, o, i, j] * x[n, c, i * s0 + a * d0 - top, j * s1 + b * d1 - left]`,
@@ -109,8 +117,35 @@ pub fn filter_gradient(isa: Isa, shape: &ConvShape, x: Maps<'_>, dy: &[f32], wor
 struct Reads {
     /// Position in the frame, relative to an output pixel's.
     at: usize,
-    /// Row of the packed part that each value's sum goes to.
-    rows: Vec<usize>,
+    /// Rows of the packed part that the values' sums go to.
+    rows: Rows,
+}
+
+/// Reads of all kernel elements, `lanes` channels each, in pieces of at most `widest` values.
+fn reads(
+    frame: &Frame,
+    offsets: &[[isize; 2]],
+    lanes: usize,
+    packed_lanes: usize,
+    pitch: usize,
+    widest: usize,
+) -> Vec<Reads> {
+    if widest == 0 {
+        return Vec::new();
+    }
+    let mut taps: Vec<_> = offsets.iter().enumerate().map(|(tap, &offset)| (frame.tap(offset), tap)).collect();
+    taps.sort_unstable();
+    // Of pixels without a gap between their channels, neighbours join.
+    let joined = taps.chunk_by(|a, b| lanes == pitch && pitch < C0 && a.0 + pitch == b.0);
+    let mut reads = Vec::new();
+    for taps in joined {
+        let rows: Vec<usize> =
+            taps.iter().flat_map(|(_, tap)| (0..lanes).map(move |i| (tap * packed_lanes + i) * C0)).collect();
+        for piece in pieces(rows.len(), rows.len().div_ceil(widest)) {
+            reads.push(Reads { at: taps[0].0 + piece.start, rows: Rows::new(rows[piece].to_vec()) });
+        }
+    }
+    reads
 }
 
 struct FilterGradient<'a> {
@@ -122,18 +157,28 @@ struct FilterGradient<'a> {
     dy: &'a [f32],
     layout: PackedLayout,
     frame: Frame,
-    reads: Vec<Reads>,
+    /// Most output blocks that are worked on together.
+    together: usize,
+    /// Of an input block that is not the last, and of the last: for one and for two output blocks together.
+    reads: [[Vec<Reads>; 2]; 2],
     cut: Cut,
     /// Whether rows follow each other without a gap in source and gradient.
     flat: bool,
 }
 
-/// Parts of the filter, for some images.
+/// Parts of the filter, for some steps.
 struct Task<'a> {
-    images: Range<usize>,
+    steps: Range<usize>,
     inputs: Range<usize>,
-    /// (output block, input block, sums).
-    parts: Vec<(usize, usize, &'a mut [f32])>,
+    pairs: Vec<Pair<'a>>,
+}
+
+/// The parts of one or two output blocks that see the same input blocks.
+struct Pair<'a> {
+    out: usize,
+    inputs: Range<usize>,
+    /// The parts of each output block, one after the other.
+    filters: Vec<&'a mut [f32]>,
 }
 
 impl<'a> FilterGradient<'a> {
@@ -145,80 +190,84 @@ impl<'a> FilterGradient<'a> {
         let reach = Reach::new([output.h, output.w], shape.stride, &offsets);
         let in_blocks = source.c1().div_ceil(cut.in_chunks);
         let frame = Frame::new(reach, &maps, &source, in_blocks, cut.step[1]);
-        let mut taps: Vec<(usize, usize)> =
-            offsets.iter().enumerate().map(|(tap, &offset)| (frame.tap(offset), tap)).collect();
-        taps.sort_unstable();
-        let lanes = layout.lanes();
+        let together = blocks_together(isa);
+        let lanes = [layout.lanes(), source.lanes(source.c1() - 1)];
         let pitch = maps.pixel_pitch(&source).elements();
-        let mut reads: Vec<Reads> = Vec::new();
-        for (at, tap) in taps {
-            let rows = (0..lanes).map(|i| (tap * lanes + i) * C0);
-            match reads.last_mut() {
-                // Neighbouring pixels without a gap between their channels.
-                Some(last) if lanes == pitch && pitch < C0 && last.at + last.rows.len() == at => {
-                    last.rows.extend(rows);
-                }
-                _ => reads.push(Reads { at, rows: rows.collect() }),
-            }
-        }
+        let reads = lanes.map(|lanes| {
+            [1, 2].map(|blocks| reads(&frame, &offsets, lanes, layout.lanes(), pitch, widest(isa, blocks)))
+        });
         let flat = frame.direct && shape.taps() == 1 && shape.stride == [1, 1] && output.w == source.w;
-        Self { isa, shape, source, output, maps, dy, layout, frame, reads, cut, flat }
+        Self { isa, shape, source, output, maps, dy, layout, frame, together, reads, cut, flat }
     }
 
     fn tasks<'d>(&self, workspace: &'d mut [f32], dw: &'d mut [f32]) -> Vec<Task<'d>> {
         let cut = &self.cut;
-        let in_side = self.source.c1().div_ceil(cut.in_chunks);
-        let pairs = self.output.c1().div_ceil(2);
+        let (in_blocks, out_blocks) = (self.source.c1(), self.output.c1());
         let mut tasks = Vec::new();
         let len = dw.len();
         for (chunk, filter) in std::iter::once(dw).chain(workspace.chunks_exact_mut(len)).enumerate() {
-            let start = tasks.len();
-            for _ in 0..cut.out_chunks {
-                for input in 0..cut.in_chunks {
-                    tasks.push(Task {
-                        images: piece(self.source.n, cut.image_chunks, chunk),
-                        inputs: input * in_side..((input + 1) * in_side).min(self.source.c1()),
-                        parts: Vec::new(),
-                    });
-                }
-            }
-            let mut parts = filter.chunks_exact_mut(self.layout.part_len());
-            for (column, pairs) in pieces(pairs, cut.out_chunks).enumerate() {
-                for out in pairs.start * 2..(pairs.end * 2).min(self.output.c1()) {
-                    for input in self.layout.sources(out) {
-                        let task = &mut tasks[start + column * cut.in_chunks + input / in_side];
-                        if let Some(part) = parts.next() {
-                            task.parts.push((out, input, part));
+            let mut rest = filter;
+            for outs in pieces(out_blocks.div_ceil(2), cut.out_chunks) {
+                let start = tasks.len();
+                tasks.extend(pieces(in_blocks, cut.in_chunks).map(|inputs| Task {
+                    steps: piece(cut.steps, cut.step_chunks, chunk),
+                    inputs,
+                    pairs: Vec::new(),
+                }));
+                for out in outs.start * 2..(outs.end * 2).min(out_blocks) {
+                    let seen = self.layout.sources(out);
+                    for task in &mut tasks[start..] {
+                        let inputs = task.inputs.start.max(seen.start)..task.inputs.end.min(seen.end);
+                        if inputs.is_empty() {
+                            continue;
+                        }
+                        let part;
+                        (part, rest) = rest.split_at_mut(inputs.len() * self.layout.part_len());
+                        match task.pairs.last_mut() {
+                            Some(pair) if pair.inputs == inputs && pair.filters.len() < self.together => {
+                                pair.filters.push(part);
+                            }
+                            _ => task.pairs.push(Pair { out, inputs, filters: vec![part] }),
                         }
                     }
                 }
             }
         }
-        tasks.retain(|task| !task.parts.is_empty());
+        tasks.retain(|task| !task.pairs.is_empty());
         tasks
     }
 
     fn task(&self, mut task: Task<'_>, scratch: &mut AlignedBuf) {
-        for (_, _, part) in &mut task.parts {
-            part.fill(0.0);
+        if self.source.lanes(self.source.c1() - 1) < self.layout.lanes() {
+            // Rows beyond the last input channel are not visited.
+            task.pairs.iter_mut().for_each(|pair| pair.filters.iter_mut().for_each(|filter| filter.fill(0.0)));
         }
-        // Output blocks that see an input block lie side by side, to be worked on together.
-        task.parts.sort_unstable_by_key(|&(out, input, _)| (input, out));
         let [step_images, step_rows] = self.cut.step;
-        for first_image in task.images.clone().step_by(step_images) {
-            let images = first_image..(first_image + step_images).min(task.images.end);
-            for first_row in (0..self.output.h).step_by(step_rows) {
-                let rows = first_row..(first_row + step_rows).min(self.output.h);
-                self.step(&mut task, images.clone(), rows, scratch);
-            }
+        for step in task.steps.clone() {
+            let (image, row) = (step / self.cut.row_chunks * step_images, step % self.cut.row_chunks * step_rows);
+            let images = image..(image + step_images).min(self.source.n);
+            let rows = row..(row + step_rows).min(self.output.h);
+            let first = step == task.steps.start;
+            self.step(&mut task, images, rows, first, scratch);
         }
-        for (out, input, part) in &mut task.parts {
-            self.layout.clear_unconnected(self.shape, *out, *input, part);
+        for pair in task.pairs {
+            for (out, filter) in (pair.out..).zip(pair.filters) {
+                for (input, part) in pair.inputs.clone().zip(filter.chunks_exact_mut(self.layout.part_len())) {
+                    self.layout.clear_unconnected(self.shape, out, input, part);
+                }
+            }
         }
     }
 
-    /// Adds the products of some rows of some images to all parts of a task.
-    fn step(&self, task: &mut Task<'_>, images: Range<usize>, rows: Range<usize>, scratch: &mut AlignedBuf) {
+    /// Adds the products of some rows of some images to all parts of a task, or stores them if it is the first step.
+    fn step(
+        &self,
+        task: &mut Task<'_>,
+        images: Range<usize>,
+        rows: Range<usize>,
+        first: bool,
+        scratch: &mut AlignedBuf,
+    ) {
         let frame = &self.frame;
         if !frame.direct {
             scratch.grow(images.len() * frame.image_pitch);
@@ -230,36 +279,21 @@ impl<'a> FilterGradient<'a> {
             Maps::Blocked(data) if frame.direct => (data, 0),
             _ => (&**scratch, task.inputs.start),
         };
-        let groups = self.groups(images, rows);
-        let together = blocks_together(self.isa);
-        for parts in task.parts.chunk_by_mut(|a, b| a.1 == b.1) {
-            let input = parts[0].1;
-            let source = &data[(input - first_block) * frame.block_pitch..];
-            for segments in &groups {
-                for parts in parts.chunks_mut(together) {
-                    self.parts(parts, source, self.source.lanes(input), segments);
+        let (last, part_len) = (self.source.c1() - 1, self.layout.part_len());
+        for (group, segments) in self.groups(images, rows).iter().enumerate() {
+            let update = if first && group == 0 { Update::Store } else { Update::Add };
+            for pair in &mut task.pairs {
+                let blocks = pair.filters.len();
+                let mut gradients = [&self.dy[..0]; 2];
+                for (slot, out) in gradients.iter_mut().zip(pair.out..) {
+                    *slot = &self.dy[out * self.output.plane_len()..];
                 }
-            }
-        }
-    }
-
-    /// Adds the products of a group of segments to one or two parts of the same input block.
-    fn parts(&self, parts: &mut [(usize, usize, &mut [f32])], source: &[f32], lanes: usize, segments: &Segments) {
-        let mut gradients = [&self.dy[..0]; 2];
-        for (slot, (out, _, _)) in gradients.iter_mut().zip(&*parts) {
-            *slot = &self.dy[out * self.output.plane_len()..];
-        }
-        let gradients = &gradients[..parts.len()];
-        let widest = widest(self.isa, parts.len());
-        for read in &self.reads {
-            let count = if read.rows.len() == self.layout.lanes() { lanes } else { read.rows.len() };
-            for values in pieces(count, count.div_ceil(widest)) {
-                let source = &source[read.at + values.start..];
-                let rows = &read.rows[values];
-                match &mut *parts {
-                    [a, b] => run(self.isa, source, gradients, segments, rows, &mut [a.2, b.2]),
-                    [a] => run(self.isa, source, gradients, segments, rows, &mut [a.2]),
-                    _ => {}
+                for (part, input) in pair.inputs.clone().enumerate() {
+                    let source = &data[(input - first_block) * frame.block_pitch..];
+                    for read in &self.reads[usize::from(input == last)][blocks - 1] {
+                        let sink = Sink { filters: &mut pair.filters, at: part * part_len, update };
+                        run(self.isa, &source[read.at..], &gradients[..blocks], segments, &read.rows, sink);
+                    }
                 }
             }
         }
@@ -276,7 +310,7 @@ impl<'a> FilterGradient<'a> {
             let (run_rows, len) =
                 if self.flat { (rows.start..rows.start + 1, rows.len() * width) } else { (rows.clone(), width) };
             for row in run_rows {
-                let source = source + self.frame.row(rows.start, row);
+                let source = source + self.frame.row(rows.start) + (row - rows.start) * self.frame.row_step();
                 let gradient = gradient + row * width * C0;
                 for pixel in pieces(len, len.div_ceil(GROUP_PIXELS)) {
                     if pixels + pixel.len() > GROUP_PIXELS && pixels > 0 {

@@ -92,7 +92,7 @@ pub(crate) struct Frame {
     pixel_pitch: PixelPitch,
     /// Pixels of a column phase.
     phase_width: usize,
-    pub(crate) row_pitch: usize,
+    row_pitch: usize,
     pub(crate) block_pitch: usize,
     pub(crate) image_pitch: usize,
     /// Whether the source itself serves as the frame.
@@ -137,15 +137,19 @@ impl Frame {
         row * self.row_pitch + (slot * self.phase_width + column / self.reach.step[1]) * self.pixel_pitch.elements()
     }
 
-    /// Position of the frame row of output row `row` of a task whose first output row is `first`, in image 0, block 0
-    /// of a copied frame, or of the source if the frame is direct.
-    pub(crate) fn row(&self, first: usize, row: usize) -> usize {
+    /// Position of the frame row of a task's first output row `first`, in image 0 and block 0.
+    pub(crate) fn row(&self, first: usize) -> usize {
         if self.direct {
-            (row * self.reach.step[0]).saturating_add_signed(self.reach.low[0]) * self.row_pitch
+            (first * self.reach.step[0]).saturating_add_signed(self.reach.low[0]) * self.row_pitch
                 + self.reach.low[1].unsigned_abs() * C0
         } else {
-            (row - first) * self.reach.step[0] * self.row_pitch
+            0
         }
+    }
+
+    /// Distance of the frame rows of neighbouring output rows.
+    pub(crate) fn row_step(&self) -> usize {
+        self.reach.step[0] * self.row_pitch
     }
 
     /// Copies one image's part of the source into `frame`: the given channel blocks, for the output rows `rows`.

@@ -18,7 +18,7 @@ use crate::isa::Isa;
 /// # Panics
 /// If a slice has not the length that the shape calls for.
 pub fn input_gradient(isa: Isa, shape: &ConvShape, dy: &[f32], packed: &[f32], workspace: &mut [f32], dx: &mut [f32]) {
-    transpose_weights(shape, packed, workspace);
+    transpose_weights(isa, shape, packed, workspace);
     let correlation = Correlation {
         isa,
         depthwise: shape.is_depthwise(),

@@ -36,6 +36,7 @@ pub(crate) fn combine(chunks: &[Vec<Moments>], statistics: Statistics<'_>) {
             count = total;
         }
         *mean_out = mean as f32;
-        *variance_out = (squares / count).max(0.0) as f32;
+        // Rounding may leave a negative sum; `max` would also hide a NaN.
+        *variance_out = if squares < 0.0 { 0.0 } else { (squares / count) as f32 };
     }
 }

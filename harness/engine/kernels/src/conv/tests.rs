@@ -158,7 +158,7 @@ struct Results {
 
 fn run_all(isa: Isa, shape: &ConvShape, data: &Data) -> Results {
     let mut packed = stale(packed_len(shape));
-    pack_weights(shape, &data.w, &mut packed);
+    pack_weights(isa, shape, &data.w, &mut packed);
     let x = scattered(shape.input(), &data.x);
     let dy = scattered(shape.output(), &data.dy);
     let forward = |maps: Maps<'_>| {
@@ -202,10 +202,10 @@ fn all_kinds_of_convolution_match_sums_in_f64() {
             expect(&name("dx"), &gathered(&name("dx"), shape.input(), &results.dx), &reference.dx);
             for dw in [&results.dw, &results.dw_planar] {
                 let mut oihw = stale(shape.weight_len());
-                unpack_weights(&shape, dw, &mut oihw);
+                unpack_weights(isa, &shape, dw, &mut oihw);
                 expect(&name("dw"), &oihw, &reference.dw);
                 let mut packed = stale(dw.len());
-                pack_weights(&shape, &oihw, &mut packed);
+                pack_weights(Isa::best(), &shape, &oihw, &mut packed);
                 assert!(packed == *dw, "{}: a weight that does not exist has a gradient", name("dw"));
             }
         }
@@ -247,9 +247,9 @@ fn cuts_into_rows_images_and_blocks_agree_with_the_portable_kernels_and_f64() {
         expect("y", &gathered("y", shape.output(), &results.y_planar), &reference.y);
         expect("dx", &gathered("dx", shape.input(), &results.dx), &reference.dx);
         let mut dw = stale(shape.weight_len());
-        unpack_weights(&shape, &results.dw, &mut dw);
+        unpack_weights(Isa::best(), &shape, &results.dw, &mut dw);
         expect("dw", &dw, &reference.dw);
-        unpack_weights(&shape, &results.dw_planar, &mut dw);
+        unpack_weights(Isa::best(), &shape, &results.dw_planar, &mut dw);
         expect("dw", &dw, &reference.dw);
     }
 }
@@ -265,7 +265,7 @@ fn the_epilogue_takes_moments_before_relu_and_survives_a_large_mean() {
         let reference = data.reference(&shape);
         let output = shape.output();
         let mut packed = stale(packed_len(&shape));
-        pack_weights(&shape, &data.w, &mut packed);
+        pack_weights(Isa::best(), &shape, &data.w, &mut packed);
         let x = scattered(shape.input(), &data.x);
         for isa in Isa::available() {
             let [mut mean, mut variance] = [stale(output.c), stale(output.c)];

@@ -10,6 +10,8 @@
 
 use super::ConvShape;
 use crate::blocked::{C0, channel_blocks};
+use crate::isa::Isa;
+use crate::simd::{pixels, pixels_mut, vectorised};
 use rayon::prelude::*;
 use std::ops::Range;
 
@@ -138,7 +140,7 @@ pub fn transposed_len(shape: &ConvShape) -> usize {
 ///
 /// # Panics
 /// If the lengths are not [`ConvShape::weight_len`] and [`packed_len`].
-pub fn pack_weights(shape: &ConvShape, oihw: &[f32], packed: &mut [f32]) {
+pub fn pack_weights(isa: Isa, shape: &ConvShape, oihw: &[f32], packed: &mut [f32]) {
     check(shape, oihw.len(), packed.len());
     let taps = shape.taps();
     if shape.is_depthwise() {
@@ -154,6 +156,10 @@ pub fn pack_weights(shape: &ConvShape, oihw: &[f32], packed: &mut [f32]) {
     let layout = PackedLayout::forward(shape);
     let lanes = layout.lanes();
     layout.for_each_part(packed, |o1, i1, part| {
+        if let Some(kernels) = whole_kernels(shape, o1, i1) {
+            pack_whole(isa, &oihw[kernels], shape.c_in * taps, part);
+            return;
+        }
         part.fill(0.0);
         for o in 0..C0.min(shape.c_out - o1 * C0) {
             let (channels, from) = seen_channels(shape, o1 * C0 + o, i1);
@@ -170,7 +176,7 @@ pub fn pack_weights(shape: &ConvShape, oihw: &[f32], packed: &mut [f32]) {
 ///
 /// # Panics
 /// If the lengths are not [`packed_len`] and [`ConvShape::weight_len`].
-pub fn unpack_weights(shape: &ConvShape, packed: &[f32], oihw: &mut [f32]) {
+pub fn unpack_weights(isa: Isa, shape: &ConvShape, packed: &[f32], oihw: &mut [f32]) {
     check(shape, oihw.len(), packed.len());
     let taps = shape.taps();
     if shape.is_depthwise() {
@@ -187,6 +193,11 @@ pub fn unpack_weights(shape: &ConvShape, packed: &[f32], oihw: &mut [f32]) {
     oihw.par_chunks_mut(C0 * row_len).enumerate().for_each(|(o1, rows)| {
         for i1 in layout.sources(o1) {
             let part = &packed[layout.part(o1, i1)];
+            if let Some(kernels) = whole_kernels(shape, o1, i1) {
+                let first = o1 * C0 * row_len;
+                unpack_whole(isa, part, row_len, &mut rows[kernels.start - first..kernels.end - first]);
+                continue;
+            }
             for o in 0..rows.len() / row_len {
                 let (channels, from) = seen_channels(shape, o1 * C0 + o, i1);
                 let start = from - o1 * C0 * row_len;
@@ -205,7 +216,7 @@ pub fn unpack_weights(shape: &ConvShape, packed: &[f32], oihw: &mut [f32]) {
 ///
 /// # Panics
 /// If the lengths are not [`packed_len`] and [`transposed_len`].
-pub fn transpose_weights(shape: &ConvShape, packed: &[f32], transposed: &mut [f32]) {
+pub fn transpose_weights(isa: Isa, shape: &ConvShape, packed: &[f32], transposed: &mut [f32]) {
     assert_eq!(packed.len(), packed_len(shape), "packed weights");
     assert_eq!(transposed.len(), transposed_len(shape), "transposed weights");
     if shape.is_depthwise() {
@@ -215,6 +226,10 @@ pub fn transpose_weights(shape: &ConvShape, packed: &[f32], transposed: &mut [f3
     let to = PackedLayout::transposed(shape);
     to.for_each_part(transposed, |i1, o1, part| {
         let source = &packed[from.part(o1, i1)];
+        if from.lanes() == C0 && to.lanes() == C0 {
+            transpose_whole(isa, source, part);
+            return;
+        }
         for (to_tap, from_tap) in part.chunks_exact_mut(to.tap_len()).zip(source.chunks_exact(from.tap_len())) {
             for (o, row) in to_tap.chunks_exact_mut(C0).enumerate() {
                 for (i, value) in row.iter_mut().enumerate() {
@@ -234,6 +249,64 @@ fn seen_channels(shape: &ConvShape, o: usize, i1: usize) -> (Range<usize>, usize
     let from = (o * of_group + start - group_start) * shape.taps();
     let first_lane = start - i1 * C0;
     (first_lane..first_lane + end - start, if end > start { from } else { o * of_group * shape.taps() })
+}
+
+/// Positions in OIHW from the first to the last kernel between two blocks, if both are full and all see each other.
+fn whole_kernels(shape: &ConvShape, o1: usize, i1: usize) -> Option<Range<usize>> {
+    let whole = shape.groups == 1 && (o1 + 1) * C0 <= shape.c_out && (i1 + 1) * C0 <= shape.c_in;
+    let start = (o1 * C0 * shape.c_in + i1 * C0) * shape.taps();
+    let end = start + ((C0 - 1) * shape.c_in + C0) * shape.taps();
+    whole.then_some(start..end)
+}
+
+// The kernels between two full blocks are 16 rows `[i][tap]`, one per output channel, and a packed part is
+// `[tap][i][16 o]`: it takes a transposition of each 16 consecutive columns, and a reordering of columns.
+
+vectorised! {
+    fn pack_whole(simd, kernels: &[f32], row_len: usize, part: &mut [f32]) -> () {
+        let part = pixels_mut(part);
+        let taps = part.len() / C0;
+        for first in (0..part.len()).step_by(C0) {
+            let mut rows = [simd.splat(0.0); C0];
+            for (value, row) in rows.iter_mut().zip(kernels.chunks(row_len)) {
+                if let Some(row) = row[first..].first_chunk() {
+                    *value = simd.load(row);
+                }
+            }
+            for (column, value) in (first..).zip(simd.transpose(rows)) {
+                simd.store(value, &part[column % taps * C0 + column / taps]);
+            }
+        }
+    }
+}
+
+vectorised! {
+    fn unpack_whole(simd, part: &[f32], row_len: usize, kernels: &mut [f32]) -> () {
+        let part = pixels(part);
+        let taps = part.len() / C0;
+        for first in (0..part.len()).step_by(C0) {
+            let mut columns = [simd.splat(0.0); C0];
+            for (value, column) in columns.iter_mut().zip(first..) {
+                *value = simd.load(&part[column % taps * C0 + column / taps]);
+            }
+            for (row, value) in kernels.chunks_mut(row_len).zip(simd.transpose(columns)) {
+                if let [to, ..] = pixels_mut(&mut row[first..]) {
+                    simd.store(value, to);
+                }
+            }
+        }
+    }
+}
+
+vectorised! {
+    fn transpose_whole(simd, source: &[f32], part: &mut [f32]) -> () {
+        for (to, from) in pixels_mut(part).chunks_exact(C0).zip(pixels(source).chunks_exact(C0)) {
+            let rows: [_; C0] = std::array::from_fn(|i| simd.load(&from[i]));
+            for (to, row) in to.iter().zip(simd.transpose(rows)) {
+                simd.store(row, to);
+            }
+        }
+    }
 }
 
 fn check(shape: &ConvShape, oihw: usize, packed: usize) {
@@ -262,13 +335,13 @@ mod tests {
         let shape = shape(35, 20, [2, 3], 1);
         let oihw = counting(shape.weight_len());
         let mut packed = vec![-1.0; packed_len(&shape)];
-        pack_weights(&shape, &oihw, &mut packed);
+        pack_weights(Isa::best(), &shape, &oihw, &mut packed);
         // o = 17 (block 1, lane 1), i = 33 (block 2, lane 1), kh = 1, kw = 2; 3 input blocks, 6 taps.
         let at = (((3 + 2) * 6 + 5) * 16 + 1) * 16 + 1;
         assert_eq!(packed[at], oihw[((17 * 35 + 33) * 2 + 1) * 3 + 2]);
         assert_eq!(packed.iter().filter(|&&v| v != 0.0).count(), oihw.len());
         let mut transposed = vec![-1.0; transposed_len(&shape)];
-        transpose_weights(&shape, &packed, &mut transposed);
+        transpose_weights(Isa::best(), &shape, &packed, &mut transposed);
         let at = (((2 * 2 + 1) * 6 + 5) * 16 + 1) * 16 + 1;
         assert_eq!(transposed[at], oihw[((17 * 35 + 33) * 2 + 1) * 3 + 2]);
         assert_eq!(transposed.iter().filter(|&&v| v != 0.0).count(), oihw.len());
@@ -280,7 +353,7 @@ mod tests {
         let mut packed = vec![-1.0; packed_len(&shape)];
         assert_eq!(packed.len(), 2 * 3 * 16);
         let oihw = counting(shape.weight_len());
-        pack_weights(&shape, &oihw, &mut packed);
+        pack_weights(Isa::best(), &shape, &oihw, &mut packed);
         // o = 5, i = 2, kw = 1.
         assert_eq!(packed[(3 + 2) * 16 + 5], oihw[(5 * 3 + 2) * 2 + 1]);
     }
@@ -298,13 +371,13 @@ mod tests {
             let shape = shape(c_in, c_out, [kernel.0, kernel.1], groups);
             let oihw = counting(shape.weight_len());
             let mut packed = vec![-1.0; packed_len(&shape)];
-            pack_weights(&shape, &oihw, &mut packed);
+            pack_weights(Isa::best(), &shape, &oihw, &mut packed);
             prop_assert_eq!(packed.iter().filter(|&&v| v != 0.0).count(), oihw.len());
             let mut back = vec![-1.0; oihw.len()];
-            unpack_weights(&shape, &packed, &mut back);
+            unpack_weights(Isa::best(), &shape, &packed, &mut back);
             prop_assert_eq!(&back, &oihw);
             let mut transposed = vec![-1.0; transposed_len(&shape)];
-            transpose_weights(&shape, &packed, &mut transposed);
+            transpose_weights(Isa::best(), &shape, &packed, &mut transposed);
             if !shape.is_depthwise() {
                 prop_assert_eq!(transposed.iter().filter(|&&v| v != 0.0).count(), oihw.len());
             }

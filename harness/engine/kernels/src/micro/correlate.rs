@@ -5,6 +5,7 @@
 
 use super::{LANES, compile_tile, load, store};
 use crate::isa::{Isa, Level};
+use crate::parallel::pieces;
 use crate::simd::Simd;
 
 /// Most channel blocks that a tile computes together.
@@ -17,7 +18,7 @@ struct Tap {
     weight: usize,
 }
 
-/// The kernel taps of a run, as offsets in f32 elements.
+/// The kernel taps of a patch, as offsets in f32 elements.
 #[derive(Clone, Debug)]
 pub(crate) struct Taps {
     list: Vec<Tap>,
@@ -62,22 +63,24 @@ impl PixelPitch {
     }
 }
 
-/// The source side of a run.
+/// The source side of a patch.
 #[derive(Clone, Copy)]
 pub(crate) struct Source<'a> {
     /// Elements of all source channel blocks.
     pub(crate) data: &'a [f32],
-    /// Position of the first pixel of the run for a tap offset of zero, in block 0.
+    /// Position of the first pixel of the patch for a tap offset of zero, in block 0.
     pub(crate) start: usize,
     /// Distance of neighbouring pixels.
     pub(crate) pixel_pitch: PixelPitch,
+    /// Distance of the rows of the patch.
+    pub(crate) row_pitch: usize,
     /// Distance of channel blocks.
     pub(crate) block_pitch: usize,
     /// Channels in each source block, for every block that takes part.
     pub(crate) channels: Channels,
 }
 
-/// Source channels of a run.
+/// Source channels of a patch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Channels {
     /// Channel blocks.
@@ -88,19 +91,23 @@ pub(crate) struct Channels {
     pub(crate) last: usize,
 }
 
-/// The output side of a run.
+/// The output side of a patch.
 pub(crate) struct Sink<'a, 'b> {
     /// One or two planes of a channel block each.
     pub(crate) planes: &'a mut [&'b mut [f32]],
-    /// Position of the first pixel of the run in each plane.
+    /// Position of the first pixel of the patch in each plane.
     pub(crate) start: usize,
-    /// Distance of neighbouring output pixels of the run.
+    /// Distance of neighbouring output pixels of a row.
     pub(crate) pixel_pitch: usize,
+    /// Distance of the rows of the patch.
+    pub(crate) row_pitch: usize,
 }
 
 /// What is done with the sums before they are stored.
 #[derive(Default)]
 pub(crate) struct Finish<'a> {
+    /// The sums are added to what the output holds, else they replace it.
+    pub(crate) accumulate: bool,
     /// Added to the sums, per channel of each plane.
     pub(crate) bias: Option<&'a [[f32; LANES]; MAX_BLOCKS]>,
     /// Negative results become zero.
@@ -140,7 +147,7 @@ struct Tile<'a> {
 
 type TileFn = unsafe fn(&mut Tile<'_>);
 
-/// Weights of a run.
+/// Weights of a patch.
 #[derive(Clone, Copy)]
 pub(crate) enum Weights<'a> {
     /// For each output plane, `channels.blocks` parts of `pitch` elements; in each, a tap's weights are a matrix
@@ -155,28 +162,29 @@ pub(crate) enum Weights<'a> {
     Depthwise(&'a [f32]),
 }
 
-/// Computes `len` output pixels of one or two channel blocks (one if depthwise):
+/// Computes a patch of `rows` x `columns` output pixels of one or two channel blocks (one if depthwise):
 /// `plane[o][p] = finish(sum over blocks, taps, channels of source[p] * weights[o])`.
 ///
 /// # Panics
-/// If a slice is too short for the run: a defect of the caller.
+/// If a slice is too short for the patch: a defect of the caller.
 pub(crate) fn run(
     isa: Isa,
     source: Source<'_>,
     taps: &Taps,
     weights: Weights<'_>,
     sink: Sink<'_, '_>,
-    len: usize,
+    [rows, columns]: [usize; 2],
     finish: Finish<'_>,
 ) {
     let Channels { blocks, full, last } = source.channels;
     let pitch = source.pixel_pitch.elements();
     let outputs = sink.planes.len();
-    assert!(len > 0 && blocks > 0 && !taps.is_empty() && (1..=MAX_BLOCKS).contains(&outputs));
-    assert!(full <= pitch && last <= full);
-    let source_end = source.start + (len - 1) * pitch + taps.source_reach + (blocks - 1) * source.block_pitch + full;
+    assert!(rows > 0 && columns > 0 && blocks > 0 && !taps.is_empty() && (1..=MAX_BLOCKS).contains(&outputs));
+    assert!(full <= pitch && last <= full && last > 0);
+    let source_pixel = (rows - 1) * source.row_pitch + (columns - 1) * pitch;
+    let source_end = source.start + source_pixel + taps.source_reach + (blocks - 1) * source.block_pitch + full;
     assert!(source_end <= source.data.len(), "source too short");
-    let sink_end = sink.start + (len - 1) * sink.pixel_pitch + LANES;
+    let sink_end = sink.start + (rows - 1) * sink.row_pitch + (columns - 1) * sink.pixel_pitch + LANES;
     assert!(sink.planes.iter().all(|plane| sink_end <= plane.len()), "output too short");
 
     let last_plane = outputs - 1;
@@ -184,13 +192,13 @@ pub(crate) fn run(
         Weights::Dense { planes, pitch } => {
             let weight_end = (blocks - 1) * pitch + taps.weight_reach + full * LANES;
             assert!(planes.len() == outputs && planes.iter().all(|w| weight_end <= w.len()), "weights too short");
-            let tiles = TileSet::dense(isa, source.pixel_pitch);
+            let tiles = dense_tiles(isa, source.pixel_pitch, outputs);
             (tiles, [planes[0].as_ptr(), planes[last_plane].as_ptr()], pitch)
         }
         Weights::Depthwise(weights) => {
             assert!(taps.weight_reach + LANES <= weights.len(), "weights too short");
             assert!(outputs == 1 && blocks == 1 && full == LANES && source.pixel_pitch == PixelPitch::Sixteen);
-            (TileSet::depthwise(isa), [weights.as_ptr(); MAX_BLOCKS], 0)
+            (depthwise_tiles(isa), [weights.as_ptr(); MAX_BLOCKS], 0)
         }
     };
     let planes = [sink.planes[0].as_mut_ptr(), sink.planes[last_plane].as_mut_ptr()];
@@ -206,24 +214,23 @@ pub(crate) fn run(
         pixel_pitch: sink.pixel_pitch,
         finish,
     };
-    let mut first = 0;
-    for count in tile_widths(len, tiles.widest(outputs)) {
-        // SAFETY: `first + count <= len`, so the largest offsets of the tile are below those asserted above: the last
-        // source access at `source_end - 1`, the last weight access at `weight_end - 1`, the last store before
-        // `sink_end`. The planes are exclusively borrowed and distinct (two `&mut`). `TileSet` holds functions of an
-        // instruction set whose presence `isa` proves.
-        unsafe {
-            tile.source = source.data.as_ptr().add(source.start + first * pitch);
-            tile.planes = planes.map(|plane| plane.add(sink.start + first * sink.pixel_pitch));
-            tiles.get(outputs, count)(&mut tile);
+    let count = columns.div_ceil(tiles.len());
+    for row in 0..rows {
+        for piece in pieces(columns, count) {
+            // SAFETY: row < rows and the piece lies within the columns, so the largest offsets of the tile are below
+            // those asserted above: the last source access at `source_end - 1`, the last weight access before
+            // `weight_end`, the last store before `sink_end`. The planes are exclusively borrowed and distinct (two
+            // `&mut`). The functions are of an instruction set whose presence `isa` proves; a piece is not wider
+            // than there are functions.
+            unsafe {
+                let first = source.start + row * source.row_pitch + piece.start * pitch;
+                tile.source = source.data.as_ptr().add(first);
+                let first = sink.start + row * sink.row_pitch + piece.start * sink.pixel_pitch;
+                tile.planes = planes.map(|plane| plane.add(first));
+                tiles[piece.len() - 1](&mut tile);
+            }
         }
-        first += count;
     }
-}
-
-/// Cuts a run of `len` pixels into as few tiles as possible, of nearly equal width.
-fn tile_widths(len: usize, widest: usize) -> impl Iterator<Item = usize> {
-    crate::parallel::pieces(len, len.div_ceil(widest)).map(|piece| piece.len())
 }
 
 /// Computes one tile of `P` pixels and `O` channel blocks; pixels of the source are `S` elements apart.
@@ -234,15 +241,20 @@ fn tile_widths(len: usize, widest: usize) -> impl Iterator<Item = usize> {
 unsafe fn compute<V: Simd, const S: usize, const P: usize, const O: usize>(simd: V, tile: &mut Tile<'_>) {
     // SAFETY: the contract of this function.
     unsafe {
-        let mut acc = [[simd.splat(0.0); O]; P];
+        let mut acc = start::<V, P, O>(simd, tile);
         let mut source = tile.source;
         let mut weights = tile.weights;
-        for block in 0..tile.channels.blocks {
-            let lanes = if block + 1 == tile.channels.blocks { tile.channels.last } else { tile.channels.full };
-            for tap in tile.taps {
-                let x = source.add(tap.source);
-                let w = weights.map(|w| w.add(tap.weight));
-                for i in 0..lanes {
+        let taps = tile.taps.as_ptr_range();
+        let mut block = 1;
+        // Loops that test at their end: the accumulators then stay in registers from the first to the last.
+        loop {
+            let lanes = if block == tile.channels.blocks { tile.channels.last } else { tile.channels.full };
+            let mut tap = taps.start;
+            loop {
+                let x = source.add((*tap).source);
+                let w = weights.map(|w| w.add((*tap).weight));
+                let mut i = 0;
+                loop {
                     let mut row = [simd.splat(0.0); O];
                     for o in 0..O {
                         row[o] = load(simd, w[o].add(i * LANES));
@@ -253,10 +265,22 @@ unsafe fn compute<V: Simd, const S: usize, const P: usize, const O: usize>(simd:
                             acc[p][o] = simd.mul_add(value, row[o], acc[p][o]);
                         }
                     }
+                    i += 1;
+                    if i == lanes {
+                        break;
+                    }
+                }
+                tap = tap.add(1);
+                if tap == taps.end {
+                    break;
                 }
             }
-            source = source.wrapping_add(tile.block_pitch);
-            weights = weights.map(|w| w.wrapping_add(tile.weight_pitch));
+            if block == tile.channels.blocks {
+                break;
+            }
+            block += 1;
+            source = source.add(tile.block_pitch);
+            weights = weights.map(|w| w.add(tile.weight_pitch));
         }
         finish(simd, tile, acc);
     }
@@ -270,7 +294,7 @@ unsafe fn compute<V: Simd, const S: usize, const P: usize, const O: usize>(simd:
 unsafe fn compute_depthwise<V: Simd, const P: usize>(simd: V, tile: &mut Tile<'_>) {
     // SAFETY: the contract of this function.
     unsafe {
-        let mut acc = [[simd.splat(0.0); 1]; P];
+        let mut acc = start::<V, P, 1>(simd, tile);
         for tap in tile.taps {
             let x = tile.source.add(tap.source);
             let weights = load(simd, tile.weights[0].add(tap.weight));
@@ -280,6 +304,24 @@ unsafe fn compute_depthwise<V: Simd, const P: usize>(simd: V, tile: &mut Tile<'_
         }
         finish(simd, tile, acc);
     }
+}
+
+/// The accumulators at their start.
+///
+/// # Safety
+/// As [`compute`].
+#[inline(always)]
+unsafe fn start<V: Simd, const P: usize, const O: usize>(simd: V, tile: &Tile<'_>) -> [[V::F32; O]; P] {
+    let mut acc = [[simd.splat(0.0); O]; P];
+    if tile.finish.accumulate {
+        for p in 0..P {
+            for o in 0..O {
+                // SAFETY: the contract of this function.
+                acc[p][o] = unsafe { load(simd, tile.planes[o].add(p * tile.pixel_pitch)) };
+            }
+        }
+    }
+    acc
 }
 
 /// Finishes and stores the accumulators.
@@ -350,57 +392,42 @@ unsafe fn collect<V: Simd, const P: usize>(simd: V, moments: &mut Moments, value
     }
 }
 
-/// The tile functions of one instruction set: `by_blocks[O - 1][P - 1]`.
-struct TileSet {
-    by_blocks: [&'static [TileFn]; MAX_BLOCKS],
+/// The tile functions for 1, 2, ... pixels and a number of channel blocks, as the registers allow: accumulators, weights
+/// and one broadcast in 32 registers (AVX-512), or in 16 registers of half (AVX2) or a quarter (SSE2) of a block.
+fn dense_tiles(isa: Isa, pitch: PixelPitch, blocks: usize) -> &'static [TileFn] {
+    macro_rules! tiles {
+        ($function:ident, $o:literal, [$($p:literal)*]) => {
+            match pitch {
+                PixelPitch::Sixteen => &[$($function::<16, $p, $o> as TileFn),*],
+                PixelPitch::Four => &[$($function::<4, $p, $o> as TileFn),*],
+                PixelPitch::Three => &[$($function::<3, $p, $o> as TileFn),*],
+            }
+        };
+    }
+    match (isa.level(), blocks) {
+        #[cfg(target_arch = "x86_64")]
+        (Level::Avx512, 1) => tiles!(avx512, 1, [1 2 3 4 5 6 7 8 9 10 11 12 13 14]),
+        #[cfg(target_arch = "x86_64")]
+        (Level::Avx512, _) => tiles!(avx512, 2, [1 2 3 4 5 6 7 8 9 10 11 12 13 14]),
+        #[cfg(target_arch = "x86_64")]
+        (Level::Avx2, 1) => tiles!(avx2, 1, [1 2 3 4 5 6]),
+        #[cfg(target_arch = "x86_64")]
+        (Level::Avx2, _) => tiles!(avx2, 2, [1 2 3]),
+        (_, 1) => tiles!(portable, 1, [1 2 3]),
+        _ => tiles!(portable, 2, [1]),
+    }
 }
 
-impl TileSet {
-    fn widest(&self, blocks: usize) -> usize {
-        self.by_blocks[blocks - 1].len()
+fn depthwise_tiles(isa: Isa) -> &'static [TileFn] {
+    macro_rules! tiles {
+        ($function:ident, [$($p:literal)*]) => { &[$($function::<$p> as TileFn),*] };
     }
-
-    fn get(&self, blocks: usize, pixels: usize) -> TileFn {
-        self.by_blocks[blocks - 1][pixels - 1]
-    }
-
-    /// Widths as the registers allow: accumulators + weights + one broadcast in 32 registers (AVX-512), or in 16
-    /// registers of half (AVX2) or a quarter (SSE2) of a channel block.
-    fn dense(isa: Isa, pitch: PixelPitch) -> Self {
-        macro_rules! tiles {
-            ($function:ident, $o:literal, [$($p:literal)*]) => {
-                match pitch {
-                    PixelPitch::Sixteen => &[$($function::<16, $p, $o> as TileFn),*] as &[TileFn],
-                    PixelPitch::Four => &[$($function::<4, $p, $o> as TileFn),*],
-                    PixelPitch::Three => &[$($function::<3, $p, $o> as TileFn),*],
-                }
-            };
-        }
-        let by_blocks = match isa.level() {
-            #[cfg(target_arch = "x86_64")]
-            Level::Avx512 => [
-                tiles!(avx512, 1, [1 2 3 4 5 6 7 8 9 10 11 12 13 14]),
-                tiles!(avx512, 2, [1 2 3 4 5 6 7 8 9 10 11 12 13 14]),
-            ],
-            #[cfg(target_arch = "x86_64")]
-            Level::Avx2 => [tiles!(avx2, 1, [1 2 3 4 5 6]), tiles!(avx2, 2, [1 2 3])],
-            _ => [tiles!(portable, 1, [1 2 3]), tiles!(portable, 2, [1])],
-        };
-        Self { by_blocks }
-    }
-
-    fn depthwise(isa: Isa) -> Self {
-        macro_rules! tiles {
-            ($function:ident, [$($p:literal)*]) => { &[$($function::<$p> as TileFn),*] };
-        }
-        let tiles: &[TileFn] = match isa.level() {
-            #[cfg(target_arch = "x86_64")]
-            Level::Avx512 => tiles!(avx512_depthwise, [1 2 3 4 5 6 7 8 9 10 11 12 13 14]),
-            #[cfg(target_arch = "x86_64")]
-            Level::Avx2 => tiles!(avx2_depthwise, [1 2 3 4 5 6]),
-            _ => tiles!(portable_depthwise, [1 2 3]),
-        };
-        Self { by_blocks: [tiles, &[]] }
+    match isa.level() {
+        #[cfg(target_arch = "x86_64")]
+        Level::Avx512 => tiles!(avx512_depthwise, [1 2 3 4 5 6 7 8 9 10 11 12 13 14]),
+        #[cfg(target_arch = "x86_64")]
+        Level::Avx2 => tiles!(avx2_depthwise, [1 2 3 4 5 6]),
+        _ => tiles!(portable_depthwise, [1 2 3]),
     }
 }
 
