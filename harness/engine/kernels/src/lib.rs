@@ -16,6 +16,7 @@ pub mod elementwise;
 mod exp;
 pub mod isa;
 pub mod l2_loss;
+pub mod linear;
 pub mod local_response_norm;
 pub mod max_pool;
 mod micro;

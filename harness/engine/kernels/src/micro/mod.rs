@@ -9,6 +9,7 @@
 pub(crate) mod correlate;
 pub(crate) mod depthwise;
 pub(crate) mod filter;
+pub(crate) mod product;
 
 use crate::simd::{Lanes, Simd};
 use std::cell::Cell;
