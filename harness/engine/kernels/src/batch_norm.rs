@@ -10,15 +10,17 @@
 mod forward;
 mod gradient;
 mod statistics;
+mod stored;
 #[cfg(test)]
 mod tests;
 
 pub use forward::{Affine, Fused, normalise, normalise_in_place, normalise_onto, train, train_onto};
 pub use gradient::{
     Gradients, Normalised, Relu, backward, backward_in_place, backward_residual, gradient_sums, input_gradient,
-    input_gradient_in_place, stored_input_gradient, stored_input_gradient_in_place,
+    input_gradient_in_place,
 };
 pub use statistics::{statistics, update_running};
+pub use stored::{stored_input_gradient, stored_input_gradient_in_place};
 
 use crate::{
     Blocked, C0,

@@ -275,9 +275,9 @@ mod tests {
             local_response_norm(isa, shape, norms()[0], &x, &mut y);
             local_response_norm_gradient(isa, shape, norms()[0], &x, &dy, &mut dx);
             for (tensor, reach) in [(y, 2), (dx, 4)] {
-                for i in 0..tensor.len() {
+                for (i, value) in tensor.iter().enumerate() {
                     let near = (17 - reach..=17).any(|c| i == shape.index(0, c, 1, 1));
-                    assert!(near || tensor[i].is_finite(), "element {i}");
+                    assert!(near || value.is_finite(), "element {i}");
                 }
                 assert!(tensor[shape.index(0, 17, 1, 1)].is_nan());
             }

@@ -1,4 +1,4 @@
-//! BNTrainingUpdateGrad, BNTrainingReduceGrad, BNInferGrad: gradients, through a fused ReLU where there is one.
+//! BNTrainingUpdateGrad and BNTrainingReduceGrad: gradients, through a fused ReLU where there is one.
 
 use super::{Block, Pairs, Parameters, Sums, Vectors, map_images};
 use crate::{
@@ -194,61 +194,6 @@ pub fn backward_residual(
     });
 }
 
-/// Gradient of the normalisation with stored statistics: `dx = dy * gamma / sqrt(variance + epsilon)`, where the ReLU
-/// of output `y` passes it if there is one. Its scale and shift have the gradients of [`gradient_sums`].
-///
-/// # Panics
-/// If a length does not match the shape.
-pub fn stored_input_gradient(
-    isa: Isa,
-    shape: Blocked,
-    parameters: &Parameters<'_>,
-    y: Option<&[f32]>,
-    dy: &[f32],
-    dx: &mut [f32],
-) {
-    expect_len("the output gradient", dy.len(), shape.len());
-    stored_gradient(isa, shape, parameters, y, dx, |isa, n, c1, gate, block, dx| {
-        scale(isa, pixels(&dy[shape.plane(n, c1)]), gate, block, dx);
-    });
-}
-
-/// [`stored_input_gradient`] with the result in the place of the output gradient.
-///
-/// # Panics
-/// If a length does not match the shape.
-pub fn stored_input_gradient_in_place(
-    isa: Isa,
-    shape: Blocked,
-    parameters: &Parameters<'_>,
-    y: Option<&[f32]>,
-    dy_dx: &mut [f32],
-) {
-    stored_gradient(isa, shape, parameters, y, dy_dx, |isa, _, _, gate, block, dx| scale(isa, dx, gate, block, dx));
-}
-
-fn stored_gradient(
-    isa: Isa,
-    shape: Blocked,
-    parameters: &Parameters<'_>,
-    y: Option<&[f32]>,
-    dx: &mut [f32],
-    plane: impl Fn(Isa, usize, usize, Gate<'_>, &Block, &[Cell<Lanes>]) + Sync + Send,
-) {
-    parameters.check(shape);
-    expect_len("the input gradient", dx.len(), shape.len());
-    if let Some(y) = y {
-        expect_len("the output", y.len(), shape.len());
-    }
-    by_block(shape, dx).into_par_iter().enumerate().for_each(|(c1, planes)| {
-        let block = parameters.block(c1);
-        for_each_image(shape, planes, |n, dx| {
-            let gate = y.map_or(Gate::Absent, |y| Gate::Output(pixels(&y[shape.plane(n, c1)])));
-            plane(isa, n, c1, gate, &block, pixels_mut(dx));
-        });
-    });
-}
-
 impl<'a> Normalised<'a> {
     #[track_caller]
     fn check(&self, shape: Blocked, dy: usize, gradients: &Gradients<'_>) {
@@ -325,7 +270,7 @@ impl<'a> Normalised<'a> {
 
 /// [`Relu`] of one plane.
 #[derive(Clone, Copy)]
-enum Gate<'a> {
+pub(super) enum Gate<'a> {
     Absent,
     Output(&'a [Lanes]),
     Recomputed,
@@ -334,7 +279,7 @@ enum Gate<'a> {
 impl Gate<'_> {
     /// What passes of `dy` at pixel `i`; `x` is the input there.
     #[inline(always)]
-    fn pass<S: Simd>(self, simd: S, block: Vectors<S>, i: usize, x: S::F32, dy: S::F32) -> S::F32 {
+    pub(super) fn pass<S: Simd>(self, simd: S, block: Vectors<S>, i: usize, x: S::F32, dy: S::F32) -> S::F32 {
         let y = match self {
             Self::Absent => return dy,
             Self::Output(y) => simd.load(&y[i]),
@@ -345,7 +290,7 @@ impl Gate<'_> {
     }
 
     /// Whether it belongs to a plane of so many pixels.
-    fn fits(self, pixels: usize) -> bool {
+    pub(super) fn fits(self, pixels: usize) -> bool {
         match self {
             Self::Output(y) => y.len() == pixels,
             Self::Absent | Self::Recomputed => true,
@@ -407,21 +352,6 @@ vectorised! {
             let centred = simd.sub(dy, mean);
             let sloped = simd.mul_add(simd.sub(x, block.mean), by_x, centred);
             simd.store(simd.mul(sloped, block.scale), dx);
-        }
-    }
-}
-
-vectorised! {
-    /// Input gradient of a plane where the statistics are stored ones.
-    fn scale [D: Pixels,] [D]
-    (simd, dy: D, gate: Gate<'_>, block: &Block, dx: &[Cell<Lanes>]) -> () {
-        let count = dx.len();
-        assert!(dy.count() == count && gate.fits(count));
-        let block = block.load(simd);
-        for (i, dx) in dx.iter().enumerate() {
-            let dy = dy.load(simd, i);
-            let dy = gate.pass(simd, block, i, dy, dy);
-            simd.store(simd.mul(dy, block.scale), dx);
         }
     }
 }
