@@ -1,1 +1,33 @@
-//! The loop around the step: checkpoints, metrics, evaluation, events
+//! Training: the loop around the step.
+//!
+//! A [`Trainer`] runs the recipe's [`Step`](zoo_engine::Step), the same that the golden check runs, over the batches of a
+//! [`Job`], evaluates the held-out set, keeps [`Checkpoint`]s from which it goes on bit for bit, and tells [`Listener`]s
+//! what happens. The files of a run ([`RunFolder`]: event log, TensorBoard, report, result) are such listeners; a progress
+//! bar is another, and belongs to the command. [`Session`] is the step without the loop, for whoever brings batches and
+//! learning rates of their own.
+
+mod atomic;
+pub mod checkpoint;
+mod environment;
+mod error;
+pub mod evaluate;
+pub mod event;
+mod job;
+pub mod metrics;
+mod report;
+mod run_folder;
+mod session;
+pub mod tensorboard;
+mod timetable;
+mod trainer;
+
+pub use checkpoint::{Checkpoint, CheckpointError, CheckpointStore};
+pub use environment::Environment;
+pub use error::TrainError;
+pub use evaluate::{Evaluation, Evaluator, evaluate};
+pub use event::{Event, GoldenVerdict, ListenError, Listener, RunResult};
+pub use job::Job;
+pub use run_folder::{EventLog, Resumed, RunFiles, RunFolder, report};
+pub use session::Session;
+pub use timetable::{Position, Timetable};
+pub use trainer::{Outcome, Trainer};

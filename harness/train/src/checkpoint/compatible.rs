@@ -1,0 +1,110 @@
+//! Whether a recipe still describes the training that a checkpoint is of.
+
+use serde_json::Value;
+use std::fmt;
+
+/// Parts of a recipe that no number of a training depends on. `train.epochs` is not among them: schedules span it.
+const FREE: [&str; 10] = [
+    "description",
+    "reference",
+    "golden",
+    "target",
+    "engine.threads",
+    "train.eval_every",
+    "train.checkpoint_every",
+    // Where data lie; that they are the same is verified by `DataIdentity`.
+    "data.source.image_folder.root",
+    "data.source.cifar10.root",
+    "data.on_error",
+];
+
+/// A value of the recipe that has changed since the checkpoint.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Change {
+    /// Path in the recipe, for example `optimizer.sgd.momentum`.
+    pub path: String,
+    /// The value in the checkpoint; absent if there was none.
+    pub before: Option<String>,
+    /// The value now; absent if there is none.
+    pub now: Option<String>,
+}
+
+impl fmt::Display for Change {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let absent = "(absent)";
+        let (before, now) = (self.before.as_deref().unwrap_or(absent), self.now.as_deref().unwrap_or(absent));
+        write!(f, "{}: {before} -> {now}", self.path)
+    }
+}
+
+/// All differences between two resolved recipes that matter to a training's numbers.
+pub fn changes(before: &Value, now: &Value) -> Vec<Change> {
+    let mut found = Vec::new();
+    compare("", Some(before), Some(now), &mut found);
+    found
+}
+
+fn compare(path: &str, before: Option<&Value>, now: Option<&Value>, found: &mut Vec<Change>) {
+    if FREE.contains(&path) || before == now {
+        return;
+    }
+    match (before, now) {
+        (Some(Value::Object(before)), Some(Value::Object(now))) => {
+            let added = now.keys().filter(|key| !before.contains_key(*key));
+            for key in before.keys().chain(added) {
+                let path = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
+                compare(&path, before.get(key), now.get(key), found);
+            }
+        }
+        (Some(Value::Array(before)), Some(Value::Array(now))) => {
+            for index in 0..before.len().max(now.len()) {
+                compare(&format!("{path}[{index}]"), before.get(index), now.get(index), found);
+            }
+        }
+        _ => {
+            let text = |value: Option<&Value>| value.map(short);
+            found.push(Change { path: path.to_owned(), before: text(before), now: text(now) });
+        }
+    }
+}
+
+/// A value as JSON, cut where it gets long.
+fn short(value: &Value) -> String {
+    const LONGEST: usize = 60;
+    let text = value.to_string();
+    match text.char_indices().nth(LONGEST) {
+        Some((end, _)) => format!("{}...", &text[..end]),
+        None => text,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn names_what_has_changed() {
+        let before =
+            json!({"name": "a", "optimizer": {"sgd": {"momentum": 0.9, "no_decay": ["bn"]}}, "train": {"epochs": 4}});
+        let now = json!({"name": "a", "optimizer": {"sgd": {"momentum": 0.8, "no_decay": ["bn", "bias"]}}, "train": {"epochs": 4, "x": 1}});
+        let found: Vec<String> = changes(&before, &now).iter().map(Change::to_string).collect();
+        assert_eq!(
+            found,
+            [
+                "optimizer.sgd.momentum: 0.9 -> 0.8",
+                "optimizer.sgd.no_decay[1]: (absent) -> \"bias\"",
+                "train.x: (absent) -> 1"
+            ]
+        );
+    }
+
+    #[test]
+    fn what_changes_no_number_is_free() {
+        let before = json!({"target": {"value": 0.9}, "engine": {"threads": 1, "kernels": "fast"}, "train": {"eval_every": "1 epoch"}});
+        let now = json!({"engine": {"threads": 2, "kernels": "fast"}, "train": {"eval_every": "5 steps"}});
+        assert_eq!(changes(&before, &now), []);
+        let kernels = json!({"engine": {"kernels": "reference"}, "train": {}});
+        assert_eq!(changes(&before, &kernels).len(), 1);
+    }
+}

@@ -1,0 +1,170 @@
+//! One checkpoint in one safetensors file.
+//!
+//! Tensors have the variables' names; the file can be read by anything that reads safetensors. Its metadata have one
+//! entry, `zoo.checkpoint`, with the JSON text `{"crc32c":"xxxxxxxx","progress":{...}}`. The checksum covers the text of
+//! `progress` and, in the order of the file, name, element type, shape and bytes of each tensor.
+
+use candle_core::{CpuStorage, Storage, Tensor};
+use half::{bf16, f16};
+use safetensors::{
+    SafeTensorError, SafeTensors,
+    tensor::{Dtype, Metadata, TensorInfo},
+};
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use std::{
+    collections::{BTreeMap, HashMap},
+    fs, io,
+    path::Path,
+};
+
+use super::{Checkpoint, CheckpointError, FORMAT, Progress};
+use crate::atomic;
+
+/// Key of the metadata.
+const KEY: &str = "zoo.checkpoint";
+
+/// The value behind [`KEY`]; `progress` stays text, because the checksum is that of the text.
+#[derive(Serialize, Deserialize)]
+struct Sealed {
+    crc32c: String,
+    progress: Box<RawValue>,
+}
+
+impl Checkpoint {
+    /// Writes the checkpoint to `path`, completely or not at all.
+    ///
+    /// # Errors
+    /// What the operating system refuses.
+    pub fn save(&self, path: &Path) -> Result<(), CheckpointError> {
+        let foreign = |error: serde_json::Error| foreign(path, error.to_string());
+        let progress = serde_json::value::to_raw_value(&self.progress).map_err(foreign)?;
+        let tensors = self.tensors();
+        let mut crc = crc32c::crc32c(progress.get().as_bytes());
+        for (name, info, tensor) in &tensors {
+            crc = describe(crc, name, info.dtype, &info.shape);
+            let mut add = |chunk: &[u8]| {
+                crc = crc32c::crc32c_append(crc, chunk);
+                Ok(())
+            };
+            each_chunk(tensor, &mut add).map_err(CheckpointError::io(path))?;
+        }
+        let sealed = Sealed { crc32c: format!("{crc:08x}"), progress };
+        let text = serde_json::to_string(&sealed).map_err(foreign)?;
+        let infos = tensors.iter().map(|(name, info, _)| ((*name).to_owned(), info.clone())).collect();
+        let metadata = Metadata::new(Some(HashMap::from([(KEY.to_owned(), text)])), infos).map_err(format(path))?;
+        let mut header = serde_json::to_vec(&metadata).map_err(foreign)?;
+        // Tensors start at a multiple of eight bytes.
+        header.resize(header.len().next_multiple_of(8), b' ');
+        let write = |out: &mut dyn io::Write| {
+            out.write_all(&(header.len() as u64).to_le_bytes())?;
+            out.write_all(&header)?;
+            tensors.iter().try_for_each(|(_, _, tensor)| each_chunk(tensor, &mut |chunk| out.write_all(chunk)))
+        };
+        atomic::replace(path, write).map_err(CheckpointError::io(path))
+    }
+
+    /// Reads a checkpoint and verifies it.
+    ///
+    /// # Errors
+    /// A file that cannot be read, is cut off, is something else, or is not what was written.
+    pub fn load(path: &Path) -> Result<Self, CheckpointError> {
+        let bytes = fs::read(path).map_err(CheckpointError::io(path))?;
+        let (_, metadata) = SafeTensors::read_metadata(&bytes).map_err(format(path))?;
+        let file = SafeTensors::deserialize(&bytes).map_err(format(path))?;
+        let text = metadata.metadata().as_ref().and_then(|m| m.get(KEY));
+        let text = text.ok_or_else(|| foreign(path, format!("its metadata have no `{KEY}`")))?;
+        let sealed: Sealed = serde_json::from_str(text).map_err(|e| foreign(path, e.to_string()))?;
+        let expected = u32::from_str_radix(&sealed.crc32c, 16).map_err(|e| foreign(path, e.to_string()))?;
+        let mut found = crc32c::crc32c(sealed.progress.get().as_bytes());
+        for name in metadata.offset_keys() {
+            let view = file.tensor(&name).map_err(format(path))?;
+            found = describe(found, &name, view.dtype(), view.shape());
+            found = crc32c::crc32c_append(found, view.data());
+        }
+        if found != expected {
+            return Err(CheckpointError::Damaged { path: path.to_owned(), expected, found });
+        }
+        let format_of: Version =
+            serde_json::from_str(sealed.progress.get()).map_err(|e| foreign(path, e.to_string()))?;
+        if format_of.format != FORMAT {
+            return Err(CheckpointError::Version { path: path.to_owned(), found: format_of.format });
+        }
+        let progress: Progress =
+            serde_json::from_str(sealed.progress.get()).map_err(|e| foreign(path, e.to_string()))?;
+        let variables: BTreeMap<String, Tensor> = file
+            .iter()
+            .map(|(name, view)| {
+                let dtype = view.dtype().try_into()?;
+                let tensor = Tensor::from_raw_buffer(view.data(), dtype, view.shape(), &candle_core::Device::Cpu)?;
+                Ok((name.to_owned(), tensor))
+            })
+            .collect::<Result<_, _>>()
+            .map_err(|source| CheckpointError::Tensor { path: path.to_owned(), source })?;
+        Ok(Self { progress, variables })
+    }
+
+    /// Name, description and value of each variable in the order of the file: by falling alignment, then by name.
+    fn tensors(&self) -> Vec<(&str, TensorInfo, &Tensor)> {
+        let mut variables: Vec<(&str, Dtype, &Tensor)> =
+            self.variables.iter().map(|(name, tensor)| (name.as_str(), tensor.dtype().into(), tensor)).collect();
+        variables.sort_by(|(a, a_type, _), (b, b_type, _)| b_type.cmp(a_type).then(a.cmp(b)));
+        let mut end = 0;
+        variables
+            .into_iter()
+            .map(|(name, dtype, tensor)| {
+                let start = end;
+                end += tensor.elem_count() * tensor.dtype().size_in_bytes();
+                (name, TensorInfo { dtype, shape: tensor.dims().to_vec(), data_offsets: (start, end) }, tensor)
+            })
+            .collect()
+    }
+}
+
+/// What every version of the format has.
+#[derive(Deserialize)]
+struct Version {
+    format: u32,
+}
+
+/// Hands over the elements of a tensor, row-major and little-endian, in pieces.
+fn each_chunk(tensor: &Tensor, take: &mut dyn FnMut(&[u8]) -> io::Result<()>) -> io::Result<()> {
+    let tensor = tensor.contiguous().map_err(io::Error::other)?;
+    let (storage, layout) = tensor.storage_and_layout();
+    let range = layout.start_offset()..layout.start_offset() + layout.shape().elem_count();
+    match &*storage {
+        Storage::Cpu(CpuStorage::F32(values)) => encode(&values[range], f32::to_le_bytes, take),
+        Storage::Cpu(CpuStorage::F64(values)) => encode(&values[range], f64::to_le_bytes, take),
+        Storage::Cpu(CpuStorage::F16(values)) => encode(&values[range], f16::to_le_bytes, take),
+        Storage::Cpu(CpuStorage::BF16(values)) => encode(&values[range], bf16::to_le_bytes, take),
+        _ => Err(io::Error::other(format!("a variable of type {} cannot be kept", tensor.dtype().as_str()))),
+    }
+}
+
+fn encode<T: Copy, const N: usize>(
+    values: &[T],
+    to_bytes: impl Fn(T) -> [u8; N],
+    take: &mut dyn FnMut(&[u8]) -> io::Result<()>,
+) -> io::Result<()> {
+    const PIECE: usize = 1 << 14;
+    let mut buffer = vec![[0; N]; PIECE.min(values.len())];
+    for piece in values.chunks(PIECE) {
+        let buffer = &mut buffer[..piece.len()];
+        buffer.iter_mut().zip(piece).for_each(|(bytes, &value)| *bytes = to_bytes(value));
+        take(buffer.as_flattened())?;
+    }
+    Ok(())
+}
+
+/// Takes the description of a tensor into a checksum.
+fn describe(crc: u32, name: &str, dtype: Dtype, shape: &[usize]) -> u32 {
+    crc32c::crc32c_append(crc, format!("{name}\0{dtype:?}\0{shape:?}\0").as_bytes())
+}
+
+fn format(path: &Path) -> impl Fn(SafeTensorError) -> CheckpointError + '_ {
+    move |source| CheckpointError::Format { path: path.to_owned(), source }
+}
+
+fn foreign(path: &Path, reason: String) -> CheckpointError {
+    CheckpointError::Foreign { path: path.to_owned(), reason }
+}

@@ -1,0 +1,190 @@
+//! Checkpoints: everything that a training needs to go on as if it had never stopped.
+
+mod compatible;
+mod file;
+mod store;
+
+pub use compatible::{Change, changes};
+pub use store::{CheckpointStore, Found, Rejected};
+
+use candle_core::{DType, Tensor};
+use serde::{Deserialize, Serialize};
+use std::{collections::BTreeMap, fmt, io, path::PathBuf};
+use zoo_datasets::{Dataset, hash::fnv1a64};
+
+use crate::event::Evaluated;
+
+/// Version of the checkpoint's metadata.
+pub const FORMAT: u32 = 1;
+
+/// The state of a training between two steps.
+#[derive(Clone, Debug)]
+pub struct Checkpoint {
+    /// Where the training stands.
+    pub progress: Progress,
+    /// All variables by name: parameters, running statistics, optimizer slots.
+    pub variables: BTreeMap<String, Tensor>,
+}
+
+/// Where a training stands, and what it is a training of.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Progress {
+    /// [`FORMAT`].
+    pub format: u32,
+    /// Version of this project that wrote it.
+    pub zoo: String,
+    /// The resolved recipe.
+    pub recipe: serde_json::Value,
+    /// The data that the recipe was trained on.
+    pub data: DataIdentity,
+    /// Seed of initialisation, order, augmentation and dropout.
+    pub seed: u64,
+    /// Steps done; also the counter of the dropout's generator.
+    pub step: u64,
+    /// Passes done.
+    pub epoch: u64,
+    /// Batches done in the present pass.
+    pub batch: u64,
+    /// Time of training and evaluations so far.
+    pub seconds: f64,
+    /// Evaluations so far.
+    pub evaluations: Vec<Evaluated>,
+    /// Top-1 accuracy of a linear classifier on the same data, if it was measured.
+    pub linear_baseline: Option<f64>,
+}
+
+/// Tells one pair of training and held-out set from another, wherever they lie.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DataIdentity {
+    /// Samples trained on.
+    pub train_samples: usize,
+    /// Samples held out.
+    pub val_samples: usize,
+    /// Number of classes.
+    pub classes: usize,
+    /// FNV-1a over the names of the classes and the labels of all samples in order, hexadecimal.
+    pub labels: String,
+}
+
+impl DataIdentity {
+    /// The identity of a pair of sets.
+    pub fn new(train: &dyn Dataset, val: &dyn Dataset) -> Self {
+        let mut bytes = Vec::new();
+        for class in train.classes() {
+            bytes.extend(class.as_bytes());
+            bytes.push(0);
+        }
+        for set in [train, val] {
+            for index in 0..set.len() {
+                bytes.extend(set.label(index).to_le_bytes());
+            }
+        }
+        Self {
+            train_samples: train.len(),
+            val_samples: val.len(),
+            classes: train.classes().len(),
+            labels: format!("{:016x}", fnv1a64(&bytes)),
+        }
+    }
+}
+
+impl fmt::Display for DataIdentity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { train_samples, val_samples, classes, labels } = self;
+        write!(f, "{train_samples} + {val_samples} samples of {classes} classes (labels {labels})")
+    }
+}
+
+impl Checkpoint {
+    /// The first variable with a NaN or an infinity.
+    ///
+    /// # Errors
+    /// A tensor that candle refuses.
+    pub fn not_finite(&self) -> Result<Option<&str>, candle_core::Error> {
+        for (name, tensor) in &self.variables {
+            // x - x is zero for every number, and NaN for infinities and NaN.
+            let zeros = (tensor - tensor)?.to_dtype(DType::F64)?.sum_all()?;
+            if zeros.to_scalar::<f64>()? != 0.0 {
+                return Ok(Some(name));
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// A checkpoint that cannot be written, read or used.
+#[derive(Debug, thiserror::Error)]
+pub enum CheckpointError {
+    /// The operating system refused.
+    #[error("{}: {source}", path.display())]
+    Io {
+        /// File or folder.
+        path: PathBuf,
+        /// The operating system's reason.
+        source: io::Error,
+    },
+    /// A file that is no safetensors file, or cut off.
+    #[error("{}: no readable safetensors file: {source}", path.display())]
+    Format {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        source: safetensors::SafeTensorError,
+    },
+    /// A safetensors file without the metadata of a checkpoint.
+    #[error("{}: not a checkpoint of zoo: {reason}", path.display())]
+    Foreign {
+        /// The file.
+        path: PathBuf,
+        /// What is missing.
+        reason: String,
+    },
+    /// Content that is not what was written.
+    #[error("{}: damaged: its content has the checksum {found:08x}, {expected:08x} was written", path.display())]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// Checksum in the file.
+        expected: u32,
+        /// Checksum of the file's content.
+        found: u32,
+    },
+    /// A checkpoint of another version of the format.
+    #[error("{}: written in format {found}, this version reads {FORMAT}", path.display())]
+    Version {
+        /// The file.
+        path: PathBuf,
+        /// Its format.
+        found: u32,
+    },
+    /// A tensor that candle refuses.
+    #[error("{}: {source}", path.display())]
+    Tensor {
+        /// The file.
+        path: PathBuf,
+        /// candle's reason.
+        source: candle_core::Error,
+    },
+    /// There are checkpoints, but none can be used.
+    #[error("{}: no usable checkpoint: {}", folder.display(), list(rejected))]
+    NoneUsable {
+        /// Folder of the checkpoints.
+        folder: PathBuf,
+        /// The files and why not.
+        rejected: Vec<Rejected>,
+    },
+}
+
+fn list(rejected: &[Rejected]) -> String {
+    rejected.iter().map(|r| r.error.to_string()).collect::<Vec<_>>().join("; ")
+}
+
+impl CheckpointError {
+    fn io(path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
+        let path = path.into();
+        move |source| Self::Io { path, source }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,129 @@
+//! The folder of a run's checkpoints.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use super::{Checkpoint, CheckpointError};
+use crate::atomic;
+
+/// Checkpoints that are kept: the last, and the one before in case that it gets damaged.
+const KEPT: usize = 2;
+
+/// Ending of a checkpoint that was set aside, because a resumed training has gone back behind it.
+const ASIDE: &str = "set-aside";
+
+/// A folder with files `step-00000900.safetensors`, named by the steps done.
+#[derive(Clone, Debug)]
+pub struct CheckpointStore {
+    folder: PathBuf,
+}
+
+/// The newest usable checkpoint.
+#[derive(Debug)]
+pub struct Found {
+    /// The checkpoint.
+    pub checkpoint: Checkpoint,
+    /// Its file.
+    pub path: PathBuf,
+    /// Newer files that cannot be used.
+    pub rejected: Vec<Rejected>,
+}
+
+/// A checkpoint that cannot be used.
+#[derive(Debug)]
+pub struct Rejected {
+    /// The file.
+    pub path: PathBuf,
+    /// Why not.
+    pub error: CheckpointError,
+}
+
+impl CheckpointStore {
+    /// The checkpoints in `folder`, which need not exist yet.
+    pub fn new(folder: impl Into<PathBuf>) -> Self {
+        Self { folder: folder.into() }
+    }
+
+    /// The folder.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Writes a checkpoint, then removes all but the newest two.
+    ///
+    /// # Errors
+    /// What the operating system refuses. Whatever happens, the checkpoints before this one are intact then.
+    pub fn save(&self, checkpoint: &Checkpoint) -> Result<PathBuf, CheckpointError> {
+        fs::create_dir_all(&self.folder).map_err(CheckpointError::io(&self.folder))?;
+        let path = self.path(checkpoint.progress.step);
+        checkpoint.save(&path)?;
+        let steps = self.steps()?;
+        for &step in steps.iter().rev().skip(KEPT) {
+            let old = self.path(step);
+            fs::remove_file(&old).map_err(CheckpointError::io(old))?;
+        }
+        Ok(path)
+    }
+
+    /// The newest checkpoint that can be used, and which newer ones cannot; `None` if there are no checkpoints.
+    ///
+    /// # Errors
+    /// If there are checkpoints but none can be used, or the folder cannot be read.
+    pub fn latest(&self) -> Result<Option<Found>, CheckpointError> {
+        let mut rejected = Vec::new();
+        for &step in self.steps()?.iter().rev() {
+            let path = self.path(step);
+            match Checkpoint::load(&path) {
+                Ok(checkpoint) => return Ok(Some(Found { checkpoint, path, rejected })),
+                Err(error) => rejected.push(Rejected { path, error }),
+            }
+        }
+        if rejected.is_empty() {
+            return Ok(None);
+        }
+        Err(CheckpointError::NoneUsable { folder: self.folder.clone(), rejected })
+    }
+
+    /// Prepares for going on from `step`: sets newer checkpoints aside (by name; nothing is lost) and removes what a
+    /// crash left half written.
+    ///
+    /// # Errors
+    /// What the operating system refuses.
+    pub fn rewind(&self, step: u64) -> Result<(), CheckpointError> {
+        if !self.folder.exists() {
+            return Ok(());
+        }
+        atomic::remove_partial(&self.folder).map_err(CheckpointError::io(&self.folder))?;
+        for newer in self.steps()?.into_iter().filter(|&newer| newer > step) {
+            let path = self.path(newer);
+            let mut aside = path.clone().into_os_string();
+            aside.push(".");
+            aside.push(ASIDE);
+            fs::rename(&path, aside).map_err(CheckpointError::io(path))?;
+        }
+        Ok(())
+    }
+
+    fn path(&self, step: u64) -> PathBuf {
+        self.folder.join(format!("step-{step:08}.safetensors"))
+    }
+
+    /// Steps of all checkpoints, rising.
+    fn steps(&self) -> Result<Vec<u64>, CheckpointError> {
+        if !self.folder.exists() {
+            return Ok(Vec::new());
+        }
+        let mut steps = Vec::new();
+        for entry in fs::read_dir(&self.folder).map_err(CheckpointError::io(&self.folder))? {
+            let name = entry.map_err(CheckpointError::io(&self.folder))?.file_name();
+            let number = name.to_str().and_then(|n| n.strip_prefix("step-")?.strip_suffix(".safetensors"));
+            // Only names that `path` would give.
+            let step = number.filter(|n| n.bytes().all(|b| b.is_ascii_digit())).and_then(|n| n.parse().ok());
+            steps.extend(step.filter(|&step| self.path(step).file_name() == Some(&name)));
+        }
+        steps.sort_unstable();
+        Ok(steps)
+    }
+}

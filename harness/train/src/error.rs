@@ -1,0 +1,104 @@
+//! Why a training cannot begin or go on.
+
+use std::path::PathBuf;
+use thiserror::Error;
+use zoo_datasets::DataError;
+use zoo_engine::EngineError;
+use zoo_graph::GraphError;
+use zoo_input::InputError;
+
+use crate::{
+    checkpoint::{Change, CheckpointError},
+    event::ListenError,
+};
+
+/// Why a training or an evaluation cannot begin or go on.
+#[derive(Debug, Error)]
+pub enum TrainError {
+    /// The recipe makes no step.
+    #[error(transparent)]
+    Graph(#[from] GraphError),
+    /// The step cannot be made or run.
+    #[error(transparent)]
+    Engine(#[from] EngineError),
+    /// The data are missing, unreadable, or do not fit the recipe.
+    #[error(transparent)]
+    Data(#[from] DataError),
+    /// The data or the preprocessing are not as the recipe says.
+    #[error(transparent)]
+    Input(#[from] InputError),
+    /// The data do not fit the network.
+    #[error("the data do not fit the network: {0}")]
+    Mismatch(String),
+    /// A checkpoint that cannot be written or read.
+    #[error(transparent)]
+    Checkpoint(#[from] CheckpointError),
+    /// A checkpoint of another training.
+    #[error("the recipe has changed since the checkpoint at step {step}:{}", lines(changes))]
+    RecipeChanged {
+        /// Steps done in the checkpoint.
+        step: u64,
+        /// What differs.
+        changes: Vec<Change>,
+    },
+    /// A checkpoint of a training on other data.
+    #[error("the checkpoint at step {step} was trained on other data: {before}; these are {now}")]
+    DataChanged {
+        /// Steps done in the checkpoint.
+        step: u64,
+        /// The data of the checkpoint.
+        before: String,
+        /// The data now.
+        now: String,
+    },
+    /// A checkpoint whose variables are not those of the step.
+    #[error("the checkpoint does not fit the network: {0}")]
+    Variables(String),
+    /// The loss is no number any more.
+    #[error(
+        "the loss of step {step} is not finite ({}); the weights before it are in the last checkpoint. Usual causes: a \
+         learning rate that is too high ({lr} here), broken samples, a loss scale that overflows",
+        components(losses)
+    )]
+    LossNotFinite {
+        /// The step, counted from one.
+        step: u64,
+        /// Learning rate of the step.
+        lr: f64,
+        /// Loss and components by name.
+        losses: Vec<(String, f64)>,
+    },
+    /// A variable is no number any more.
+    #[error("`{variable}` is not finite after step {step}; no checkpoint was written, the last one is intact")]
+    VariableNotFinite {
+        /// Steps done.
+        step: u64,
+        /// The variable.
+        variable: String,
+    },
+    /// Not one sample of the held-out set could be read.
+    #[error("nothing could be evaluated: every sample of the held-out set was left out")]
+    NothingEvaluated,
+    /// A file of the run folder cannot be written.
+    #[error(transparent)]
+    Listen(#[from] ListenError),
+    /// The run folder belongs to another run.
+    #[error("{}: {reason}", path.display())]
+    RunFolder {
+        /// The folder.
+        path: PathBuf,
+        /// Why it cannot be used.
+        reason: String,
+    },
+    /// candle refused something outside the step.
+    #[error(transparent)]
+    Candle(#[from] candle_core::Error),
+}
+
+fn lines(changes: &[Change]) -> String {
+    changes.iter().map(|change| format!("\n  {change}")).collect()
+}
+
+fn components(losses: &[(String, f64)]) -> String {
+    losses.iter().map(|(name, value)| format!("{name} {value}")).collect::<Vec<_>>().join(", ")
+}

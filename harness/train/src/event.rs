@@ -1,0 +1,252 @@
+//! What a training tells the outside while it runs.
+//!
+//! Progress bars, logs, TensorBoard files and reports are all [`Listener`]s. Written as JSON, one event per line, these
+//! are the lines of `events.jsonl`; each has a field `event` with the variant's name in snake case.
+
+use serde::{Deserialize, Serialize};
+use std::{io, path::PathBuf};
+use zoo_recipe::schema::{Metric, Target};
+
+use crate::{environment::Environment, metrics::Score};
+
+/// Version of the events as JSON; goes up when a field changes its meaning or vanishes.
+pub const SCHEMA_VERSION: u32 = 1;
+
+/// Something that happened.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+pub enum Event {
+    /// The first event of a training, and of each resumption.
+    Started(Box<Started>),
+    /// A step was done.
+    Step(StepDone),
+    /// The held-out set was evaluated.
+    Evaluated(Evaluated),
+    /// A checkpoint is on the disk.
+    Checkpointed {
+        /// Steps done.
+        step: u64,
+        /// The file.
+        path: PathBuf,
+    },
+    /// The training was asked to stop and can be resumed.
+    Interrupted {
+        /// Steps done.
+        step: u64,
+    },
+    /// The training cannot go on.
+    Failed {
+        /// Steps done.
+        step: u64,
+        /// Why.
+        message: String,
+    },
+    /// The training is over.
+    Result(RunResult),
+}
+
+/// What is known before the first step.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Started {
+    /// [`SCHEMA_VERSION`].
+    pub schema_version: u32,
+    /// Name of the recipe.
+    pub recipe: String,
+    /// Steps done before, by the run that is resumed; absent at the beginning.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resumed_at: Option<u64>,
+    /// Trained numbers of the network.
+    pub parameters: u64,
+    /// Samples per step.
+    pub batch: usize,
+    /// Passes through the training set.
+    pub epochs: u64,
+    /// Steps per pass.
+    pub steps_per_epoch: u64,
+    /// Steps of the whole training.
+    pub steps: u64,
+    /// What the data are, in a line.
+    pub data: String,
+    /// Samples trained on.
+    pub train_samples: usize,
+    /// Samples held out.
+    pub val_samples: usize,
+    /// Number of classes.
+    pub classes: usize,
+    /// Seed of initialisation, order, augmentation and dropout.
+    pub seed: u64,
+    /// What is to be reached.
+    pub target: Option<Target>,
+    /// Top-1 accuracy of a linear classifier on the same data, where it was measured.
+    pub linear_baseline: Option<f64>,
+    /// Whether the step was proven.
+    pub golden: GoldenVerdict,
+    /// What computes.
+    pub environment: Environment,
+}
+
+/// One step.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct StepDone {
+    /// Steps done, this one included.
+    pub step: u64,
+    /// Passes done, with fraction.
+    pub epoch: f64,
+    /// Total loss before the update.
+    pub loss: f64,
+    /// Parts of the loss by name, if it has several.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub components: Vec<(String, f64)>,
+    /// Learning rate of the update.
+    pub lr: f64,
+    /// Samples divided by the time of this step, waiting for data included.
+    pub images_per_s: f64,
+    /// Time since the start of the training, evaluations included, interruptions not.
+    pub seconds: f64,
+}
+
+/// One evaluation of the held-out set.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Evaluated {
+    /// Steps done.
+    pub step: u64,
+    /// Passes done, with fraction.
+    pub epoch: f64,
+    /// Samples evaluated.
+    pub samples: u64,
+    /// Mean cross entropy in nats, without smoothing and regularisation.
+    pub loss: f64,
+    /// The metrics, as fractions.
+    pub scores: Vec<Score>,
+    /// Time since the start of the training, this evaluation included.
+    pub seconds: f64,
+}
+
+impl Evaluated {
+    /// Value of a metric, if it was measured.
+    pub fn score(&self, metric: Metric) -> Option<f64> {
+        self.scores.iter().find(|score| score.metric == metric).map(|score| score.value)
+    }
+}
+
+/// Whether the step agreed with golden tensors before the training.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum GoldenVerdict {
+    /// It did.
+    Pass,
+    /// It did not.
+    Fail,
+    /// There are none.
+    #[default]
+    Absent,
+}
+
+/// The end of a training: what `result.json` holds, and the last line of `zoo run --format json`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RunResult {
+    /// [`SCHEMA_VERSION`].
+    pub schema_version: u32,
+    /// What was measured: the target's metric, top-1 without a target.
+    pub metric: Metric,
+    /// The value to reach; null without a target.
+    pub target: Option<f64>,
+    /// The value of the last evaluation (not of the best).
+    pub achieved: f64,
+    /// Whether it is at least the target; null without a target.
+    pub met: Option<bool>,
+    /// Passes through the training set.
+    pub epochs: u64,
+    /// Steps done.
+    pub steps: u64,
+    /// Time of training and evaluations, interruptions not included.
+    pub seconds: f64,
+    /// Top-1 accuracy of a linear classifier on the same data, where it was measured.
+    pub linear_baseline: Option<f64>,
+    /// Whether the step was proven.
+    pub golden: GoldenVerdict,
+}
+
+/// Hears what happens.
+pub trait Listener {
+    /// Called for each event in order, between steps.
+    ///
+    /// # Errors
+    /// A file that cannot be written; the training stops.
+    fn hear(&mut self, event: &Event) -> Result<(), ListenError>;
+}
+
+/// Functions are listeners that cannot fail.
+impl<F: FnMut(&Event)> Listener for F {
+    fn hear(&mut self, event: &Event) -> Result<(), ListenError> {
+        self(event);
+        Ok(())
+    }
+}
+
+/// Several listeners hear in turn; the first that fails ends the round.
+impl Listener for Vec<Box<dyn Listener + '_>> {
+    fn hear(&mut self, event: &Event) -> Result<(), ListenError> {
+        self.iter_mut().try_for_each(|listener| listener.hear(event))
+    }
+}
+
+/// A file of the run folder that cannot be written or read.
+#[derive(Debug, thiserror::Error)]
+#[error("{}: {source}", path.display())]
+pub struct ListenError {
+    /// The file.
+    pub path: PathBuf,
+    /// The operating system's reason.
+    pub source: io::Error,
+}
+
+impl ListenError {
+    /// For `map_err` on operations on `path`.
+    pub(crate) fn at(path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
+        let path = path.into();
+        move |source| Self { path, source }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_line_is_what_scripts_rely_on() {
+        let result = RunResult {
+            schema_version: SCHEMA_VERSION,
+            metric: Metric::Top1,
+            target: Some(0.88),
+            achieved: 0.927,
+            met: Some(true),
+            epochs: 4,
+            steps: 1000,
+            seconds: 171.2,
+            linear_baseline: None,
+            golden: GoldenVerdict::Pass,
+        };
+        let json = serde_json::to_string(&Event::Result(result.clone())).unwrap();
+        assert_eq!(
+            json,
+            r#"{"event":"result","schema_version":1,"metric":"top1","target":0.88,"achieved":0.927,"met":true,"epochs":4,"steps":1000,"seconds":171.2,"linear_baseline":null,"golden":"pass"}"#
+        );
+        assert_eq!(serde_json::from_str::<Event>(&json).unwrap(), Event::Result(result));
+    }
+
+    #[test]
+    fn steps_read_back() {
+        let step = StepDone {
+            step: 3,
+            epoch: 0.75,
+            loss: 2.5,
+            components: vec![("cross_entropy".into(), 2.25), ("l2".into(), 0.25)],
+            lr: 0.1,
+            images_per_s: 100.0,
+            seconds: 1.5,
+        };
+        let json = serde_json::to_string(&Event::Step(step.clone())).unwrap();
+        assert_eq!(serde_json::from_str::<Event>(&json).unwrap(), Event::Step(step));
+    }
+}

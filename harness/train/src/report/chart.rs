@@ -1,0 +1,261 @@
+//! Line charts as inline SVG. Colours come from the page's classes, so that charts follow its light and dark scheme.
+
+use std::fmt::Write;
+
+/// One chart.
+pub struct Chart<'a> {
+    /// Short name, read out first.
+    pub title: &'a str,
+    /// What the curves show, in words, for who does not see them.
+    pub description: String,
+    /// Unique within the page.
+    pub id: &'a str,
+    /// How values on the vertical axis are written.
+    pub unit: Unit,
+    /// The curves.
+    pub series: Vec<Series>,
+    /// Horizontal lines.
+    pub levels: Vec<Level>,
+}
+
+/// A curve.
+pub struct Series {
+    /// Name in the legend; `None`: not in it.
+    pub label: Option<String>,
+    /// CSS class, which decides colour, width and dashes.
+    pub class: &'static str,
+    /// Abscissa (steps done) and ordinate; values that are not finite are left out.
+    pub points: Vec<(f64, f64)>,
+    /// Whether each point has a marker with its values as a tooltip.
+    pub markers: bool,
+}
+
+/// A horizontal line.
+pub struct Level {
+    /// Name in the legend.
+    pub label: String,
+    /// CSS class.
+    pub class: &'static str,
+    /// Its height.
+    pub value: f64,
+}
+
+/// How values are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unit {
+    /// As they are.
+    Plain,
+    /// Fractions, as per cent; the axis starts at zero.
+    Percent,
+}
+
+impl Unit {
+    /// A value in few digits.
+    pub fn format(self, value: f64) -> String {
+        match self {
+            Self::Percent => format!("{} %", trimmed(value * 100.0)),
+            Self::Plain => trimmed(value),
+        }
+    }
+}
+
+/// At most four significant digits, without trailing zeros.
+fn trimmed(value: f64) -> String {
+    if value == 0.0 {
+        return "0".to_owned();
+    }
+    let magnitude = value.abs().log10().floor() as i32;
+    if !(-4..7).contains(&magnitude) {
+        return format!("{value:.1e}");
+    }
+    let text = format!("{value:.*}", (3 - magnitude).max(0) as usize);
+    if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
+}
+
+const WIDTH: f64 = 760.0;
+const HEIGHT: f64 = 300.0;
+const LEFT: f64 = 64.0;
+const RIGHT: f64 = 16.0;
+const TOP: f64 = 34.0;
+const BOTTOM: f64 = 42.0;
+
+/// A range of numbers, drawn between two ends.
+struct Axis {
+    ticks: Vec<f64>,
+    low: f64,
+    high: f64,
+    from: f64,
+    to: f64,
+}
+
+impl Axis {
+    /// An axis over `values` with about `count` round ticks, widened to them.
+    fn new(values: impl Iterator<Item = f64>, zero: bool, count: f64, (from, to): (f64, f64)) -> Self {
+        let (mut low, mut high) = values.fold((f64::INFINITY, f64::NEG_INFINITY), |(l, h), v| (l.min(v), h.max(v)));
+        if zero {
+            low = low.min(0.0);
+        }
+        if !(low.is_finite() && high.is_finite()) {
+            (low, high) = (0.0, 1.0);
+        }
+        if high - low <= f64::EPSILON * high.abs().max(low.abs()) {
+            high = low + low.abs().max(1.0);
+        }
+        let step = round_step((high - low) / count);
+        let (first, last) = ((low / step).floor() as i64, (high / step).ceil() as i64);
+        let ticks: Vec<f64> = (first..=last).map(|n| n as f64 * step).collect();
+        Self { low: first as f64 * step, high: last as f64 * step, ticks, from, to }
+    }
+
+    fn place(&self, value: f64) -> f64 {
+        self.from + (value - self.low) / (self.high - self.low) * (self.to - self.from)
+    }
+}
+
+/// The smallest of 1, 2, 5 times a power of ten that is not below `least`.
+fn round_step(least: f64) -> f64 {
+    let power = 10f64.powf(least.log10().floor());
+    let factor = [1.0, 2.0, 5.0, 10.0].into_iter().find(|f| f * power >= least * (1.0 - 1e-9)).unwrap_or(10.0);
+    factor * power
+}
+
+impl Chart<'_> {
+    /// The chart as an `<svg>` element.
+    pub fn svg(&self) -> String {
+        let finite = |series: &Series| -> Vec<(f64, f64)> {
+            series.points.iter().copied().filter(|(x, y)| x.is_finite() && y.is_finite()).collect()
+        };
+        let curves: Vec<Vec<(f64, f64)>> = self.series.iter().map(finite).collect();
+        let points = || curves.iter().flatten();
+        let heights = points().map(|p| p.1).chain(self.levels.iter().map(|l| l.value));
+        let x = Axis::new(points().map(|p| p.0), true, 8.0, (LEFT, WIDTH - RIGHT));
+        let y = Axis::new(heights, self.unit == Unit::Percent, 5.0, (HEIGHT - BOTTOM, TOP));
+        let mut svg = String::new();
+        let Self { id, .. } = self;
+        svg.push_str(&format!(
+            r#"<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-labelledby="{id}-title {id}-desc"><title id="{id}-title">{}</title><desc id="{id}-desc">{}</desc>"#,
+            escape(self.title),
+            escape(&self.description)
+        ));
+        self.axes(&mut svg, &x, &y);
+        for level in &self.levels {
+            let at = y.place(level.value);
+            let (left, right) = (x.from, x.to);
+            push(&mut svg, format_args!(r#"<path class="{}" d="M{left:.1} {at:.1}H{right:.1}"/>"#, level.class));
+        }
+        for (series, points) in self.series.iter().zip(&curves) {
+            self.curve(&mut svg, series, points, &x, &y);
+        }
+        self.legend(&mut svg);
+        svg.push_str("</svg>");
+        svg
+    }
+
+    fn axes(&self, svg: &mut String, x: &Axis, y: &Axis) {
+        for &tick in &y.ticks {
+            let at = y.place(tick);
+            let (left, right) = (x.from, x.to);
+            push(svg, format_args!(r#"<path class="grid" d="M{left:.1} {at:.1}H{right:.1}"/>"#));
+            let (label, place, middle) = (self.unit.format(tick), left - 8.0, at + 4.0);
+            push(svg, format_args!(r#"<text class="tick end" x="{place:.1}" y="{middle:.1}">{label}</text>"#));
+        }
+        let base = y.from + 18.0;
+        for &tick in &x.ticks {
+            let (at, label) = (x.place(tick), Unit::Plain.format(tick));
+            push(svg, format_args!(r#"<text class="tick middle" x="{at:.1}" y="{base:.1}">{label}</text>"#));
+        }
+        let (middle, base) = ((x.from + x.to) / 2.0, HEIGHT - 6.0);
+        push(svg, format_args!(r#"<text class="tick middle" x="{middle:.1}" y="{base:.1}">steps</text>"#));
+    }
+
+    fn curve(&self, svg: &mut String, series: &Series, points: &[(f64, f64)], x: &Axis, y: &Axis) {
+        let mut path = String::new();
+        for (index, (px, py)) in points.iter().enumerate() {
+            let command = if index == 0 { 'M' } else { 'L' };
+            push(&mut path, format_args!("{command}{:.1} {:.1}", x.place(*px), y.place(*py)));
+        }
+        push(svg, format_args!(r#"<path class="{}" d="{path}"/>"#, series.class));
+        if !series.markers {
+            return;
+        }
+        let name = series.label.as_deref().unwrap_or_default();
+        for (px, py) in points {
+            let (cx, cy) = (x.place(*px), y.place(*py));
+            let tip = format!("{name} {} at step {px}", self.unit.format(*py));
+            push(
+                svg,
+                format_args!(
+                    r#"<circle class="{}" cx="{cx:.1}" cy="{cy:.1}" r="3.5"><title>{}</title></circle>"#,
+                    series.class,
+                    escape(&tip)
+                ),
+            );
+        }
+    }
+
+    fn legend(&self, svg: &mut String) {
+        let series = self.series.iter().filter_map(|s| s.label.as_ref().map(|label| (label, s.class)));
+        let levels = self.levels.iter().map(|level| (&level.label, level.class));
+        let mut left = LEFT;
+        for (label, class) in series.chain(levels) {
+            let (end, text) = (left + 26.0, left + 32.0);
+            push(svg, format_args!(r#"<path class="{class}" d="M{left:.1} 16H{end:.1}"/>"#));
+            push(svg, format_args!(r#"<text class="legend" x="{text:.1}" y="20">{}</text>"#, escape(label)));
+            // About 6.6 pixels per character at this size.
+            left = text + 6.6 * label.chars().count() as f64 + 20.0;
+        }
+    }
+}
+
+/// Appends; a `String` takes everything.
+fn push(text: &mut String, more: std::fmt::Arguments<'_>) {
+    let _ = text.write_fmt(more);
+}
+
+/// Text for SVG and HTML.
+fn escape(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ticks_are_round() {
+        let axis = Axis::new([0.13, 2.31].into_iter(), false, 5.0, (0.0, 100.0));
+        assert_eq!(axis.ticks, [0.0, 0.5, 1.0, 1.5, 2.0, 2.5]);
+        assert_eq!(axis.place(1.25), 50.0);
+        let flat = Axis::new([0.1, 0.1].into_iter(), false, 5.0, (0.0, 1.0));
+        assert!(flat.low <= 0.1 && flat.high > flat.low);
+        let nothing = Axis::new(std::iter::empty(), false, 5.0, (0.0, 1.0));
+        assert_eq!((nothing.low, nothing.high), (0.0, 1.0));
+    }
+
+    #[test]
+    fn numbers_have_few_digits() {
+        let plain = |value| Unit::Plain.format(value);
+        assert_eq!([0.0, 0.1, 2.0, 900.0, 12345.0].map(plain), ["0", "0.1", "2", "900", "12345"]);
+        assert_eq!([0.000123, 1e-9, 0.30000000000000004].map(plain), ["0.000123", "1.0e-9", "0.3"]);
+        assert_eq!(Unit::Percent.format(0.927), "92.7 %");
+    }
+
+    #[test]
+    fn labels_are_escaped_and_gaps_left_out() {
+        let chart = Chart {
+            title: "a<b",
+            description: String::new(),
+            id: "x",
+            unit: Unit::Plain,
+            series: vec![Series {
+                label: Some("\"l&\"".into()),
+                class: "c",
+                points: vec![(0.0, 1.0), (1.0, f64::NAN), (2.0, 3.0)],
+                markers: false,
+            }],
+            levels: vec![],
+        };
+        let svg = chart.svg();
+        assert!(svg.contains("a&lt;b") && svg.contains("&quot;l&amp;&quot;") && !svg.contains("NaN"));
+    }
+}

@@ -1,0 +1,161 @@
+//! The curves of a report: loss, accuracy, learning rate.
+
+use super::{
+    Point, Report,
+    chart::{Chart, Level, Series, Unit},
+};
+use crate::{event::Evaluated, metrics};
+
+/// Points that a curve has at most; more than a screen has columns is of no use.
+const RESOLUTION: usize = 800;
+
+/// The charts that there is something to draw for.
+pub(super) fn charts(report: &Report) -> Vec<Chart<'static>> {
+    let mut charts = Vec::new();
+    if !report.steps.is_empty() {
+        charts.push(loss(&report.steps, &report.evaluations));
+    }
+    if !report.evaluations.is_empty() {
+        charts.push(accuracy(report));
+    }
+    if !report.steps.is_empty() {
+        charts.push(learning_rate(&report.steps));
+    }
+    charts
+}
+
+fn loss(steps: &[Point], evaluations: &[Evaluated]) -> Chart<'static> {
+    let raw: Vec<(f64, f64)> = steps.iter().map(|point| (point.step as f64, point.loss)).collect();
+    let smooth = smoothed(&raw);
+    let mut series = vec![
+        Series { label: None, class: "raw", points: thinned(&raw), markers: false },
+        Series {
+            label: Some("training loss (smoothed)".into()),
+            class: "first",
+            points: thinned(&smooth),
+            markers: false,
+        },
+    ];
+    if !evaluations.is_empty() {
+        let points = evaluations.iter().map(|e| (e.step as f64, e.loss)).collect();
+        series.push(Series { label: Some("held-out cross entropy".into()), class: "second", points, markers: true });
+    }
+    let description = range("The training loss goes", &smooth, Unit::Plain);
+    Chart { title: "Loss", description, id: "loss", unit: Unit::Plain, series, levels: vec![] }
+}
+
+fn accuracy(report: &Report) -> Chart<'static> {
+    let first = report.evaluations.first();
+    let measured: Vec<_> = first.map(|e| e.scores.iter().map(|s| s.metric).collect()).unwrap_or_default();
+    let curve = |metric| -> Vec<(f64, f64)> {
+        let points = report.evaluations.iter().filter_map(|e| Some((e.step as f64, e.score(metric)?)));
+        points.collect()
+    };
+    let classes = ["first", "second"].into_iter().cycle();
+    let series: Vec<Series> = measured
+        .iter()
+        .zip(classes)
+        .map(|(&metric, class)| Series {
+            label: Some(metrics::name(metric).to_owned()),
+            class,
+            points: curve(metric),
+            markers: true,
+        })
+        .collect();
+    let mut sentences: Vec<String> = series
+        .iter()
+        .map(|s| range(&format!("{} goes", s.label.as_deref().unwrap_or_default()), &s.points, Unit::Percent))
+        .collect();
+    let mut levels = Vec::new();
+    if let Some(target) = report.started.as_ref().and_then(|started| started.target.as_ref()) {
+        let value = Unit::Percent.format(target.value);
+        let label = format!("target {} {value}", metrics::name(target.metric));
+        levels.push(Level { label, class: "target", value: target.value });
+        sentences.push(format!("The target is {value}."));
+    }
+    if let Some(value) = report.started.as_ref().and_then(|started| started.linear_baseline) {
+        let text = Unit::Percent.format(value);
+        levels.push(Level { label: format!("linear classifier {text}"), class: "baseline", value });
+        sentences.push(format!("A linear classifier reaches {text}."));
+    }
+    let description = sentences.join(" ");
+    Chart { title: "Accuracy on held-out samples", description, id: "accuracy", unit: Unit::Percent, series, levels }
+}
+
+fn learning_rate(steps: &[Point]) -> Chart<'static> {
+    let points: Vec<(f64, f64)> = steps.iter().map(|point| (point.step as f64, point.lr)).collect();
+    let highest = points.iter().map(|p| p.1).fold(0.0, f64::max);
+    let description = format!(
+        "{} Its highest value is {}.",
+        range("The learning rate goes", &points, Unit::Plain),
+        Unit::Plain.format(highest)
+    );
+    let series = vec![Series { label: None, class: "first", points: thinned(&points), markers: false }];
+    Chart { title: "Learning rate", description, id: "rate", unit: Unit::Plain, series, levels: vec![] }
+}
+
+/// A sentence about the ends of a curve.
+fn range(subject: &str, points: &[(f64, f64)], unit: Unit) -> String {
+    match (points.first(), points.last()) {
+        (Some(first), Some(last)) => format!(
+            "{subject} from {} at step {} to {} at step {}.",
+            unit.format(first.1),
+            first.0,
+            unit.format(last.1),
+            last.0
+        ),
+        _ => String::new(),
+    }
+}
+
+/// Exponential mean over about a fiftieth of the curve, without the pull of the start towards zero.
+fn smoothed(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
+    let keep = 1.0 - 1.0 / (points.len() as f64 / 50.0).max(1.0);
+    let (mut sum, mut weight) = (0.0, 0.0);
+    let mean = points.iter().map(|&(x, y)| {
+        (sum, weight) = (keep * sum + (1.0 - keep) * y, keep * weight + (1.0 - keep));
+        (x, sum / weight)
+    });
+    mean.collect()
+}
+
+/// The lowest and the highest point of each of [`RESOLUTION`]/2 stretches, in order: the curve's outline.
+fn thinned(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
+    if points.len() <= RESOLUTION {
+        return points.to_vec();
+    }
+    let mut kept = Vec::with_capacity(RESOLUTION + 2);
+    for stretch in points.chunks(points.len().div_ceil(RESOLUTION / 2)) {
+        let extreme =
+            |order: fn(&f64, &f64) -> std::cmp::Ordering| stretch.iter().copied().min_by(|a, b| order(&a.1, &b.1));
+        let low = extreme(f64::total_cmp);
+        let high = extreme(|a, b| f64::total_cmp(b, a));
+        let mut ends: Vec<(f64, f64)> = low.into_iter().chain(high).collect();
+        ends.sort_by(|a, b| a.0.total_cmp(&b.0));
+        ends.dedup();
+        kept.extend(ends);
+    }
+    kept
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn thinning_keeps_the_outline() {
+        let mut points: Vec<(f64, f64)> = (0..10_000).map(|n| (f64::from(n), 0.5)).collect();
+        points[1234].1 = 9.0;
+        points[1235].1 = -9.0;
+        let kept = thinned(&points);
+        assert!(kept.len() <= RESOLUTION && kept.is_sorted_by(|a, b| a.0 < b.0));
+        assert!(kept.contains(&(1234.0, 9.0)) && kept.contains(&(1235.0, -9.0)));
+    }
+
+    #[test]
+    fn smoothing_keeps_constants_and_short_curves() {
+        assert!(smoothed(&[(0.0, 3.0); 1000]).iter().all(|p| (p.1 - 3.0).abs() < 1e-12));
+        let short = [(1.0, 5.0), (2.0, 1.0)];
+        assert_eq!(smoothed(&short), short);
+    }
+}

@@ -1,0 +1,248 @@
+//! The page about a run: one HTML file without scripts or anything from elsewhere.
+
+mod chart;
+mod curves;
+
+use minijinja::{AutoEscape, Environment, value::Serde};
+use serde::Serialize;
+
+use crate::{
+    event::{Evaluated, Event, GoldenVerdict, RunResult, Started},
+    metrics,
+};
+use chart::Unit;
+
+/// What a page tells, gathered from the events of a run.
+#[derive(Clone, Debug, Default)]
+pub struct Report {
+    started: Option<Started>,
+    resumed: usize,
+    steps: Vec<Point>,
+    evaluations: Vec<Evaluated>,
+    end: End,
+}
+
+/// One step, as far as the page shows it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Point {
+    step: u64,
+    loss: f64,
+    lr: f64,
+    images_per_s: f64,
+}
+
+/// How far a run has got.
+#[derive(Clone, Debug, Default)]
+enum End {
+    #[default]
+    Running,
+    Interrupted(u64),
+    Failed(u64, String),
+    Finished(RunResult),
+}
+
+impl Report {
+    /// Takes in an event.
+    pub fn add(&mut self, event: &Event) {
+        match event {
+            Event::Started(started) => {
+                self.resumed += usize::from(started.resumed_at.is_some());
+                self.started = Some(started.as_ref().clone());
+                self.end = End::Running;
+            }
+            Event::Step(done) => {
+                let (step, loss, lr, images_per_s) = (done.step, done.loss, done.lr, done.images_per_s);
+                self.steps.push(Point { step, loss, lr, images_per_s });
+            }
+            Event::Evaluated(evaluated) => self.evaluations.push(evaluated.clone()),
+            Event::Checkpointed { .. } => {}
+            Event::Interrupted { step } => self.end = End::Interrupted(*step),
+            Event::Failed { step, message } => self.end = End::Failed(*step, message.clone()),
+            Event::Result(result) => self.end = End::Finished(result.clone()),
+        }
+    }
+
+    /// The page. `yaml` is the resolved recipe.
+    ///
+    /// # Errors
+    /// A template that does not render.
+    pub fn render(&self, yaml: &str) -> Result<String, minijinja::Error> {
+        let mut environment = Environment::new();
+        environment.set_auto_escape_callback(|_| AutoEscape::Html);
+        let charts = curves::charts(self);
+        let (evaluation_columns, evaluations) = self.evaluation_table();
+        let page = Page {
+            recipe: self.started.as_ref().map_or("run", |started| &started.recipe),
+            subtitle: self.subtitle(),
+            verdict: self.verdict(),
+            charts: charts.iter().map(|chart| Figure { title: chart.title, svg: chart.svg() }).collect(),
+            evaluation_columns,
+            evaluations,
+            tables: self.tables(),
+            yaml,
+        };
+        environment.render_str(include_str!("page.html"), Serde(&page))
+    }
+
+    fn subtitle(&self) -> String {
+        let Some(started) = &self.started else { return "nothing has happened yet".to_owned() };
+        let Started { parameters, data, seed, .. } = started;
+        format!("{} parameters on {data}, seed {seed}", grouped(*parameters))
+    }
+
+    fn verdict(&self) -> Verdict {
+        let done = self.steps.last().map_or(0, |point| point.step);
+        let total = self.started.as_ref().map_or(0, |started| started.steps);
+        let (class, short, mut lines) = match &self.end {
+            End::Running => ("", format!("running: step {done} of {total}"), vec![]),
+            End::Interrupted(step) => ("", format!("interrupted after step {step} of {total}"), vec![]),
+            End::Failed(step, message) => ("missed", format!("failed after step {step}"), vec![message.clone()]),
+            End::Finished(result) => verdict_of(result),
+        };
+        if let Some(baseline) = self.started.as_ref().and_then(|started| started.linear_baseline) {
+            lines.push(format!("A linear classifier reaches {} on the same data.", Unit::Percent.format(baseline)));
+        }
+        if let Some(started) = &self.started {
+            lines.push(match started.golden {
+                GoldenVerdict::Pass => "The training step agrees with its golden tensors.".to_owned(),
+                GoldenVerdict::Fail => "The training step does not agree with its golden tensors.".to_owned(),
+                GoldenVerdict::Absent => "The training step was not compared with golden tensors.".to_owned(),
+            });
+        }
+        Verdict { class, short, lines }
+    }
+
+    fn evaluation_table(&self) -> (Vec<String>, Vec<Vec<String>>) {
+        let mut columns = vec!["steps".to_owned(), "epochs".to_owned(), "held-out loss".to_owned()];
+        if let Some(first) = self.evaluations.first() {
+            columns.extend(first.scores.iter().map(|score| metrics::name(score.metric).to_owned()));
+        }
+        let row = |evaluated: &Evaluated| {
+            let Evaluated { step, epoch, loss, .. } = evaluated;
+            let mut row = vec![step.to_string(), format!("{epoch:.2}"), format!("{loss:.4}")];
+            row.extend(evaluated.scores.iter().map(|score| Unit::Percent.format(score.value)));
+            row
+        };
+        (columns, self.evaluations.iter().map(row).collect())
+    }
+
+    fn tables(&self) -> Vec<Table> {
+        let Some(started) = &self.started else { return Vec::new() };
+        let environment = &started.environment;
+        let mut training = vec![
+            ("batch", started.batch.to_string()),
+            ("steps", format!("{} ({} epochs of {})", started.steps, started.epochs, started.steps_per_epoch)),
+            ("training samples", grouped(started.train_samples as u64)),
+            ("held-out samples", grouped(started.val_samples as u64)),
+            ("classes", started.classes.to_string()),
+        ];
+        if let Some(target) = &started.target {
+            let spread = target.sigma.map(|s| format!(" ± {}", Unit::Percent.format(s))).unwrap_or_default();
+            let source = target.of.as_ref().map(|of| format!(" ({of})")).unwrap_or_default();
+            let value = Unit::Percent.format(target.value);
+            training.push(("target", format!("{} {value}{spread}{source}", metrics::name(target.metric))));
+        }
+        if let Some(speed) = self.median_speed() {
+            training.push(("speed", format!("{} images/s (median)", Unit::Plain.format(speed))));
+        }
+        if let End::Finished(result) = &self.end {
+            training.push(("time", duration(result.seconds)));
+        }
+        if self.resumed > 0 {
+            training.push(("resumed", format!("{} times", self.resumed)));
+        }
+        let mut machine = vec![("zoo", environment.zoo.clone()), ("platform", environment.platform.clone())];
+        machine.extend(environment.cpu.clone().map(|cpu| ("processor", cpu)));
+        machine.push(("vector instructions", environment.cpu_features.join(", ")));
+        machine.push(("threads", environment.threads.to_string()));
+        machine.push(("kernels", environment.kernels.clone()));
+        vec![Table { title: "Training", rows: training }, Table { title: "Environment", rows: machine }]
+    }
+
+    fn median_speed(&self) -> Option<f64> {
+        let mut speeds: Vec<f64> = self.steps.iter().map(|point| point.images_per_s).collect();
+        speeds.sort_by(f64::total_cmp);
+        speeds.get(speeds.len() / 2).copied()
+    }
+}
+
+impl<'a> FromIterator<&'a Event> for Report {
+    fn from_iter<I: IntoIterator<Item = &'a Event>>(events: I) -> Self {
+        let mut report = Self::default();
+        events.into_iter().for_each(|event| report.add(event));
+        report
+    }
+}
+
+/// What the template fills in. All text is escaped but that of `svg`.
+#[derive(Serialize)]
+struct Page<'a> {
+    recipe: &'a str,
+    subtitle: String,
+    verdict: Verdict,
+    charts: Vec<Figure<'a>>,
+    evaluation_columns: Vec<String>,
+    evaluations: Vec<Vec<String>>,
+    tables: Vec<Table>,
+    yaml: &'a str,
+}
+
+/// A chart, drawn.
+#[derive(Serialize)]
+struct Figure<'a> {
+    title: &'a str,
+    svg: String,
+}
+
+/// The box at the top of the page.
+#[derive(Serialize)]
+struct Verdict {
+    class: &'static str,
+    short: String,
+    lines: Vec<String>,
+}
+
+fn verdict_of(result: &RunResult) -> (&'static str, String, Vec<String>) {
+    let metric = metrics::name(result.metric);
+    let achieved = Unit::Percent.format(result.achieved);
+    match (result.target, result.met) {
+        (Some(target), Some(met)) => {
+            let target = Unit::Percent.format(target);
+            let (class, word) = if met { ("met", "target met") } else { ("missed", "target missed") };
+            (class, format!("{word}: {metric} {achieved}, target {target}"), vec![])
+        }
+        _ => ("", format!("finished: {metric} {achieved}"), vec!["The recipe names no target for these data.".into()]),
+    }
+}
+
+/// A table of facts.
+#[derive(Serialize)]
+struct Table {
+    title: &'static str,
+    rows: Vec<(&'static str, String)>,
+}
+
+/// A number with thin spaces between groups of three digits.
+fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            text.push('\u{202f}');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+fn duration(seconds: f64) -> String {
+    let whole = seconds.round() as u64;
+    match (whole / 3600, whole / 60 % 60, whole % 60) {
+        (0, 0, _) => format!("{seconds:.1} s"),
+        (0, minutes, seconds) => format!("{minutes} min {seconds} s"),
+        (hours, minutes, _) => format!("{hours} h {minutes} min"),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,121 @@
+//! `events.jsonl`: one [`Event`] per line, as JSON, in the order in which things happened.
+//!
+//! Every line is handed to the operating system at once, so a killed process leaves at most one incomplete line. A resumed
+//! run drops what happened after its checkpoint and an incomplete last line, and appends; after a power failure lines
+//! shortly before the checkpoint may be missing.
+
+use std::{
+    fs::{self, File, OpenOptions},
+    io::{self, Write},
+    path::{Path, PathBuf},
+};
+
+use crate::{
+    atomic,
+    event::{Event, ListenError, Listener},
+};
+
+/// Appends events to a file.
+pub struct EventLog {
+    path: PathBuf,
+    file: File,
+}
+
+impl EventLog {
+    /// Begins a new file.
+    ///
+    /// # Errors
+    /// A file that is there already or cannot be made.
+    pub fn create(path: PathBuf) -> Result<Self, ListenError> {
+        let file = File::create_new(&path).map_err(ListenError::at(&path))?;
+        Ok(Self { path, file })
+    }
+
+    /// Goes on with a file after the checkpoint at `step`. Also returns the events that were kept.
+    ///
+    /// # Errors
+    /// A file that cannot be read or written.
+    pub fn resume(path: PathBuf, step: u64) -> Result<(Self, Vec<Event>), ListenError> {
+        let kept: Vec<Event> = read(&path)?.into_iter().filter(|event| stays(event, step)).collect();
+        let rewrite = |out: &mut dyn Write| kept.iter().try_for_each(|event| out.write_all(&line(event)?));
+        atomic::replace(&path, rewrite).map_err(ListenError::at(&path))?;
+        let file = OpenOptions::new().append(true).open(&path).map_err(ListenError::at(&path))?;
+        Ok((Self { path, file }, kept))
+    }
+}
+
+impl Listener for EventLog {
+    fn hear(&mut self, event: &Event) -> Result<(), ListenError> {
+        let write = |line: Vec<u8>| self.file.write_all(&line);
+        line(event).and_then(write).map_err(|source| ListenError { path: self.path.clone(), source })
+    }
+}
+
+/// The events of a file, up to the first line that is none.
+///
+/// # Errors
+/// A file that cannot be read.
+pub fn read(path: &Path) -> Result<Vec<Event>, ListenError> {
+    let text = match fs::read(path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(source) => return Err(ListenError { path: path.to_owned(), source }),
+    };
+    let lines = text.split_inclusive(|byte| *byte == b'\n').take_while(|line| line.ends_with(b"\n"));
+    Ok(lines.map_while(|line| serde_json::from_slice(line).ok()).collect())
+}
+
+/// Whether an event belongs to the training up to `step`. The end of the interrupted run does not, and a run that goes on
+/// from its very beginning has no past.
+fn stays(event: &Event, step: u64) -> bool {
+    match event {
+        Event::Started(started) => step > 0 && started.resumed_at.is_none_or(|at| at <= step),
+        Event::Step(done) => done.step <= step,
+        Event::Evaluated(evaluated) => evaluated.step <= step,
+        Event::Checkpointed { step: at, .. } => *at <= step,
+        Event::Interrupted { .. } | Event::Failed { .. } | Event::Result(_) => false,
+    }
+}
+
+fn line(event: &Event) -> io::Result<Vec<u8>> {
+    let mut line = serde_json::to_vec(event)?;
+    line.push(b'\n');
+    Ok(line)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::event::StepDone;
+
+    fn step(step: u64) -> Event {
+        let loss = 1.0 / step as f64;
+        Event::Step(StepDone { step, epoch: 0.0, loss, components: vec![], lr: 0.1, images_per_s: 1.0, seconds: 0.0 })
+    }
+
+    #[test]
+    fn a_resumed_log_goes_on_where_the_checkpoint_was() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("events.jsonl");
+        let mut log = EventLog::create(path.clone()).unwrap();
+        for number in 1..=4 {
+            log.hear(&step(number)).unwrap();
+        }
+        log.hear(&Event::Interrupted { step: 4 }).unwrap();
+        // A line cut short by a crash.
+        log.file.write_all(b"{\"event\":\"step\",\"st").unwrap();
+        let (mut log, kept) = EventLog::resume(path.clone(), 2).unwrap();
+        assert_eq!(kept, [step(1), step(2)]);
+        log.hear(&step(3)).unwrap();
+        assert_eq!(read(&path).unwrap(), [step(1), step(2), step(3)]);
+    }
+
+    #[test]
+    fn nothing_overwrites_a_log() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("events.jsonl");
+        drop(EventLog::create(path.clone()).unwrap());
+        assert!(EventLog::create(path).is_err());
+        assert_eq!(read(&dir.path().join("absent")).unwrap(), []);
+    }
+}

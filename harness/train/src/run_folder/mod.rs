@@ -1,0 +1,208 @@
+//! The folder of a run.
+//!
+//! | entry | content |
+//! | --- | --- |
+//! | `recipe.yaml` | the resolved recipe: loads as the recipe that was run |
+//! | `events.jsonl` | what happened, one [`Event`] per line |
+//! | `tensorboard/` | scalars for TensorBoard |
+//! | `checkpoints/` | the last two checkpoints, safetensors |
+//! | `report.html` | curves, facts and verdict on one page; written anew at each evaluation and at the end |
+//! | `result.json` | the last event of a finished training ([`RunResult`](crate::RunResult)) |
+//! | `lock` | held by the process that writes |
+
+mod event_log;
+
+pub use event_log::EventLog;
+
+use std::{
+    fs::{self, File, TryLockError},
+    io::Write,
+    path::{Path, PathBuf},
+};
+use zoo_recipe::Recipe;
+
+use crate::{
+    CheckpointStore, TrainError, Trainer, atomic,
+    checkpoint::Rejected,
+    event::{Event, ListenError, Listener},
+    report::Report,
+    tensorboard::TensorBoard,
+};
+
+const RECIPE: &str = "recipe.yaml";
+const EVENTS: &str = "events.jsonl";
+const TENSORBOARD: &str = "tensorboard";
+const CHECKPOINTS: &str = "checkpoints";
+const REPORT: &str = "report.html";
+const RESULT: &str = "result.json";
+const LOCK: &str = "lock";
+
+/// The folder of one run, held by this process alone.
+pub struct RunFolder {
+    path: PathBuf,
+    /// The system releases the lock when the process ends, however it ends.
+    _lock: File,
+}
+
+impl RunFolder {
+    /// A folder for a new run; made if it is not there.
+    ///
+    /// # Errors
+    /// A folder that holds a run already, or cannot be written.
+    pub fn create(path: impl Into<PathBuf>, recipe: &Recipe) -> Result<Self, TrainError> {
+        let path = path.into();
+        fs::create_dir_all(&path).map_err(ListenError::at(&path))?;
+        let folder = Self::lock(path)?;
+        if folder.path.join(EVENTS).exists() {
+            let reason = "there is a run in this folder already; resume it, or choose another folder".to_owned();
+            return Err(TrainError::RunFolder { path: folder.path, reason });
+        }
+        let file = folder.path.join(RECIPE);
+        let write = |out: &mut dyn Write| {
+            let yaml = recipe.to_yaml().map_err(std::io::Error::other)?;
+            out.write_all(yaml.as_bytes())
+        };
+        atomic::replace(&file, write).map_err(ListenError::at(&file))?;
+        Ok(folder)
+    }
+
+    /// The folder of a run that was interrupted.
+    ///
+    /// # Errors
+    /// A folder without a run, or one that another process is writing to.
+    pub fn reopen(path: impl Into<PathBuf>) -> Result<Self, TrainError> {
+        let path = path.into();
+        if !path.join(EVENTS).is_file() {
+            return Err(TrainError::RunFolder { path, reason: "there is no run to resume in this folder".to_owned() });
+        }
+        Self::lock(path)
+    }
+
+    fn lock(path: PathBuf) -> Result<Self, TrainError> {
+        let file = path.join(LOCK);
+        let lock = File::options().create(true).truncate(false).write(true).open(&file);
+        let lock = lock.map_err(ListenError::at(&file))?;
+        match lock.try_lock() {
+            Ok(()) => Ok(Self { path, _lock: lock }),
+            Err(TryLockError::WouldBlock) => {
+                let reason = "another process is training in this folder".to_owned();
+                Err(TrainError::RunFolder { path, reason })
+            }
+            Err(TryLockError::Error(source)) => Err(ListenError { path: file, source }.into()),
+        }
+    }
+
+    /// The folder.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The checkpoints of the run.
+    pub fn checkpoints(&self) -> CheckpointStore {
+        CheckpointStore::new(self.path.join(CHECKPOINTS))
+    }
+
+    /// The files that listen to a new run.
+    ///
+    /// # Errors
+    /// A file that cannot be made.
+    pub fn begin(&self) -> Result<RunFiles, TrainError> {
+        let log = EventLog::create(self.path.join(EVENTS))?;
+        self.files(log, Report::default())
+    }
+
+    /// Takes `trainer` to the newest checkpoint that can be used; without any checkpoint it begins anew. What the files
+    /// of the run say about later steps is dropped, later checkpoints are set aside.
+    ///
+    /// # Errors
+    /// Checkpoints of which none can be used or that are of another training, or a file that cannot be read or written.
+    pub fn resume(&self, trainer: &mut Trainer<'_>) -> Result<Resumed, TrainError> {
+        let store = self.checkpoints();
+        let (step, rejected) = match store.latest()? {
+            Some(found) => {
+                trainer.resume(&found.checkpoint)?;
+                (found.checkpoint.progress.step, found.rejected)
+            }
+            None => (0, Vec::new()),
+        };
+        for Rejected { error, .. } in &rejected {
+            tracing::warn!("{error}; going on from step {step}");
+        }
+        store.rewind(step)?;
+        let (log, events) = EventLog::resume(self.path.join(EVENTS), step)?;
+        let result = self.path.join(RESULT);
+        if result.exists() {
+            fs::remove_file(&result).map_err(ListenError::at(&result))?;
+        }
+        let files = self.files(log, events.iter().collect())?;
+        Ok(Resumed { step, rejected, files })
+    }
+
+    fn files(&self, log: EventLog, report: Report) -> Result<RunFiles, TrainError> {
+        let tensorboard = TensorBoard::create(&self.path.join(TENSORBOARD))?;
+        Ok(RunFiles { folder: self.path.clone(), log, tensorboard, report })
+    }
+}
+
+/// A training that is ready to go on.
+pub struct Resumed {
+    /// Steps done.
+    pub step: u64,
+    /// Newer checkpoints that cannot be used.
+    pub rejected: Vec<Rejected>,
+    /// The files that listen.
+    pub files: RunFiles,
+}
+
+/// The files of a run folder that listen to its training.
+pub struct RunFiles {
+    folder: PathBuf,
+    log: EventLog,
+    tensorboard: TensorBoard,
+    report: Report,
+}
+
+impl Listener for RunFiles {
+    fn hear(&mut self, event: &Event) -> Result<(), ListenError> {
+        self.log.hear(event)?;
+        self.tensorboard.hear(event)?;
+        self.report.add(event);
+        if let Event::Result(result) = event {
+            let path = self.folder.join(RESULT);
+            let write = |out: &mut dyn Write| Ok(serde_json::to_writer_pretty(out, result)?);
+            atomic::replace(&path, write).map_err(ListenError::at(path))?;
+        }
+        match event {
+            Event::Started(_)
+            | Event::Evaluated(_)
+            | Event::Interrupted { .. }
+            | Event::Failed { .. }
+            | Event::Result(_) => write_report(&self.folder, &self.report),
+            Event::Step(_) | Event::Checkpointed { .. } => Ok(()),
+        }
+    }
+}
+
+/// Writes the report of a run folder anew from its event log. Returns the file.
+///
+/// # Errors
+/// A folder without a run, or a file that cannot be read or written.
+pub fn report(folder: &Path) -> Result<PathBuf, TrainError> {
+    let events = event_log::read(&folder.join(EVENTS))?;
+    if events.is_empty() {
+        let reason = "there is no run in this folder".to_owned();
+        return Err(TrainError::RunFolder { path: folder.to_owned(), reason });
+    }
+    write_report(folder, &events.iter().collect())?;
+    Ok(folder.join(REPORT))
+}
+
+fn write_report(folder: &Path, report: &Report) -> Result<(), ListenError> {
+    let recipe = fs::read_to_string(folder.join(RECIPE)).unwrap_or_default();
+    let path = folder.join(REPORT);
+    let write = |out: &mut dyn Write| {
+        let page = report.render(&recipe).map_err(std::io::Error::other)?;
+        out.write_all(page.as_bytes())
+    };
+    atomic::replace(&path, write).map_err(ListenError::at(&path))
+}

@@ -1,0 +1,138 @@
+//! A network in training: the step with its variables, and how often it was run.
+
+use candle_core::{Device, Tensor};
+use std::collections::{BTreeMap, BTreeSet};
+use zoo_datasets::Batch;
+use zoo_engine::{Inputs, Kernels, Observer, Options, Scalars, Step, StepResult, candle_dtype};
+use zoo_graph::{BuildOptions, DType, Graph, LABEL};
+use zoo_recipe::{Recipe, ResolvedModel, schema};
+
+use crate::TrainError;
+
+/// A network in training: one [`Step`], the same that the golden check runs, with the counter and the seed that make its
+/// dropout reproducible.
+pub struct Session {
+    step: Step,
+    seed: u64,
+    done: u64,
+}
+
+impl Session {
+    /// The recipe's step in the recipe's batch size, with initial variables.
+    ///
+    /// # Errors
+    /// A recipe that makes no step, or one that the kernels cannot compute.
+    pub fn start(recipe: &Recipe, model: &ResolvedModel) -> Result<Self, TrainError> {
+        let graph = zoo_graph::build(recipe, model, &BuildOptions::train(recipe.train.batch))?;
+        let mut step = Step::new(graph, engine_options(recipe))?;
+        step.initialize(recipe.train.seed)?;
+        Ok(Self::new(step, recipe.train.seed))
+    }
+
+    /// Training with a step that has its variables already, whatever it was built from.
+    pub fn new(step: Step, seed: u64) -> Self {
+        Self { step, seed, done: 0 }
+    }
+
+    /// Steps done.
+    pub fn done(&self) -> u64 {
+        self.done
+    }
+
+    /// The step.
+    pub fn step(&self) -> &Step {
+        &self.step
+    }
+
+    /// The step, for setting variables.
+    pub fn step_mut(&mut self) -> &mut Step {
+        &mut self.step
+    }
+
+    /// One update with the given inputs and learning rate; an observer sees the values it wants.
+    ///
+    /// # Errors
+    /// Inputs that do not fit, or a node that cannot be computed; what the variables hold then is up to the kernels.
+    pub fn train_step(
+        &mut self,
+        inputs: &Inputs,
+        learning_rate: f64,
+        observer: &mut dyn Observer,
+    ) -> Result<StepResult, TrainError> {
+        let scalars = Scalars { learning_rate, step: self.done, seed: self.seed };
+        let result = self.step.run(inputs, scalars, observer)?;
+        self.done += 1;
+        Ok(result)
+    }
+
+    /// One update with a full batch of the loader. Returns loss components by name, the total first.
+    ///
+    /// # Errors
+    /// As [`Session::train_step`].
+    pub fn train_batch(&mut self, batch: Batch, learning_rate: f64) -> Result<Vec<(String, f64)>, TrainError> {
+        let Batch { images, labels, .. } = batch;
+        let labels = Tensor::from_vec(labels, labels_len(self.step.graph())?, &Device::Cpu)?;
+        let inputs = image_input(self.step.graph(), images)?.with(LABEL, labels);
+        Ok(self.train_step(&inputs, learning_rate, &mut ())?.losses)
+    }
+
+    /// All variables by name.
+    ///
+    /// # Errors
+    /// What the engine cannot bring into row-major order.
+    pub fn variables(&self) -> Result<BTreeMap<String, Tensor>, TrainError> {
+        Ok(self.step.variables()?.into_iter().map(|(variable, tensor)| (variable.name.clone(), tensor)).collect())
+    }
+
+    /// Goes back, or on, to a state that [`Session::variables`] gave after `done` steps.
+    ///
+    /// # Errors
+    /// Variables that are missing, unknown, or of another shape or type.
+    pub fn restore(&mut self, variables: &BTreeMap<String, Tensor>, done: u64) -> Result<(), TrainError> {
+        let own: BTreeSet<String> = self.step.graph().variables.iter().map(|v| v.name.clone()).collect();
+        let given: BTreeSet<String> = variables.keys().cloned().collect();
+        let list = |names: Vec<&String>| names.into_iter().map(|n| format!("`{n}`")).collect::<Vec<_>>().join(", ");
+        let missing: Vec<&String> = own.difference(&given).collect();
+        let unknown: Vec<&String> = given.difference(&own).collect();
+        if !missing.is_empty() {
+            return Err(TrainError::Variables(format!("it lacks {}", list(missing))));
+        }
+        if !unknown.is_empty() {
+            return Err(TrainError::Variables(format!("the network has no {}", list(unknown))));
+        }
+        for (name, tensor) in variables {
+            self.step.set_variable(name, tensor)?;
+        }
+        self.done = done;
+        Ok(())
+    }
+}
+
+/// What the recipe says about the engine.
+pub(crate) fn engine_options(recipe: &Recipe) -> Options {
+    let kernels = match recipe.engine.kernels {
+        schema::Kernels::Fast => Kernels::Fast { fusion: recipe.engine.fusion },
+        schema::Kernels::Reference => Kernels::Reference,
+    };
+    Options { kernels, threads: recipe.engine.threads }
+}
+
+/// Images of a batch as the graph's first input, in its shape and element type.
+pub(crate) fn image_input(graph: &Graph, images: Vec<f32>) -> Result<Inputs, TrainError> {
+    let input = graph.inputs.first().ok_or_else(|| TrainError::Mismatch("the network has no input".into()))?;
+    let ty = graph.ty(input.value);
+    if ty.shape.numel() != images.len() || !ty.dtype.is_float() {
+        let message = format!("`{}` is {ty}, but a batch has {} numbers", input.name, images.len());
+        return Err(TrainError::Mismatch(message));
+    }
+    let tensor = Tensor::from_vec(images, ty.shape.to_vec(), &Device::Cpu)?;
+    let tensor = if ty.dtype == DType::F32 { tensor } else { tensor.to_dtype(candle_dtype(ty.dtype))? };
+    Ok(Inputs::new().with(input.name.clone(), tensor))
+}
+
+/// How many labels a step takes.
+fn labels_len(graph: &Graph) -> Result<usize, TrainError> {
+    let label = graph.inputs.iter().find(|input| input.name == LABEL);
+    let label = label.ok_or_else(|| TrainError::Mismatch("the step takes no labels".into()))?;
+    Ok(graph.ty(label.value).shape.numel())
+}

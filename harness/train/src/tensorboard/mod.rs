@@ -1,0 +1,87 @@
+//! Scalars for TensorBoard.
+
+mod message;
+mod tfrecord;
+
+use std::{
+    fs::{self, File},
+    io::{self, Write},
+    path::{Path, PathBuf},
+    time::{SystemTime, UNIX_EPOCH},
+};
+
+use crate::{
+    event::{Event, ListenError, Listener},
+    metrics,
+};
+use message::Content;
+
+/// Writes `events.out.tfevents.*` files.
+///
+/// Tags: `train/loss`, `train/<component of the loss>`, `train/learning_rate`, `train/images_per_s`, `val/loss`, `val/top1`,
+/// ... against the number of steps done. Each run of a training gets a file of its own, which tells readers to drop what
+/// older files say about its first step and later ones.
+pub struct TensorBoard {
+    path: PathBuf,
+    file: File,
+}
+
+impl TensorBoard {
+    /// Begins a new file in `folder`.
+    ///
+    /// # Errors
+    /// A folder or file that cannot be made.
+    pub fn create(folder: &Path) -> Result<Self, ListenError> {
+        fs::create_dir_all(folder).map_err(ListenError::at(folder))?;
+        let seconds = wall_time() as u64;
+        // Readers take files in the order of their names; two runs may start in the same second.
+        let earlier = fs::read_dir(folder).map_err(ListenError::at(folder))?.count();
+        let path = folder.join(format!("events.out.tfevents.{seconds:010}.zoo.{earlier:04}"));
+        let file = File::create_new(&path).map_err(ListenError::at(&path))?;
+        let mut board = Self { path, file };
+        board.write(0, &Content::FileVersion("brain.Event:2"))?;
+        Ok(board)
+    }
+
+    fn write(&mut self, step: u64, content: &Content<'_>) -> Result<(), ListenError> {
+        let record = message::event(wall_time(), i64::try_from(step).unwrap_or(i64::MAX), content);
+        self.file
+            .write_all(&tfrecord::frame(&record))
+            .map_err(|source: io::Error| ListenError { path: self.path.clone(), source })
+    }
+}
+
+impl Listener for TensorBoard {
+    fn hear(&mut self, event: &Event) -> Result<(), ListenError> {
+        match event {
+            Event::Started(started) => {
+                self.write(started.resumed_at.map_or(0, |step| step + 1), &Content::SessionStart)
+            }
+            Event::Step(step) => {
+                let tags: Vec<String> = step.components.iter().map(|(name, _)| format!("train/{name}")).collect();
+                let mut scalars = vec![
+                    ("train/loss", step.loss as f32),
+                    ("train/learning_rate", step.lr as f32),
+                    ("train/images_per_s", step.images_per_s as f32),
+                ];
+                scalars.extend(tags.iter().map(String::as_str).zip(step.components.iter().map(|(_, v)| *v as f32)));
+                self.write(step.step, &Content::Scalars(&scalars))
+            }
+            Event::Evaluated(evaluated) => {
+                let tags: Vec<String> =
+                    evaluated.scores.iter().map(|score| format!("val/{}", metrics::name(score.metric))).collect();
+                let mut scalars = vec![("val/loss", evaluated.loss as f32)];
+                scalars.extend(tags.iter().map(String::as_str).zip(evaluated.scores.iter().map(|s| s.value as f32)));
+                self.write(evaluated.step, &Content::Scalars(&scalars))
+            }
+            Event::Checkpointed { .. } | Event::Interrupted { .. } | Event::Failed { .. } | Event::Result(_) => Ok(()),
+        }
+    }
+}
+
+fn wall_time() -> f64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |time| time.as_secs_f64())
+}
+
+#[cfg(test)]
+mod tests;

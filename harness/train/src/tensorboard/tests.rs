@@ -1,0 +1,84 @@
+use super::*;
+use crate::event::{Evaluated, StepDone};
+use crate::metrics::Score;
+use zoo_recipe::schema::Metric;
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Written with `RecordWriter` and the messages of Python's tensorboard 2.20.
+#[test]
+fn records_are_those_of_tensorboard() {
+    let record = |wall_time, step, content| hex(&tfrecord::frame(&message::event(wall_time, step, &content)));
+    assert_eq!(
+        record(1.5, 0, Content::FileVersion("brain.Event:2")),
+        "1800000000000000a37f4b2209000000000000f83f1a0d627261696e2e4576656e743a322a28646c"
+    );
+    assert_eq!(
+        record(1_700_000_000.25, 301, Content::SessionStart),
+        "100000000000000095fbfe180900001040fc54d94110ad023a020801cb79b93b"
+    );
+    assert_eq!(
+        record(1_700_000_000.25, 300, Content::Scalars(&[("train/loss", 2.25), ("train/learning_rate", 0.0)])),
+        "3d000000000000006049f1ec0900001040fc54d94110ac022a2f0a110a0a747261696e2f6c6f737315000010400a1a0a13747261696e2f\
+         6c6561726e696e675f7261746515000000003d65e2dc"
+    );
+}
+
+/// RFC 3720, appendix B.4, masked by hand.
+#[test]
+fn checksums_by_the_standard() {
+    assert_eq!(crc32c::crc32c(&[0; 32]), 0x8a91_36aa);
+    assert_eq!(crc32c::crc32c(&[0xff; 32]), 0x62a8_ab43);
+    let turned = 0x8a91_36aa_u32 >> 15 | 0x8a91_36aa_u32 << 17;
+    assert_eq!(tfrecord::masked_crc(&[0; 32]), turned.wrapping_add(0xa282_ead8));
+}
+
+/// Payloads of a file, each with both checksums verified.
+fn records(mut bytes: &[u8]) -> Vec<Vec<u8>> {
+    let mut records = Vec::new();
+    while !bytes.is_empty() {
+        let (length, rest) = bytes.split_at(8);
+        let (crc, rest) = rest.split_at(4);
+        assert_eq!(crc, tfrecord::masked_crc(length).to_le_bytes());
+        let (record, rest) = rest.split_at(u64::from_le_bytes(length.try_into().unwrap()) as usize);
+        let (crc, rest) = rest.split_at(4);
+        assert_eq!(crc, tfrecord::masked_crc(record).to_le_bytes());
+        records.push(record.to_vec());
+        bytes = rest;
+    }
+    records
+}
+
+#[test]
+fn each_run_has_a_file_of_its_own() {
+    let dir = tempfile::tempdir().unwrap();
+    let step = Event::Step(StepDone {
+        step: 1,
+        epoch: 0.5,
+        loss: 2.0,
+        components: vec![("l2".into(), 0.5)],
+        lr: 0.1,
+        images_per_s: 9.0,
+        seconds: 1.0,
+    });
+    let scores = vec![Score { metric: Metric::Top1, value: 0.5 }];
+    let evaluated = Event::Evaluated(Evaluated { step: 1, epoch: 0.5, samples: 4, loss: 1.0, scores, seconds: 2.0 });
+    for _ in 0..2 {
+        let mut board = TensorBoard::create(dir.path()).unwrap();
+        board.hear(&step).unwrap();
+        board.hear(&evaluated).unwrap();
+    }
+    let mut files: Vec<_> = fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.sort();
+    assert_eq!(files.len(), 2);
+    for file in files {
+        let records = records(&fs::read(file).unwrap());
+        assert_eq!(records.len(), 3);
+        for (record, tags) in records.iter().zip([&["brain.Event:2"][..], &["train/loss", "train/l2"], &["val/top1"]]) {
+            let text = String::from_utf8_lossy(record);
+            assert!(tags.iter().all(|tag| text.contains(tag)), "{text}");
+        }
+    }
+}

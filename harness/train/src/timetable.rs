@@ -1,0 +1,133 @@
+//! Steps, epochs, and what is due after which step.
+
+use zoo_recipe::schema::{Period, Train};
+
+/// How a training is divided: all counts are of steps done since its start.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Timetable {
+    steps_per_epoch: u64,
+    epochs: u64,
+    evaluation: Period,
+    checkpoint: Period,
+}
+
+/// Where in the data a training stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Position {
+    /// Complete passes through the training set.
+    pub epoch: u64,
+    /// Batches done in the present pass.
+    pub batch: u64,
+}
+
+impl Timetable {
+    /// The division of a training whose epochs have `steps_per_epoch` batches (at least one).
+    pub fn new(train: &Train, steps_per_epoch: usize) -> Self {
+        Self {
+            steps_per_epoch: steps_per_epoch.max(1) as u64,
+            epochs: train.epochs as u64,
+            evaluation: train.eval_every,
+            checkpoint: train.checkpoint_every,
+        }
+    }
+
+    /// Batches per pass through the training set.
+    pub fn steps_per_epoch(&self) -> u64 {
+        self.steps_per_epoch
+    }
+
+    /// Passes through the training set.
+    pub fn epochs(&self) -> u64 {
+        self.epochs
+    }
+
+    /// Steps of the whole training.
+    pub fn steps(&self) -> u64 {
+        self.epochs * self.steps_per_epoch
+    }
+
+    /// Where step number `done` (from 0) finds its batch.
+    pub fn position(&self, done: u64) -> Position {
+        Position { epoch: done / self.steps_per_epoch, batch: done % self.steps_per_epoch }
+    }
+
+    /// Passes done, with fraction.
+    pub fn epoch(&self, done: u64) -> f64 {
+        done as f64 / self.steps_per_epoch as f64
+    }
+
+    /// Whether the held-out set is evaluated after `done` steps.
+    pub fn evaluates(&self, done: u64) -> bool {
+        done == self.steps() || self.due(self.evaluation, done)
+    }
+
+    /// Whether a checkpoint is written after `done` steps.
+    pub fn checkpoints(&self, done: u64) -> bool {
+        done == self.steps() || self.due(self.checkpoint, done)
+    }
+
+    /// Whether a multiple of `period`, rounded to whole steps, ends after `done` steps. Rounding does not add up: a
+    /// period of a third of an epoch meets every epoch's end. A period of zero never ends; one below a step ends with
+    /// every step.
+    fn due(&self, period: Period, done: u64) -> bool {
+        let length = match period {
+            Period::Epochs(epochs) => epochs * self.steps_per_epoch as f64,
+            Period::Steps(steps) => steps as f64,
+        };
+        if done == 0 || length <= 0.0 {
+            return false;
+        }
+        if length <= 1.0 {
+            return true;
+        }
+        let multiple = (done as f64 / length).round();
+        (multiple * length).round() as u64 == done
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn table(epochs: usize, steps_per_epoch: usize, eval_every: Period) -> Timetable {
+        let train = Train { batch: 1, epochs, seed: 0, eval_every, checkpoint_every: Period::Steps(0) };
+        Timetable::new(&train, steps_per_epoch)
+    }
+
+    fn evaluations(table: &Timetable) -> Vec<u64> {
+        (0..=table.steps()).filter(|&done| table.evaluates(done)).collect()
+    }
+
+    #[test]
+    fn periods_by_hand() {
+        assert_eq!(evaluations(&table(3, 10, Period::Epochs(1.0))), [10, 20, 30]);
+        assert_eq!(evaluations(&table(1, 10, Period::Epochs(1.0 / 3.0))), [3, 7, 10]);
+        assert_eq!(evaluations(&table(2, 5, Period::Epochs(1.5))), [8, 10]);
+        assert_eq!(evaluations(&table(1, 10, Period::Steps(4))), [4, 8, 10]);
+        assert_eq!(evaluations(&table(2, 3, Period::Steps(0))), [6]);
+        assert_eq!(evaluations(&table(1, 4, Period::Epochs(1e-6))), [1, 2, 3, 4]);
+        assert_eq!(evaluations(&table(1, 4, Period::Epochs(100.0))), [4]);
+    }
+
+    #[test]
+    fn positions_count_from_zero() {
+        let table = table(3, 4, Period::Steps(0));
+        assert_eq!(table.position(0), Position { epoch: 0, batch: 0 });
+        assert_eq!(table.position(3), Position { epoch: 0, batch: 3 });
+        assert_eq!(table.position(4), Position { epoch: 1, batch: 0 });
+        assert_eq!(table.epoch(6), 1.5);
+    }
+
+    proptest! {
+        #[test]
+        fn fractions_of_an_epoch_meet_its_end(parts in 1u32..40, steps in 40usize..2000, epochs in 1usize..5) {
+            let table = table(epochs, steps, Period::Epochs(1.0 / f64::from(parts)));
+            let due = evaluations(&table);
+            prop_assert_eq!(due.len(), parts as usize * epochs);
+            for epoch in 1..=epochs {
+                prop_assert!(due.contains(&((epoch * steps) as u64)));
+            }
+        }
+    }
+}

@@ -1,0 +1,323 @@
+//! The loop around the step.
+
+use std::{
+    sync::atomic::{AtomicBool, Ordering},
+    time::Instant,
+};
+use zoo_datasets::{Batches, Loader};
+use zoo_recipe::{Recipe, schema};
+
+use crate::{
+    TrainError,
+    checkpoint::{Checkpoint, CheckpointStore, DataIdentity, FORMAT, Progress, changes},
+    environment::Environment,
+    evaluate::{Evaluation, Evaluator},
+    event::{Evaluated, Event, Listener, RunResult, SCHEMA_VERSION, Started, StepDone},
+    job::Job,
+    session::Session,
+    timetable::Timetable,
+};
+
+/// How a training ended.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Outcome {
+    /// All epochs are done.
+    Finished(RunResult),
+    /// It was asked to stop; a checkpoint of this many steps was written.
+    Interrupted {
+        /// Steps done.
+        step: u64,
+    },
+}
+
+/// A training that can be run to its end, or go on from a checkpoint.
+///
+/// All numbers depend on recipe and data alone: not on threads, clock, listeners, or interruptions.
+pub struct Trainer<'a> {
+    job: Job<'a>,
+    session: Session,
+    evaluator: Evaluator,
+    train: Loader,
+    val: Loader,
+    timetable: Timetable,
+    evaluations: Vec<Evaluated>,
+    /// Time before this process.
+    seconds_before: f64,
+    begun: Instant,
+    resumed_at: Option<u64>,
+    /// Steps done at the newest checkpoint.
+    saved: Option<u64>,
+}
+
+impl<'a> Trainer<'a> {
+    /// Builds the step, the network for evaluation, and the loaders.
+    ///
+    /// # Errors
+    /// Recipe and data that do not fit each other, or too few samples for one batch.
+    pub fn new(job: Job<'a>) -> Result<Self, TrainError> {
+        let Job { recipe, model, data, .. } = job;
+        let classes = data.train.classes().len();
+        if classes != model.classes {
+            let message = format!("{classes} classes of data, but `model.classes` is {}", model.classes);
+            return Err(TrainError::Mismatch(message));
+        }
+        let (train, val) = (job.train_loader()?, job.val_loader()?);
+        let timetable = Timetable::new(&recipe.train, train.batches_per_epoch());
+        Ok(Self {
+            job,
+            session: Session::start(recipe, model)?,
+            evaluator: Evaluator::new(recipe, model, job.eval_batch())?,
+            train,
+            val,
+            timetable,
+            evaluations: Vec::new(),
+            seconds_before: 0.0,
+            begun: Instant::now(),
+            resumed_at: None,
+            saved: None,
+        })
+    }
+
+    /// Goes on from a checkpoint, bit for bit as if the training had not been interrupted.
+    ///
+    /// # Errors
+    /// A checkpoint of another recipe or other data, with everything that differs.
+    pub fn resume(&mut self, checkpoint: &Checkpoint) -> Result<(), TrainError> {
+        let Progress { recipe, data, step, seconds, evaluations, linear_baseline, .. } = &checkpoint.progress;
+        let changes = changes(recipe, &recipe_value(self.job.recipe)?);
+        if !changes.is_empty() {
+            return Err(TrainError::RecipeChanged { step: *step, changes });
+        }
+        let now = self.data_identity();
+        if *data != now {
+            return Err(TrainError::DataChanged { step: *step, before: data.to_string(), now: now.to_string() });
+        }
+        self.session.restore(&checkpoint.variables, *step)?;
+        self.evaluations = evaluations.clone();
+        self.job.linear_baseline = self.job.linear_baseline.or(*linear_baseline);
+        self.seconds_before = *seconds;
+        self.resumed_at = Some(*step);
+        self.saved = Some(*step);
+        Ok(())
+    }
+
+    /// How the training is divided.
+    pub fn timetable(&self) -> &Timetable {
+        &self.timetable
+    }
+
+    /// The network in training.
+    pub fn session(&self) -> &Session {
+        &self.session
+    }
+
+    /// Trains to the end, or until `cancel` is set: then a checkpoint is written after the present step.
+    ///
+    /// # Errors
+    /// Whatever keeps the training from going on. Checkpoints written before are intact.
+    pub fn run(
+        &mut self,
+        store: &CheckpointStore,
+        listener: &mut dyn Listener,
+        cancel: &AtomicBool,
+    ) -> Result<Outcome, TrainError> {
+        let result = self.drive(store, listener, cancel);
+        if let Err(error) = &result {
+            let failed = Event::Failed { step: self.session.done(), message: error.to_string() };
+            if let Err(second) = listener.hear(&failed) {
+                tracing::warn!("{second}");
+            }
+        }
+        result
+    }
+
+    fn drive(
+        &mut self,
+        store: &CheckpointStore,
+        listener: &mut dyn Listener,
+        cancel: &AtomicBool,
+    ) -> Result<Outcome, TrainError> {
+        self.begun = Instant::now();
+        listener.hear(&Event::Started(Box::new(self.started())))?;
+        let mut batches = None;
+        loop {
+            // What is due after a step is done here, so that a resumed training makes up for what it missed.
+            let done = self.session.done();
+            if self.evaluation_due()
+                && let Some(evaluation) = self.evaluate(cancel)?
+            {
+                listener.hear(&Event::Evaluated(self.record(evaluation)))?;
+            }
+            let finished = done >= self.timetable.steps() && !self.evaluation_due();
+            let cancelled = cancel.load(Ordering::Relaxed);
+            if (finished || cancelled || self.timetable.checkpoints(done)) && self.saved != Some(done) {
+                listener.hear(&self.save(store)?)?;
+            }
+            if finished {
+                let result = self.result();
+                listener.hear(&Event::Result(result.clone()))?;
+                return Ok(Outcome::Finished(result));
+            }
+            if cancelled {
+                listener.hear(&Event::Interrupted { step: done })?;
+                return Ok(Outcome::Interrupted { step: done });
+            }
+            listener.hear(&Event::Step(self.step(&mut batches)?))?;
+        }
+    }
+
+    /// One step: data, learning rate, update.
+    fn step(&mut self, batches: &mut Option<Batches>) -> Result<StepDone, TrainError> {
+        let begun = Instant::now();
+        let number = self.session.done();
+        let position = self.timetable.position(number);
+        if position.batch == 0 {
+            *batches = None;
+        }
+        let batches = match batches {
+            Some(batches) => batches,
+            None => batches.insert(self.train.epoch(position.epoch, position.batch as usize)?),
+        };
+        let batch = batches.next().ok_or_else(|| TrainError::Mismatch("an epoch ended early".into()))??;
+        let samples = batch.n;
+        let lr = self.job.recipe.schedule.lr(
+            number as usize,
+            self.timetable.steps_per_epoch() as usize,
+            self.timetable.epochs() as usize,
+        );
+        let losses = self.session.train_batch(batch, lr)?;
+        let step = self.session.done();
+        if losses.iter().any(|(_, value)| !value.is_finite()) {
+            return Err(TrainError::LossNotFinite { step, lr, losses });
+        }
+        let mut losses = losses.into_iter();
+        let loss = losses.next().map_or(f64::NAN, |(_, value)| value);
+        Ok(StepDone {
+            step,
+            epoch: self.timetable.epoch(step),
+            loss,
+            components: losses.collect(),
+            lr,
+            images_per_s: samples as f64 / begun.elapsed().as_secs_f64(),
+            seconds: self.seconds(),
+        })
+    }
+
+    /// Whether the present weights should be evaluated and have not been.
+    fn evaluation_due(&self) -> bool {
+        let done = self.session.done();
+        self.timetable.evaluates(done) && self.evaluations.last().is_none_or(|last| last.step < done)
+    }
+
+    /// Evaluates the present weights; `None` if it was cancelled.
+    fn evaluate(&mut self, cancel: &AtomicBool) -> Result<Option<Evaluation>, TrainError> {
+        let step = self.session.step();
+        self.evaluator.load(|name| step.variable(name).ok())?;
+        self.evaluator.run(&self.val, cancel)
+    }
+
+    fn record(&mut self, evaluation: Evaluation) -> Evaluated {
+        let step = self.session.done();
+        let Evaluation { samples, loss, scores } = evaluation;
+        let epoch = self.timetable.epoch(step);
+        let evaluated = Evaluated { step, epoch, samples, loss, scores, seconds: self.seconds() };
+        self.evaluations.push(evaluated.clone());
+        evaluated
+    }
+
+    /// Writes a checkpoint of the present state, unless it holds a NaN or an infinity.
+    fn save(&mut self, store: &CheckpointStore) -> Result<Event, TrainError> {
+        let checkpoint = self.checkpoint()?;
+        let step = checkpoint.progress.step;
+        if let Some(variable) = checkpoint.not_finite()? {
+            return Err(TrainError::VariableNotFinite { step, variable: variable.to_owned() });
+        }
+        let path = store.save(&checkpoint)?;
+        self.saved = Some(step);
+        Ok(Event::Checkpointed { step, path })
+    }
+
+    /// The present state.
+    ///
+    /// # Errors
+    /// A recipe that cannot be written, such as one with a path that is not UTF-8.
+    pub fn checkpoint(&self) -> Result<Checkpoint, TrainError> {
+        let step = self.session.done();
+        let position = self.timetable.position(step);
+        let progress = Progress {
+            format: FORMAT,
+            zoo: env!("CARGO_PKG_VERSION").to_owned(),
+            recipe: recipe_value(self.job.recipe)?,
+            data: self.data_identity(),
+            seed: self.job.recipe.train.seed,
+            step,
+            epoch: position.epoch,
+            batch: position.batch,
+            seconds: self.seconds(),
+            evaluations: self.evaluations.clone(),
+            linear_baseline: self.job.linear_baseline,
+        };
+        Ok(Checkpoint { progress, variables: self.session.variables()? })
+    }
+
+    fn data_identity(&self) -> DataIdentity {
+        DataIdentity::new(self.job.data.train.as_ref(), self.job.data.val.as_ref())
+    }
+
+    fn seconds(&self) -> f64 {
+        self.seconds_before + self.begun.elapsed().as_secs_f64()
+    }
+
+    fn started(&self) -> Started {
+        let Job { recipe, model, data, linear_baseline, golden } = self.job;
+        let graph = self.session.step().graph();
+        let parameters = graph.parameters().map(|(_, v)| graph.ty(v.value).shape.numel() as u64).sum();
+        let kernels = match recipe.engine.kernels {
+            schema::Kernels::Fast => "fast",
+            schema::Kernels::Reference => "reference",
+        };
+        Started {
+            schema_version: SCHEMA_VERSION,
+            recipe: recipe.name.clone(),
+            resumed_at: self.resumed_at,
+            parameters,
+            batch: recipe.train.batch,
+            epochs: self.timetable.epochs(),
+            steps_per_epoch: self.timetable.steps_per_epoch(),
+            steps: self.timetable.steps(),
+            data: data.description.clone(),
+            train_samples: data.train.len(),
+            val_samples: data.val.len(),
+            classes: model.classes,
+            seed: recipe.train.seed,
+            target: recipe.target.clone(),
+            linear_baseline,
+            golden,
+            environment: Environment::detect(self.job.threads(), kernels),
+        }
+    }
+
+    /// The verdict on the last evaluation.
+    fn result(&self) -> RunResult {
+        let target = self.job.recipe.target.as_ref();
+        let metric = target.map_or(schema::Metric::Top1, |target| target.metric);
+        let achieved = self.evaluations.last().and_then(|last| last.score(metric)).unwrap_or(0.0);
+        RunResult {
+            schema_version: SCHEMA_VERSION,
+            metric,
+            target: target.map(|target| target.value),
+            achieved,
+            met: target.map(|target| achieved >= target.value),
+            epochs: self.timetable.epochs(),
+            steps: self.session.done(),
+            seconds: self.seconds(),
+            linear_baseline: self.job.linear_baseline,
+            golden: self.job.golden,
+        }
+    }
+}
+
+/// The resolved recipe as a checkpoint keeps it.
+fn recipe_value(recipe: &Recipe) -> Result<serde_json::Value, TrainError> {
+    serde_json::to_value(recipe).map_err(|error| TrainError::Mismatch(format!("the recipe cannot be kept: {error}")))
+}

@@ -1,0 +1,49 @@
+//! Evaluation: rests of batches, checkpoints, cancellation.
+
+use crate::support::Case;
+use std::sync::atomic::AtomicBool;
+use zoo_train::{Evaluation, Outcome, evaluate};
+
+fn never() -> AtomicBool {
+    AtomicBool::new(false)
+}
+
+fn trained(case: &Case) -> (zoo_train::Checkpoint, f64) {
+    let dir = tempfile::tempdir().unwrap();
+    let Outcome::Finished(result) = case.run(dir.path(), None).unwrap() else { panic!("not finished") };
+    let store = zoo_train::CheckpointStore::new(dir.path().join("checkpoints"));
+    (store.latest().unwrap().unwrap().checkpoint, result.achieved)
+}
+
+/// The last batch of 21 samples holds five; the filling must not show, however the samples are divided.
+#[test]
+fn the_rest_counts_and_the_filling_does_not() {
+    let mut case = Case::new(&[]);
+    let (checkpoint, achieved) = trained(&case);
+    let of = |case: &Case| -> Evaluation { evaluate(case.job(), &checkpoint, &never()).unwrap().unwrap() };
+    let whole = of(&case);
+    assert_eq!((whole.samples, whole.scores[0].value), (21, achieved));
+    for batch in [1, 5, 21, 64] {
+        case.recipe.train.batch = batch;
+        let other = of(&case);
+        assert_eq!((other.samples, &other.scores), (21, &whole.scores));
+        assert!((other.loss - whole.loss).abs() < 1e-6 * whole.loss, "{other:?} {whole:?}");
+    }
+}
+
+#[test]
+fn a_cancelled_evaluation_has_no_result() {
+    let case = Case::new(&["train.epochs=1"]);
+    let (checkpoint, _) = trained(&case);
+    assert_eq!(evaluate(case.job(), &checkpoint, &AtomicBool::new(true)).unwrap(), None);
+}
+
+#[test]
+fn weights_of_another_network_are_refused() {
+    let (mut checkpoint, _) = trained(&Case::new(&["train.epochs=1"]));
+    let case = Case::new(&["model.conv.out=5"]);
+    assert!(evaluate(case.job(), &checkpoint, &never()).is_err());
+    checkpoint.variables.remove("conv.weight");
+    let error = evaluate(case.job(), &checkpoint, &never()).unwrap_err().to_string();
+    assert!(error.contains("there is no `conv.weight`"), "{error}");
+}

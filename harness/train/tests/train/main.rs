@@ -1,0 +1,5 @@
+//! Training and evaluation of a small network, from recipe to run folder.
+
+mod evaluation;
+mod support;
+mod training;

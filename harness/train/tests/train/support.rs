@@ -1,0 +1,146 @@
+//! A network small enough for the reference kernels, on images small enough for it.
+
+use std::{path::Path, sync::atomic::AtomicBool};
+use zoo_datasets::{DataError, Dataset, Image, Rng, Size, Source};
+use zoo_input::DataSets;
+use zoo_recipe::{Library, LoadOptions, Recipe, ResolvedModel};
+use zoo_train::{Event, GoldenVerdict, Job, Listener, Outcome, RunFiles, RunFolder, TrainError, Trainer};
+
+/// Convolution, normalisation, dropout: everything that has a state or a random number.
+const RECIPE: &str = "
+name: tiny
+model:
+  inputs: {image: [3, 8, 8]}
+  classes: 3
+  body:
+    - conv: {name: conv, out: 6, kernel: 3, stride: 2, pad: 1, bias: false}
+    - bn: {name: bn}
+    - relu
+    - flatten
+    - dropout: {rate: 0.2}
+    - linear: {name: fc, out: $classes}
+data: {source: {characters: {}}}
+preprocess:
+  train: [{random_crop: {size: 8, pad: 1}}, {horizontal_flip: {}}, {normalize: {mean: [128, 128, 128], std: [64, 64, 64], scale: byte}}]
+  eval: [{normalize: {mean: [128, 128, 128], std: [64, 64, 64], scale: byte}}]
+loss: {softmax_cross_entropy: {label_smoothing: 0.1}, l2: {weight: 0.0001}}
+optimizer: {sgd: {momentum: 0.9, nesterov: true, weight_decay: 0.0001, no_decay: [bn, bias]}}
+schedule: {cosine: {base_lr: 0.05, warmup: {over: 3 steps}}}
+train: {batch: 8, epochs: 3, seed: 5, eval_every: 0.5 epochs, checkpoint_every: 4 steps}
+target: {metric: top1, value: 0.6}
+engine: {kernels: reference}
+";
+
+/// The recipe with these values.
+pub fn recipe(sets: &[&str]) -> Recipe {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("tiny.yaml");
+    std::fs::write(&path, RECIPE).unwrap();
+    let options = LoadOptions { profile: None, sets: sets.iter().map(ToString::to_string).collect() };
+    Library::new([dir.path()]).load(path.to_str().unwrap(), &options).unwrap_or_else(|e| panic!("{e}")).recipe
+}
+
+/// Noise around a mean that depends on the class, in one of three channels.
+struct Tinted {
+    first: usize,
+    len: usize,
+    classes: Vec<String>,
+}
+
+impl Dataset for Tinted {
+    fn len(&self) -> usize {
+        self.len
+    }
+
+    fn classes(&self) -> &[String] {
+        &self.classes
+    }
+
+    fn label(&self, index: usize) -> u32 {
+        ((self.first + index) % 3) as u32
+    }
+
+    fn name(&self, index: usize) -> String {
+        format!("tinted[{index}]")
+    }
+
+    fn image_size(&self) -> Option<Size> {
+        Some(Size::square(8))
+    }
+
+    fn source(&self, index: usize) -> Result<Source<'_>, DataError> {
+        let mut rng = Rng::new(1, 0, (self.first + index) as u64);
+        let label = self.label(index) as usize;
+        let pixel = |i: usize, rng: &mut Rng| rng.below(200) as u8 + if i % 3 == label { 55 } else { 0 };
+        let pixels = (0..3 * 64).map(|i| pixel(i, &mut rng)).collect();
+        Ok(Source::Decoded(Image::new(Size::square(8), pixels).unwrap()))
+    }
+}
+
+/// `train` samples to train on and `val` others.
+pub fn data(train: usize, val: usize) -> DataSets {
+    let set = |first, len| Tinted { first, len, classes: ["r", "g", "b"].map(str::to_owned).to_vec() };
+    DataSets {
+        train: std::sync::Arc::new(set(0, train)),
+        val: std::sync::Arc::new(set(1_000_000, val)),
+        description: "tinted noise".into(),
+        skipped: 0,
+    }
+}
+
+/// A recipe with all that a job borrows.
+pub struct Case {
+    pub recipe: Recipe,
+    pub model: ResolvedModel,
+    pub data: DataSets,
+}
+
+impl Case {
+    /// 44 samples make five full batches of eight per epoch; 21 make two and a rest.
+    pub fn new(sets: &[&str]) -> Self {
+        let recipe = recipe(sets);
+        let model = recipe.resolve().unwrap_or_else(|e| panic!("{e}"));
+        Self { recipe, model, data: data(44, 21) }
+    }
+
+    pub fn job(&self) -> Job<'_> {
+        Job {
+            recipe: &self.recipe,
+            model: &self.model,
+            data: &self.data,
+            linear_baseline: Some(0.4),
+            golden: GoldenVerdict::Absent,
+        }
+    }
+
+    /// A new run in `folder` that is cancelled after `stop` steps, if it gets there.
+    pub fn run(&self, folder: &Path, stop: Option<u64>) -> Result<Outcome, TrainError> {
+        let folder = RunFolder::create(folder, &self.recipe)?;
+        let files = folder.begin()?;
+        drive(&mut Trainer::new(self.job())?, &folder, files, stop)
+    }
+
+    /// Goes on with the run in `folder`.
+    pub fn resume(&self, folder: &Path, stop: Option<u64>) -> Result<Outcome, TrainError> {
+        let folder = RunFolder::reopen(folder)?;
+        let mut trainer = Trainer::new(self.job())?;
+        let resumed = folder.resume(&mut trainer)?;
+        drive(&mut trainer, &folder, resumed.files, stop)
+    }
+}
+
+fn drive(
+    trainer: &mut Trainer<'_>,
+    folder: &RunFolder,
+    files: RunFiles,
+    stop: Option<u64>,
+) -> Result<Outcome, TrainError> {
+    let cancel = AtomicBool::new(stop == Some(0));
+    let watch = |event: &Event| {
+        if let Event::Step(done) = event {
+            cancel.store(Some(done.step) == stop, std::sync::atomic::Ordering::Relaxed);
+        }
+    };
+    let mut listeners: Vec<Box<dyn Listener + '_>> = vec![Box::new(files), Box::new(watch)];
+    trainer.run(&folder.checkpoints(), &mut listeners, &cancel)
+}

@@ -1,0 +1,290 @@
+//! The loop on a small network: verdicts, events, determinism, resumption.
+
+use crate::support::Case;
+use std::{collections::BTreeMap, fs, path::Path};
+use zoo_train::{Event, Outcome, RunFolder, TrainError, Trainer, event::StepDone};
+
+fn events(folder: &Path) -> Vec<Event> {
+    let log = fs::read_to_string(folder.join("events.jsonl")).unwrap();
+    log.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+/// What must not depend on clock, threads or interruptions: numbers of steps and evaluations, in order.
+fn numbers(folder: &Path) -> Vec<(u64, Vec<u64>)> {
+    let mut numbers = Vec::new();
+    for event in events(folder) {
+        match event {
+            Event::Step(StepDone { step, loss, components, lr, .. }) => {
+                let parts = components.iter().map(|(_, value)| value.to_bits());
+                numbers.push((step, [loss.to_bits(), lr.to_bits()].into_iter().chain(parts).collect()));
+            }
+            Event::Evaluated(evaluated) => {
+                let scores = evaluated.scores.iter().map(|score| score.value.to_bits());
+                numbers.push((evaluated.step, std::iter::once(evaluated.loss.to_bits()).chain(scores).collect()));
+            }
+            _ => {}
+        }
+    }
+    numbers
+}
+
+/// Bits of all variables at the end.
+fn weights(folder: &Path, case: &Case) -> BTreeMap<String, Vec<u32>> {
+    let store = zoo_train::CheckpointStore::new(folder.join("checkpoints"));
+    let found = store.latest().unwrap().unwrap();
+    let step = Trainer::new(case.job()).unwrap().timetable().steps();
+    assert_eq!(found.checkpoint.progress.step, step);
+    let bits =
+        |t: &candle_core::Tensor| t.flatten_all().unwrap().to_vec1::<f32>().unwrap().into_iter().map(f32::to_bits);
+    found.checkpoint.variables.iter().map(|(name, tensor)| (name.clone(), bits(tensor).collect())).collect()
+}
+
+#[test]
+fn a_run_leaves_its_files_and_a_verdict() {
+    let dir = tempfile::tempdir().unwrap();
+    let case = Case::new(&[]);
+    let Outcome::Finished(result) = case.run(dir.path(), None).unwrap() else { panic!("not finished") };
+    assert_eq!((result.steps, result.epochs, result.target), (15, 3, Some(0.6)));
+    assert_eq!(result.met, Some(true), "{result:?}");
+    assert_eq!(result.linear_baseline, Some(0.4));
+    let events = events(dir.path());
+    assert!(matches!(events.first(), Some(Event::Started(_))));
+    assert_eq!(events.last(), Some(&Event::Result(result.clone())));
+    let steps = events.iter().filter(|e| matches!(e, Event::Step(_))).count();
+    // Each half epoch of five steps, rounded: 3, 5, 8, 10, 13, 15.
+    let evaluated: Vec<(u64, u64)> = events
+        .iter()
+        .filter_map(|e| if let Event::Evaluated(e) = e { Some((e.step, e.samples)) } else { None })
+        .collect();
+    assert_eq!(steps, 15);
+    assert_eq!(evaluated, [3, 5, 8, 10, 13, 15].map(|step| (step, 21)));
+    let checkpoints: Vec<u64> = events
+        .iter()
+        .filter_map(|e| if let Event::Checkpointed { step, .. } = e { Some(*step) } else { None })
+        .collect();
+    assert_eq!(checkpoints, [4, 8, 12, 15]);
+    let mut kept: Vec<_> = fs::read_dir(dir.path().join("checkpoints"))
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    kept.sort();
+    assert_eq!(kept, ["step-00000012.safetensors", "step-00000015.safetensors"]);
+    let json: serde_json::Value =
+        serde_json::from_str(&fs::read_to_string(dir.path().join("result.json")).unwrap()).unwrap();
+    assert_eq!(json["met"], true);
+    let report = fs::read_to_string(dir.path().join("report.html")).unwrap();
+    assert!(report.contains("target met") && report.contains("<svg"));
+    let yaml = dir.path().join("recipe.yaml");
+    let again = zoo_recipe::Library::new([dir.path()]).load(yaml.to_str().unwrap(), &Default::default()).unwrap();
+    assert_eq!(serde_json::to_value(&again.recipe).unwrap(), serde_json::to_value(&case.recipe).unwrap());
+    // The loss has two parts that add up.
+    let Some(Event::Step(first)) = events.iter().find(|e| matches!(e, Event::Step(_))) else { panic!("no step") };
+    let sum: f64 = first.components.iter().map(|(_, value)| value).sum();
+    assert_eq!(first.components.len(), 2);
+    assert!((sum - first.loss).abs() < 1e-6);
+}
+
+#[test]
+fn the_target_decides() {
+    let missed = Case::new(&["target.value=1", "train.epochs=1"]);
+    let dir = tempfile::tempdir().unwrap();
+    let Outcome::Finished(result) = missed.run(dir.path(), None).unwrap() else { panic!("not finished") };
+    assert_eq!((result.met, result.target), (Some(false), Some(1.0)));
+
+    // Three classes: the true one is always among the first five, and equal to the target is enough.
+    let met = Case::new(&["target={metric: top5, value: 1}", "train.epochs=1"]);
+    let dir = tempfile::tempdir().unwrap();
+    let Outcome::Finished(result) = met.run(dir.path(), None).unwrap() else { panic!("not finished") };
+    assert_eq!((result.met, result.achieved), (Some(true), 1.0));
+
+    let mut none = Case::new(&["train.epochs=1"]);
+    none.recipe.target = None;
+    let dir = tempfile::tempdir().unwrap();
+    let Outcome::Finished(result) = none.run(dir.path(), None).unwrap() else { panic!("not finished") };
+    assert_eq!((result.met, result.target), (None, None));
+    assert_eq!(zoo_train::metrics::name(result.metric), "top1");
+}
+
+#[test]
+fn threads_change_no_bit() {
+    let run = |threads: &str| {
+        let dir = tempfile::tempdir().unwrap();
+        let case = Case::new(&[&format!("engine.threads={threads}")]);
+        case.run(dir.path(), None).unwrap();
+        (numbers(dir.path()), weights(dir.path(), &case))
+    };
+    let one = run("1");
+    assert_eq!(one.0.len(), 15 + 6);
+    assert_eq!(one, run("2"));
+    assert_eq!(one, run("3"));
+}
+
+#[test]
+fn another_seed_is_another_training() {
+    let run = |seed: &str| {
+        let dir = tempfile::tempdir().unwrap();
+        Case::new(&[&format!("train.seed={seed}"), "train.epochs=1"]).run(dir.path(), None).unwrap();
+        numbers(dir.path())
+    };
+    assert_ne!(run("5"), run("6"));
+}
+
+#[test]
+fn resumed_runs_are_bit_for_bit_the_undisturbed_one() {
+    let case = Case::new(&[]);
+    let whole = tempfile::tempdir().unwrap();
+    case.run(whole.path(), None).unwrap();
+    let expected = (numbers(whole.path()), weights(whole.path(), &case));
+    for stop in 0..15 {
+        let dir = tempfile::tempdir().unwrap();
+        assert_eq!(case.run(dir.path(), Some(stop)).unwrap(), Outcome::Interrupted { step: stop });
+        assert!(matches!(case.resume(dir.path(), None).unwrap(), Outcome::Finished(_)));
+        assert_eq!((numbers(dir.path()), weights(dir.path(), &case)), expected, "stopped after {stop}");
+    }
+    // Interrupted after every step.
+    let dir = tempfile::tempdir().unwrap();
+    case.run(dir.path(), Some(1)).unwrap();
+    for stop in 2..15 {
+        assert_eq!(case.resume(dir.path(), Some(stop)).unwrap(), Outcome::Interrupted { step: stop });
+    }
+    case.resume(dir.path(), None).unwrap();
+    assert_eq!((numbers(dir.path()), weights(dir.path(), &case)), expected);
+}
+
+/// As after `kill -9`: events and temporary files beyond the last checkpoint, no final checkpoint, a line cut short.
+#[test]
+fn a_crash_loses_nothing_but_time() {
+    let case = Case::new(&[]);
+    let whole = tempfile::tempdir().unwrap();
+    case.run(whole.path(), None).unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    case.run(dir.path(), Some(7)).unwrap();
+    let checkpoints = dir.path().join("checkpoints");
+    fs::remove_file(checkpoints.join("step-00000007.safetensors")).unwrap();
+    fs::write(checkpoints.join("step-00000008.safetensors.partial"), b"half").unwrap();
+    let log = dir.path().join("events.jsonl");
+    let mut text = fs::read(&log).unwrap();
+    text.truncate(text.len() - 7);
+    fs::write(&log, text).unwrap();
+    let folder = RunFolder::reopen(dir.path()).unwrap();
+    let mut trainer = Trainer::new(case.job()).unwrap();
+    assert_eq!(folder.resume(&mut trainer).unwrap().step, 4);
+    drop(folder);
+    case.resume(dir.path(), None).unwrap();
+    assert_eq!(numbers(dir.path()), numbers(whole.path()));
+    assert_eq!(weights(dir.path(), &case), weights(whole.path(), &case));
+    assert!(!checkpoints.join("step-00000008.safetensors.partial").exists());
+}
+
+#[test]
+fn a_run_that_crashed_before_its_first_checkpoint_begins_anew() {
+    let case = Case::new(&[]);
+    let whole = tempfile::tempdir().unwrap();
+    case.run(whole.path(), None).unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    case.run(dir.path(), Some(3)).unwrap();
+    fs::remove_dir_all(dir.path().join("checkpoints")).unwrap();
+    case.resume(dir.path(), None).unwrap();
+    assert_eq!(numbers(dir.path()), numbers(whole.path()));
+    assert_eq!(events(dir.path()).iter().filter(|e| matches!(e, Event::Started(_))).count(), 1);
+}
+
+#[test]
+fn a_damaged_checkpoint_gives_way_to_the_one_before() {
+    let case = Case::new(&[]);
+    let whole = tempfile::tempdir().unwrap();
+    case.run(whole.path(), None).unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    case.run(dir.path(), Some(9)).unwrap();
+    let last = dir.path().join("checkpoints/step-00000009.safetensors");
+    let mut bytes = fs::read(&last).unwrap();
+    let middle = bytes.len() - 100;
+    bytes[middle] ^= 0x10;
+    fs::write(&last, bytes).unwrap();
+    let folder = RunFolder::reopen(dir.path()).unwrap();
+    let mut trainer = Trainer::new(case.job()).unwrap();
+    let resumed = folder.resume(&mut trainer).unwrap();
+    assert_eq!(resumed.step, 8);
+    assert_eq!(resumed.rejected.len(), 1);
+    assert!(resumed.rejected[0].error.to_string().contains("step-00000009.safetensors: damaged"));
+    drop((resumed, trainer, folder));
+    case.resume(dir.path(), None).unwrap();
+    assert_eq!(numbers(dir.path()), numbers(whole.path()));
+    assert_eq!(weights(dir.path(), &case), weights(whole.path(), &case));
+}
+
+#[test]
+fn a_changed_recipe_is_refused_with_every_difference() {
+    let dir = tempfile::tempdir().unwrap();
+    Case::new(&[]).run(dir.path(), Some(2)).unwrap();
+    let changed = Case::new(&["optimizer.sgd.momentum=0.5", "train.batch=4"]);
+    match changed.resume(dir.path(), None) {
+        Err(TrainError::RecipeChanged { step: 2, changes }) => {
+            let found: Vec<String> = changes.iter().map(ToString::to_string).collect();
+            assert_eq!(found, ["optimizer.sgd.momentum: 0.9 -> 0.5", "train.batch: 8 -> 4"]);
+        }
+        other => panic!("{other:?}"),
+    }
+    // What changes no number may change.
+    let free = Case::new(&["target.value=0.9", "engine.threads=1", "train.checkpoint_every=1 steps"]);
+    assert!(matches!(free.resume(dir.path(), None).unwrap(), Outcome::Finished(_)));
+}
+
+#[test]
+fn other_data_are_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut case = Case::new(&[]);
+    case.run(dir.path(), Some(2)).unwrap();
+    case.data = crate::support::data(43, 21);
+    let error = case.resume(dir.path(), None).unwrap_err();
+    assert!(matches!(error, TrainError::DataChanged { step: 2, .. }), "{error}");
+}
+
+#[test]
+fn a_finished_run_resumes_to_its_result() {
+    let dir = tempfile::tempdir().unwrap();
+    let case = Case::new(&["train.epochs=1"]);
+    let Outcome::Finished(first) = case.run(dir.path(), None).unwrap() else { panic!("not finished") };
+    let before = numbers(dir.path());
+    let Outcome::Finished(again) = case.resume(dir.path(), None).unwrap() else { panic!("not finished") };
+    assert_eq!((first.achieved, first.steps), (again.achieved, again.steps));
+    assert_eq!(numbers(dir.path()), before);
+}
+
+#[test]
+fn folders_are_guarded() {
+    let dir = tempfile::tempdir().unwrap();
+    let case = Case::new(&["train.epochs=1"]);
+    assert!(matches!(RunFolder::reopen(dir.path()), Err(TrainError::RunFolder { .. })));
+    let held = RunFolder::create(dir.path(), &case.recipe).unwrap();
+    let busy = RunFolder::create(dir.path(), &case.recipe).err().unwrap().to_string();
+    assert!(busy.contains("another process"), "{busy}");
+    drop(held);
+    case.run(dir.path(), None).unwrap();
+    let taken = RunFolder::create(dir.path(), &case.recipe).err().unwrap().to_string();
+    assert!(taken.contains("there is a run in this folder already"), "{taken}");
+}
+
+#[test]
+fn a_loss_that_explodes_stops_the_run_and_keeps_the_checkpoint() {
+    let dir = tempfile::tempdir().unwrap();
+    let case = Case::new(&["schedule={constant: {base_lr: 1e30}}", "train.checkpoint_every=1 steps"]);
+    let error = case.run(dir.path(), None).unwrap_err();
+    let step = match &error {
+        TrainError::LossNotFinite { step, .. } | TrainError::VariableNotFinite { step, .. } => *step,
+        other => panic!("{other}"),
+    };
+    assert!(error.to_string().contains(&format!("step {step}")), "{error}");
+    let store = zoo_train::CheckpointStore::new(dir.path().join("checkpoints"));
+    let found = store.latest().unwrap();
+    assert!(found.is_none_or(|found| found.checkpoint.not_finite().unwrap().is_none()));
+    assert!(matches!(events(dir.path()).last(), Some(Event::Failed { .. })));
+    assert!(fs::read_to_string(dir.path().join("report.html")).unwrap().contains("failed after step"));
+}
+
+#[test]
+fn data_and_network_must_have_the_same_classes() {
+    let case = Case::new(&["model.classes=4"]);
+    let error = Trainer::new(case.job()).err().unwrap().to_string();
+    assert!(error.contains("3 classes of data, but `model.classes` is 4"), "{error}");
+}
