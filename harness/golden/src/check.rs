@@ -39,16 +39,15 @@ pub fn check(
     options: &CheckOptions,
     progress: &mut dyn FnMut(&str),
 ) -> Result<Report, GoldenError> {
-    let recipe = under_conditions(recipe, golden);
-    let graph_and_model = match Setup::new(&recipe, golden, options) {
+    let setup = match Setup::new(&under_conditions(recipe, golden), golden, options) {
         Ok(setup) => setup,
-        Err(GoldenError::Graph(error)) => return Ok(impossible(empty_report(&recipe, golden, options), error)),
+        Err(GoldenError::Graph(error)) => return Ok(impossible(empty_report(recipe, golden, options), error)),
         Err(error) => return Err(error),
     };
-    let mut checking = Checking::new(&recipe, golden, folder, options, &graph_and_model);
+    let mut checking = Checking::new(recipe, golden, folder, options, &setup);
     checking.conditions();
     checking.facts(progress)?;
-    let mut run = Run::new(&graph_and_model, golden, options)?;
+    let mut run = Run::new(&setup, golden, options)?;
     checking.first_step(&mut run, progress)?;
     checking.later_steps(&mut run, progress)?;
     Ok(checking.finish(&run))
@@ -63,13 +62,13 @@ pub(crate) fn check_faulty(
     options: &CheckOptions,
     fault: Fault,
 ) -> Result<Option<Report>, GoldenError> {
-    let mut recipe = under_conditions(recipe, golden);
+    let mut recipe = recipe.clone();
     if let Fault::Recipe(plant) = fault
         && !plant(&mut recipe)
     {
         return Ok(None);
     }
-    let setup = match Setup::with_fault(&recipe, golden, options, fault) {
+    let setup = match Setup::with_fault(&under_conditions(&recipe, golden), golden, options, fault) {
         Ok(Some(setup)) => setup,
         Ok(None) => return Ok(None),
         Err(GoldenError::Graph(error)) => {
@@ -126,7 +125,7 @@ impl<'a> Checking<'a> {
     fn facts(&mut self, progress: &mut dyn FnMut(&str)) -> Result<(), GoldenError> {
         let (recipe, graph) = (self.recipe, self.setup.graph());
         progress("preprocessing");
-        self.push_exact(Stage::Preprocess, facts::preprocess(recipe, self.setup.model(), self.folder)?);
+        self.push_exact(Stage::Preprocess, facts::preprocess(recipe, self.folder)?);
         self.push_exact(Stage::Schedule, facts::schedule(recipe, self.folder)?);
         progress("initial values");
         let mut init = run::init_items(graph, self.golden);

@@ -14,6 +14,14 @@ pub enum GoldenError {
         /// The operating system's complaint.
         source: std::io::Error,
     },
+    /// A file that cannot be written.
+    #[error("{}: cannot be written: {source}", path.display())]
+    Unwritable {
+        /// The file.
+        path: PathBuf,
+        /// The operating system's complaint.
+        source: std::io::Error,
+    },
     /// A file that is not of the format, or contradicts itself.
     #[error("{}: {message}", path.display())]
     Malformed {

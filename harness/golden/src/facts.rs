@@ -16,7 +16,7 @@ use std::{
 use zoo_datasets::{Rng, hash::sample_positions, image};
 use zoo_graph::Graph;
 use zoo_input::Split;
-use zoo_recipe::{Recipe, ResolvedModel};
+use zoo_recipe::Recipe;
 
 /// Largest relative difference of a learning rate.
 pub const SCHEDULE_TOLERANCE: f64 = 1e-12;
@@ -86,13 +86,13 @@ struct PreprocessEntry {
 ///
 /// # Errors
 /// A file that is there and cannot be read.
-pub fn preprocess(recipe: &Recipe, model: &ResolvedModel, folder: &Path) -> Result<Vec<Item>, GoldenError> {
+pub fn preprocess(recipe: &Recipe, folder: &Path) -> Result<Vec<Item>, GoldenError> {
     let path = folder.join("preprocess.json");
     let Some(table) = read_json::<PreprocessTable>(&path)? else { return Ok(Vec::new()) };
     let malformed = |message: String| GoldenError::Malformed { path: path.clone(), message };
     let bytes = read_capped(&path.with_extension("safetensors"))?;
     let tensors = SafeTensors::deserialize(&bytes).map_err(|e| malformed(e.to_string()))?;
-    let shape = model.inputs.values().next().copied().unwrap_or_default();
+    let shape = recipe.model.inputs.values().next().map(|s| s.map(|e| e.0)).unwrap_or_default();
     let pipeline = match zoo_input::pipeline(recipe, Split::Eval, None, shape) {
         Ok(pipeline) => pipeline,
         Err(error) => return Ok(vec![Item::wrong("pipeline", error.to_string())]),

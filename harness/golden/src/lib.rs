@@ -12,6 +12,7 @@ pub mod facts;
 pub mod manifest;
 pub mod mutants;
 mod probe;
+pub mod record;
 pub mod report;
 mod run;
 pub mod weights;

@@ -4,7 +4,7 @@
 
 use crate::error::GoldenError;
 use safetensors::{Dtype, SafeTensors};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use std::{
     collections::{BTreeMap, HashMap},
     path::{Path, PathBuf},
@@ -12,7 +12,7 @@ use std::{
 use zoo_datasets::hash::sample_positions;
 
 /// Elements up to which a tensor's samples are all its elements in order.
-const STORED_IN_ORDER: usize = 64;
+pub(crate) const STORED_IN_ORDER: usize = 64;
 
 /// Largest manifest or tensor file that is read.
 const MAX_FILE_BYTES: u64 = 256 << 20;
@@ -28,13 +28,19 @@ pub struct Golden {
 }
 
 /// Everything but bulk numbers. Keys that only inform people are not read.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Manifest {
     /// The reference's name of the model.
     pub model: String,
     /// Put before the names of weights and inputs before hashing.
     #[serde(default)]
     pub salt: String,
+    /// What truth and floors were computed with, in words.
+    #[serde(default)]
+    pub precision: String,
+    /// Versions of what computed it.
+    #[serde(default)]
+    pub made_with: BTreeMap<String, String>,
     /// The step rule.
     pub optimizer: Optimizer,
     /// Hyper-parameters that are not the optimizer's.
@@ -71,7 +77,7 @@ pub struct Manifest {
 }
 
 /// The step rule.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Optimizer {
     /// The rule in words and formulas; starts with its name.
     pub kind: String,
@@ -95,7 +101,7 @@ pub struct Optimizer {
 }
 
 /// Parameters that share learning rate and decay.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Group {
     /// Learning rate of all three steps.
     pub lr: f64,
@@ -106,7 +112,7 @@ pub struct Group {
 }
 
 /// Hyper-parameters that are not the optimizer's.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
 pub struct Hyper {
     /// Label smoothing over all classes.
     #[serde(default)]
@@ -117,7 +123,7 @@ pub struct Hyper {
 }
 
 /// Test vectors of the hash for one name.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct HashVectors {
     /// fnv1a64 of the name, in hexadecimal.
     pub fnv1a64: String,
@@ -128,7 +134,7 @@ pub struct HashVectors {
 }
 
 /// An input of the step.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Input {
     /// Its shape.
     pub shape: Vec<usize>,
@@ -140,7 +146,7 @@ pub struct Input {
 }
 
 /// How a parameter or buffer starts.
-#[derive(Clone, Copy, Debug, Deserialize)]
+#[derive(Clone, Copy, Debug, Deserialize, Serialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Init {
     /// `s * bound`.
@@ -163,7 +169,7 @@ pub enum Init {
 }
 
 /// What is known of a tensor beside its samples.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct TensorFacts {
     /// Shape.
     pub shape: Vec<usize>,
@@ -182,10 +188,10 @@ pub struct TensorFacts {
     #[serde(default)]
     pub f32_max: f64,
     /// Norm of the change since the start.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delta_l2: Option<f64>,
     /// Relative error of the f32 run's change.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delta_f32_rel: Option<f64>,
     /// Whether the exact value is zero and only rounding is left.
     #[serde(default)]
@@ -193,7 +199,7 @@ pub struct TensorFacts {
 }
 
 /// Another run under changed conditions.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Variant {
     /// Losses per step, in f64.
     #[serde(default)]

@@ -18,7 +18,6 @@ use zoo_recipe::{Recipe, ResolvedModel};
 
 /// A recipe's step under a golden's conditions.
 pub(crate) struct Setup {
-    model: ResolvedModel,
     graph: Graph,
 }
 
@@ -27,7 +26,7 @@ impl Setup {
     pub fn new(recipe: &Recipe, golden: &Golden, options: &CheckOptions) -> Result<Self, GoldenError> {
         let model = resolve(recipe)?;
         let graph = zoo_graph::build(recipe, &model, &build_options(recipe, &model, golden, options.precision))?;
-        Ok(Self { model, graph })
+        Ok(Self { graph })
     }
 
     /// Builds the graph with a fault in the model or the graph; `None` where there is no place for it.
@@ -49,17 +48,12 @@ impl Setup {
         {
             return Ok(None);
         }
-        Ok(Some(Self { model, graph }))
+        Ok(Some(Self { graph }))
     }
 
     /// The step before any pass.
     pub fn graph(&self) -> &Graph {
         &self.graph
-    }
-
-    /// The architecture.
-    pub fn model(&self) -> &ResolvedModel {
-        &self.model
     }
 }
 

@@ -1,0 +1,378 @@
+//! Makes a golden from the engine's own step: for regressions, and for comparing devices or versions.
+//!
+//! The truth is the engine's f64 run, the floors are what its f32 run is off on the stored samples. Such a golden says
+//! nothing about a reference framework; its `made_with` names the engine, so that nobody takes it for more.
+
+use crate::{
+    GoldenError,
+    compare::{Measured, Stats, relative_l2},
+    manifest::{Golden, Group, HashVectors, Hyper, Init, Input, Manifest, Optimizer, STORED_IN_ORDER, TensorFacts},
+    probe::{Probe, Reading, to_f64},
+    weights,
+};
+use candle_core::{Device, Tensor};
+use safetensors::{Dtype, tensor::TensorView};
+use std::{
+    collections::{BTreeMap, HashMap},
+    path::Path,
+};
+use zoo_datasets::hash::{NameHash, fnv1a64, sample_positions};
+use zoo_engine::{Inputs, Kernels, Options, Scalars, Step, candle_dtype};
+use zoo_graph::{BuildOptions, DType, Graph, LABEL, Mode, Op, TapState, VariableRole};
+use zoo_recipe::{Recipe, schema};
+
+/// Conditions of a recorded golden.
+#[derive(Clone, Debug)]
+pub struct RecordOptions {
+    /// Images per step.
+    pub batch: usize,
+    /// Learning rate of all steps.
+    pub learning_rate: f64,
+    /// Put before the names of weights and inputs before hashing.
+    pub salt: String,
+    /// Samples per tensor.
+    pub samples: usize,
+}
+
+/// Steps of a golden.
+const STEPS: usize = 3;
+
+/// Runs three steps of a recipe in f64 and in f32 and writes `<stem>.json` and `<stem>.safetensors`.
+///
+/// # Errors
+/// A recipe that makes no step, or files that cannot be written.
+pub fn record(recipe: &Recipe, options: &RecordOptions, stem: &Path) -> Result<(), GoldenError> {
+    let model = recipe.resolve().map_err(|d| GoldenError::Recipe(d.to_string()))?;
+    let build = |dtype| {
+        let options = BuildOptions { mode: Mode::Train, batch: options.batch, dtype, dropout: false };
+        zoo_graph::build(recipe, &model, &options)
+    };
+    let mut manifest = conditions(recipe, &build(DType::F64)?, model.classes, options);
+    let truth = Recording::of(build(DType::F64)?, &manifest, options)?;
+    let rounded = Recording::of(build(DType::F32)?, &manifest, options)?;
+    manifest.losses_f64 = truth.losses;
+    manifest.losses_f32 = rounded.losses;
+    let mut samples: BTreeMap<String, Vec<f64>> = BTreeMap::new();
+    for (key, measured) in truth.tensors {
+        let Some(other) = rounded.tensors.get(&key) else { continue };
+        manifest.tensors.insert(key.clone(), facts(&key, &measured, other, &truth.starts));
+        samples.insert(key, measured.samples);
+    }
+    manifest.output_order = truth.order;
+    write(stem, &manifest, &samples)
+}
+
+/// What is known of a tensor, from its f64 and its f32 run.
+fn facts(key: &str, truth: &Measured, rounded: &Measured, starts: &HashMap<String, Start>) -> TensorFacts {
+    let numel = truth.shape.iter().product();
+    let rel = relative_l2(&rounded.samples, &truth.samples, truth.stats.l2, numel);
+    let worst = truth.samples.iter().zip(&rounded.samples).fold(0.0f64, |w, (t, r)| w.max((t - r).abs()));
+    let start = starts.get(key);
+    let delta = |m: &Measured| -> Vec<f64> {
+        let start = start.map(|s| s.samples.as_slice()).unwrap_or_default();
+        m.samples.iter().zip(start).map(|(now, start)| now - start).collect()
+    };
+    TensorFacts {
+        shape: truth.shape.clone(),
+        mean: truth.stats.mean,
+        std: truth.stats.std,
+        absmax: truth.stats.absmax,
+        l2: truth.stats.l2,
+        f32_rel: if rel.is_finite() { rel } else { 0.0 },
+        f32_max: if truth.stats.absmax > 0.0 { worst / truth.stats.absmax } else { 0.0 },
+        delta_l2: start.map(|s| s.delta_l2),
+        delta_f32_rel: start.map(|s| relative_l2(&delta(rounded), &delta(truth), s.delta_l2, numel)),
+        degenerate: false,
+    }
+}
+
+/// A parameter before the first step, as far as the change since then needs it.
+struct Start {
+    samples: Vec<f64>,
+    delta_l2: f64,
+}
+
+/// Everything that a run of three steps shows.
+struct Recording {
+    losses: Vec<BTreeMap<String, f64>>,
+    tensors: BTreeMap<String, Measured>,
+    order: Vec<String>,
+    starts: HashMap<String, Start>,
+}
+
+impl Recording {
+    fn of(graph: Graph, manifest: &Manifest, options: &RecordOptions) -> Result<Self, GoldenError> {
+        let mut step = Step::new(graph, Options { kernels: Kernels::Reference, threads: None })?;
+        let graph = step.graph().clone();
+        for variable in &graph.variables {
+            let ty = graph.ty(variable.value);
+            let values = start_values(manifest, &variable.name, ty.shape.numel());
+            let tensor = Tensor::from_vec(values, ty.shape.to_vec(), &Device::Cpu)
+                .and_then(|t| t.to_dtype(candle_dtype(ty.dtype)))
+                .map_err(zoo_engine::EngineError::from)?;
+            step.set_variable(&variable.name, &tensor)?;
+        }
+        let mut probe = Probe::default();
+        let mut keys = Vec::new();
+        let positions = |key: &str, numel: usize| match numel <= STORED_IN_ORDER {
+            true => (0..numel).collect(),
+            false => sample_positions(key, numel, options.samples).collect::<Vec<_>>(),
+        };
+        let mut order = Vec::new();
+        for tap in &graph.taps {
+            if let TapState::Value(value) = tap.state {
+                let key = format!("out/{}", tap.key());
+                order.push(key.clone());
+                keys.push((key, value));
+            }
+        }
+        keys.extend(graph.gradients.iter().map(|(id, v)| (format!("grad/{}", graph.variable(*id).name), *v)));
+        for (key, value) in &keys {
+            let positions = positions(key, graph.ty(*value).shape.numel());
+            probe.ask(*value, Reading { key: key.clone(), positions });
+        }
+        let inputs = inputs(&graph, manifest)?;
+        let mut recording = Self { losses: Vec::new(), tensors: BTreeMap::new(), order, starts: HashMap::new() };
+        for n in 0..STEPS {
+            let scalars = Scalars { learning_rate: options.learning_rate, step: n as u64, seed: 0 };
+            let result = match n {
+                0 => step.run(&inputs, scalars, &mut probe)?,
+                _ => step.run(&inputs, scalars, &mut ())?,
+            };
+            recording.losses.push(result.losses.into_iter().collect());
+            if n == 0 || n + 1 == STEPS {
+                recording.variables(&step, manifest, n + 1, &positions)?;
+            }
+        }
+        for (key, _) in keys {
+            if let Some(measured) = probe.measured(&key) {
+                recording.tensors.insert(key, measured.clone());
+            }
+        }
+        Ok(recording)
+    }
+
+    fn variables(
+        &mut self,
+        step: &Step,
+        manifest: &Manifest,
+        steps: usize,
+        positions: &impl Fn(&str, usize) -> Vec<usize>,
+    ) -> Result<(), GoldenError> {
+        let graph = step.graph();
+        for (variable, tensor) in step.variables()? {
+            let key = match &variable.role {
+                VariableRole::Slot { parameter, slot: "momentum_buffer" } => {
+                    format!("momentum{steps}/{}", graph.variable(*parameter).name)
+                }
+                VariableRole::Slot { .. } => continue,
+                role if role.is_statistic() => format!("buffer{steps}/{}", variable.name),
+                _ => format!("param{steps}/{}", variable.name),
+            };
+            let values = to_f64(&tensor).map_err(zoo_engine::EngineError::from)?;
+            let positions = positions(&key, values.len());
+            let at = |values: &dyn Fn(usize) -> f64| positions.iter().map(|p| values(*p)).collect::<Vec<f64>>();
+            if variable.role.is_parameter() {
+                let start = start_values(manifest, &variable.name, values.len());
+                let change = values.iter().zip(&start).map(|(now, s)| (now - f64::from(*s)).powi(2));
+                let delta_l2 = change.sum::<f64>().sqrt();
+                self.starts.insert(key.clone(), Start { samples: at(&|p| f64::from(start[p])), delta_l2 });
+            }
+            let samples = at(&|p| values[p]);
+            let stats = Stats::of(values.iter().copied());
+            self.tensors.insert(key, Measured { shape: tensor.dims().to_vec(), stats, samples });
+        }
+        Ok(())
+    }
+}
+
+fn start_values(manifest: &Manifest, name: &str, numel: usize) -> Vec<f32> {
+    match manifest.init.get(name) {
+        Some(rule) => weights::initial(rule, &manifest.salt, name, numel),
+        None => vec![0.0; numel],
+    }
+}
+
+/// The rule by which a parameter or buffer of a recorded golden starts; see `golden/README.md`.
+fn rule(role: &VariableRole, shape: &[usize]) -> Option<Init> {
+    let tenth = f64::from(0.1f32);
+    Some(match role {
+        VariableRole::Weight => {
+            let fan_in: usize = shape.iter().skip(1).product();
+            Init::Uniform { bound: f64::from((6.0 / fan_in.max(1) as f64).sqrt() as f32) }
+        }
+        VariableRole::Bias | VariableRole::NormBias => Init::Uniform { bound: tenth },
+        VariableRole::NormWeight => Init::OnePlus { bound: tenth, gain: 1.0 },
+        VariableRole::RunningMean => Init::Const { value: 0.0 },
+        VariableRole::RunningVar => Init::Const { value: 1.0 },
+        VariableRole::Slot { .. } => return None,
+    })
+}
+
+/// Everything of the manifest that is known before a step has run.
+fn conditions(recipe: &Recipe, graph: &Graph, classes: usize, options: &RecordOptions) -> Manifest {
+    let mut groups: Vec<Group> = Vec::new();
+    let (mut bn, mut shapes, mut init) = (Vec::new(), BTreeMap::new(), BTreeMap::new());
+    for node in &graph.nodes {
+        let weight_decay = match &node.op {
+            Op::ApplyMomentum(op) => op.weight_decay,
+            Op::ApplyAdam(op) => op.weight_decay,
+            Op::BnRunningUpdate(op) => {
+                let layer = node.name.trim_end_matches("/running");
+                let eps = graph.nodes.iter().find_map(|n| match &n.op {
+                    Op::BnTrainingUpdate(update) if n.name == layer => Some(update.eps),
+                    _ => None,
+                });
+                let pair = (eps.unwrap_or_default(), op.momentum);
+                if !bn.contains(&pair) {
+                    bn.push(pair);
+                }
+                continue;
+            }
+            _ => continue,
+        };
+        let name = node.name.trim_end_matches("/update").to_string();
+        match groups.iter_mut().find(|g| g.weight_decay == weight_decay) {
+            Some(group) => group.params.push(name),
+            None => groups.push(Group { lr: options.learning_rate, weight_decay, params: vec![name] }),
+        }
+    }
+    for variable in &graph.variables {
+        let shape = graph.ty(variable.value).shape.to_vec();
+        if let Some(rule) = rule(&variable.role, &shape) {
+            init.insert(variable.name.clone(), rule);
+            shapes.insert(variable.name.clone(), shape);
+        }
+    }
+    let inputs = graph.inputs.iter().map(|input| {
+        let shape = graph.ty(input.value).shape.to_vec();
+        let stored = input.name == LABEL;
+        let rule = match stored {
+            true => format!("h % {classes} of 'input.{}'", input.name),
+            false => format!("image[-2,2) of 'input.{}'", input.name),
+        };
+        (input.name.clone(), Input { shape, rule, stored })
+    });
+    let loss = &recipe.loss;
+    let vectors = ["a", "conv1.weight"].map(|name| (name.to_string(), hash_vectors(name)));
+    Manifest {
+        model: recipe.name.clone(),
+        salt: options.salt.clone(),
+        precision: "f64 of the engine is the truth; f32_rel is its f32 run's error on the stored samples".into(),
+        made_with: BTreeMap::from([("zoo".to_string(), env!("CARGO_PKG_VERSION").to_string())]),
+        optimizer: optimizer(&recipe.optimizer, groups),
+        hyper: Hyper {
+            label_smoothing: loss.softmax_cross_entropy.as_ref().map(|l| l.label_smoothing),
+            l2_in_loss: loss.l2.as_ref().map(|l2| l2.weight),
+        },
+        parameter_count: graph.parameters().map(|(_, v)| graph.ty(v.value).shape.numel() as u64).sum(),
+        bn,
+        hash_vectors: BTreeMap::from(vectors),
+        inputs: inputs.collect(),
+        shapes,
+        init,
+        parameters_without_gradient: Vec::new(),
+        losses_f64: Vec::new(),
+        losses_f32: Vec::new(),
+        output_order: Vec::new(),
+        tensors: BTreeMap::new(),
+        variants: BTreeMap::new(),
+    }
+}
+
+fn optimizer(ours: &schema::Optimizer, groups: Vec<Group>) -> Optimizer {
+    let blank = Optimizer {
+        kind: String::new(),
+        momentum: None,
+        nesterov: false,
+        betas: None,
+        eps: None,
+        clip_grad_norm: None,
+        groups,
+    };
+    match ours {
+        schema::Optimizer::Sgd(sgd) => Optimizer {
+            kind: "SGD: see ApplyMomentum".into(),
+            momentum: Some(sgd.momentum),
+            nesterov: sgd.nesterov,
+            ..blank
+        },
+        schema::Optimizer::Adam(adam) => Optimizer {
+            kind: "Adam: see ApplyAdam".into(),
+            betas: Some((adam.beta1, adam.beta2)),
+            eps: Some(adam.eps),
+            ..blank
+        },
+    }
+}
+
+fn hash_vectors(name: &str) -> HashVectors {
+    let hash = NameHash::new(name);
+    HashVectors {
+        fnv1a64: format!("{:016x}", fnv1a64(name.as_bytes())),
+        h: (0..4).map(|i| format!("{:016x}", hash.h(i))).collect(),
+        s_f32: (0..4).map(|i| f64::from(hash.s(i))).collect(),
+    }
+}
+
+/// Labels by the hash, as the rule of the manifest says.
+fn labels(manifest: &Manifest, name: &str, input: &Input) -> Vec<u32> {
+    let classes = input.rule.strip_prefix("h % ").and_then(|r| r.split(' ').next()).and_then(|n| n.parse().ok());
+    let hash = NameHash::new(&format!("{}input.{name}", manifest.salt));
+    (0..input.shape.iter().product::<usize>() as u64).map(|i| (hash.h(i) % classes.unwrap_or(1u64)) as u32).collect()
+}
+
+fn inputs(graph: &Graph, manifest: &Manifest) -> Result<Inputs, GoldenError> {
+    let mut inputs = Inputs::new();
+    for input in &graph.inputs {
+        let ty = graph.ty(input.value);
+        let Some(described) = manifest.inputs.get(&input.name) else { continue };
+        let tensor = match described.stored {
+            true => Tensor::from_vec(labels(manifest, &input.name, described), ty.shape.to_vec(), &Device::Cpu),
+            false => {
+                let hash = NameHash::new(&format!("{}input.{}", manifest.salt, input.name));
+                let values: Vec<f32> = (0..ty.shape.numel() as u64).map(|i| 2.0 * hash.s(i)).collect();
+                Tensor::from_vec(values, ty.shape.to_vec(), &Device::Cpu)
+                    .and_then(|t| t.to_dtype(candle_dtype(ty.dtype)))
+            }
+        };
+        inputs = inputs.with(&input.name, tensor.map_err(zoo_engine::EngineError::from)?);
+    }
+    Ok(inputs)
+}
+
+/// Writes both files, and reads them again: what is written can be checked against.
+fn write(stem: &Path, manifest: &Manifest, samples: &BTreeMap<String, Vec<f64>>) -> Result<(), GoldenError> {
+    let json = stem.with_extension("json");
+    let unwritable = |path: &Path| {
+        let path = path.to_path_buf();
+        move |source| GoldenError::Unwritable { path, source }
+    };
+    let malformed = |message: String| GoldenError::Malformed { path: json.clone(), message };
+    let mut arrays: Vec<(String, Dtype, Vec<usize>, Vec<u8>)> = samples
+        .iter()
+        .map(|(key, values)| {
+            let bytes = values.iter().flat_map(|v| v.to_le_bytes()).collect();
+            (key.clone(), Dtype::F64, vec![values.len()], bytes)
+        })
+        .collect();
+    for (name, input) in manifest.inputs.iter().filter(|(_, input)| input.stored) {
+        let bytes = labels(manifest, name, input).iter().flat_map(|l| (*l as i32).to_le_bytes()).collect();
+        arrays.push((format!("input/{name}"), Dtype::I32, input.shape.clone(), bytes));
+    }
+    let views = arrays.iter().map(|(key, dtype, shape, bytes)| {
+        TensorView::new(*dtype, shape.clone(), bytes)
+            .map(|view| (key.clone(), view))
+            .map_err(|e| malformed(e.to_string()))
+    });
+    let views = views.collect::<Result<Vec<_>, _>>()?;
+    let bytes = safetensors::serialize(views, None).map_err(|e| malformed(e.to_string()))?;
+    if let Some(folder) = stem.parent() {
+        std::fs::create_dir_all(folder).map_err(unwritable(folder))?;
+    }
+    let tensors = stem.with_extension("safetensors");
+    std::fs::write(&tensors, bytes).map_err(unwritable(&tensors))?;
+    let text = serde_json::to_string_pretty(manifest).map_err(|e| malformed(e.to_string()))?;
+    std::fs::write(&json, text).map_err(unwritable(&json))?;
+    Golden::read(&json).map(|_| ())
+}

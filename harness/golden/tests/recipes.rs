@@ -1,0 +1,73 @@
+//! Recipes against goldens under other conditions than their own: other salt, batch, size, classes, learning rate.
+
+use std::path::{Path, PathBuf};
+use zoo_engine::{Kernels, Options};
+use zoo_golden::{CheckOptions, Golden, Precision, Report, Verdict, check, mutants};
+use zoo_recipe::{Library, LoadOptions, Recipe};
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+fn recipe(name: &str) -> Recipe {
+    Library::new([root().join("recipes")]).load(name, &LoadOptions::default()).unwrap().recipe
+}
+
+fn options(precision: Precision, kernels: Kernels) -> CheckOptions {
+    CheckOptions { precision, engine: Options { kernels, threads: None } }
+}
+
+fn run(name: &str, fixture: &str, options: &CheckOptions) -> Report {
+    let golden = Golden::read(&root().join("tests/fixtures/golden").join(fixture)).unwrap();
+    check(&recipe(name), &golden, &root().join("golden").join(name), options, &mut |_| {}).unwrap()
+}
+
+fn expect_pass(report: &Report) {
+    for stage in &report.stages {
+        println!(
+            "{:<12} {:>4} {:?} median {:?} worst {:?}",
+            stage.stage.to_string(),
+            stage.tensors,
+            stage.verdict,
+            stage.median_ratio,
+            stage.worst
+        );
+    }
+    assert_eq!(report.verdict, Verdict::Pass, "{:#?}", report.first_divergence);
+}
+
+#[test]
+fn resnet50_agrees_in_f64() {
+    expect_pass(&run("resnet50", "resnet50-small.json", &options(Precision::F64, Kernels::Reference)));
+}
+
+#[test]
+fn resnet50_agrees_with_reference_kernels_in_f32() {
+    expect_pass(&run("resnet50", "resnet50-small.json", &options(Precision::F32, Kernels::Reference)));
+}
+
+#[test]
+fn resnet50_agrees_with_fast_kernels() {
+    for fusion in [false, true] {
+        expect_pass(&run("resnet50", "resnet50-small.json", &options(Precision::F32, Kernels::Fast { fusion })));
+    }
+}
+
+#[test]
+fn alexnet_agrees_in_f64() {
+    expect_pass(&run("alexnet", "alexnet-salted.json", &options(Precision::F64, Kernels::Reference)));
+}
+
+#[test]
+fn every_planted_fault_is_caught_in_its_stage() {
+    let golden = Golden::read(&root().join("tests/fixtures/golden/resnet50-small.json")).unwrap();
+    let options = options(Precision::F64, Kernels::Reference);
+    let folder = root().join("golden/resnet50");
+    let outcomes = mutants::run(&recipe("resnet50"), &golden, &folder, &options, &mut |_| {}).unwrap();
+    for o in &outcomes {
+        println!("{:<60} {:<12} {:?} {:?}", o.name, o.expected.to_string(), o.caught, o.tensor);
+    }
+    assert!(outcomes.len() >= 25, "{}", outcomes.len());
+    let wrong: Vec<_> = outcomes.iter().filter(|o| o.caught != Some(o.expected)).collect();
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
