@@ -1,1 +1,49 @@
-//! The `zoo` command as a library.
+//! The `zoo` command: joins recipes, graphs, goldens, data sets and training.
+//!
+//! Results go to stdout, progress and messages to stderr. [`cmd`] has one file per verb, [`Exit`] what the exit codes
+//! mean, [`Failure`] the one place where errors are mapped to them.
+
+mod catalog;
+mod cli;
+mod cmd;
+mod console;
+mod excerpt;
+mod exit;
+mod failure;
+mod interrupt;
+mod numbers;
+mod progress;
+mod table;
+
+pub use cli::Cli;
+pub use exit::Exit;
+pub use failure::Failure;
+
+use clap::Parser;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::process::ExitCode;
+
+/// Runs the command with the arguments of this process.
+pub fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            // Help asked for goes to stdout and a usage error to stderr; a reader that has gone away is no failure.
+            let _ = error.print();
+            return if error.use_stderr() { Exit::Invalid } else { Exit::Pass }.into();
+        }
+    };
+    catch_unwind(AssertUnwindSafe(|| run(&cli))).unwrap_or(Exit::Internal).into()
+}
+
+/// Runs one command; errors have been reported when it returns.
+fn run(cli: &Cli) -> Exit {
+    let mut context = cmd::Context::new(&cli.global);
+    match cmd::run(&cli.command, &mut context) {
+        Ok(exit) => exit,
+        Err(failure) => {
+            context.report(&failure);
+            failure.exit()
+        }
+    }
+}

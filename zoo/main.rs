@@ -1,3 +1,7 @@
 //! Entry point of the `zoo` command.
 
-fn main() {}
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    zoo::main()
+}

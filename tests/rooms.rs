@@ -1,0 +1,104 @@
+//! Keeps the rooms honest: who may import whom, and where `unsafe` may stand. ARCHITECTURE.md explains why.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+use toml::Table;
+
+/// Each room and the rooms it may import, tests and benchmarks included. The map has no circle: a room comes after all it imports.
+const ROOMS: &[(&str, &str, &[&str])] = &[
+    ("zoo-recipe", "harness/recipe", &[]),
+    ("zoo-datasets", "datasets", &[]),
+    ("zoo-kernels", "harness/engine/kernels", &[]),
+    ("zoo-graph", "harness/graph", &["zoo-recipe"]),
+    ("zoo-input", "harness/input", &["zoo-recipe", "zoo-datasets"]),
+    ("zoo-engine", "harness/engine", &["zoo-recipe", "zoo-graph", "zoo-kernels"]),
+    ("zoo-golden", "harness/golden", &["zoo-recipe", "zoo-datasets", "zoo-graph", "zoo-input", "zoo-engine"]),
+    ("zoo-train", "harness/train", &["zoo-recipe", "zoo-datasets", "zoo-graph", "zoo-input", "zoo-engine"]),
+    (
+        "zoo",
+        "",
+        &[
+            "zoo-recipe",
+            "zoo-datasets",
+            "zoo-graph",
+            "zoo-input",
+            "zoo-engine",
+            "zoo-golden",
+            "zoo-train",
+            "zoo-kernels",
+        ],
+    ),
+];
+
+/// The only room that may contain `unsafe`.
+const UNSAFE: &str = "zoo-kernels";
+
+fn root() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn manifest(folder: &Path) -> Table {
+    let path = folder.join("Cargo.toml");
+    fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display())).parse().unwrap()
+}
+
+/// Names of the workspace's own crates among the dependencies of a manifest, of whatever kind.
+fn imports(manifest: &Table) -> BTreeSet<String> {
+    let kinds = ["dependencies", "dev-dependencies", "build-dependencies"];
+    let tables = kinds.iter().filter_map(|kind| manifest.get(*kind)?.as_table());
+    tables.flat_map(|table| table.keys().cloned()).filter(|name| name.starts_with("zoo-") || name == "zoo").collect()
+}
+
+#[test]
+fn every_crate_is_a_room() {
+    let mut folders: BTreeSet<PathBuf> = BTreeSet::new();
+    for pattern in manifest(&root())["workspace"]["members"].as_array().unwrap() {
+        let pattern = pattern.as_str().unwrap();
+        match pattern.strip_suffix("/*") {
+            Some(parent) => folders.extend(
+                fs::read_dir(root().join(parent))
+                    .unwrap()
+                    .map(|entry| entry.unwrap().path())
+                    .filter(|path| path.join("Cargo.toml").is_file())
+                    .map(|path| path.strip_prefix(root()).unwrap().to_owned()),
+            ),
+            None => {
+                folders.insert(pattern.into());
+            }
+        }
+    }
+    let rooms: BTreeSet<PathBuf> =
+        ROOMS.iter().map(|(_, folder, _)| folder.into()).filter(|f: &PathBuf| f != Path::new("")).collect();
+    assert_eq!(folders, rooms);
+}
+
+#[test]
+fn imports_run_one_way() {
+    let mut known: BTreeSet<&str> = BTreeSet::new();
+    for (name, folder, allowed) in ROOMS {
+        let manifest = manifest(&root().join(folder));
+        assert_eq!(manifest["package"]["name"].as_str(), Some(*name));
+        let allowed: BTreeSet<String> = allowed.iter().map(|room| room.to_string()).collect();
+        let imports = imports(&manifest);
+        let surplus: Vec<_> = imports.difference(&allowed).collect();
+        assert!(surplus.is_empty(), "{name} must not import {surplus:?}");
+        assert!(allowed.iter().all(|room| known.contains(room.as_str())), "{name} comes before what it imports");
+        known.insert(name);
+    }
+}
+
+#[test]
+fn only_kernels_are_unsafe() {
+    let workspace = &manifest(&root())["workspace"]["lints"]["rust"];
+    assert_eq!(workspace["unsafe_code"].as_str(), Some("forbid"));
+    let inherits: BTreeMap<&str, bool> = ROOMS
+        .iter()
+        .map(|(name, folder, _)| {
+            let manifest = manifest(&root().join(folder));
+            (*name, manifest["lints"].get("workspace").and_then(|value| value.as_bool()) == Some(true))
+        })
+        .collect();
+    let own_rules: Vec<_> = inherits.iter().filter(|(_, inherits)| !**inherits).map(|(name, _)| *name).collect();
+    assert_eq!(own_rules, [UNSAFE]);
+}

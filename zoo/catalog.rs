@@ -1,0 +1,162 @@
+//! Where recipes and goldens are found.
+
+use crate::Failure;
+use include_dir::{Dir, include_dir};
+use std::fs;
+use std::path::{Path, PathBuf};
+use tracing::debug;
+use zoo_recipe::{Library, LoadOptions, Loaded, Recipe};
+
+/// The recipes of this source tree, so that an installed command has them anywhere.
+static BUILT_IN: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/recipes");
+
+/// Folders with recipes, and the goldens beside them.
+#[derive(Clone, Debug)]
+pub struct Catalog {
+    dirs: Vec<PathBuf>,
+    library: Library,
+}
+
+impl Catalog {
+    /// `given` first, then the nearest `recipes` at or above the working directory, then the built-in ones.
+    ///
+    /// # Errors
+    /// A given folder that is none.
+    pub fn new(given: &[PathBuf]) -> Result<Self, Failure> {
+        if let Some(missing) = given.iter().find(|dir| !dir.is_dir()) {
+            return Err(Failure::Usage(format!("--recipes {}: no such folder", missing.display())));
+        }
+        let mut dirs = given.to_vec();
+        dirs.extend(nearest());
+        if dirs.len() == given.len() {
+            dirs.extend(unpacked());
+        }
+        Ok(Self { library: Library::new(&dirs), dirs })
+    }
+
+    /// The recipes.
+    pub fn library(&self) -> &Library {
+        &self.library
+    }
+
+    /// Folders that are searched for recipes, in order.
+    pub fn dirs(&self) -> &[PathBuf] {
+        &self.dirs
+    }
+
+    /// Loads a recipe and logs its warnings.
+    ///
+    /// # Errors
+    /// Everything that is wrong with it.
+    pub fn load(&self, name: &str, profile: Option<&str>, sets: &[String]) -> Result<Loaded, Failure> {
+        let options = LoadOptions { profile: profile.map(str::to_owned), sets: sets.to_vec() };
+        let loaded = self.library.load(name, &options)?;
+        debug!("recipe {}: {}", loaded.recipe.name, loaded.path.display());
+        Ok(loaded)
+    }
+
+    /// The golden manifest that a recipe names; `None` if it names none.
+    ///
+    /// # Errors
+    /// There is no such file.
+    pub fn golden(&self, recipe: &Recipe, path: &Path) -> Result<Option<PathBuf>, Failure> {
+        let Some(golden) = &recipe.golden else { return Ok(None) };
+        let beside_recipe = path.parent().map(Path::to_owned);
+        let mut searched: Vec<PathBuf> = Vec::new();
+        for dir in beside_recipe.iter().chain(&self.dirs) {
+            let folder = sibling(dir, "golden");
+            if !searched.contains(&folder) {
+                searched.push(folder);
+            }
+        }
+        match searched.iter().map(|folder| folder.join(&golden.manifest)).find(|manifest| manifest.is_file()) {
+            Some(manifest) => Ok(Some(manifest)),
+            None => {
+                let (recipe, manifest) = (recipe.name.clone(), golden.manifest.clone());
+                Err(Failure::GoldenNotFound { recipe, manifest, searched })
+            }
+        }
+    }
+}
+
+/// `recipes` here or in the nearest folder above that has one, as a relative path.
+fn nearest() -> Option<PathBuf> {
+    let here = std::env::current_dir().ok()?;
+    let above = here.ancestors().position(|dir| dir.join("recipes").is_dir())?;
+    Some(std::iter::repeat_n("..", above).collect::<PathBuf>().join("recipes"))
+}
+
+/// The folder `name` beside `dir`.
+fn sibling(dir: &Path, name: &str) -> PathBuf {
+    let mut parts = dir.components();
+    match parts.next_back() {
+        Some(std::path::Component::Normal(_)) => parts.as_path().join(name),
+        _ => dir.join("..").join(name),
+    }
+}
+
+/// The built-in recipes as files, so that messages can point to their lines; `None` if no folder for them can be written.
+fn unpacked() -> Option<PathBuf> {
+    let folder = cache_folder()?.join(concat!("zoo/", env!("CARGO_PKG_VERSION"), "/recipes"));
+    match unpack(&BUILT_IN, &folder) {
+        Ok(()) => Some(folder),
+        Err(error) => {
+            tracing::warn!("cannot unpack the built-in recipes to {}: {error}", folder.display());
+            None
+        }
+    }
+}
+
+fn unpack(dir: &Dir<'_>, to: &Path) -> std::io::Result<()> {
+    fs::create_dir_all(to)?;
+    for file in dir.files() {
+        let path = to.join(file.path());
+        if fs::read(&path).is_ok_and(|content| content == file.contents()) {
+            continue;
+        }
+        if let Some(parent) = path.parent() {
+            fs::create_dir_all(parent)?;
+        }
+        // Written aside and renamed: another zoo may be reading it.
+        let aside = path.with_extension(format!("{}.partial", std::process::id()));
+        fs::write(&aside, file.contents())?;
+        fs::rename(&aside, &path)?;
+    }
+    dir.dirs().try_for_each(|inner| unpack(inner, to))
+}
+
+/// The user's folder for files that can be made again (XDG base directory specification).
+fn cache_folder() -> Option<PathBuf> {
+    let absolute = |variable: &str| std::env::var_os(variable).map(PathBuf::from).filter(|path| path.is_absolute());
+    absolute("XDG_CACHE_HOME").or_else(|| Some(absolute("HOME")?.join(".cache")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn goldens_lie_beside_recipes() {
+        let of = |dir: &str| sibling(Path::new(dir), "golden").display().to_string();
+        assert_eq!(of("recipes"), "golden");
+        assert_eq!(of("../recipes"), "../golden");
+        assert_eq!(of("/a/recipes/"), "/a/golden");
+        assert_eq!(of(".."), "../../golden");
+        assert_eq!(of(""), "../golden");
+    }
+
+    #[test]
+    fn built_in_recipes_unpack_whole_and_again() {
+        let dir = tempfile::tempdir().unwrap();
+        for _ in 0..2 {
+            unpack(&BUILT_IN, dir.path()).unwrap();
+            let names = Library::new([dir.path()]).list();
+            assert!(names.iter().any(|(name, _)| name == "resnet50"));
+            assert!(
+                fs::read_dir(dir.path())
+                    .unwrap()
+                    .all(|entry| { !entry.unwrap().file_name().to_string_lossy().ends_with("partial") })
+            );
+        }
+    }
+}

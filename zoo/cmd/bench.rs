@@ -1,0 +1,290 @@
+//! `zoo bench`: what a training step costs here.
+
+mod peak;
+
+use super::{Context, SCHEMA_VERSION, engine_options};
+use crate::cli::{Change, Format};
+use crate::console::{DIM, HEADING, paint};
+use crate::numbers::percent;
+use crate::table::{Align, Table};
+use crate::{Exit, Failure};
+use candle_core::{Device, Tensor};
+use indexmap::IndexMap;
+use serde::Serialize;
+use std::io::Write;
+use std::time::Instant;
+use zoo_datasets::Rng;
+use zoo_engine::{Inputs, Kernels, Scalars, Step};
+use zoo_graph::{BuildOptions, Bytes, Flop, Graph, LABEL};
+use zoo_recipe::Recipe;
+
+/// Measure a training step on this machine: time, arithmetic, memory, and where the time goes.
+///
+/// Runs the whole step (forward, loss, backward, update) on random images.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  zoo bench resnet50
+  zoo bench resnet50 --batch 8 --image 224 --steps 20 --threads 2
+  zoo bench resnet50 --set engine.fusion=false
+  zoo bench resnet50 --set engine.kernels=reference --batch 2
+  zoo bench resnet50 --format json | jq .step_ms_median")]
+pub struct Args {
+    /// Name of a recipe, or path of its file
+    #[arg(value_name = "RECIPE")]
+    recipe: String,
+    #[command(flatten)]
+    change: Change,
+    /// Images per step
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=65536))]
+    batch: u32,
+    /// Height and width of the images; the recipe's by default
+    #[arg(long, value_name = "PIXELS", value_parser = clap::value_parser!(u16).range(1..=8192))]
+    image: Option<u16>,
+    /// Steps that are measured, after two that are not
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..))]
+    steps: u32,
+    /// Threads; all cores by default
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    threads: Option<u16>,
+}
+
+/// Steps before the first that is measured: pages, caches and clock settle.
+const WARM_UP: u32 = 2;
+
+/// What one kind of operator costs in a step.
+#[derive(Clone, Debug, Serialize)]
+struct OpCost {
+    op: &'static str,
+    /// Nodes.
+    count: usize,
+    /// Median over the steps, all nodes together.
+    ms: f64,
+    /// Of the time of all nodes.
+    share: f64,
+    gflops: f64,
+    /// Gigabytes moved per second, if every operand is read and every result written once.
+    gbps: f64,
+}
+
+#[derive(Serialize)]
+struct Report {
+    schema_version: u32,
+    recipe: String,
+    kernels: &'static str,
+    fusion: bool,
+    batch: usize,
+    image: usize,
+    threads: usize,
+    step_ms_median: f64,
+    step_ms: Vec<f64>,
+    images_per_s: f64,
+    /// Work of the graph before any pass, in GFLOP per second of the median step.
+    gflops: f64,
+    /// What the same threads reach with nothing but multiply-adds in registers.
+    peak_gflops: f64,
+    peak_share: f64,
+    /// Largest resident set of this process, as Linux tells it.
+    peak_rss_bytes: Option<u64>,
+    /// Tensors of the step, as the engine plans them.
+    tensor_bytes: u64,
+    ops: Vec<OpCost>,
+}
+
+/// Measures and prints.
+pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
+    let catalog = context.catalog()?;
+    let mut recipe = context.load(&catalog, &args.recipe, &args.change)?.recipe;
+    if let Some(threads) = args.threads {
+        recipe.engine.threads = Some(usize::from(threads));
+    }
+    super::use_threads(recipe.engine.threads)?;
+    if let (Some(side), Some(shape)) = (args.image, recipe.model.inputs.values_mut().next()) {
+        (shape[1].0, shape[2].0) = (usize::from(side), usize::from(side));
+    }
+    let report = measure(&recipe, args, context)?;
+    match context.format {
+        Format::Json => context.out.json(&report)?,
+        Format::Text => print(&report, context)?,
+    }
+    Ok(Exit::Pass)
+}
+
+fn measure(recipe: &Recipe, args: &Args, context: &Context) -> Result<Report, Failure> {
+    let graph = zoo_graph::build(recipe, &recipe.resolve()?, &BuildOptions::train(args.batch as usize))?;
+    let work: Flop = flop(&graph).sum();
+    let inputs = inputs(&graph, recipe)?;
+    let options = engine_options(recipe);
+    let mut step = Step::new(graph, options)?;
+    step.initialize(recipe.train.seed)?;
+    let bar = context.progress.bar(u64::from(WARM_UP + args.steps));
+    let (mut step_ms, mut node_ms, mut tensor_bytes) = (Vec::new(), Vec::new(), Bytes(0));
+    for n in 0..WARM_UP + args.steps {
+        // A rate that leaves the weights where they are: with random labels they would go nowhere good.
+        let scalars = Scalars { learning_rate: 1e-6, step: u64::from(n), seed: recipe.train.seed };
+        let begun = Instant::now();
+        let result = step.run(&inputs, scalars, &mut ())?;
+        let elapsed = begun.elapsed().as_secs_f64();
+        bar.advance();
+        bar.message(format!("{:.0} ms per step", 1e3 * elapsed));
+        if n >= WARM_UP {
+            step_ms.push(1e3 * elapsed);
+            node_ms.push(step.node_seconds().iter().map(|s| 1e3 * s).collect::<Vec<f64>>());
+        }
+        tensor_bytes = result.peak_memory;
+    }
+    drop(bar);
+    let threads = recipe.engine.threads.unwrap_or_else(rayon::current_num_threads);
+    let step_ms_median = median(step_ms.clone());
+    let gflops = work.0 as f64 / step_ms_median / 1e6;
+    let peak_gflops = peak::gflops(threads);
+    let (kernels, fusion) = match options.kernels {
+        Kernels::Fast { fusion } => ("fast", fusion),
+        Kernels::Reference => ("reference", false),
+    };
+    Ok(Report {
+        schema_version: SCHEMA_VERSION,
+        recipe: recipe.name.clone(),
+        kernels,
+        fusion,
+        batch: args.batch as usize,
+        image: recipe.model.inputs.values().next().map_or(0, |shape| shape[1].0),
+        threads,
+        step_ms_median,
+        step_ms,
+        images_per_s: f64::from(args.batch) * 1e3 / step_ms_median,
+        gflops,
+        peak_gflops,
+        peak_share: gflops / peak_gflops,
+        peak_rss_bytes: peak_rss(),
+        tensor_bytes: tensor_bytes.0,
+        ops: by_operator(step.graph(), &node_ms),
+    })
+}
+
+/// Random images and labels for the inputs of a step.
+fn inputs(graph: &Graph, recipe: &Recipe) -> Result<Inputs, Failure> {
+    let mut rng = Rng::new(recipe.train.seed, 0, 0);
+    let classes = recipe.model.classes;
+    graph
+        .inputs
+        .iter()
+        .map(|input| {
+            let shape = graph.ty(input.value).shape.clone();
+            let tensor = if input.name == LABEL {
+                let labels: Vec<u32> = (0..shape.numel()).map(|_| rng.below(classes) as u32).collect();
+                Tensor::from_vec(labels, shape.to_vec(), &Device::Cpu)
+            } else {
+                let pixels: Vec<f32> = (0..shape.numel()).map(|_| rng.uniform(-2.0, 2.0) as f32).collect();
+                Tensor::from_vec(pixels, shape.to_vec(), &Device::Cpu)
+            };
+            Ok((input.name.clone(), tensor.map_err(zoo_engine::EngineError::from)?))
+        })
+        .collect()
+}
+
+/// Work of each node.
+fn flop(graph: &Graph) -> impl Iterator<Item = Flop> + '_ {
+    costs(graph).map(|cost| cost.flop)
+}
+
+fn costs(graph: &Graph) -> impl Iterator<Item = zoo_graph::Cost> + '_ {
+    graph.nodes.iter().map(|node| {
+        let types = |ids: &[zoo_graph::ValueId]| ids.iter().map(|v| graph.ty(*v)).collect::<Vec<_>>();
+        node.op.cost(&types(&node.inputs), &types(&node.outputs))
+    })
+}
+
+/// Sums over the nodes of each operator, dearest first. `node_ms` are times by step and node.
+fn by_operator(graph: &Graph, node_ms: &[Vec<f64>]) -> Vec<OpCost> {
+    let mut ops: IndexMap<&'static str, (usize, Flop, Bytes, Vec<f64>)> = IndexMap::new();
+    for (n, (node, cost)) in graph.nodes.iter().zip(costs(graph)).enumerate() {
+        let times = node_ms.iter().map(|step| step.get(n).copied().unwrap_or_default());
+        let (count, flop, bytes, sums) =
+            ops.entry(node.op.name()).or_insert_with(|| (0, Flop(0), Bytes(0), vec![0.0; node_ms.len()]));
+        *count += 1;
+        (*flop, *bytes) = (*flop + cost.flop, *bytes + cost.bytes);
+        sums.iter_mut().zip(times).for_each(|(sum, time)| *sum += time);
+    }
+    let mut costs: Vec<OpCost> = ops
+        .into_iter()
+        .map(|(op, (count, flop, bytes, sums))| {
+            let ms = median(sums);
+            let per_second = |n: u64| if ms > 0.0 { n as f64 / ms / 1e6 } else { 0.0 };
+            OpCost { op, count, ms, share: 0.0, gflops: per_second(flop.0), gbps: per_second(bytes.0) }
+        })
+        .collect();
+    let all: f64 = costs.iter().map(|cost| cost.ms).sum();
+    costs.iter_mut().for_each(|cost| cost.share = cost.ms / all);
+    costs.sort_by(|a, b| b.ms.total_cmp(&a.ms));
+    costs
+}
+
+/// The middle value, or the mean of the two in the middle; 0 of nothing.
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    let n = values.len();
+    match (values.get(n.saturating_sub(1) / 2), values.get(n / 2)) {
+        (Some(low), Some(high)) => (low + high) / 2.0,
+        _ => 0.0,
+    }
+}
+
+/// `VmHWM` of this process.
+fn peak_rss() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    Some(line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()? * 1024)
+}
+
+fn print(report: &Report, context: &mut Context) -> Result<(), Failure> {
+    let out = &mut context.out;
+    let (batch, image, threads) = (report.batch, report.image, report.threads);
+    let fusion = if report.fusion { ", fused" } else { "" };
+    writeln!(
+        out,
+        "{}  batch {batch}, {image}x{image}, {threads} threads, {} kernels{fusion}\n",
+        paint(HEADING, &report.recipe),
+        report.kernels
+    )?;
+    let (least, most) = report.step_ms.iter().fold((f64::MAX, 0.0f64), |(l, m), ms| (l.min(*ms), m.max(*ms)));
+    let spread = paint(DIM, format!("({least:.1} to {most:.1} in {} steps)", report.step_ms.len()));
+    writeln!(out, "step      {:.1} ms {spread}", report.step_ms_median)?;
+    writeln!(out, "images    {:.1} per second", report.images_per_s)?;
+    let (gflops, share, peak) = (report.gflops, percent(report.peak_share), report.peak_gflops);
+    writeln!(out, "work      {gflops:.0} GFLOP/s, {share} of the {peak:.0} that these threads reach in registers")?;
+    let resident = report.peak_rss_bytes.map(|bytes| format!("{} resident, ", Bytes(bytes))).unwrap_or_default();
+    writeln!(out, "memory    {resident}{} of it tensors\n", Bytes(report.tensor_bytes))?;
+    let mut table = Table::new([
+        ("operator", Align::Left),
+        ("nodes", Align::Right),
+        ("ms", Align::Right),
+        ("share", Align::Right),
+        ("GFLOP/s", Align::Right),
+        ("GB/s", Align::Right),
+    ]);
+    for op in &report.ops {
+        table.row([
+            op.op.into(),
+            op.count.into(),
+            format!("{:.2}", op.ms).into(),
+            percent(op.share).into(),
+            format!("{:.1}", op.gflops).into(),
+            format!("{:.1}", op.gbps).into(),
+        ]);
+    }
+    write!(out, "{table}")?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn medians_by_hand() {
+        assert_eq!(median(vec![3.0, 1.0, 2.0]), 2.0);
+        assert_eq!(median(vec![4.0, 1.0, 2.0, 3.0]), 2.5);
+        assert_eq!(median(vec![]), 0.0);
+    }
+}

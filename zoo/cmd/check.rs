@@ -1,0 +1,164 @@
+//! `zoo check`: prove one training step.
+
+mod mutants;
+mod report;
+
+pub(super) use report::print;
+
+use super::{Context, SCHEMA_VERSION, engine_options};
+use crate::catalog::Catalog;
+use crate::cli::{Change, Format};
+use crate::{Exit, Failure};
+use clap::ValueEnum;
+use serde::Serialize;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use zoo_golden::{CheckOptions, Golden, GoldenError, Precision, Report, mutants::Outcome};
+use zoo_recipe::Loaded;
+
+/// Prove one training step against golden tensors of a reference framework.
+///
+/// Compares conditions, preprocessing, learning rates, initial values, every module output, the loss, every gradient and every
+/// update. In f64 the check decides about the recipe, in f32 (the default) about the kernels that train.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  zoo check resnet50
+  zoo check resnet50 --dtype f64
+  zoo check --all
+  zoo check resnet50 --set optimizer.sgd.momentum=0.9     a planted fault: which stage catches it?
+  zoo check resnet50 --mutants                            known mistakes: are all caught?
+  zoo check resnet50 --golden my_dump.json                your own golden, see golden/README.md
+  zoo check resnet50 --format json | jq .first_divergence")]
+pub struct Args {
+    /// Names of recipes, or paths of their files
+    #[arg(value_name = "RECIPE", required_unless_present = "all", id = "names")]
+    recipes: Vec<String>,
+    /// Check every recipe that has a golden
+    #[arg(long, conflicts_with_all = ["names", "golden"])]
+    all: bool,
+    #[command(flatten)]
+    change: Change,
+    /// Check against this golden instead of the recipe's own
+    #[arg(long, value_name = "FILE.json")]
+    golden: Option<PathBuf>,
+    /// Arithmetic to judge: f32 the kernels, f64 the recipe
+    #[arg(long, value_enum, default_value_t = DType::F32, hide_possible_values = true, value_name = "f32|f64")]
+    dtype: DType,
+    /// Plant known mistakes one at a time, in f64, and show which stage catches each
+    #[arg(long, conflicts_with_all = ["all", "dtype"])]
+    mutants: bool,
+}
+
+/// Arithmetic to judge.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum DType {
+    /// The kernels that train.
+    F32,
+    /// The recipe, with reference kernels.
+    F64,
+}
+
+impl From<DType> for Precision {
+    fn from(dtype: DType) -> Self {
+        match dtype {
+            DType::F32 => Self::F32,
+            DType::F64 => Self::F64,
+        }
+    }
+}
+
+/// Several reports.
+#[derive(Serialize)]
+struct Reports {
+    schema_version: u32,
+    reports: Vec<Report>,
+}
+
+/// Checks each recipe; missed if one fails.
+pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
+    let catalog = context.catalog()?;
+    let names: Vec<String> = if args.all {
+        catalog.library().list().into_iter().map(|(name, _)| name).collect()
+    } else {
+        args.recipes.clone()
+    };
+    let mut reports = Vec::new();
+    let mut passed = true;
+    for name in &names {
+        let loaded = context.load(&catalog, name, &args.change)?;
+        if args.all && loaded.recipe.golden.is_none() {
+            context.progress.line(&format!("{name}: no golden, not checked"));
+            continue;
+        }
+        if args.mutants {
+            let outcomes = plant(&catalog, &loaded, args.golden.as_deref(), context)?;
+            passed &= mutants::print(&loaded.recipe.name, &outcomes, context)?;
+            continue;
+        }
+        let report = check(&catalog, &loaded, args.golden.as_deref(), args.dtype.into(), context)?;
+        if context.format == Format::Text {
+            if !reports.is_empty() {
+                writeln!(context.out)?;
+            }
+            print(&report, &args.change.sets, &mut context.out)?;
+        }
+        passed &= report.passed();
+        reports.push(report);
+    }
+    if context.format == Format::Json && !args.mutants {
+        match (args.all, reports.as_slice()) {
+            (false, [report]) => context.out.json(report)?,
+            _ => context.out.json(&Reports { schema_version: SCHEMA_VERSION, reports })?,
+        }
+    }
+    Ok(if passed { Exit::Pass } else { Exit::Missed })
+}
+
+/// Checks a recipe against its own golden, or against another.
+///
+/// # Errors
+/// A golden that is missing or unreadable, or an engine that fails.
+pub(super) fn check(
+    catalog: &Catalog,
+    loaded: &Loaded,
+    other: Option<&Path>,
+    precision: Precision,
+    context: &Context,
+) -> Result<Report, Failure> {
+    let (golden, folder) = golden(catalog, loaded, other)?;
+    let recipe = &loaded.recipe;
+    let spinner = context.progress.spinner();
+    let mut progress = |what: &str| spinner.message(format!("{}: {what}", recipe.name));
+    let options = CheckOptions { precision, engine: engine_options(recipe) };
+    Ok(zoo_golden::check(recipe, &golden, &folder, &options, &mut progress)?)
+}
+
+/// Plants every known mistake that the recipe has a place for.
+fn plant(catalog: &Catalog, loaded: &Loaded, other: Option<&Path>, context: &Context) -> Result<Vec<Outcome>, Failure> {
+    let (golden, folder) = golden(catalog, loaded, other)?;
+    let recipe = &loaded.recipe;
+    let spinner = context.progress.spinner();
+    let mut progress = |what: &str| spinner.message(format!("{}: {what}", recipe.name));
+    let options = CheckOptions { precision: Precision::F64, engine: engine_options(recipe) };
+    Ok(zoo_golden::mutants::run(recipe, &golden, &folder, &options, &mut progress)?)
+}
+
+/// The golden to check against, and the folder of the recipe's other truths.
+fn golden(catalog: &Catalog, loaded: &Loaded, other: Option<&Path>) -> Result<(Golden, PathBuf), Failure> {
+    let recipe = &loaded.recipe;
+    let own = catalog.golden(recipe, &loaded.path);
+    let (manifest, folder) = match other {
+        Some(other) => (other.to_owned(), folder_of(own.ok().flatten().as_deref().unwrap_or(other))),
+        None => {
+            let own = own?.ok_or_else(|| GoldenError::Absent { recipe: recipe.name.clone() })?;
+            let folder = folder_of(&own);
+            (own, folder)
+        }
+    };
+    Ok((Golden::read(&manifest)?, folder))
+}
+
+fn folder_of(manifest: &Path) -> PathBuf {
+    manifest.parent().map(Path::to_owned).unwrap_or_default()
+}

@@ -1,0 +1,143 @@
+//! A golden check for people.
+
+use crate::Failure;
+use crate::console::{BAD, Console, DIM, GOOD, HEADING, WARN, paint};
+use crate::excerpt::excerpt;
+use crate::numbers::{Ratio, Small};
+use crate::table::{Align, Cell, Table};
+use anstyle::Style;
+use std::io::Write;
+use zoo_golden::report::{Divergence, StageReport};
+use zoo_golden::{Precision, Report, Verdict};
+
+/// Failed tensors that are listed under the table.
+const LISTED: usize = 8;
+
+/// Prints stages, the first divergence, differing conditions and the verdict; `sets` are what `--set` says.
+pub(in crate::cmd) fn print(report: &Report, sets: &[String], out: &mut Console) -> Result<(), Failure> {
+    let arithmetic = match report.dtype {
+        Precision::F32 => "f32 (kernels)",
+        Precision::F64 => "f64 (recipe)",
+    };
+    writeln!(out, "{}  {arithmetic} against {}\n", paint(HEADING, &report.recipe), report.golden)?;
+    write!(out, "{}", stages(report))?;
+    for stage in report.stages.iter().filter(|stage| stage.verdict == Verdict::Fail) {
+        failures(stage, out)?;
+    }
+    if let Some(divergence) = &report.first_divergence {
+        first_divergence(divergence, sets, out)?;
+    }
+    conditions(report, out)?;
+    writeln!(out, "\n{}: {}", report.recipe, verdict_line(report))?;
+    Ok(())
+}
+
+fn style(verdict: Verdict) -> Style {
+    match verdict {
+        Verdict::Pass => GOOD,
+        Verdict::Fail => BAD,
+        Verdict::Absent => DIM,
+    }
+}
+
+fn stages(report: &Report) -> Table {
+    let mut table = Table::new([
+        ("stage", Align::Left),
+        ("compared", Align::Right),
+        ("worst", Align::Left),
+        ("error", Align::Right),
+        ("floor", Align::Right),
+        ("ratio", Align::Right),
+        ("median", Align::Right),
+        ("verdict", Align::Left),
+    ]);
+    for stage in &report.stages {
+        let worst = stage.worst.as_ref();
+        let number = |text: Option<String>| Cell::from(text.unwrap_or_default());
+        let compared = if stage.verdict == Verdict::Absent { String::new() } else { stage.tensors.to_string() };
+        table.row([
+            stage.stage.into(),
+            compared.into(),
+            worst.map(|item| item.name.clone()).unwrap_or_default().into(),
+            number(worst.map(|item| Small(item.error).to_string())),
+            number(worst.map(|item| Small(item.floor).to_string())),
+            number(worst.map(|item| Ratio(item.ratio).to_string())),
+            number(stage.median_ratio.map(|median| Ratio(median).to_string())),
+            Cell::styled(stage.verdict, style(stage.verdict)),
+        ]);
+    }
+    table
+}
+
+/// What failed in a stage, beyond the worst.
+fn failures(stage: &StageReport, out: &mut Console) -> Result<(), Failure> {
+    writeln!(out, "\n{} of {} failed in {}:", stage.failed.len(), stage.tensors, paint(BAD, stage.stage))?;
+    for item in stage.failed.iter().take(LISTED) {
+        match &item.note {
+            Some(note) => writeln!(out, "  {}: {note}", item.name)?,
+            None => {
+                let (error, ratio) = (Small(item.error), Ratio(item.ratio));
+                writeln!(out, "  {}: error {error}, {ratio} x floor", item.name)?;
+            }
+        }
+    }
+    if stage.failed.len() > LISTED {
+        writeln!(out, "  {}", paint(DIM, format!("... and {} more", stage.failed.len() - LISTED)))?;
+    }
+    if let Some(ratio) = stage.would_pass_at.filter(|ratio| ratio.is_finite()) {
+        writeln!(out, "  {}", paint(DIM, format!("would pass at {} x floor", Ratio(ratio))))?;
+    }
+    Ok(())
+}
+
+fn first_divergence(divergence: &Divergence, sets: &[String], out: &mut Console) -> Result<(), Failure> {
+    writeln!(out, "\n{} {}: {}", paint(BAD, "first divergence in"), divergence.stage, divergence.tensor)?;
+    if let Some(node) = &divergence.node {
+        let reach = match divergence.local {
+            Some(true) => ", local: everything it depends on is proven",
+            Some(false) => ", propagated: something it depends on is wrong already",
+            None => "",
+        };
+        writeln!(out, "  node {node}{reach}")?;
+    }
+    if let Some(line) = &divergence.line {
+        writeln!(out, "{}", indented(&excerpt(line, sets)))?;
+    }
+    if divergence.local != Some(true) && !divergence.suspects.is_empty() {
+        writeln!(out, "  suspects, nearest first: {}", divergence.suspects.join(", "))?;
+    }
+    for hint in &divergence.hints {
+        writeln!(out, "  {} {hint}", paint(WARN, "hint:"))?;
+    }
+    Ok(())
+}
+
+fn conditions(report: &Report, out: &mut Console) -> Result<(), Failure> {
+    if report.conditions_differ.is_empty() {
+        return Ok(());
+    }
+    writeln!(out, "\n{}", paint(HEADING, "recipe and golden differ in"))?;
+    for difference in &report.conditions_differ {
+        let (path, recipe, golden, line) = (&difference.path, &difference.recipe, &difference.golden, &difference.line);
+        writeln!(out, "  {path}: recipe {recipe}, golden {golden} ({line})")?;
+        if let Some(because) = &difference.declared {
+            writeln!(out, "    {}", paint(DIM, format!("declared: {because}")))?;
+        }
+    }
+    Ok(())
+}
+
+fn verdict_line(report: &Report) -> String {
+    let judged = report.stages.iter().filter(|stage| stage.verdict != Verdict::Absent).count();
+    let failed: Vec<String> =
+        report.stages.iter().filter(|s| s.verdict == Verdict::Fail).map(|s| s.stage.to_string()).collect();
+    let verdict = paint(style(report.verdict), report.verdict);
+    match failed.as_slice() {
+        [] => format!("{verdict}, {judged} stages"),
+        names => format!("{verdict} in {}", names.join(", ")),
+    }
+}
+
+fn indented(text: &str) -> String {
+    text.lines().map(|line| format!("  {line}")).collect::<Vec<_>>().join("\n")
+}

@@ -1,0 +1,52 @@
+//! `zoo data`: look at the data of a recipe.
+
+mod inspect;
+mod sheet;
+
+use super::Context;
+use crate::cli::Change;
+use crate::{Exit, Failure};
+use clap::Subcommand;
+use std::path::PathBuf;
+use zoo_input::DataSets;
+use zoo_recipe::Recipe;
+
+/// The verbs of data.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Write a contact sheet of the first images as PNG
+    Make(sheet::Args),
+    /// Count samples and classes, measure pixels, name broken files
+    Inspect(inspect::Args),
+}
+
+/// Whose data.
+#[derive(Clone, Debug, clap::Args)]
+struct Selection {
+    /// Name of a recipe, or path of its file
+    #[arg(value_name = "RECIPE")]
+    recipe: String,
+    #[command(flatten)]
+    change: Change,
+    /// Data in this folder instead: CIFAR-10 binaries, train/CLASS/* with val/CLASS/*, or CLASS/*
+    #[arg(long, value_name = "DIR")]
+    data: Option<PathBuf>,
+}
+
+/// Runs a verb of data.
+pub(super) fn run(command: &Command, context: &mut Context) -> Result<Exit, Failure> {
+    match command {
+        Command::Make(args) => sheet::run(args, context),
+        Command::Inspect(args) => inspect::run(args, context),
+    }
+}
+
+impl Selection {
+    /// The recipe and its data.
+    fn open(&self, context: &Context) -> Result<(Recipe, DataSets), Failure> {
+        let catalog = context.catalog()?;
+        let recipe = context.load(&catalog, &self.recipe, &self.change)?.recipe;
+        let sets = zoo_input::open(&recipe, self.data.as_deref())?;
+        Ok((recipe, sets))
+    }
+}

@@ -1,0 +1,56 @@
+//! `zoo data make`: a look at the images.
+
+use super::Selection;
+use crate::cli::Format;
+use crate::cmd::{Context, SCHEMA_VERSION};
+use crate::{Exit, Failure};
+use serde::Serialize;
+use std::io::Write;
+use std::path::PathBuf;
+use zoo_datasets::{contact_sheet, image::write_png};
+
+/// Write a contact sheet of the first images as PNG.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  zoo data make resnet50 --profile mini
+  zoo data make resnet50 --profile mini --held-out -o held-out.png
+  zoo data make resnet50 --data ../cifar10 --rows 4 --columns 10")]
+pub struct Args {
+    #[command(flatten)]
+    selection: Selection,
+    /// The file to write; RECIPE.png by default
+    #[arg(short, long, value_name = "FILE.png")]
+    output: Option<PathBuf>,
+    /// Images from top to bottom
+    #[arg(long, value_name = "N", default_value_t = 10)]
+    rows: usize,
+    /// Images from left to right
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    columns: usize,
+    /// Show the held-out images instead of those for training
+    #[arg(long)]
+    held_out: bool,
+}
+
+#[derive(Serialize)]
+struct Report {
+    schema_version: u32,
+    file: PathBuf,
+    images: usize,
+}
+
+/// Writes the sheet and says where.
+pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
+    let (recipe, sets) = args.selection.open(context)?;
+    let set = if args.held_out { &sets.val } else { &sets.train };
+    let file = args.output.clone().unwrap_or_else(|| format!("{}.png", recipe.name).into());
+    let sheet = contact_sheet(set.as_ref(), args.rows, args.columns)?;
+    write_png(&sheet, &file)?;
+    let images = set.len().min(args.rows * args.columns);
+    match context.format {
+        Format::Json => context.out.json(&Report { schema_version: SCHEMA_VERSION, file, images })?,
+        Format::Text => writeln!(context.out, "{}: {images} images of {}", file.display(), sets.description)?,
+    }
+    Ok(Exit::Pass)
+}

@@ -1,0 +1,90 @@
+//! `zoo golden`: make goldens.
+
+use super::{Context, SCHEMA_VERSION};
+use crate::cli::{Format, RecipeArgs};
+use crate::{Exit, Failure};
+use clap::Subcommand;
+use serde::Serialize;
+use std::io::Write;
+use std::path::PathBuf;
+use zoo_golden::record::{RecordOptions, record};
+
+/// The verbs of goldens.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Record a golden from the engine's own step
+    Record(Args),
+}
+
+/// Record a golden from the engine's own step.
+///
+/// The truth is the engine's run in f64, the noise floors are those of its f32 run. Such a golden guards against regressions and
+/// proves nothing about a reference framework: golden/export makes goldens from PyTorch.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  zoo golden record resnet50 -o before            writes before.json and before.safetensors
+  zoo golden record my_net --batch 2 --salt x -o golden/my_net/step
+  zoo check resnet50 --golden before.json         later, or with other kernels")]
+pub struct Args {
+    #[command(flatten)]
+    recipe: RecipeArgs,
+    /// Where to write: STEM.json and STEM.safetensors
+    #[arg(short, long, value_name = "STEM")]
+    output: PathBuf,
+    /// Images per step
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=65536))]
+    batch: u32,
+    /// Learning rate of the three steps; the recipe's highest by default
+    #[arg(long, value_name = "LR")]
+    learning_rate: Option<f64>,
+    /// Put before the names that weights and inputs are hashed from: other weights, other inputs
+    #[arg(long, value_name = "TEXT", default_value = "")]
+    salt: String,
+    /// Numbers that are stored of each tensor
+    #[arg(long, value_name = "N", default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
+    samples: u32,
+}
+
+#[derive(Serialize)]
+struct Report {
+    schema_version: u32,
+    recipe: String,
+    files: [PathBuf; 2],
+}
+
+/// Records and says where.
+pub(super) fn run(command: &Command, context: &mut Context) -> Result<Exit, Failure> {
+    let Command::Record(args) = command;
+    let catalog = context.catalog()?;
+    let recipe = context.load(&catalog, &args.recipe.recipe, &args.recipe.change)?.recipe;
+    let learning_rate = args.learning_rate.unwrap_or_else(|| recipe.schedule.peak_lr());
+    if !(learning_rate.is_finite() && learning_rate >= 0.0) {
+        return Err(Failure::Usage(format!("--learning-rate {learning_rate}: a learning rate is at least 0")));
+    }
+    let (batch, samples) = (args.batch as usize, args.samples as usize);
+    let spinner = context.progress.spinner();
+    spinner.message(format!("{}: three steps in f64 and in f32", recipe.name));
+    record(&recipe, &RecordOptions { batch, learning_rate, salt: args.salt.clone(), samples }, &args.output)?;
+    drop(spinner);
+    let files = ["json", "safetensors"].map(|extension| with_extension(&args.output, extension));
+    match context.format {
+        Format::Json => {
+            context.out.json(&Report { schema_version: SCHEMA_VERSION, recipe: recipe.name, files })?;
+        }
+        Format::Text => {
+            for file in files {
+                writeln!(context.out, "{}", file.display())?;
+            }
+        }
+    }
+    Ok(Exit::Pass)
+}
+
+/// `STEM.extension`, whatever dots there are in the stem.
+fn with_extension(stem: &std::path::Path, extension: &str) -> PathBuf {
+    let mut path = stem.as_os_str().to_owned();
+    path.push(".");
+    path.push(extension);
+    path.into()
+}

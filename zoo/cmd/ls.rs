@@ -1,0 +1,115 @@
+//! `zoo ls`: what there is.
+
+use super::{Context, SCHEMA_VERSION};
+use crate::cli::{Change, Format};
+use crate::console::{BAD, DIM};
+use crate::numbers::{percent, scaled};
+use crate::table::{Align, Cell, Table};
+use crate::{Exit, Failure};
+use serde::Serialize;
+use std::io::Write;
+use std::path::PathBuf;
+use zoo_graph::BuildOptions;
+use zoo_recipe::schema::Target;
+
+/// List the recipes.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  zoo ls
+  zoo ls --recipes ~/my-recipes
+  zoo ls --format json | jq -r '.recipes[].name'")]
+pub struct Args {}
+
+/// One recipe.
+#[derive(Serialize)]
+struct Row {
+    name: String,
+    path: PathBuf,
+    description: Option<String>,
+    parameters: Option<u64>,
+    profiles: Vec<String>,
+    golden: Option<PathBuf>,
+    target: Option<Target>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<String>,
+}
+
+#[derive(Serialize)]
+struct List<'a> {
+    schema_version: u32,
+    recipes: &'a [Row],
+}
+
+/// Lists all recipes; a broken one is listed as that.
+pub(super) fn run(_: &Args, context: &mut Context) -> Result<Exit, Failure> {
+    let catalog = context.catalog()?;
+    let rows: Vec<Row> = catalog
+        .library()
+        .list()
+        .into_iter()
+        .map(|(name, path)| {
+            let mut row = Row {
+                name: name.clone(),
+                path,
+                description: None,
+                parameters: None,
+                profiles: Vec::new(),
+                golden: None,
+                target: None,
+                error: None,
+            };
+            if let Err(error) = fill(&mut row, &catalog, &name) {
+                let first = error.to_string();
+                row.error = first.lines().next().map(str::to_owned);
+            }
+            row
+        })
+        .collect();
+    if context.format == Format::Json {
+        context.out.json(&List { schema_version: SCHEMA_VERSION, recipes: &rows })?;
+        return Ok(Exit::Pass);
+    }
+    if rows.is_empty() {
+        let dirs: Vec<String> = catalog.dirs().iter().map(|dir| dir.display().to_string()).collect();
+        return Err(Failure::Usage(format!("no recipes found in {}", dirs.join(", "))));
+    }
+    let mut table = Table::new([
+        ("recipe", Align::Left),
+        ("parameters", Align::Right),
+        ("target", Align::Right),
+        ("golden", Align::Left),
+        ("profiles", Align::Left),
+        ("description", Align::Left),
+    ]);
+    for row in &rows {
+        let target =
+            row.target.as_ref().map(|t| format!("{} {}", zoo_train::metrics::name(t.metric), percent(t.value)));
+        let description = match &row.error {
+            Some(error) => Cell::styled(error, BAD),
+            None => row.description.clone().unwrap_or_default().into(),
+        };
+        table.row([
+            (&row.name).into(),
+            row.parameters.map(|n| scaled(n, 2)).unwrap_or_default().into(),
+            target.unwrap_or_default().into(),
+            if row.golden.is_some() { "yes".into() } else { Cell::styled("no", DIM) },
+            row.profiles.join(" ").into(),
+            description,
+        ]);
+    }
+    write!(context.out, "{table}")?;
+    Ok(Exit::Pass)
+}
+
+fn fill(row: &mut Row, catalog: &crate::catalog::Catalog, name: &str) -> Result<(), Failure> {
+    let Change { profile, sets } = Change::default();
+    let loaded = catalog.load(name, profile.as_deref(), &sets)?;
+    let recipe = loaded.recipe;
+    let model = recipe.resolve()?;
+    let graph = zoo_graph::build(&recipe, &model, &BuildOptions::eval(1))?;
+    row.parameters = Some(graph.parameters().map(|(_, v)| graph.ty(v.value).shape.numel() as u64).sum());
+    row.golden = catalog.golden(&recipe, &loaded.path).ok().flatten();
+    (row.description, row.profiles, row.target) = (recipe.description, loaded.profiles, recipe.target);
+    Ok(())
+}

@@ -1,0 +1,181 @@
+//! One file per verb.
+
+mod bench;
+mod check;
+mod completions;
+mod data;
+mod eval;
+mod golden;
+mod ls;
+mod run;
+mod schema;
+mod show;
+mod validate;
+
+use crate::catalog::Catalog;
+use crate::cli::{Change, Format, Global};
+use crate::console::Console;
+use crate::progress::Progress;
+use crate::{Exit, Failure};
+use clap::Subcommand;
+use serde::Serialize;
+use std::path::PathBuf;
+use tracing::warn;
+use zoo_engine::{Kernels, Options};
+use zoo_recipe::{Diagnostics, Loaded, Recipe};
+
+/// Version of everything that is printed as JSON; goes up when a field changes its meaning or vanishes.
+pub const SCHEMA_VERSION: u32 = 1;
+
+/// The profile that is trained by default.
+const MINI: &str = "mini";
+/// The recipe as written.
+const FULL: &str = "full";
+
+/// The verbs.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// List the recipes
+    Ls(ls::Args),
+    /// Show the layers, the training-step graph or the learning rates of a recipe
+    Show(show::Args),
+    /// Check recipes for mistakes, all at once, with line and column
+    Validate(validate::Args),
+    /// Prove one training step against golden tensors of a reference framework
+    Check(check::Args),
+    /// Train a recipe to its target
+    Run(run::Args),
+    /// Evaluate a checkpoint on the held-out data
+    Eval(eval::Args),
+    /// Measure a training step on this machine
+    Bench(bench::Args),
+    /// Make golden tensors
+    #[command(subcommand)]
+    Golden(golden::Command),
+    /// Look at the data of a recipe
+    #[command(subcommand)]
+    Data(data::Command),
+    /// Print the JSON Schema of recipes, for editors
+    Schema(schema::Args),
+    /// Print a completion script for a shell
+    Completions(completions::Args),
+}
+
+/// Runs a verb.
+///
+/// # Errors
+/// Why it could not do what it was asked. A judgement that fails is no error.
+pub fn run(command: &Command, context: &mut Context) -> Result<Exit, Failure> {
+    match command {
+        Command::Ls(args) => ls::run(args, context),
+        Command::Show(args) => show::run(args, context),
+        Command::Validate(args) => validate::run(args, context),
+        Command::Check(args) => check::run(args, context),
+        Command::Run(args) => run::run(args, context),
+        Command::Eval(args) => eval::run(args, context),
+        Command::Bench(args) => bench::run(args, context),
+        Command::Golden(command) => golden::run(command, context),
+        Command::Data(command) => data::run(command, context),
+        Command::Schema(args) => schema::run(args, context),
+        Command::Completions(args) => completions::run(args, context),
+    }
+}
+
+/// How the recipe wants its step computed.
+fn engine_options(recipe: &Recipe) -> Options {
+    let kernels = match recipe.engine.kernels {
+        zoo_recipe::schema::Kernels::Fast => Kernels::Fast { fusion: recipe.engine.fusion },
+        zoo_recipe::schema::Kernels::Reference => Kernels::Reference,
+    };
+    Options { kernels, threads: recipe.engine.threads }
+}
+
+/// Lets everything that computes in parallel use so many threads.
+fn use_threads(threads: Option<usize>) -> Result<(), Failure> {
+    let Some(threads) = threads else { return Ok(()) };
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build_global();
+    pool.map_err(|error| Failure::Usage(format!("cannot use {threads} threads: {error}")))
+}
+
+/// What verbs share.
+pub struct Context {
+    /// Results.
+    pub out: Console,
+    /// Messages and progress.
+    pub progress: Progress,
+    /// What results look like.
+    pub format: Format,
+    recipes: Vec<PathBuf>,
+}
+
+impl Context {
+    /// As the command line says.
+    pub fn new(global: &Global) -> Self {
+        Self {
+            out: Console::new(global.color),
+            progress: Progress::new(global),
+            format: global.format,
+            recipes: global.recipes.clone(),
+        }
+    }
+
+    /// Where recipes and goldens are found.
+    ///
+    /// # Errors
+    /// A folder of `--recipes` that is none.
+    pub fn catalog(&self) -> Result<Catalog, Failure> {
+        Catalog::new(&self.recipes)
+    }
+
+    /// Loads a recipe and shows its warnings.
+    ///
+    /// # Errors
+    /// Everything that is wrong with it.
+    pub fn load(&self, catalog: &Catalog, name: &str, change: &Change) -> Result<Loaded, Failure> {
+        let loaded = catalog.load(name, change.profile.as_deref(), &change.sets)?;
+        for warning in loaded.warnings.iter() {
+            self.progress.line(&warning.to_string());
+        }
+        Ok(loaded)
+    }
+
+    /// Loads a recipe as [`Context::load`], by default with the profile `mini` if it has one. Also returns the profile's
+    /// name; `full` is the recipe as written, unless it has a profile of that name.
+    ///
+    /// # Errors
+    /// Everything that is wrong with it.
+    pub fn load_to_train(&self, catalog: &Catalog, name: &str, change: &Change) -> Result<(String, Loaded), Failure> {
+        let options = |profile: Option<&str>| Change { profile: profile.map(str::to_owned), sets: change.sets.clone() };
+        let known = catalog.load(name, None, &[])?.profiles;
+        let is_known = |profile: &str| known.iter().any(|name| name == profile);
+        let (name_of, profile) = match change.profile.as_deref() {
+            Some(FULL) if !is_known(FULL) => (FULL, None),
+            Some(given) => (given, Some(given)),
+            None if is_known(MINI) => (MINI, Some(MINI)),
+            None => (FULL, None),
+        };
+        Ok((name_of.to_owned(), self.load(catalog, name, &options(profile))?))
+    }
+
+    /// Shows why a command failed: on stderr, and as JSON on stdout where that is asked for.
+    pub fn report(&mut self, failure: &Failure) {
+        #[derive(Serialize)]
+        struct Report<'a> {
+            schema_version: u32,
+            error: String,
+            #[serde(skip_serializing_if = "Option::is_none")]
+            errors: Option<&'a Diagnostics>,
+        }
+        let errors = if let Failure::Recipe(errors) = failure { Some(errors) } else { None };
+        match errors {
+            Some(errors) => self.progress.line(&errors.to_string()),
+            None => self.progress.error(&failure.to_string()),
+        }
+        if self.format == Format::Json {
+            let error = failure.to_string();
+            if let Err(error) = self.out.json(&Report { schema_version: SCHEMA_VERSION, error, errors }) {
+                warn!("cannot write the results: {error}");
+            }
+        }
+    }
+}

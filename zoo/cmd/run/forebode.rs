@@ -1,0 +1,31 @@
+//! What is known to keep a network from training, though nothing is wrong with its recipe.
+
+use zoo_recipe::{Diagnostic, LayerKind, Recipe, ResolvedLayer, ResolvedModel, Severity};
+
+/// A warning if the logits pass through a ReLU, as in the Ascend zoo's AlexNet.
+///
+/// Where a logit is negative the ReLU passes no gradient, and a softmax over zeros is uniform: in trials from scratch the
+/// loss stayed at ln(classes) to the end, whatever the learning rate.
+pub(super) fn relu_on_logits(recipe: &Recipe, model: &ResolvedModel) -> Option<Diagnostic> {
+    let layer = last(&model.body)?;
+    if layer.kind != LayerKind::Relu {
+        return None;
+    }
+    let message = "there is a ReLU on the logits: trained from scratch, this network stays at chance";
+    let mut warning = recipe.error_at(&layer.path, message).with_hint(
+        "the softmax of logits that the ReLU holds at zero is uniform, and no gradient gets past it; switch it off with \
+         `enabled: false`, as the profile `mini` of the recipe alexnet does, or start from trained weights",
+    );
+    warning.severity = Severity::Warning;
+    Some(warning)
+}
+
+/// The layer that computes the network's output; dropout computes nothing in evaluation.
+fn last(layers: &[ResolvedLayer]) -> Option<&ResolvedLayer> {
+    let layer =
+        layers.iter().rev().find(|layer| !matches!(layer.kind, LayerKind::Dropout { .. } | LayerKind::Tap(_)))?;
+    match &layer.kind {
+        LayerKind::Sequential(body) => last(body),
+        _ => Some(layer),
+    }
+}

@@ -1,0 +1,73 @@
+//! The golden check before a training.
+
+use crate::catalog::Catalog;
+use crate::cli::Format;
+use crate::cmd::{Context, check};
+use crate::console::{BAD, GOOD, WARN, paint};
+use crate::numbers::Seconds;
+use crate::{Failure, Failure::GoldenNotFound};
+use serde::Serialize;
+use std::time::Instant;
+use tracing::info;
+use zoo_golden::{GoldenError, Precision, Report};
+use zoo_recipe::Loaded;
+use zoo_train::GoldenVerdict;
+
+/// The check as an event of the run.
+#[derive(Serialize)]
+struct Golden<'a> {
+    event: &'static str,
+    #[serde(flatten)]
+    report: &'a Report,
+}
+
+/// Checks the recipe as written, with the kernels that `loaded` trains with, and says what that proves.
+///
+/// What profile and `--set` change is the business of this training: other sizes, schedules and data than the golden's. So the
+/// proof is of the recipe, and what this training does differently is named beside it.
+pub(super) fn prove(
+    name: &str,
+    profile: Option<&str>,
+    loaded: &Loaded,
+    catalog: &Catalog,
+    context: &mut Context,
+) -> Result<GoldenVerdict, Failure> {
+    let mut written = catalog.load(name, None, &[])?;
+    written.recipe.engine = loaded.recipe.engine.clone();
+    let begun = Instant::now();
+    let report = match check::check(catalog, &written, None, Precision::F32, context) {
+        Ok(report) => report,
+        Err(error @ (GoldenNotFound { .. } | Failure::Golden(GoldenError::Absent { .. }))) => {
+            info!("golden: {}: {error}", paint(WARN, "absent"));
+            return Ok(GoldenVerdict::Absent);
+        }
+        Err(other) => return Err(other),
+    };
+    if context.format == Format::Json {
+        context.out.json(&Golden { event: "golden", report: &report })?;
+    }
+    if !report.passed() {
+        if context.format == Format::Text {
+            check::print(&report, &[], &mut context.out)?;
+        }
+        return Ok(GoldenVerdict::Fail);
+    }
+    let differs: Vec<String> = profile
+        .map(|profile| format!("profile {profile}"))
+        .into_iter()
+        .chain(loaded.overridden.iter().map(ToString::to_string))
+        .collect();
+    let but = if differs.is_empty() { String::new() } else { format!("; this run changes {}", differs.join(", ")) };
+    let time = Seconds(begun.elapsed().as_secs_f64());
+    info!("golden: {} in {time}: the recipe as written, against {}{but}", word(GoldenVerdict::Pass), report.golden);
+    Ok(GoldenVerdict::Pass)
+}
+
+/// The verdict as a coloured word.
+pub(super) fn word(verdict: GoldenVerdict) -> String {
+    match verdict {
+        GoldenVerdict::Pass => paint(GOOD, "pass"),
+        GoldenVerdict::Fail => paint(BAD, "fail"),
+        GoldenVerdict::Absent => paint(WARN, "absent"),
+    }
+}

@@ -1,0 +1,70 @@
+//! A training on the screen.
+
+use crate::console::Console;
+use crate::numbers::{Seconds, percent};
+use crate::progress::{Bar, Progress};
+use std::path::PathBuf;
+use tracing::{debug, info};
+use zoo_train::event::{Evaluated, StepDone};
+use zoo_train::{Event, ListenError, Listener, metrics};
+
+/// Shows a training: a bar on a terminal, a line per evaluation; every event as a line of JSON if that is asked for.
+pub(super) struct Screen<'a> {
+    progress: Progress,
+    json: Option<&'a mut Console>,
+    bar: Option<Bar>,
+    /// Loss over the last steps, smoothed.
+    loss: Option<f64>,
+    lr: f64,
+}
+
+/// Share of the newest step in the loss that is shown.
+const NEWEST: f64 = 0.1;
+
+impl<'a> Screen<'a> {
+    /// Nothing is shown yet. `json` gets the events.
+    pub(super) fn new(progress: &Progress, json: Option<&'a mut Console>) -> Self {
+        Self { progress: progress.clone(), json, bar: None, loss: None, lr: 0.0 }
+    }
+
+    fn step(&mut self, done: &StepDone) {
+        let loss = self.loss.map_or(done.loss, |loss| loss + NEWEST * (done.loss - loss));
+        (self.loss, self.lr) = (Some(loss), done.lr);
+        debug!("step {}  loss {:.4}  lr {:.3e}", done.step, done.loss, done.lr);
+        if let Some(bar) = &self.bar {
+            bar.position(done.step);
+            bar.message(format!("loss {loss:.3}  lr {:.2e}  {:.0} images/s", done.lr, done.images_per_s));
+        }
+    }
+
+    fn evaluated(&self, evaluated: &Evaluated) {
+        let scores = evaluated.scores.iter();
+        let scores: Vec<String> =
+            scores.map(|score| format!("{} {}", metrics::name(score.metric), percent(score.value))).collect();
+        let loss = self.loss.map(|loss| format!("  loss {loss:.3}  lr {:.2e}", self.lr)).unwrap_or_default();
+        let (epoch, time) = (evaluated.epoch, Seconds(evaluated.seconds));
+        info!("epoch {epoch:.1}{loss}  held out: {}, cross entropy {:.3}  {time}", scores.join(", "), evaluated.loss);
+    }
+}
+
+impl Listener for Screen<'_> {
+    fn hear(&mut self, event: &Event) -> Result<(), ListenError> {
+        match event {
+            Event::Started(started) => {
+                let bar = self.progress.bar(started.steps);
+                bar.position(started.resumed_at.unwrap_or(0));
+                self.bar = Some(bar);
+            }
+            Event::Step(done) => self.step(done),
+            Event::Evaluated(evaluated) => self.evaluated(evaluated),
+            Event::Checkpointed { step, path } => debug!("checkpoint of step {step}: {}", path.display()),
+            Event::Interrupted { .. } | Event::Failed { .. } | Event::Result(_) => self.bar = None,
+        }
+        match &mut self.json {
+            Some(console) => {
+                console.json(event).map_err(|source| ListenError { path: PathBuf::from("stdout"), source })
+            }
+            None => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,67 @@
+//! `zoo show`: what a recipe builds.
+
+mod graph;
+mod layers;
+mod schedule;
+
+use super::Context;
+use crate::cli::RecipeArgs;
+use crate::{Exit, Failure};
+
+/// Show the layers, the training-step graph or the learning rates of a recipe.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  zoo show resnet50                        layers, output shapes, parameters, MACs
+  zoo show resnet50 --profile mini --set model.classes=36
+  zoo show resnet50 --graph                every operator of the training step and what it costs
+  zoo show resnet50 --graph --passes       the same after the engine's passes, and what they changed
+  zoo show resnet50 --schedule --profile mini
+  zoo show resnet50 --resolved             the recipe with everything written out")]
+pub struct Args {
+    #[command(flatten)]
+    recipe: RecipeArgs,
+    /// Images per step
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=65536))]
+    batch: u32,
+    /// Show the nodes of the training step: forward, loss, backward, update
+    #[arg(long)]
+    graph: bool,
+    /// Apply the engine's passes to the graph and list what they change
+    #[arg(long, requires = "graph")]
+    passes: bool,
+    /// Apply only the first N passes
+    #[arg(long, value_name = "N", requires = "passes")]
+    passes_until: Option<usize>,
+    /// Show the learning rates
+    #[arg(long, conflicts_with = "graph")]
+    schedule: bool,
+    /// Batches per epoch for --schedule, where the data set is not at hand
+    #[arg(long, value_name = "N", requires = "schedule", value_parser = clap::value_parser!(u32).range(1..))]
+    steps_per_epoch: Option<u32>,
+    /// Show the recipe as YAML with everything inherited and every default written out
+    #[arg(long, conflicts_with_all = ["graph", "schedule"])]
+    resolved: bool,
+}
+
+/// Shows one view of the recipe.
+pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
+    let catalog = context.catalog()?;
+    let loaded = context.load(&catalog, &args.recipe.recipe, &args.recipe.change)?;
+    let recipe = &loaded.recipe;
+    let batch = args.batch as usize;
+    if args.resolved {
+        use std::io::Write;
+        let yaml =
+            recipe.to_yaml().map_err(|error| Failure::Usage(format!("this recipe cannot be written: {error}")))?;
+        write!(context.out, "{yaml}")?;
+    } else if args.schedule {
+        schedule::show(recipe, args.steps_per_epoch, context)?;
+    } else if args.graph {
+        let passes = args.passes.then_some(args.passes_until.unwrap_or(usize::MAX));
+        graph::show(recipe, batch, passes, context)?;
+    } else {
+        layers::show(recipe, batch, context)?;
+    }
+    Ok(Exit::Pass)
+}

@@ -1,0 +1,200 @@
+//! The layers of a network: shapes, parameters, multiply-accumulates.
+
+use crate::Failure;
+use crate::cli::Format;
+use crate::cmd::{Context, SCHEMA_VERSION};
+use crate::console::{HEADING, paint};
+use crate::numbers::{grouped, scaled};
+use crate::table::{Align, Table};
+use serde::Serialize;
+use std::io::Write;
+use zoo_graph::{BuildOptions, Graph, Node, Op, Shape};
+use zoo_recipe::{LayerKind, Recipe, ResolvedLayer, ResolvedModel};
+
+/// One layer.
+#[derive(Debug, Serialize)]
+struct Row {
+    /// Module name; absent for a plain function.
+    name: Option<String>,
+    /// What it does, in the recipe's words.
+    layer: String,
+    /// Shape of its output, batch included.
+    output: Shape,
+    /// Trained numbers.
+    parameters: u64,
+    /// Multiply-accumulates of the forward pass.
+    macs: u64,
+}
+
+#[derive(Serialize)]
+struct Report<'a> {
+    schema_version: u32,
+    recipe: &'a str,
+    description: &'a Option<String>,
+    batch: usize,
+    inputs: Vec<(&'a str, &'a Shape)>,
+    layers: &'a [Row],
+    parameters: u64,
+    macs: u64,
+}
+
+/// Prints the layers in order of execution, and their totals.
+pub(super) fn show(recipe: &Recipe, batch: usize, context: &mut Context) -> Result<(), Failure> {
+    let model = recipe.resolve()?;
+    let graph = zoo_graph::build(recipe, &model, &BuildOptions::eval(batch))?;
+    let rows = rows(&model, &graph);
+    let parameters = rows.iter().map(|row| row.parameters).sum();
+    let macs = rows.iter().map(|row| row.macs).sum();
+    let inputs = graph.inputs.iter().map(|input| (input.name.as_str(), &graph.ty(input.value).shape)).collect();
+    let report = Report {
+        schema_version: SCHEMA_VERSION,
+        recipe: &recipe.name,
+        description: &recipe.description,
+        batch,
+        inputs,
+        layers: &rows,
+        parameters,
+        macs,
+    };
+    match context.format {
+        Format::Json => context.out.json(&report)?,
+        Format::Text => print(&report, context)?,
+    }
+    Ok(())
+}
+
+fn print(report: &Report<'_>, context: &mut Context) -> Result<(), Failure> {
+    let description = report.description.as_deref().unwrap_or_default();
+    writeln!(context.out, "{}  {description}", paint(HEADING, report.recipe))?;
+    for (name, shape) in &report.inputs {
+        writeln!(context.out, "input {name} {shape}")?;
+    }
+    let mut table = Table::new([
+        ("name", Align::Left),
+        ("layer", Align::Left),
+        ("output", Align::Left),
+        ("parameters", Align::Right),
+        ("MAC", Align::Right),
+    ]);
+    let positive = |n: u64, text: String| if n == 0 { String::new() } else { text };
+    for row in report.layers {
+        table.row([
+            row.name.as_deref().unwrap_or_default().into(),
+            (&row.layer).into(),
+            (&row.output).into(),
+            positive(row.parameters, grouped(row.parameters)).into(),
+            positive(row.macs, scaled(row.macs, 2)).into(),
+        ]);
+    }
+    writeln!(context.out, "\n{table}")?;
+    let (parameters, macs) = (scaled(report.parameters, 3), scaled(report.macs, 2));
+    writeln!(context.out, "{parameters} parameters, {macs}MAC at batch {}", report.batch)?;
+    Ok(())
+}
+
+/// One row per layer that computes. The graph has at most one forward node per layer, in the same order.
+fn rows(model: &ResolvedModel, graph: &Graph) -> Vec<Row> {
+    let mut layers = Vec::new();
+    leaves(&model.body, &mut layers);
+    let mut nodes = graph.nodes.iter().peekable();
+    layers
+        .into_iter()
+        .filter_map(|layer| {
+            let site = layer.name.clone().unwrap_or_else(|| layer.path.to_string());
+            let node = nodes.next_if(|node| node.name.split('/').next() == Some(site.as_str()))?;
+            Some(Row {
+                name: layer.name.clone(),
+                layer: describe(&layer.kind),
+                output: node.outputs.first().map_or(Shape::scalar(), |v| graph.ty(*v).shape.clone()),
+                parameters: parameters(graph, node),
+                macs: macs(graph, node),
+            })
+        })
+        .collect()
+}
+
+/// Layers that compute, in order of execution.
+fn leaves<'a>(layers: &'a [ResolvedLayer], out: &mut Vec<&'a ResolvedLayer>) {
+    for layer in layers {
+        match &layer.kind {
+            LayerKind::Sequential(body) => leaves(body, out),
+            LayerKind::Residual { main, shortcut } => {
+                leaves(main, out);
+                leaves(shortcut, out);
+                out.push(layer);
+            }
+            LayerKind::Concat { branches, .. } => {
+                branches.iter().for_each(|branch| leaves(branch, out));
+                out.push(layer);
+            }
+            _ => out.push(layer),
+        }
+    }
+}
+
+fn parameters(graph: &Graph, node: &Node) -> u64 {
+    let operands = graph.parameters().filter(|(_, variable)| node.inputs.contains(&variable.value));
+    operands.map(|(_, variable)| graph.ty(variable.value).shape.numel() as u64).sum()
+}
+
+/// Multiply-accumulates of what the Cube computes; the vector unit's work is not counted, as is usual.
+fn macs(graph: &Graph, node: &Node) -> u64 {
+    let inputs: Vec<_> = node.inputs.iter().map(|v| graph.ty(*v)).collect();
+    match (&node.op, node.outputs.first().map(|v| &graph.ty(*v).shape)) {
+        // Every output element is a dot product over input channels of its group and the window.
+        (Op::Conv2D(_), Some(output)) => {
+            output.numel() as u64 * inputs[1].shape.iter().skip(1).product::<usize>() as u64
+        }
+        (Op::MatMul(_), Some(output)) => {
+            output.numel() as u64 * inputs[0].shape.last().copied().unwrap_or_default() as u64
+        }
+        _ => 0,
+    }
+}
+
+/// A layer in the recipe's words; what is usual is left out.
+fn describe(kind: &LayerKind) -> String {
+    let pair = |[h, w]: [usize; 2]| format!("{h}x{w}");
+    let one = |values: &[usize]| match values {
+        [first, rest @ ..] if rest.iter().all(|v| v == first) => first.to_string(),
+        _ => format!("{values:?}"),
+    };
+    let window = |kernel, stride: [usize; 2], pad: [usize; 4], usual: [usize; 2]| {
+        let mut text = pair(kernel);
+        if stride != usual {
+            text += &format!(", stride {}", one(&stride));
+        }
+        if pad != [0; 4] {
+            text += &format!(", pad {}", one(&pad));
+        }
+        text
+    };
+    match kind {
+        LayerKind::Conv(conv) => {
+            let mut text = format!("conv {}", window(conv.kernel, conv.stride, conv.pad, [1, 1]));
+            if conv.dilation != [1, 1] {
+                text += &format!(", dilation {}", one(&conv.dilation));
+            }
+            if conv.groups != 1 {
+                text += &format!(", groups {}", conv.groups);
+            }
+            text
+        }
+        LayerKind::Pad(pad) => format!("pad {}", one(pad)),
+        LayerKind::BatchNorm(_) => "bn".to_owned(),
+        LayerKind::Relu => "relu".to_owned(),
+        LayerKind::MaxPool(pool) => format!("max_pool {}", window(pool.kernel, pool.stride, pool.pad, pool.kernel)),
+        LayerKind::AvgPool(pool) => format!("avg_pool {}", window(pool.kernel, pool.stride, pool.pad, pool.kernel)),
+        LayerKind::AdaptiveAvgPool(out) => format!("adaptive_avg_pool {}", pair(*out)),
+        LayerKind::GlobalAvgPool => "global_avg_pool".to_owned(),
+        LayerKind::Lrn(lrn) => format!("lrn {}", lrn.size),
+        LayerKind::Linear(_) => "linear".to_owned(),
+        LayerKind::Dropout { rate } => format!("dropout {rate}"),
+        LayerKind::Flatten => "flatten".to_owned(),
+        LayerKind::Sequential(_) => "sequential".to_owned(),
+        LayerKind::Residual { .. } => "residual add".to_owned(),
+        LayerKind::Concat { .. } => "concat".to_owned(),
+        LayerKind::Tap(name) => format!("tap {name}"),
+        LayerKind::From(name) => format!("from {name}"),
+    }
+}

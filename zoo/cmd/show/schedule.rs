@@ -1,0 +1,83 @@
+//! The learning rates of a training.
+
+use crate::Failure;
+use crate::cli::Format;
+use crate::cmd::{Context, SCHEMA_VERSION};
+use crate::table::{Align, Table};
+use serde::Serialize;
+use std::io::Write;
+use zoo_recipe::Recipe;
+
+#[derive(Serialize)]
+struct Report<'a> {
+    schema_version: u32,
+    recipe: &'a str,
+    epochs: usize,
+    steps_per_epoch: usize,
+    /// Learning rate of each step.
+    lr: Vec<f64>,
+}
+
+/// Prints the learning rate of every step (JSON), or of some steps of the training (text).
+pub(super) fn show(recipe: &Recipe, steps_per_epoch: Option<u32>, context: &mut Context) -> Result<(), Failure> {
+    let steps_per_epoch = match steps_per_epoch {
+        Some(given) => given as usize,
+        None => zoo_input::open(recipe, None)
+            .map_err(|error| {
+                Failure::Usage(format!("--schedule needs the size of the data set ({error}); give --steps-per-epoch N"))
+            })?
+            .train
+            .len()
+            .checked_div(recipe.train.batch)
+            .unwrap_or_default()
+            .max(1),
+    };
+    let epochs = recipe.train.epochs;
+    let lr = |step| recipe.schedule.lr(step, steps_per_epoch, epochs);
+    let steps = epochs * steps_per_epoch;
+    if context.format == Format::Json {
+        let lr = (0..steps).map(lr).collect();
+        let report = Report { schema_version: SCHEMA_VERSION, recipe: &recipe.name, epochs, steps_per_epoch, lr };
+        context.out.json(&report)?;
+        return Ok(());
+    }
+    let mut table = Table::new([
+        ("step", Align::Right),
+        ("epoch", Align::Right),
+        ("learning rate", Align::Right),
+        ("", Align::Left),
+    ]);
+    let peak = recipe.schedule.peak_lr();
+    for step in shown(steps) {
+        let bar = "#".repeat((lr(step) / peak * BAR).round().clamp(0.0, BAR) as usize);
+        let epoch = step as f64 / steps_per_epoch as f64;
+        table.row([step.into(), format!("{epoch:.2}").into(), format!("{:.4e}", lr(step)).into(), bar.into()]);
+    }
+    write!(context.out, "{table}")?;
+    writeln!(context.out, "\n{epochs} epochs of {steps_per_epoch} steps")?;
+    Ok(())
+}
+
+/// Width of the bar at the highest learning rate.
+const BAR: f64 = 40.0;
+
+/// Steps that are listed, evenly spread, first and last among them.
+fn shown(steps: usize) -> Vec<usize> {
+    const ROWS: usize = 24;
+    if steps <= ROWS {
+        return (0..steps).collect();
+    }
+    (0..ROWS).map(|row| row * (steps - 1) / (ROWS - 1)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn first_and_last_step_are_listed() {
+        assert_eq!(shown(3), [0, 1, 2]);
+        let many = shown(1000);
+        assert_eq!((many[0], many[many.len() - 1], many.len()), (0, 999, 24));
+    }
+}

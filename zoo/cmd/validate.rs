@@ -1,0 +1,73 @@
+//! `zoo validate`: all mistakes of recipes at once.
+
+use super::{Context, SCHEMA_VERSION};
+use crate::cli::Format;
+use crate::console::{GOOD, paint};
+use crate::{Exit, Failure};
+use serde::Serialize;
+use std::io::Write;
+use zoo_recipe::{Diagnostic, Severity};
+
+/// Check recipes for mistakes, all at once, with line and column.
+///
+/// Every recipe is read as written and with each of its profiles: unknown keys, wrong types, values out of range, layers
+/// that do not fit each other.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  zoo validate                      every recipe there is
+  zoo validate resnet50 alexnet
+  zoo validate drafts/my_net.yaml
+  zoo validate my_net.yaml --format json | jq '.errors[] | \"\\(.line): \\(.message)\"'")]
+pub struct Args {
+    /// Names of recipes, or paths of their files; none: all recipes
+    #[arg(value_name = "RECIPE")]
+    recipes: Vec<String>,
+}
+
+#[derive(Serialize)]
+struct Report<'a> {
+    schema_version: u32,
+    errors: Vec<&'a Diagnostic>,
+    warnings: Vec<&'a Diagnostic>,
+}
+
+/// Reports every error and warning; invalid if there is an error.
+pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
+    let catalog = context.catalog()?;
+    let names = match args.recipes.as_slice() {
+        [] => catalog.library().list().into_iter().map(|(name, _)| name).collect(),
+        given => given.to_vec(),
+    };
+    let mut found: Vec<Diagnostic> = Vec::new();
+    for name in &names {
+        let diagnostics = catalog.library().validate(name);
+        if context.format == Format::Text && !diagnostics.has_errors() {
+            writeln!(context.out, "{name}: {}", paint(GOOD, "ok"))?;
+        }
+        for diagnostic in diagnostics {
+            if !found.contains(&diagnostic) {
+                found.push(diagnostic);
+            }
+        }
+    }
+    let (errors, warnings): (Vec<&Diagnostic>, Vec<&Diagnostic>) =
+        found.iter().partition(|diagnostic| diagnostic.severity == Severity::Error);
+    let exit = if errors.is_empty() { Exit::Pass } else { Exit::Invalid };
+    match context.format {
+        Format::Json => context.out.json(&Report { schema_version: SCHEMA_VERSION, errors, warnings })?,
+        Format::Text => {
+            for diagnostic in &found {
+                writeln!(context.out, "{diagnostic}\n")?;
+            }
+            if !found.is_empty() {
+                writeln!(context.out, "{}, {}", count(errors.len(), "error"), count(warnings.len(), "warning"))?;
+            }
+        }
+    }
+    Ok(exit)
+}
+
+fn count(n: usize, what: &str) -> String {
+    format!("{n} {what}{}", if n == 1 { "" } else { "s" })
+}

@@ -1,0 +1,27 @@
+//! What the exit codes mean.
+
+use std::process::ExitCode;
+
+/// How a command ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Exit {
+    /// Done; whatever was judged has passed.
+    Pass = 0,
+    /// A golden or a target was missed.
+    Missed = 1,
+    /// The command line or a recipe is wrong.
+    Invalid = 2,
+    /// Data or goldens are missing or unreadable.
+    Missing = 3,
+    /// A defect of this program, or a refusal of the operating system (sysexits.h: EX_SOFTWARE).
+    Internal = 70,
+    /// Stopped by Ctrl-C (128 + SIGINT).
+    Interrupted = 130,
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> Self {
+        Self::from(exit as u8)
+    }
+}

@@ -1,0 +1,132 @@
+//! Everything that can end a command, and the exit code of each.
+
+use crate::Exit;
+use std::path::PathBuf;
+use thiserror::Error;
+use zoo_datasets::DataError;
+use zoo_engine::EngineError;
+use zoo_golden::GoldenError;
+use zoo_graph::GraphError;
+use zoo_input::InputError;
+use zoo_recipe::Diagnostics;
+use zoo_train::{CheckpointError, TrainError};
+
+/// Why a command could not do what it was asked.
+#[derive(Debug, Error)]
+pub enum Failure {
+    /// The command line asks for something that makes no sense.
+    #[error("{0}")]
+    Usage(String),
+    /// The recipe is wrong.
+    #[error(transparent)]
+    Recipe(#[from] Diagnostics),
+    /// The recipe makes no graph.
+    #[error(transparent)]
+    Graph(#[from] GraphError),
+    /// Data or preprocessing cannot be had as the recipe says.
+    #[error(transparent)]
+    Input(#[from] InputError),
+    /// Data are missing or unreadable.
+    #[error(transparent)]
+    Data(#[from] DataError),
+    /// A golden is missing or unreadable, or could not be held against the recipe.
+    #[error(transparent)]
+    Golden(#[from] GoldenError),
+    /// A golden that a recipe names was found nowhere.
+    #[error(
+        "recipe `{recipe}` names the golden {}, which is in none of: {}", manifest.display(),
+        searched.iter().map(|p| p.display().to_string()).collect::<Vec<_>>().join(", ")
+    )]
+    GoldenNotFound {
+        /// The recipe.
+        recipe: String,
+        /// As the recipe names it.
+        manifest: PathBuf,
+        /// Folders that were looked into.
+        searched: Vec<PathBuf>,
+    },
+    /// The engine refused or failed.
+    #[error(transparent)]
+    Engine(#[from] EngineError),
+    /// A training or an evaluation cannot begin or go on.
+    #[error(transparent)]
+    Train(#[from] TrainError),
+    /// A checkpoint that cannot be read.
+    #[error(transparent)]
+    Checkpoint(#[from] CheckpointError),
+    /// A folder without checkpoints.
+    #[error("{}: no checkpoint in this folder", folder.display())]
+    NoCheckpoint {
+        /// The folder.
+        folder: PathBuf,
+    },
+    /// The results could not be written.
+    #[error("cannot write the results: {0}")]
+    Output(#[from] std::io::Error),
+}
+
+impl Failure {
+    /// The exit code.
+    pub fn exit(&self) -> Exit {
+        match self {
+            Self::Usage(_) | Self::Recipe(_) => Exit::Invalid,
+            Self::Graph(error) => graph(error),
+            Self::Input(InputError::Recipe { .. }) => Exit::Invalid,
+            Self::Input(InputError::Data(error)) | Self::Data(error) => data(error),
+            Self::Golden(error) => golden(error),
+            Self::GoldenNotFound { .. } | Self::Checkpoint(_) | Self::NoCheckpoint { .. } => Exit::Missing,
+            Self::Train(error) => train(error),
+            Self::Engine(error) => engine(error),
+            Self::Output(_) => Exit::Internal,
+        }
+    }
+}
+
+fn graph(error: &GraphError) -> Exit {
+    match error {
+        GraphError::Shape { .. } | GraphError::Model { .. } => Exit::Invalid,
+        GraphError::Invariant { .. } => Exit::Internal,
+    }
+}
+
+fn data(error: &DataError) -> Exit {
+    match error {
+        DataError::Config(_) => Exit::Invalid,
+        _ => Exit::Missing,
+    }
+}
+
+fn golden(error: &GoldenError) -> Exit {
+    match error {
+        GoldenError::Unreadable { .. } | GoldenError::Malformed { .. } | GoldenError::Absent { .. } => Exit::Missing,
+        GoldenError::Recipe(_) => Exit::Invalid,
+        GoldenError::Graph(error) => graph(error),
+        GoldenError::Engine(error) => engine(error),
+        GoldenError::Unwritable { .. } => Exit::Internal,
+    }
+}
+
+fn train(error: &TrainError) -> Exit {
+    match error {
+        TrainError::Graph(error) => graph(error),
+        TrainError::Engine(error) => engine(error),
+        TrainError::Data(error) | TrainError::Input(InputError::Data(error)) => data(error),
+        TrainError::Checkpoint(_) | TrainError::NothingEvaluated => Exit::Missing,
+        TrainError::Input(InputError::Recipe { .. })
+        | TrainError::Mismatch(_)
+        | TrainError::RecipeChanged { .. }
+        | TrainError::DataChanged { .. }
+        | TrainError::Variables(_)
+        | TrainError::RunFolder { .. } => Exit::Invalid,
+        // The training ran and came to nothing: its target is missed.
+        TrainError::LossNotFinite { .. } | TrainError::VariableNotFinite { .. } => Exit::Missed,
+        TrainError::Listen(_) | TrainError::Candle(_) => Exit::Internal,
+    }
+}
+
+fn engine(error: &EngineError) -> Exit {
+    match error {
+        EngineError::Graph(error) => graph(error),
+        _ => Exit::Internal,
+    }
+}

@@ -1,0 +1,39 @@
+//! Ctrl-C: the first asks the training to stop and leave a checkpoint, the second stops at once.
+
+use crate::Exit;
+use crate::progress::Progress;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use tracing::warn;
+
+/// Hears Ctrl-C and SIGTERM.
+pub struct Interrupt {
+    /// Whether there is something that can stop by itself.
+    armed: Arc<AtomicBool>,
+    requested: Arc<AtomicBool>,
+}
+
+impl Interrupt {
+    /// Takes over the handling of Ctrl-C. Until [`Interrupt::arm`] it ends the process.
+    pub fn install(progress: &Progress) -> Self {
+        let (armed, requested) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+        let interrupt = Self { armed: armed.clone(), requested: requested.clone() };
+        let progress = progress.clone();
+        let handler = move || {
+            if !armed.load(Ordering::SeqCst) || requested.swap(true, Ordering::SeqCst) {
+                std::process::exit(Exit::Interrupted as i32);
+            }
+            progress.line("stopping after this step and writing a checkpoint; Ctrl-C again stops at once");
+        };
+        if let Err(error) = ctrlc::set_handler(handler) {
+            warn!("Ctrl-C will leave no checkpoint: {error}");
+        }
+        interrupt
+    }
+
+    /// From now on the first Ctrl-C only sets the flag that is returned.
+    pub fn arm(&self) -> &AtomicBool {
+        self.armed.store(true, Ordering::SeqCst);
+        &self.requested
+    }
+}

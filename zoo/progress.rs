@@ -1,0 +1,159 @@
+//! Stderr: messages and progress bars, which must not run into each other.
+
+use crate::cli::Global;
+use crate::console::{BAD, Color, DIM, WARN, paint};
+use anstream::AutoStream;
+use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
+use std::fmt;
+use std::io::{self, IsTerminal, Write};
+use std::time::Duration;
+use tracing::{Event, Level, Subscriber, field::Field, level_filters::LevelFilter};
+use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields, MakeWriter, format::Writer};
+use tracing_subscriber::registry::LookupSpan;
+
+/// Where messages and progress bars go.
+#[derive(Clone)]
+pub struct Progress {
+    bars: MultiProgress,
+    color: Color,
+}
+
+impl Progress {
+    /// Sets up messages (`tracing`) and progress as the command line says.
+    pub fn new(global: &Global) -> Self {
+        let visible = !global.quiet && io::stderr().is_terminal();
+        let target = if visible { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
+        let progress = Self { bars: MultiProgress::with_draw_target(target), color: global.color };
+        let level = match (global.quiet, global.verbose) {
+            (true, _) => LevelFilter::WARN,
+            (false, 0) => LevelFilter::INFO,
+            (false, 1) => LevelFilter::DEBUG,
+            (false, _) => LevelFilter::TRACE,
+        };
+        let subscriber =
+            tracing_subscriber::fmt().with_max_level(level).event_format(Plain).with_writer(progress.clone());
+        // There is one already only if this process runs a second command, whose messages go the same way.
+        let _ = subscriber.try_init();
+        progress
+    }
+
+    /// A line that says what is being done, with the time it takes; gone when it is dropped.
+    pub fn spinner(&self) -> Bar {
+        let style = ProgressStyle::with_template("{spinner} {msg} {elapsed:.dim}");
+        let bar =
+            self.bars.add(ProgressBar::new_spinner().with_style(style.unwrap_or(ProgressStyle::default_spinner())));
+        bar.enable_steady_tick(Duration::from_millis(120));
+        Bar(bar)
+    }
+
+    /// A bar over `length` steps; gone when it is dropped.
+    pub fn bar(&self, length: u64) -> Bar {
+        let style = ProgressStyle::with_template("{wide_bar:.cyan/blue} {pos}/{len}  {msg}  {eta:.dim} left");
+        Bar(self.bars.add(ProgressBar::new(length).with_style(style.unwrap_or(ProgressStyle::default_bar()))))
+    }
+
+    /// Writes a line, above the bars.
+    pub fn line(&self, text: &str) {
+        self.bars.suspend(|| {
+            let mut stderr = AutoStream::new(io::stderr(), self.color.choice()).lock();
+            // Nothing is left to complain to.
+            let _ = writeln!(stderr, "{text}");
+        });
+    }
+
+    /// Writes an error.
+    pub fn error(&self, text: &str) {
+        self.line(&format!("{}: {text}", paint(BAD, "error")));
+    }
+}
+
+/// A progress bar that goes away when it is dropped.
+pub struct Bar(ProgressBar);
+
+impl Bar {
+    /// Says what is being done.
+    pub fn message(&self, text: impl Into<String>) {
+        self.0.set_message(text.into());
+    }
+
+    /// Moves on by one.
+    pub fn advance(&self) {
+        self.0.inc(1);
+    }
+
+    /// Moves to a position.
+    pub fn position(&self, position: u64) {
+        self.0.set_position(position);
+    }
+}
+
+impl Drop for Bar {
+    fn drop(&mut self) {
+        self.0.finish_and_clear();
+    }
+}
+
+/// One message of `tracing`, complete.
+pub struct Line {
+    progress: Progress,
+    text: Vec<u8>,
+}
+
+impl Write for Line {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.text.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Drop for Line {
+    fn drop(&mut self) {
+        let text = String::from_utf8_lossy(&self.text);
+        self.progress.line(text.trim_end());
+    }
+}
+
+impl MakeWriter<'_> for Progress {
+    type Writer = Line;
+
+    fn make_writer(&self) -> Line {
+        Line { progress: self.clone(), text: Vec::new() }
+    }
+}
+
+/// `warning: message name=value`; information without a prefix.
+struct Plain;
+
+impl<S: Subscriber + for<'a> LookupSpan<'a>, N: for<'a> FormatFields<'a> + 'static> FormatEvent<S, N> for Plain {
+    fn format_event(&self, _: &FmtContext<'_, S, N>, mut writer: Writer<'_>, event: &Event<'_>) -> fmt::Result {
+        match *event.metadata().level() {
+            Level::ERROR => write!(writer, "{}: ", paint(BAD, "error"))?,
+            Level::WARN => write!(writer, "{}: ", paint(WARN, "warning"))?,
+            Level::INFO => {}
+            Level::DEBUG | Level::TRACE => write!(writer, "{} ", paint(DIM, event.metadata().target()))?,
+        }
+        let mut fields = Fields { writer, result: Ok(()) };
+        event.record(&mut fields);
+        fields.result?;
+        writeln!(fields.writer)
+    }
+}
+
+/// Writes the message as it is, and what else an event holds as ` name=value`.
+struct Fields<'w> {
+    writer: Writer<'w>,
+    result: fmt::Result,
+}
+
+impl tracing::field::Visit for Fields<'_> {
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        let written = match field.name() {
+            "message" => write!(self.writer, "{value:?}"),
+            name => write!(self.writer, " {name}={value:?}"),
+        };
+        self.result = self.result.and(written);
+    }
+}
