@@ -6,9 +6,8 @@
 
 use crate::aligned::AlignedBuf;
 use crate::isa::Isa;
-use crate::micro::product::{Left, Right, Sum, run, tile_rows};
+use crate::micro::product::{Left, MAX_TILE_ROWS, Right, Sum, run, tile_rows};
 use crate::parallel::pieces;
-use crate::simd::Lanes;
 use rayon::prelude::*;
 use std::cell::RefCell;
 
@@ -20,6 +19,12 @@ const COLUMNS: usize = 512;
 
 /// Rows of weights that a task of the input gradient holds at a time.
 const ROWS: usize = 64;
+
+/// Columns that a task of the weight gradient works on at a time: those of a tile.
+const PANEL: usize = 2 * LANES;
+
+/// f32 lanes of a vector.
+const LANES: usize = crate::C0;
 
 thread_local! {
     static SCRATCH: RefCell<AlignedBuf> = RefCell::default();
@@ -37,25 +42,25 @@ pub struct Linear {
 }
 
 impl Linear {
-    /// Elements of the workspace of [`forward`]: x, transposed and padded.
+    /// Elements of the workspace of each product, which holds a copy of its small operand.
     #[must_use]
     pub const fn workspace_len(&self) -> usize {
-        self.inputs * self.padded_batch()
+        let longer = if self.inputs > self.outputs { self.inputs } else { self.outputs };
+        longer.next_multiple_of(PANEL) * self.padded_batch()
     }
 
     const fn padded_batch(&self) -> usize {
         self.batch.next_multiple_of(LANES)
     }
 
-    fn check(&self, x: usize, weights: usize, y: usize) {
+    fn check(&self, x: usize, weights: usize, y: usize, workspace: usize) {
         assert!(self.batch > 0 && self.inputs > 0 && self.outputs > 0, "empty linear layer");
         assert_eq!(x, self.batch * self.inputs, "input");
         assert_eq!(weights, self.outputs * self.inputs, "weights");
         assert_eq!(y, self.batch * self.outputs, "output");
+        assert_eq!(workspace, self.workspace_len(), "workspace");
     }
 }
-
-const LANES: usize = size_of::<Lanes>() / size_of::<f32>();
 
 /// `y[n, o] = bias[o] + sum over i of x[n, i] * weights[o, i]`.
 ///
@@ -70,32 +75,27 @@ pub fn forward(
     workspace: &mut [f32],
     y: &mut [f32],
 ) {
-    layer.check(x.len(), weights.len(), y.len());
-    assert_eq!(workspace.len(), layer.workspace_len(), "workspace");
+    layer.check(x.len(), weights.len(), y.len(), workspace.len());
     let Linear { batch, inputs, outputs } = layer;
     let padded = layer.padded_batch();
-    workspace.par_chunks_mut(LANES * padded).enumerate().for_each(|(chunk, rows)| {
-        for (input, row) in (chunk * LANES..).zip(rows.chunks_exact_mut(padded)) {
-            for (n, value) in row.iter_mut().enumerate() {
-                *value = if n < batch { x[n * inputs + input] } else { 0.0 };
-            }
-        }
-    });
-    let transposed = &*workspace;
-    // A task computes some columns of y, transposed; its part of y is not contiguous, so it is returned.
+    let transposed = transpose(x, [batch, inputs], padded, workspace);
+    // A task computes some columns of y. They are no contiguous part of it, so the task returns them.
     let rows_of_task = tile_rows(isa);
     let columns: Vec<Vec<f32>> = weights
         .par_chunks(rows_of_task * inputs)
         .with_max_len(1)
         .map(|weights| {
-            let rows = weights.len() / inputs;
-            let mut sums = vec![0.0; rows * padded];
-            for terms in pieces(inputs, inputs.div_ceil(DEPTH)) {
-                let left = Left { data: &weights[terms.start..], row_pitch: inputs, column_pitch: 1 };
-                let right = Right { data: &transposed[terms.start * padded..], row_pitch: padded };
-                let sum = Sum { data: &mut sums, row_pitch: padded, accumulate: terms.start > 0 };
-                run(isa, left, right, sum, [rows, padded, terms.len()]);
-            }
+            let mut sums = vec![0.0; weights.len() / inputs * padded];
+            SCRATCH.with_borrow_mut(|scratch| {
+                for terms in pieces(inputs, inputs.div_ceil(DEPTH)) {
+                    let rows = weights.chunks_exact(inputs).map(|row| &row[terms.clone()]);
+                    let (copy, extent) = copy_rows(rows, terms.len(), scratch);
+                    let left = Left { data: copy, row_pitch: extent[1], column_pitch: 1 };
+                    let right = Right { data: &transposed[terms.start * padded..], row_pitch: padded };
+                    let sum = Sum { data: &mut sums, row_pitch: padded, accumulate: terms.start > 0 };
+                    run(isa, left, right, sum, [extent[0], padded, terms.len()]);
+                }
+            });
             sums
         })
         .collect();
@@ -116,10 +116,11 @@ pub fn forward(
 /// `dx[n, i] = sum over o of dy[n, o] * weights[o, i]`.
 ///
 /// # Panics
-/// If an extent is zero, or a slice has not the length that the extents call for.
-pub fn input_gradient(isa: Isa, layer: Linear, dy: &[f32], weights: &[f32], dx: &mut [f32]) {
-    layer.check(dx.len(), weights.len(), dy.len());
+/// If an extent is zero, or a slice has not the length that the extents or [`Linear::workspace_len`] call for.
+pub fn input_gradient(isa: Isa, layer: Linear, dy: &[f32], weights: &[f32], workspace: &mut [f32], dx: &mut [f32]) {
+    layer.check(dx.len(), weights.len(), dy.len(), workspace.len());
     let Linear { batch, inputs, outputs } = layer;
+    let transposed = transpose(dy, [batch, outputs], batch, workspace);
     let parts: Vec<Vec<f32>> = (0..inputs.div_ceil(COLUMNS))
         .into_par_iter()
         .with_max_len(1)
@@ -128,15 +129,11 @@ pub fn input_gradient(isa: Isa, layer: Linear, dy: &[f32], weights: &[f32], dx: 
             let padded = columns.len().next_multiple_of(LANES);
             let mut sums = vec![0.0; batch * padded];
             SCRATCH.with_borrow_mut(|scratch| {
-                scratch.grow(ROWS * COLUMNS);
                 for terms in pieces(outputs, outputs.div_ceil(ROWS)) {
-                    for (row, output) in scratch.chunks_exact_mut(padded).zip(terms.clone()) {
-                        let (values, rest) = row.split_at_mut(columns.len());
-                        values.copy_from_slice(&weights[output * inputs..][columns.clone()]);
-                        rest.fill(0.0);
-                    }
-                    let left = Left { data: &dy[terms.start..], row_pitch: outputs, column_pitch: 1 };
-                    let right = Right { data: scratch, row_pitch: padded };
+                    let rows = terms.clone().map(|output| &weights[output * inputs..][columns.clone()]);
+                    let (copy, extent) = copy_rows(rows, columns.len(), scratch);
+                    let left = Left { data: &transposed[terms.start * batch..], row_pitch: 1, column_pitch: batch };
+                    let right = Right { data: copy, row_pitch: extent[1] };
                     let sum = Sum { data: &mut sums, row_pitch: padded, accumulate: terms.start > 0 };
                     run(isa, left, right, sum, [batch, padded, terms.len()]);
                 }
@@ -155,32 +152,75 @@ pub fn input_gradient(isa: Isa, layer: Linear, dy: &[f32], weights: &[f32], dx: 
 /// `dw[o, i] = sum over n of dy[n, o] * x[n, i]`. The bias gradient is the sum of dy over n.
 ///
 /// # Panics
-/// If an extent is zero, or a slice has not the length that the extents call for.
-pub fn weight_gradient(isa: Isa, layer: Linear, dy: &[f32], x: &[f32], dw: &mut [f32]) {
-    layer.check(x.len(), dw.len(), dy.len());
+/// If an extent is zero, or a slice has not the length that the extents or [`Linear::workspace_len`] call for.
+pub fn weight_gradient(isa: Isa, layer: Linear, dy: &[f32], x: &[f32], workspace: &mut [f32], dw: &mut [f32]) {
+    layer.check(x.len(), dw.len(), dy.len(), workspace.len());
     let Linear { batch, inputs, outputs } = layer;
-    let whole = inputs - inputs % LANES;
+    // Panels of some columns of x, each in one piece.
+    let panels = &mut workspace[..inputs.next_multiple_of(PANEL) * batch];
+    panels.par_chunks_exact_mut(PANEL * batch).enumerate().for_each(|(panel, rows)| {
+        let columns = panel * PANEL..((panel + 1) * PANEL).min(inputs);
+        for (n, row) in rows.chunks_exact_mut(PANEL).enumerate() {
+            let (values, rest) = row.split_at_mut(columns.len());
+            values.copy_from_slice(&x[n * inputs..][columns.clone()]);
+            rest.fill(0.0);
+        }
+    });
+    let panels = &*panels;
     let rows_of_task = tile_rows(isa);
     dw.par_chunks_mut(rows_of_task * inputs).with_max_len(1).enumerate().for_each(|(task, dw)| {
         let rows = dw.len() / inputs;
         let dy = &dy[task * rows_of_task..];
-        for terms in pieces(batch, batch.div_ceil(DEPTH)) {
-            let accumulate = terms.start > 0;
-            if whole > 0 {
+        let mut last = [0.0; MAX_TILE_ROWS * PANEL];
+        for (panel, right) in panels.chunks_exact(PANEL * batch).enumerate() {
+            let width = (inputs - panel * PANEL).min(PANEL);
+            let (to, row_pitch) =
+                if width == PANEL { (&mut dw[panel * PANEL..], inputs) } else { (&mut last[..], PANEL) };
+            for terms in pieces(batch, batch.div_ceil(DEPTH)) {
                 let left = Left { data: &dy[terms.start * outputs..], row_pitch: 1, column_pitch: outputs };
-                let right = Right { data: &x[terms.start * inputs..], row_pitch: inputs };
-                let sum = Sum { data: dw, row_pitch: inputs, accumulate };
-                run(isa, left, right, sum, [rows, whole, terms.len()]);
+                let right = Right { data: &right[terms.start * PANEL..], row_pitch: PANEL };
+                let sum = Sum { data: &mut *to, row_pitch, accumulate: terms.start > 0 };
+                run(isa, left, right, sum, [rows, PANEL, terms.len()]);
             }
-            for (o, row) in dw.chunks_exact_mut(inputs).enumerate() {
-                for (i, value) in row.iter_mut().enumerate().skip(whole) {
-                    let products = terms.clone().map(|n| dy[n * outputs + o] * x[n * inputs + i]);
-                    let sum: f32 = products.sum();
-                    *value = if accumulate { *value + sum } else { sum };
+            if width < PANEL {
+                for (row, values) in dw.chunks_exact_mut(inputs).zip(last.chunks_exact(PANEL)) {
+                    row[panel * PANEL..].copy_from_slice(&values[..width]);
                 }
             }
         }
     });
+}
+
+/// The transpose of a `[rows, columns]` matrix, with rows of `pitch` elements, zero beyond the matrix.
+fn transpose<'w>(matrix: &[f32], [rows, columns]: [usize; 2], pitch: usize, workspace: &'w mut [f32]) -> &'w [f32] {
+    let transposed = &mut workspace[..columns * pitch];
+    transposed.par_chunks_mut(LANES * pitch).enumerate().for_each(|(chunk, out)| {
+        for (column, out) in (chunk * LANES..).zip(out.chunks_exact_mut(pitch)) {
+            for (row, value) in out.iter_mut().enumerate() {
+                *value = if row < rows { matrix[row * columns + column] } else { 0.0 };
+            }
+        }
+    });
+    transposed
+}
+
+/// Copies rows to scratch memory; returns the copy, the number of rows and their distance there. Rows of a large matrix
+/// often lie a multiple of 4 KiB apart, where they would push each other out of the first-level cache.
+fn copy_rows<'r, 's>(
+    rows: impl Iterator<Item = &'r [f32]>,
+    len: usize,
+    scratch: &'s mut AlignedBuf,
+) -> (&'s [f32], [usize; 2]) {
+    let pitch = len.next_multiple_of(PANEL) + LANES;
+    let mut count = 0;
+    for row in rows {
+        scratch.grow((count + 1) * pitch);
+        let (values, rest) = scratch[count * pitch..][..pitch].split_at_mut(len);
+        values.copy_from_slice(row);
+        rest.fill(0.0);
+        count += 1;
+    }
+    (&scratch[..count * pitch], [count, pitch])
 }
 
 #[cfg(test)]
@@ -203,8 +243,10 @@ mod tests {
         let [mut y, mut dx, mut dw] = [dy.len(), x.len(), w.len()].map(|len| vec![f32::NAN; len]);
         let mut workspace = vec![f32::NAN; layer.workspace_len()];
         forward(isa, layer, &x, &w, Some(&bias), &mut workspace, &mut y);
-        input_gradient(isa, layer, &dy, &w, &mut dx);
-        weight_gradient(isa, layer, &dy, &x, &mut dw);
+        workspace.fill(f32::NAN);
+        input_gradient(isa, layer, &dy, &w, &mut workspace, &mut dx);
+        workspace.fill(f32::NAN);
+        weight_gradient(isa, layer, &dy, &x, &mut workspace, &mut dw);
         [y, dx, dw]
     }
 

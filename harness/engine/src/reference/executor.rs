@@ -8,6 +8,7 @@ use crate::{
     step::Outcome,
 };
 use candle_core::{DType, Device, Tensor};
+use std::time::Instant;
 use zoo_graph::{Bytes, Graph, Layout, Node, NodeId, Op, TensorType, ValueId, VariableId, liveness::Liveness};
 
 /// Holds the variables, and knows when each value of its graph is needed last.
@@ -17,6 +18,8 @@ pub(crate) struct Executor {
     variables: Vec<Tensor>,
     /// Of the last step.
     peak: Bytes,
+    /// Of the last step, by node.
+    node_seconds: Vec<f64>,
 }
 
 impl Executor {
@@ -34,7 +37,8 @@ impl Executor {
         let types = graph.variables.iter().map(|v| graph.ty(v.value));
         let zeros = types.map(|ty| Tensor::zeros(stored_dims(ty), candle_dtype(ty.dtype), &Device::Cpu));
         let variables = zeros.collect::<candle_core::Result<_>>()?;
-        Ok(Self { liveness: Liveness::of(graph, &[]), variables, peak: Bytes(0) })
+        let node_seconds = vec![0.0; graph.nodes.len()];
+        Ok(Self { liveness: Liveness::of(graph, &[]), variables, peak: Bytes(0), node_seconds })
     }
 
     /// Present value of a variable, row-major.
@@ -51,6 +55,11 @@ impl Executor {
     /// Largest sum of the tensors that lived at one time in the last step, kernels' scratch not counted.
     pub fn memory(&self) -> Bytes {
         self.peak
+    }
+
+    /// Seconds that each node took in the last step.
+    pub fn node_seconds(&self) -> &[f64] {
+        &self.node_seconds
     }
 
     /// Computes all nodes in order; lets go of each value after its last use. The variables change if all succeed.
@@ -75,6 +84,7 @@ impl Executor {
             live.put(variable.value, tensor.clone())?;
         }
         for (n, node) in graph.nodes.iter().enumerate() {
+            let started = Instant::now();
             let results = node.inputs.iter().map(|v| live.get(*v)).collect::<candle_core::Result<Vec<_>>>();
             let results = results.map_err(KernelError::from).and_then(|operands| {
                 let operand_types: Vec<&TensorType> = node.inputs.iter().map(|v| graph.ty(*v)).collect();
@@ -84,6 +94,7 @@ impl Executor {
                 compute(&node.op, &call)
             });
             let results = results.map_err(in_node(node))?;
+            self.node_seconds[n] = started.elapsed().as_secs_f64();
             for (value, tensor) in node.outputs.iter().zip(results) {
                 live.put(*value, tensor)?;
             }

@@ -5,6 +5,8 @@ use crate::{
     tiny::{Tiny, assert_close, elements, noise},
 };
 use candle_core::{Device, Tensor, Var};
+use candle_nn::{AdamW, Optimizer, ParamsAdamW};
+use zoo_engine::{Inputs, Scalars};
 use zoo_graph::{DType, ValueId, ops::*};
 
 /// Compares loss and gradients of a graph with those of the same in candle; the output is weighted by noise.
@@ -104,4 +106,51 @@ fn moves_of_elements_agree() {
             cut.pad_with_zeros(2, 1, 0)?.pad_with_zeros(0, 0, 1)
         },
     );
+}
+
+#[test]
+fn cross_entropy_agrees() {
+    let mut tiny = Tiny::new(DType::F64);
+    let logits = tiny.noisy(&[4, 5]);
+    let labels = tiny.labels(4);
+    let op = SoftmaxCrossEntropy { smoothing: 0.0, over: SmoothingOver::AllClasses };
+    let loss = tiny.add_all(op, &[logits, labels])[0];
+    tiny.graph.losses.push(("loss".into(), loss));
+    tiny.differentiate(1);
+    let label = Tensor::new(&[4u32, 0, 2, 2], &Device::Cpu).unwrap();
+    let result = tiny.run_with(&Inputs::new().with("label", label.clone()));
+
+    let var = Var::from_tensor(&tiny.values[0]).unwrap();
+    let expected = candle_nn::loss::cross_entropy(&var, &label).unwrap();
+    assert_close(&[result.losses[0].1], &elements(&expected), 1e-14, "loss");
+    let gradients = expected.backward().unwrap();
+    assert_close(&elements(&result.outputs[0].1), &elements(gradients.get(&var).unwrap()), 1e-14, "gradient");
+}
+
+/// candle's AdamW without decay is Adam. The loss is half the parameter's square, its gradient the parameter.
+#[test]
+fn adam_agrees() {
+    let mut tiny = Tiny::new(DType::F64);
+    let p = tiny.noisy(&[3, 4]);
+    let slots = [(); 2].map(|()| tiny.given(&[3, 4], vec![0.0; 12]));
+    let loss = tiny.add(L2Loss, &[p]);
+    tiny.graph.losses.push(("loss".into(), loss));
+    tiny.differentiate(1);
+    let gradient = tiny.graph.gradients[0].1;
+    let adam = ApplyAdam { beta1: 0.8, beta2: 0.95, eps: 1e-2, weight_decay: 0.0, lr_scale: 1.0 };
+    let after = tiny.add_all(adam, &[p, slots[0], slots[1], gradient]);
+    for (i, next) in after.into_iter().enumerate() {
+        tiny.graph.variables[i].next = Some(next);
+    }
+    let mut step = tiny.step();
+
+    let var = Var::from_tensor(&tiny.values[0]).unwrap();
+    let params = ParamsAdamW { lr: 0.1, beta1: 0.8, beta2: 0.95, eps: 1e-2, weight_decay: 0.0 };
+    let mut optimizer = AdamW::new(vec![var.clone()], params).unwrap();
+    for number in 0..4 {
+        step.run(&Inputs::new(), Scalars { learning_rate: 0.1, step: number, seed: 0 }, &mut ()).unwrap();
+        let loss = (var.sqr().unwrap().sum_all().unwrap() * 0.5).unwrap();
+        optimizer.backward_step(&loss).unwrap();
+        assert_close(&elements(&step.variable("v0").unwrap()), &elements(&var), 1e-14, &format!("step {number}"));
+    }
 }

@@ -19,7 +19,7 @@ pub enum Maps<'a> {
 
 impl Maps<'_> {
     /// Most channels that planar maps may have.
-    pub const MAX_PLANAR: usize = 4;
+    pub const MAX_PLANAR: usize = C0;
 
     pub(crate) fn check(&self, extent: &Blocked) {
         match self {
@@ -33,9 +33,8 @@ impl Maps<'_> {
 
     pub(crate) fn pixel_pitch(&self, extent: &Blocked) -> PixelPitch {
         match self {
-            Self::Blocked(_) => PixelPitch::Sixteen,
             Self::Planar(_) if extent.c == 3 => PixelPitch::Three,
-            Self::Planar(_) => PixelPitch::Four,
+            Self::Blocked(_) | Self::Planar(_) => PixelPitch::Sixteen,
         }
     }
 }

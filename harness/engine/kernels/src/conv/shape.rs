@@ -163,13 +163,13 @@ impl ConvShape {
         self.params.c_out * self.c_in_of_group() * self.taps()
     }
 
-    /// Whether every channel is a group of its own with one output, and there are enough channels for kernels that
-    /// multiply lane by lane.
+    /// Whether every channel is a group of its own with one output, and there are more than the three of an image, so
+    /// that kernels multiply lane by lane.
     #[must_use]
     pub const fn is_depthwise(&self) -> bool {
         self.params.groups == self.params.c_in
             && self.params.c_in == self.params.c_out
-            && self.params.c_in > super::Maps::MAX_PLANAR
+            && self.params.c_in > 3
     }
 
     /// Floating point operations of the forward convolution, of the input gradient or of the filter gradient

@@ -46,8 +46,6 @@ impl Taps {
 pub(crate) enum PixelPitch {
     /// Blocks of 16 channels.
     Sixteen,
-    /// All channels of an image with up to four.
-    Four,
     /// All channels of an image with three.
     Three,
 }
@@ -57,7 +55,6 @@ impl PixelPitch {
     pub(crate) const fn elements(self) -> usize {
         match self {
             Self::Sixteen => 16,
-            Self::Four => 4,
             Self::Three => 3,
         }
     }
@@ -241,7 +238,7 @@ pub(crate) fn run(
 unsafe fn compute<V: Simd, const S: usize, const P: usize, const O: usize>(simd: V, tile: &mut Tile<'_>) {
     // SAFETY: the contract of this function.
     unsafe {
-        let mut acc = start::<V, P, O>(simd, tile);
+        let mut acc = [[simd.splat(0.0); O]; P];
         let mut source = tile.source;
         let mut weights = tile.weights;
         let taps = tile.taps.as_ptr_range();
@@ -294,7 +291,7 @@ unsafe fn compute<V: Simd, const S: usize, const P: usize, const O: usize>(simd:
 unsafe fn compute_depthwise<V: Simd, const P: usize>(simd: V, tile: &mut Tile<'_>) {
     // SAFETY: the contract of this function.
     unsafe {
-        let mut acc = start::<V, P, 1>(simd, tile);
+        let mut acc = [[simd.splat(0.0); 1]; P];
         for tap in tile.taps {
             let x = tile.source.add(tap.source);
             let weights = load(simd, tile.weights[0].add(tap.weight));
@@ -306,24 +303,6 @@ unsafe fn compute_depthwise<V: Simd, const P: usize>(simd: V, tile: &mut Tile<'_
     }
 }
 
-/// The accumulators at their start.
-///
-/// # Safety
-/// As [`compute`].
-#[inline(always)]
-unsafe fn start<V: Simd, const P: usize, const O: usize>(simd: V, tile: &Tile<'_>) -> [[V::F32; O]; P] {
-    let mut acc = [[simd.splat(0.0); O]; P];
-    if tile.finish.accumulate {
-        for p in 0..P {
-            for o in 0..O {
-                // SAFETY: the contract of this function.
-                acc[p][o] = unsafe { load(simd, tile.planes[o].add(p * tile.pixel_pitch)) };
-            }
-        }
-    }
-    acc
-}
-
 /// Finishes and stores the accumulators.
 ///
 /// # Safety
@@ -332,6 +311,15 @@ unsafe fn start<V: Simd, const P: usize, const O: usize>(simd: V, tile: &Tile<'_
 unsafe fn finish<V: Simd, const P: usize, const O: usize>(simd: V, tile: &mut Tile<'_>, mut acc: [[V::F32; O]; P]) {
     // SAFETY: the contract of this function.
     unsafe {
+        // Sums of other source blocks are added only now: two levels of summation, which keeps rounding errors small.
+        if tile.finish.accumulate {
+            for p in 0..P {
+                for o in 0..O {
+                    let others = load(simd, tile.planes[o].add(p * tile.pixel_pitch));
+                    acc[p][o] = simd.add(others, acc[p][o]);
+                }
+            }
+        }
         // The bias comes last: it may be far larger than the terms, whose sum would then be rounded at every step.
         if let Some(bias) = tile.finish.bias {
             for o in 0..O {
@@ -399,7 +387,6 @@ fn dense_tiles(isa: Isa, pitch: PixelPitch, blocks: usize) -> &'static [TileFn] 
         ($function:ident, $o:literal, [$($p:literal)*]) => {
             match pitch {
                 PixelPitch::Sixteen => &[$($function::<16, $p, $o> as TileFn),*],
-                PixelPitch::Four => &[$($function::<4, $p, $o> as TileFn),*],
                 PixelPitch::Three => &[$($function::<3, $p, $o> as TileFn),*],
             }
         };

@@ -187,7 +187,6 @@ fn tiles(isa: Isa, pitch: PixelPitch, blocks: usize) -> &'static [TileFn] {
         ($function:ident, $o:literal, [$($a:literal)*]) => {
             match pitch {
                 PixelPitch::Sixteen => &[$($function::<16, $a, $o> as TileFn),*],
-                PixelPitch::Four => &[$($function::<4, $a, $o> as TileFn),*],
                 PixelPitch::Three => &[$($function::<3, $a, $o> as TileFn),*],
             }
         };

@@ -53,6 +53,9 @@ struct Tile {
 
 type TileFn = unsafe fn(&Tile);
 
+/// Rows of the largest tile of any instruction set.
+pub(crate) const MAX_TILE_ROWS: usize = 14;
+
 /// Rows that a tile of two vectors has at most: a good number of rows to work on at a time.
 pub(crate) fn tile_rows(isa: Isa) -> usize {
     tiles(isa, MAX_VECTORS).len()
