@@ -3,6 +3,8 @@
 //! A mutant of the recipe is judged as if the command line had named the change: the conditions stage does not count, so
 //! that the numbers have to catch it. A mutant of the graph stands for a defect of an operator, a gradient or the update.
 
+#![allow(clippy::unit_arg, reason = "`Some(place = fault)` reads as: planted there")]
+
 mod graph_faults;
 mod model_faults;
 mod recipe_faults;

@@ -113,7 +113,7 @@ fn characters(recipe: &Recipe, section: &schema::Characters) -> Result<DataSets,
         noise: pair(section.noise),
         ..CharactersConfig::default()
     };
-    let train = Characters::new(config.clone(), section.seed, 0, section.train)?;
+    let train = Characters::new(config, section.seed, 0, section.train)?;
     let val = Characters::new(config, section.seed, HELD_OUT, section.val)?;
     let description =
         format!("generated characters, {} classes, {} + {} images", section.classes, section.train, section.val);

@@ -40,6 +40,7 @@ pub struct Trainer<'a> {
     train: Loader,
     val: Loader,
     timetable: Timetable,
+    identity: DataIdentity,
     evaluations: Vec<Evaluated>,
     /// Time before this process.
     seconds_before: f64,
@@ -70,6 +71,7 @@ impl<'a> Trainer<'a> {
             train,
             val,
             timetable,
+            identity: DataIdentity::new(data.train.as_ref(), data.val.as_ref()),
             evaluations: Vec::new(),
             seconds_before: 0.0,
             begun: Instant::now(),
@@ -88,9 +90,9 @@ impl<'a> Trainer<'a> {
         if !changes.is_empty() {
             return Err(TrainError::RecipeChanged { step: *step, changes });
         }
-        let now = self.data_identity();
-        if *data != now {
-            return Err(TrainError::DataChanged { step: *step, before: data.to_string(), now: now.to_string() });
+        if *data != self.identity {
+            let (before, now) = (data.to_string(), self.identity.to_string());
+            return Err(TrainError::DataChanged { step: *step, before, now });
         }
         self.session.restore(&checkpoint.variables, *step)?;
         self.evaluations = evaluations.clone();
@@ -248,7 +250,7 @@ impl<'a> Trainer<'a> {
             format: FORMAT,
             zoo: env!("CARGO_PKG_VERSION").to_owned(),
             recipe: recipe_value(self.job.recipe)?,
-            data: self.data_identity(),
+            data: self.identity.clone(),
             seed: self.job.recipe.train.seed,
             step,
             epoch: position.epoch,
@@ -258,10 +260,6 @@ impl<'a> Trainer<'a> {
             linear_baseline: self.job.linear_baseline,
         };
         Ok(Checkpoint { progress, variables: self.session.variables()? })
-    }
-
-    fn data_identity(&self) -> DataIdentity {
-        DataIdentity::new(self.job.data.train.as_ref(), self.job.data.val.as_ref())
     }
 
     fn seconds(&self) -> f64 {

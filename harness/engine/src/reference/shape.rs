@@ -19,15 +19,15 @@ pub(super) fn concat(op: &Concat, parts: &[Tensor]) -> Result<Tensor, KernelErro
 
 /// A box cut out.
 pub(super) fn slice(op: &Slice, [x]: [&Tensor; 1]) -> Result<Tensor, KernelError> {
-    let axes = op.start.iter().zip(&op.size).enumerate();
-    let cut = axes.fold(Ok(x.clone()), |x, (axis, (start, size))| x?.narrow(axis, *start, *size));
+    let mut axes = op.start.iter().zip(&op.size).enumerate();
+    let cut = axes.try_fold(x.clone(), |x, (axis, (start, size))| x.narrow(axis, *start, *size));
     Ok(cut?.contiguous()?)
 }
 
 /// Zeros before and after, per axis.
 pub(super) fn pad(op: &Pad, [x]: [&Tensor; 1]) -> Result<Tensor, KernelError> {
-    let axes = op.before.iter().zip(&op.after).enumerate();
-    let padded = axes.fold(Ok(x.clone()), |x, (axis, (before, after))| x?.pad_with_zeros(axis, *before, *after));
+    let mut axes = op.before.iter().zip(&op.after).enumerate();
+    let padded = axes.try_fold(x.clone(), |x, (axis, (before, after))| x.pad_with_zeros(axis, *before, *after));
     Ok(padded?.contiguous()?)
 }
 

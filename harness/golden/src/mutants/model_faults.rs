@@ -141,7 +141,13 @@ fn walk(layers: &mut [ResolvedLayer], once: bool, change: &mut dyn FnMut(&mut La
                 walk(main, once, change) || (!once && walk(shortcut, once, change))
             }
             LayerKind::Concat { branches, .. } => {
-                branches.iter_mut().fold(false, |done, b| done || walk(b, once, change))
+                let mut found = false;
+                for branch in branches {
+                    if !(found && once) {
+                        found |= walk(branch, once, change);
+                    }
+                }
+                found
             }
             _ => false,
         };

@@ -36,7 +36,7 @@ impl Conv2D {
     /// Checks input and filter shapes against each other; returns the result's shape.
     pub(super) fn output(&self, x: [usize; 4], w: [usize; 4]) -> Result<[usize; 4], OpError> {
         let [n, c, h, width] = x;
-        if self.groups == 0 || c % self.groups != 0 || w[0] % self.groups != 0 {
+        if self.groups == 0 || !c.is_multiple_of(self.groups) || !w[0].is_multiple_of(self.groups) {
             return Err(OpError::Attribute(format!(
                 "{} groups do not divide {c} input and {} output channels",
                 self.groups, w[0]

@@ -105,6 +105,6 @@ mod tests {
     fn impossible_windows_are_refused() {
         assert!(matches!(pool(7, 1, 0, false).output(6, 8), Err(OpError::Window { kernel_h: 7, h: 6, .. })));
         assert!(matches!(pool(3, 0, 0, false).output(6, 8), Err(OpError::Attribute(_))));
-        assert!(matches!(pool(usize::MAX, 1, 0, false).output(6, 8), Err(_)));
+        assert!(pool(usize::MAX, 1, 0, false).output(6, 8).is_err());
     }
 }

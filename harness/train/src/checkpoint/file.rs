@@ -69,9 +69,13 @@ impl Checkpoint {
     /// # Errors
     /// A file that cannot be read, is cut off, is something else, or is not what was written.
     pub fn load(path: &Path) -> Result<Self, CheckpointError> {
-        let bytes = fs::read(path).map_err(CheckpointError::io(path))?;
-        let (_, metadata) = SafeTensors::read_metadata(&bytes).map_err(format(path))?;
-        let file = SafeTensors::deserialize(&bytes).map_err(format(path))?;
+        Self::decode(path, &fs::read(path).map_err(CheckpointError::io(path))?)
+    }
+
+    /// As [`Checkpoint::load`], for the content of the file; errors name `path`.
+    pub(super) fn decode(path: &Path, bytes: &[u8]) -> Result<Self, CheckpointError> {
+        let (_, metadata) = SafeTensors::read_metadata(bytes).map_err(format(path))?;
+        let file = SafeTensors::deserialize(bytes).map_err(format(path))?;
         let text = metadata.metadata().as_ref().and_then(|m| m.get(KEY));
         let text = text.ok_or_else(|| foreign(path, format!("its metadata have no `{KEY}`")))?;
         let sealed: Sealed = serde_json::from_str(text).map_err(|e| foreign(path, e.to_string()))?;

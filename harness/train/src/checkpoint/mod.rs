@@ -103,7 +103,7 @@ impl Checkpoint {
     pub fn not_finite(&self) -> Result<Option<&str>, candle_core::Error> {
         for (name, tensor) in &self.variables {
             // x - x is zero for every number, and NaN for infinities and NaN.
-            let zeros = (tensor - tensor)?.to_dtype(DType::F64)?.sum_all()?;
+            let zeros = tensor.sub(tensor)?.to_dtype(DType::F64)?.sum_all()?;
             if zeros.to_scalar::<f64>()? != 0.0 {
                 return Ok(Some(name));
             }

@@ -12,6 +12,8 @@ pub struct Chart<'a> {
     pub id: &'a str,
     /// How values on the vertical axis are written.
     pub unit: Unit,
+    /// Steps of the whole training: the horizontal axis.
+    pub steps: f64,
     /// The curves.
     pub series: Vec<Series>,
     /// Horizontal lines.
@@ -128,7 +130,7 @@ impl Chart<'_> {
         let curves: Vec<Vec<(f64, f64)>> = self.series.iter().map(finite).collect();
         let points = || curves.iter().flatten();
         let heights = points().map(|p| p.1).chain(self.levels.iter().map(|l| l.value));
-        let x = Axis::new(points().map(|p| p.0), true, 8.0, (LEFT, WIDTH - RIGHT));
+        let x = Axis::new(points().map(|p| p.0).chain([0.0, self.steps]), false, 8.0, (LEFT, WIDTH - RIGHT));
         let y = Axis::new(heights, self.unit == Unit::Percent, 5.0, (HEIGHT - BOTTOM, TOP));
         let mut svg = String::new();
         let Self { id, .. } = self;
@@ -148,7 +150,8 @@ impl Chart<'_> {
         }
         self.legend(&mut svg);
         svg.push_str("</svg>");
-        svg
+        // One element per line.
+        svg.replace("/><", "/>\n<").replace("</text><", "</text>\n<")
     }
 
     fn axes(&self, svg: &mut String, x: &Axis, y: &Axis) {
@@ -247,6 +250,7 @@ mod tests {
             description: String::new(),
             id: "x",
             unit: Unit::Plain,
+            steps: 4.0,
             series: vec![Series {
                 label: Some("\"l&\"".into()),
                 class: "c",

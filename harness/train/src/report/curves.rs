@@ -11,21 +11,22 @@ const RESOLUTION: usize = 800;
 
 /// The charts that there is something to draw for.
 pub(super) fn charts(report: &Report) -> Vec<Chart<'static>> {
+    let steps = report.started.as_ref().map_or(0.0, |started| started.steps as f64);
     let mut charts = Vec::new();
     if !report.steps.is_empty() {
-        charts.push(loss(&report.steps, &report.evaluations));
+        charts.push(loss(&report.steps, &report.evaluations, steps));
     }
     if !report.evaluations.is_empty() {
-        charts.push(accuracy(report));
+        charts.push(accuracy(report, steps));
     }
     if !report.steps.is_empty() {
-        charts.push(learning_rate(&report.steps));
+        charts.push(learning_rate(&report.steps, steps));
     }
     charts
 }
 
-fn loss(steps: &[Point], evaluations: &[Evaluated]) -> Chart<'static> {
-    let raw: Vec<(f64, f64)> = steps.iter().map(|point| (point.step as f64, point.loss)).collect();
+fn loss(points: &[Point], evaluations: &[Evaluated], steps: f64) -> Chart<'static> {
+    let raw: Vec<(f64, f64)> = points.iter().map(|point| (point.step as f64, point.loss)).collect();
     let smooth = smoothed(&raw);
     let mut series = vec![
         Series { label: None, class: "raw", points: thinned(&raw), markers: false },
@@ -41,10 +42,10 @@ fn loss(steps: &[Point], evaluations: &[Evaluated]) -> Chart<'static> {
         series.push(Series { label: Some("held-out cross entropy".into()), class: "second", points, markers: true });
     }
     let description = range("The training loss goes", &smooth, Unit::Plain);
-    Chart { title: "Loss", description, id: "loss", unit: Unit::Plain, series, levels: vec![] }
+    Chart { title: "Loss", description, id: "loss", unit: Unit::Plain, steps, series, levels: vec![] }
 }
 
-fn accuracy(report: &Report) -> Chart<'static> {
+fn accuracy(report: &Report, steps: f64) -> Chart<'static> {
     let first = report.evaluations.first();
     let measured: Vec<_> = first.map(|e| e.scores.iter().map(|s| s.metric).collect()).unwrap_or_default();
     let curve = |metric| -> Vec<(f64, f64)> {
@@ -79,11 +80,19 @@ fn accuracy(report: &Report) -> Chart<'static> {
         sentences.push(format!("A linear classifier reaches {text}."));
     }
     let description = sentences.join(" ");
-    Chart { title: "Accuracy on held-out samples", description, id: "accuracy", unit: Unit::Percent, series, levels }
+    Chart {
+        title: "Accuracy on held-out samples",
+        description,
+        id: "accuracy",
+        unit: Unit::Percent,
+        steps,
+        series,
+        levels,
+    }
 }
 
-fn learning_rate(steps: &[Point]) -> Chart<'static> {
-    let points: Vec<(f64, f64)> = steps.iter().map(|point| (point.step as f64, point.lr)).collect();
+fn learning_rate(points: &[Point], steps: f64) -> Chart<'static> {
+    let points: Vec<(f64, f64)> = points.iter().map(|point| (point.step as f64, point.lr)).collect();
     let highest = points.iter().map(|p| p.1).fold(0.0, f64::max);
     let description = format!(
         "{} Its highest value is {}.",
@@ -91,7 +100,7 @@ fn learning_rate(steps: &[Point]) -> Chart<'static> {
         Unit::Plain.format(highest)
     );
     let series = vec![Series { label: None, class: "first", points: thinned(&points), markers: false }];
-    Chart { title: "Learning rate", description, id: "rate", unit: Unit::Plain, series, levels: vec![] }
+    Chart { title: "Learning rate", description, id: "rate", unit: Unit::Plain, steps, series, levels: vec![] }
 }
 
 /// A sentence about the ends of a curve.

@@ -31,7 +31,7 @@ fn records_are_those_of_tensorboard() {
 fn checksums_by_the_standard() {
     assert_eq!(crc32c::crc32c(&[0; 32]), 0x8a91_36aa);
     assert_eq!(crc32c::crc32c(&[0xff; 32]), 0x62a8_ab43);
-    let turned = 0x8a91_36aa_u32 >> 15 | 0x8a91_36aa_u32 << 17;
+    let turned = 0x8a91_36aa_u32.rotate_right(15);
     assert_eq!(tfrecord::masked_crc(&[0; 32]), turned.wrapping_add(0xa282_ead8));
 }
 

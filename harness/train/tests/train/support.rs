@@ -19,12 +19,12 @@ model:
     - flatten
     - dropout: {rate: 0.2}
     - linear: {name: fc, out: $classes}
-data: {source: {characters: {}}}
+data: {source: {image_folder: {root: elsewhere}}}
 preprocess:
   train: [{random_crop: {size: 8, pad: 1}}, {horizontal_flip: {}}, {normalize: {mean: [128, 128, 128], std: [64, 64, 64], scale: byte}}]
   eval: [{normalize: {mean: [128, 128, 128], std: [64, 64, 64], scale: byte}}]
 loss: {softmax_cross_entropy: {label_smoothing: 0.1}, l2: {weight: 0.0001}}
-optimizer: {sgd: {momentum: 0.9, nesterov: true, weight_decay: 0.0001, no_decay: [bn, bias]}}
+optimizer: {sgd: {momentum: 0.9, nesterov: true}}
 schedule: {cosine: {base_lr: 0.05, warmup: {over: 3 steps}}}
 train: {batch: 8, epochs: 3, seed: 5, eval_every: 0.5 epochs, checkpoint_every: 4 steps}
 target: {metric: top1, value: 0.6}

@@ -167,9 +167,7 @@ impl ConvShape {
     /// that kernels multiply lane by lane.
     #[must_use]
     pub const fn is_depthwise(&self) -> bool {
-        self.params.groups == self.params.c_in
-            && self.params.c_in == self.params.c_out
-            && self.params.c_in > 3
+        self.params.groups == self.params.c_in && self.params.c_in == self.params.c_out && self.params.c_in > 3
     }
 
     /// Floating point operations of the forward convolution, of the input gradient or of the filter gradient

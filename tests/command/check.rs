@@ -1,0 +1,102 @@
+//! `check` on small goldens made under other conditions than the recipes' own.
+
+use crate::workbench::{Said, command, said, zoo};
+use serde_json::Value;
+
+const SMALL: &str = "--golden tests/fixtures/golden/resnet50-small.json";
+
+fn stage<'a>(report: &'a Value, name: &str) -> &'a Value {
+    let stages = report["stages"].as_array().unwrap();
+    stages.iter().find(|stage| stage["stage"] == name).unwrap_or_else(|| panic!("no stage {name}"))
+}
+
+/// resnet50 with a fault, against the small golden in f64.
+fn planted(fault: &str) -> Value {
+    let report = zoo(&format!("check resnet50 {SMALL} --dtype f64 --format json --set {fault}")).expect(1).json();
+    assert_eq!(report["verdict"], "fail");
+    report
+}
+
+#[test]
+fn other_conditions_than_the_recipe_s_own_golden_pass() {
+    for golden in [
+        "resnet50 --golden tests/fixtures/golden/resnet50-small.json",
+        "alexnet --golden tests/fixtures/golden/alexnet-salted.json",
+    ] {
+        let report = zoo(&format!("check {golden} --format json")).expect(0).json();
+        assert_eq!((&report["schema_version"], &report["verdict"]), (&1.into(), &"pass".into()));
+        assert!(report["first_divergence"].is_null());
+        for name in
+            ["conditions", "preprocess", "schedule", "init", "forward", "loss", "backward", "update", "trajectory"]
+        {
+            assert_eq!(stage(&report, name)["verdict"], "pass", "{golden}: {name}");
+        }
+        let worst = &stage(&report, "forward")["worst"];
+        assert!(worst["name"].is_string() && worst["ratio"].as_f64().unwrap() <= 10.0);
+    }
+}
+
+#[test]
+fn the_report_is_a_table() {
+    let said = zoo(&format!("check resnet50 {SMALL} --dtype f64")).expect(0);
+    assert!(said.out.contains("verdict") && said.out.contains("forward"), "{}", said.out);
+    assert!(said.out.trim_end().ends_with("resnet50: pass, 10 stages"), "{}", said.out);
+}
+
+#[test]
+fn planted_faults_are_caught_where_they_act() {
+    let smoothing = planted("loss.softmax_cross_entropy.smoothing_over=other_classes");
+    assert_eq!(smoothing["first_divergence"]["stage"], "loss");
+    let decay = planted("optimizer.sgd.weight_decay=1e-4");
+    assert_eq!(decay["first_divergence"]["stage"], "update");
+    let momentum = planted("optimizer.sgd.momentum=0.9");
+    assert_eq!(momentum["first_divergence"]["stage"], "trajectory");
+    let stride = planted("model.conv1.stride=1");
+    assert_eq!(stride["first_divergence"]["stage"], "forward");
+}
+
+#[test]
+fn a_divergence_points_at_the_line_that_made_it() {
+    let divergence = &planted("model.layer1.block.bn2.eps=1e-3")["first_divergence"];
+    assert_eq!(divergence["stage"], "forward");
+    assert!(divergence["tensor"].as_str().unwrap().contains("bn2"), "{divergence}");
+    assert_eq!(divergence["local"], true, "{divergence}");
+    assert!(divergence["line"].as_str().unwrap().starts_with("recipes/resnet50.yaml:"), "{divergence}");
+    let text = zoo(&format!("check resnet50 {SMALL} --dtype f64 --set schedule.cosine.base_lr=0.1")).expect(1).out;
+    assert!(text.contains("first divergence in schedule") && text.contains("--set:1:"), "{text}");
+    assert!(text.contains("| schedule.cosine.base_lr=0.1"), "{text}");
+}
+
+#[test]
+fn a_fault_in_the_file_fails_the_conditions() {
+    let dir = tempfile::tempdir().unwrap();
+    let text = std::fs::read_to_string(crate::workbench::root().join("recipes/resnet50.yaml")).unwrap();
+    std::fs::write(dir.path().join("resnet50.yaml"), text.replace("momentum: 0.875", "momentum: 0.9")).unwrap();
+    let mut check = command();
+    check.args([
+        "check",
+        "resnet50",
+        "--format",
+        "json",
+        "--golden",
+        "tests/fixtures/golden/resnet50-small.json",
+        "--recipes",
+    ]);
+    let report = said(check.arg(dir.path())).expect(1).json();
+    assert_eq!(report["first_divergence"]["stage"], "conditions");
+    let differs = &report["conditions_differ"][0];
+    assert_eq!(
+        (&differs["path"], &differs["recipe"], &differs["golden"]),
+        (&"optimizer.sgd.momentum".into(), &"0.9".into(), &"0.875".into())
+    );
+}
+
+#[test]
+fn a_missing_golden_is_told_from_a_failed_one() {
+    let none = zoo("check tiny --recipes tests/fixtures/recipes").expect(3);
+    assert!(none.err.contains("no golden") && none.err.contains("golden/export"), "{}", none.err);
+    let absent: Said = zoo("check resnet50 --golden no/such.json").expect(3);
+    assert!(absent.err.contains("no/such.json"), "{}", absent.err);
+    let broken = zoo("check resnet50 --golden recipes/resnet50.yaml --format json").expect(3);
+    assert!(broken.json()["error"].as_str().unwrap().contains("recipes/resnet50.yaml"));
+}

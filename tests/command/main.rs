@@ -1,0 +1,9 @@
+//! The command as its users meet it: arguments in; exit code, stdout and stderr out.
+
+mod check;
+mod data;
+mod help;
+mod run;
+mod show;
+mod validate;
+mod workbench;

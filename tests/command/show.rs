@@ -1,0 +1,138 @@
+//! `ls` and `show`.
+
+use crate::workbench::{command, fixture, said, zoo};
+
+#[test]
+fn all_recipes_are_listed() {
+    let list = zoo("ls").expect(0);
+    assert!(list.err.is_empty());
+    insta::assert_snapshot!("ls", list.out);
+    let json = zoo("ls --format json").expect(0).json();
+    let names: Vec<_> = json["recipes"].as_array().unwrap().iter().map(|row| row["name"].as_str().unwrap()).collect();
+    assert_eq!(names, ["alexnet", "alexnet-torchvision", "resnet18", "resnet50", "vgg16"]);
+    assert!(json["recipes"].as_array().unwrap().iter().all(|row| row["golden"].is_string() && row["error"].is_null()));
+}
+
+#[test]
+fn a_folder_of_recipes_comes_first() {
+    let list = zoo("ls --recipes tests/fixtures/recipes --format json").expect(0).json();
+    let tiny = list["recipes"].as_array().unwrap().iter().find(|row| row["name"] == "tiny").unwrap();
+    assert_eq!(tiny["path"], "tests/fixtures/recipes/tiny.yaml");
+    assert!(tiny["golden"].is_null());
+}
+
+#[test]
+fn a_broken_recipe_is_listed_as_that() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("broken.yaml"), "name: broken\nmodel: 3\n").unwrap();
+    let list = said(command().args(["ls", "--format", "json", "--recipes"]).arg(dir.path())).expect(0).json();
+    let broken = list["recipes"].as_array().unwrap().iter().find(|row| row["name"] == "broken").unwrap();
+    assert!(broken["error"].as_str().unwrap().starts_with("error: "), "{broken}");
+}
+
+#[test]
+fn recipes_are_found_from_below_and_from_anywhere() {
+    let below = said(command().current_dir(fixture("golden")).args(["show", "alexnet"])).expect(0);
+    assert!(below.out.contains("parameters"));
+    let (elsewhere, cache) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let mut installed = command();
+    installed.current_dir(elsewhere.path()).env("XDG_CACHE_HOME", cache.path());
+    let anywhere = said(installed.args(["show", "alexnet"])).expect(0);
+    assert_eq!(anywhere.out, below.out);
+    // Goldens are not built in; the message says where they were looked for.
+    let mut installed = command();
+    installed.current_dir(elsewhere.path()).env("XDG_CACHE_HOME", cache.path());
+    let check = said(installed.args(["check", "alexnet"])).expect(3);
+    assert!(check.err.contains("alexnet/step.json") && check.err.contains("golden"), "{}", check.err);
+}
+
+#[test]
+fn layers_have_shapes_parameters_and_macs() {
+    insta::assert_snapshot!("show-alexnet", zoo("show alexnet").expect(0).out);
+    let resnet = zoo("show resnet50").expect(0).out;
+    // torchvision's documentation: 25 557 032 parameters, 4.09 GMAC.
+    assert!(resnet.ends_with("25.557 M parameters, 4.09 GMAC at batch 1\n"), "{resnet}");
+    let json = zoo("show resnet50 --format json").expect(0).json();
+    assert_eq!(json["parameters"], 25_557_032);
+    assert_eq!(json["macs"], 4_089_184_256u64);
+    let rows = json["layers"].as_array().unwrap();
+    assert_eq!(rows[0]["output"], serde_json::json!([1, 64, 112, 112]));
+    assert_eq!(rows[0]["parameters"], 64 * 3 * 49);
+}
+
+#[test]
+fn sizes_of_the_other_networks_are_torchvision_s() {
+    for (recipe, parameters) in
+        [("resnet18", 11_689_512u64), ("vgg16", 138_357_544), ("alexnet-torchvision", 61_100_840)]
+    {
+        assert_eq!(zoo(&format!("show {recipe} --format json")).expect(0).json()["parameters"], parameters, "{recipe}");
+    }
+}
+
+#[test]
+fn the_graph_has_all_phases_and_costs() {
+    let json = zoo("show resnet18 --graph --batch 2 --format json").expect(0).json();
+    let nodes = json["nodes"].as_array().unwrap();
+    for phase in ["forward", "loss", "backward", "update"] {
+        assert!(nodes.iter().any(|node| node["phase"] == phase), "{phase}");
+    }
+    let conv = nodes.iter().find(|node| node["name"] == "conv1").unwrap();
+    assert_eq!(conv["op"], "Conv2D");
+    // Two images, 64 x 112 x 112 outputs, each 3 x 7 x 7 multiply-accumulates of two operations.
+    assert_eq!(conv["flop"], 2 * 64 * 112 * 112 * 147 * 2);
+    assert!(conv["line"].as_str().unwrap().starts_with("recipes/resnet18.yaml:"));
+    let text = zoo("show resnet18 --graph --batch 2").expect(0).out;
+    assert_eq!(text.lines().filter(|line| line.starts_with("  ")).count(), nodes.len());
+}
+
+#[test]
+fn passes_shrink_the_graph_one_by_one() {
+    let graph = |rest: &str| zoo(&format!("show resnet18 --graph {rest} --format json")).expect(0).json();
+    let plain = graph("");
+    let all = graph("--passes");
+    let passes = all["passes"].as_array().unwrap();
+    assert!(passes.iter().all(|pass| !pass["patches"].as_array().unwrap().is_empty()));
+    let first = graph("--passes --passes-until 1");
+    assert_eq!(first["passes"].as_array().unwrap().len(), 1);
+    assert!(first["nodes"].as_array().unwrap().len() < plain["nodes"].as_array().unwrap().len());
+}
+
+#[test]
+fn learning_rates_are_shown() {
+    insta::assert_snapshot!("schedule", zoo("show resnet50 --schedule --profile mini").expect(0).out);
+    let json = zoo("show resnet50 --schedule --steps-per-epoch 5004 --format json").expect(0).json();
+    let lr = json["lr"].as_array().unwrap();
+    assert_eq!(lr.len(), 90 * 5004);
+    // golden/resnet50/schedule.json
+    let close = |step: usize, truth: f64| (lr[step].as_f64().unwrap() / truth - 1.0).abs() < 1e-12;
+    assert!(close(0, 1.0231814548361311e-05) && close(5005, 0.05122046362909673));
+    let unknown = zoo("show resnet50 --schedule").expect(2);
+    assert!(unknown.err.contains("--steps-per-epoch"), "{}", unknown.err);
+}
+
+#[test]
+fn the_resolved_recipe_is_a_recipe() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("resolved.yaml");
+    std::fs::write(&file, zoo("show alexnet-torchvision --profile mini --resolved").expect(0).out).unwrap();
+    let shown = said(command().arg("show").arg(&file)).expect(0);
+    assert_eq!(shown.out, zoo("show alexnet-torchvision --profile mini").expect(0).out);
+}
+
+#[test]
+fn an_unknown_name_gets_a_proposal() {
+    let recipe = zoo("show resnet5O").expect(2);
+    assert!(recipe.err.contains("did you mean `resnet50`?"), "{}", recipe.err);
+    let profile = zoo("show resnet50 --profile minni").expect(2);
+    assert!(profile.err.contains("did you mean `mini`?"), "{}", profile.err);
+    let path = zoo("show resnet50 --set optimizer.sgd.momentun=0.9").expect(2);
+    assert!(path.err.contains("did you mean `momentum`?"), "{}", path.err);
+    let json = zoo("show resnet5O --format json").expect(2).json();
+    assert_eq!(json["errors"][0]["file"], "resnet5O");
+}
+
+#[test]
+fn an_override_without_effect_is_mentioned() {
+    let shown = zoo("show resnet50 --set optimizer.sgd.momentum=0.875").expect(0);
+    assert!(shown.err.starts_with("warning: "), "{}", shown.err);
+}

@@ -1,0 +1,121 @@
+//! `validate` on what people and accidents write.
+
+use crate::workbench::{Said, command, root, said, zoo};
+use std::fs;
+use tempfile::TempDir;
+
+/// A recipe in a folder of its own.
+struct Draft(TempDir);
+
+impl Draft {
+    fn new(content: impl AsRef<[u8]>) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join("draft.yaml"), content).unwrap();
+        Self(dir)
+    }
+
+    /// resnet50 with some text replaced.
+    fn of_resnet50(from: &str, to: &str) -> Self {
+        let text = fs::read_to_string(root().join("recipes/resnet50.yaml")).unwrap();
+        assert!(text.contains(from), "{from}");
+        Self::new(text.replacen(from, to, 1))
+    }
+
+    fn validate(&self) -> Said {
+        said(command().arg("validate").arg(self.0.path().join("draft.yaml")))
+    }
+
+    /// The errors, as JSON.
+    fn errors(&self) -> Vec<serde_json::Value> {
+        let said = said(command().args(["validate", "--format", "json"]).arg(self.0.path().join("draft.yaml")));
+        said.expect(2).json()["errors"].as_array().unwrap().clone()
+    }
+}
+
+#[test]
+fn the_recipes_of_the_tree_are_valid() {
+    let all = zoo("validate").expect(0);
+    assert!(all.out.contains("resnet50: ok"), "{}", all.out);
+    let json = zoo("validate resnet50 alexnet --format json").expect(0).json();
+    assert_eq!((&json["schema_version"], json["errors"].as_array().unwrap().len()), (&1.into(), 0));
+}
+
+#[test]
+fn an_unknown_key_gets_line_column_and_proposal() {
+    let draft = Draft::of_resnet50("momentum: 0.875", "momentun: 0.875");
+    let errors = draft.errors();
+    let line = fs::read_to_string(root().join("recipes/resnet50.yaml"))
+        .unwrap()
+        .lines()
+        .position(|line| line.starts_with("optimizer"))
+        .unwrap();
+    assert_eq!(errors[0]["line"], line + 1);
+    assert_eq!(errors[0]["column"], 19);
+    assert_eq!(errors[0]["path"], "optimizer.sgd.momentun");
+    assert_eq!(errors[0]["hint"], "did you mean `momentum`?");
+    let text = draft.validate().expect(2).out;
+    assert!(text.contains("^") && text.contains("momentun: 0.875"), "{text}");
+}
+
+#[test]
+fn all_mistakes_are_told_at_once() {
+    let text = fs::read_to_string(root().join("recipes/resnet50.yaml")).unwrap();
+    let text = text
+        .replace("train: {batch: 256, epochs: 90}", "train: {batch: many, epochs: 0}")
+        .replace("classes: 1000", "classes: -1");
+    let errors = Draft::new(text).errors();
+    let paths: Vec<_> = errors.iter().map(|error| error["path"].as_str().unwrap()).collect();
+    assert_eq!(paths, ["model.classes", "train.batch", "train.epochs"]);
+}
+
+#[test]
+fn an_impossible_shape_names_the_line_of_its_layer() {
+    let draft = Draft::of_resnet50("kernel: 7, stride: 2, pad: 3", "kernel: 700, stride: 2, pad: 3");
+    let said = draft.validate().expect(2);
+    let text = fs::read_to_string(root().join("recipes/resnet50.yaml")).unwrap();
+    let line = text.lines().position(|line| line.contains("kernel: 7,")).unwrap() + 1;
+    assert!(said.out.contains(&format!("draft.yaml:{line}:")), "{}", said.out);
+}
+
+#[test]
+fn recipes_that_extend_each_other_are_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("a.yaml"), "extends: b\n").unwrap();
+    fs::write(dir.path().join("b.yaml"), "extends: a\n").unwrap();
+    let said = said(command().arg("validate").arg(dir.path().join("a.yaml"))).expect(2);
+    assert!(said.out.contains("circle"), "{}", said.out);
+}
+
+#[test]
+fn an_alias_bomb_is_refused() {
+    let mut bomb = String::from("a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n");
+    for level in 1..12 {
+        let before = format!("*a{}", level - 1);
+        bomb += &format!("a{level}: &a{level} [{}]\n", [before.as_str(); 10].join(", "));
+    }
+    refused_with_a_message(&Draft::new(bomb));
+}
+
+#[test]
+fn deep_nesting_is_refused() {
+    refused_with_a_message(&Draft::new(format!("model: {}{}", "[".repeat(50_000), "]".repeat(50_000))));
+}
+
+#[test]
+fn what_is_no_recipe_is_refused() {
+    refused_with_a_message(&Draft::new(vec![b'#'; 10 << 20]));
+    refused_with_a_message(&Draft::new((0..=255u8).cycle().take(4096).collect::<Vec<_>>()));
+    refused_with_a_message(&Draft::new(""));
+    refused_with_a_message(&Draft::new("[1, 2"));
+    let folder = said(command().args(["validate", "recipes/"])).expect(2);
+    assert!(folder.out.starts_with("error: "), "{}", folder.out);
+    let absent = zoo("validate no/such.yaml").expect(2);
+    assert!(absent.out.contains("no/such.yaml"), "{}", absent.out);
+}
+
+/// Exit 2, a short message that names the file, nothing of a panic.
+fn refused_with_a_message(draft: &Draft) {
+    let said = draft.validate().expect(2);
+    assert!(said.out.starts_with("error: ") && said.out.contains("draft.yaml:"), "{}", said.out);
+    assert!(said.out.len() < 4096 && said.err.is_empty(), "{}", said.err);
+}
