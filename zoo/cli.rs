@@ -33,8 +33,9 @@ Examples:
   zoo run resnet50                train to the target, in minutes, on built-in data
   zoo validate my_recipe.yaml     all mistakes of a file, with line and column
 
-Exit codes: 0 pass; 1 golden or target missed; 2 usage or invalid recipe; 3 data or golden missing or unreadable;
-70 internal error; 130 interrupted."
+Exit codes:
+  0 pass; 1 golden or target missed; 2 usage or invalid recipe; 3 data or golden missing or unreadable;
+  70 internal error; 130 interrupted"
 )]
 pub struct Cli {
     /// Options of every command.
@@ -52,11 +53,13 @@ pub struct Global {
     /// Search this folder of recipes first (may be given several times); then ./recipes here and above, then built-in ones
     #[arg(long = "recipes", id = "recipe_folders", global = true, value_name = "DIR")]
     pub recipes: Vec<PathBuf>,
-    /// What results look like; JSON carries a schema_version
-    #[arg(long, global = true, value_enum, default_value_t = Format::Text, hide_possible_values = true, value_name = "text|json")]
+    /// What results look like: text (the default), or json with a schema_version
+    #[arg(long, global = true, value_enum, default_value_t = Format::Text, hide_possible_values = true)]
+    #[arg(hide_default_value = true, value_name = "text|json")]
     pub format: Format,
-    /// When to colour
-    #[arg(long, global = true, value_enum, default_value_t = Color::Auto, hide_possible_values = true, value_name = "auto|always|never")]
+    /// When to colour: auto is on a terminal, unless NO_COLOR is set
+    #[arg(long, global = true, value_enum, default_value_t = Color::Auto, hide_possible_values = true)]
+    #[arg(hide_default_value = true, value_name = "auto|always|never")]
     pub color: Color,
     /// Say nothing but results, warnings and errors
     #[arg(short, long, global = true)]

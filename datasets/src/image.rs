@@ -97,7 +97,10 @@ impl Image {
     /// An image of one colour. Sides of 0 become 1.
     pub fn filled(size: Size, colour: [u8; 3]) -> Self {
         let size = Size::new(size.width.max(1), size.height.max(1));
-        Self { size, pixels: colour.repeat(size.area()) }
+        let [red, green, blue] = colour;
+        let grey = red == green && green == blue;
+        let pixels = if grey { vec![red; 3 * size.area()] } else { colour.repeat(size.area()) };
+        Self { size, pixels }
     }
 
     /// Width and height.

@@ -52,7 +52,7 @@ pub struct Batch {
     pub images: Vec<f32>,
     /// Classes, one per image.
     pub labels: Vec<u32>,
-    /// Number of images.
+    /// Number of images; 0 if all samples of a batch that may be short were unreadable.
     pub n: usize,
 }
 

@@ -34,11 +34,6 @@ pub fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// A file among the tests' fixtures.
-pub fn fixture(path: &str) -> PathBuf {
-    root().join("tests/fixtures").join(path)
-}
-
 /// The command, in the root of the source tree, without the user's environment.
 pub fn command() -> Command {
     let mut command = Command::new(assert_cmd::cargo::cargo_bin!("zoo"));

@@ -42,8 +42,9 @@ pub struct Args {
     /// Check against this golden instead of the recipe's own
     #[arg(long, value_name = "FILE.json")]
     golden: Option<PathBuf>,
-    /// Arithmetic to judge: f32 the kernels, f64 the recipe
-    #[arg(long, value_enum, default_value_t = DType::F32, hide_possible_values = true, value_name = "f32|f64")]
+    /// Arithmetic to judge: f32 (the default) the kernels, f64 the recipe
+    #[arg(long, value_enum, default_value_t = DType::F32, hide_possible_values = true, hide_default_value = true)]
+    #[arg(value_name = "f32|f64")]
     dtype: DType,
     /// Plant known mistakes one at a time, in f64, and show which stage catches each
     #[arg(long, conflicts_with_all = ["all", "dtype"])]

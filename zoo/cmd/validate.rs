@@ -6,7 +6,8 @@ use crate::console::{GOOD, paint};
 use crate::{Exit, Failure};
 use serde::Serialize;
 use std::io::Write;
-use zoo_recipe::{Diagnostic, Severity};
+use zoo_graph::{BuildOptions, GraphError};
+use zoo_recipe::{Diagnostic, Library, LoadOptions, Severity};
 
 /// Check recipes for mistakes, all at once, with line and column.
 ///
@@ -41,8 +42,11 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
     };
     let mut found: Vec<Diagnostic> = Vec::new();
     for name in &names {
-        let diagnostics = catalog.library().validate(name);
-        if context.format == Format::Text && !diagnostics.has_errors() {
+        let mut diagnostics: Vec<Diagnostic> = catalog.library().validate(name).into_iter().collect();
+        if diagnostics.iter().all(|d| d.severity != Severity::Error) {
+            diagnostics.extend(misfits(catalog.library(), name));
+        }
+        if context.format == Format::Text && diagnostics.iter().all(|d| d.severity != Severity::Error) {
             writeln!(context.out, "{name}: {}", paint(GOOD, "ok"))?;
         }
         for diagnostic in diagnostics {
@@ -67,6 +71,33 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
     }
     Ok(exit)
 }
+
+/// Layers that do not fit each other, in the recipe as written and in each of its profiles.
+fn misfits(library: &Library, name: &str) -> Vec<Diagnostic> {
+    let mut found = Vec::new();
+    let mut profiles = vec![None];
+    let mut next = 0;
+    while let Some(profile) = profiles.get(next).cloned() {
+        next += 1;
+        let Ok(loaded) = library.load(name, &LoadOptions { profile, sets: Vec::new() }) else { continue };
+        if next == 1 {
+            profiles.extend(loaded.profiles.into_iter().map(Some));
+        }
+        let recipe = loaded.recipe;
+        let Ok(model) = recipe.resolve() else { continue };
+        let (span, message) = match zoo_graph::build(&recipe, &model, &BuildOptions::train(SMALLEST_BATCH)) {
+            Ok(_) => continue,
+            Err(GraphError::Shape { name, span, source }) => (span, format!("{name}: {source}")),
+            Err(GraphError::Model { span, message }) => (span, message),
+            Err(error @ GraphError::Invariant { .. }) => (None, error.to_string()),
+        };
+        found.push(recipe.error_in_model(span.unwrap_or_else(|| recipe.span("model")), message));
+    }
+    found
+}
+
+/// Images of the step that is built: normalisation needs more than one value per channel.
+const SMALLEST_BATCH: usize = 2;
 
 fn count(n: usize, what: &str) -> String {
     format!("{n} {what}{}", if n == 1 { "" } else { "s" })

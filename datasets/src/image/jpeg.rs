@@ -88,7 +88,7 @@ pub(super) fn decode(bytes: &[u8], region: Option<Rect>) -> Result<Image, Decode
 
 /// Most scans of a progressive file. Encoders write about ten; a few bytes are enough for a scan that goes over all
 /// blocks, so that without a limit a small file could take hours.
-const MAX_SCANS: usize = 200;
+const MAX_SCANS: usize = 100;
 
 /// Pixels per sample of a component.
 fn scale(component: &Component, frame: &Frame) -> Size {

@@ -24,6 +24,16 @@ pub struct CheckOptions {
     pub engine: zoo_engine::Options,
 }
 
+impl CheckOptions {
+    /// How steps are computed: in f64 by the reference kernels, whatever trains.
+    pub(crate) fn engine(&self) -> zoo_engine::Options {
+        match self.precision {
+            Precision::F64 => zoo_engine::Options { kernels: zoo_engine::Kernels::Reference, ..self.engine },
+            Precision::F32 => self.engine,
+        }
+    }
+}
+
 /// Checks a recipe's step against a golden.
 ///
 /// `folder` is where the recipe's other truths lie (schedule, preprocessing, initial distributions): that of its own

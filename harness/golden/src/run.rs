@@ -92,7 +92,7 @@ const LIFTED: &str = "lifted";
 impl<'a> Run<'a> {
     /// Prepares a run.
     pub fn new(setup: &'a Setup, golden: &'a Golden, options: &'a CheckOptions) -> Result<Self, GoldenError> {
-        let step = Step::new(setup.graph.clone(), options.engine)?;
+        let step = Step::new(setup.graph.clone(), options.engine())?;
         let fused = fused_taps(step.graph()).map(|(key, pass)| format!("{key} ({pass})")).collect();
         let mut run = Self {
             inputs: inputs(golden, setup.graph())?,
@@ -211,7 +211,7 @@ impl<'a> Run<'a> {
 
     /// Judges the module outputs that fusions absorbed, by a step without fusion.
     fn cover_fused(&mut self) -> Result<(), GoldenError> {
-        let mut step = Step::new(self.setup.graph.clone(), self.options.engine.without_fusion())?;
+        let mut step = Step::new(self.setup.graph.clone(), self.options.engine().without_fusion())?;
         set_weights(&mut step, self.golden, false)?;
         let mut probe = probe(step.graph(), self.golden, None)?;
         step.run(&self.inputs, self.scalars(0), &mut probe)?;

@@ -21,6 +21,12 @@ pub(in crate::cmd) fn print(report: &Report, sets: &[String], out: &mut Console)
     };
     writeln!(out, "{}  {arithmetic} against {}\n", paint(HEADING, &report.recipe), report.golden)?;
     write!(out, "{}", stages(report))?;
+    let fused: usize = report.stages.iter().map(|stage| stage.fused).sum();
+    if fused > 0 {
+        let note =
+            format!("{fused} module outputs are inside fused operators: the unfused run of this check covers them");
+        writeln!(out, "{}", paint(DIM, note))?;
+    }
     for stage in report.stages.iter().filter(|stage| stage.verdict == Verdict::Fail) {
         failures(stage, out)?;
     }

@@ -92,6 +92,11 @@ impl Recipe {
         Diagnostic::error(self.span_of(path), path.clone(), message).with_excerpt(self.spans.sources())
     }
 
+    /// An error of the architecture at `span`, with the line of the recipe it points to.
+    pub fn error_in_model(&self, span: Span, message: impl Into<String>) -> Diagnostic {
+        Diagnostic::error(span, ConfigPath::from("model"), message).with_excerpt(self.spans.sources())
+    }
+
     /// The architecture with everything decided, for the class count and inputs that stand in the recipe now.
     ///
     /// # Errors

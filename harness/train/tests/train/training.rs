@@ -151,6 +151,21 @@ fn resumed_runs_are_bit_for_bit_the_undisturbed_one() {
     assert_eq!((numbers(dir.path()), weights(dir.path(), &case)), expected);
 }
 
+/// The fast kernels keep variables in layouts of their own; checkpoints must not show it.
+#[test]
+fn fast_kernels_resume_bit_for_bit_on_other_threads() {
+    let case = |threads: &str| Case::new(&["engine.kernels=fast", &format!("engine.threads={threads}")]);
+    let whole = tempfile::tempdir().unwrap();
+    case("1").run(whole.path(), None).unwrap();
+    let expected = (numbers(whole.path()), weights(whole.path(), &case("1")));
+    for (stop, threads) in [(1, "3"), (7, "2"), (14, "1")] {
+        let dir = tempfile::tempdir().unwrap();
+        case(threads).run(dir.path(), Some(stop)).unwrap();
+        case("2").resume(dir.path(), None).unwrap();
+        assert_eq!((numbers(dir.path()), weights(dir.path(), &case("1"))), expected, "stopped after {stop}");
+    }
+}
+
 /// As after `kill -9`: events and temporary files beyond the last checkpoint, no final checkpoint, a line cut short.
 #[test]
 fn a_crash_loses_nothing_but_time() {
