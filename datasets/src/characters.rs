@@ -64,6 +64,11 @@ pub struct CharactersConfig {
     pub noise: (f64, f64),
 }
 
+impl CharactersConfig {
+    /// Side in pixels of the image that lengths are given for.
+    pub const UNIT_SIDE: f64 = 64.0;
+}
+
 impl Default for CharactersConfig {
     fn default() -> Self {
         Self {
@@ -117,7 +122,7 @@ impl Characters {
         let sample = self.first.wrapping_add(index as u64);
         let mut rng = Rng::new(self.seed, 0, sample);
         let mut within = |(low, high): (f64, f64)| rng.uniform(low, high);
-        let unit = config.side as f64 / 64.0;
+        let unit = config.side as f64 / CharactersConfig::UNIT_SIDE;
 
         let map = placement(config, unit, &mut within);
         let gap = within(config.luminance_gap) as f32;

@@ -63,7 +63,8 @@ fn a_divergence_points_at_the_line_that_made_it() {
     assert_eq!(divergence["local"], true, "{divergence}");
     assert!(divergence["line"].as_str().unwrap().starts_with("recipes/resnet50.yaml:"), "{divergence}");
     let text = zoo(&format!("check resnet50 {SMALL} --dtype f64 --set schedule.cosine.base_lr=0.1")).expect(1).out;
-    assert!(text.contains("first divergence in schedule") && text.contains("recipes/resnet50.yaml:"), "{text}");
+    assert!(text.contains("first divergence in schedule") && text.contains("--set:1:"), "{text}");
+    assert!(text.contains("| schedule.cosine.base_lr=0.1"), "{text}");
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 mod peak;
 
-use super::{Context, SCHEMA_VERSION, engine_options};
+use super::{Context, SCHEMA_VERSION};
 use crate::cli::{Change, Format};
 use crate::console::{DIM, HEADING, paint};
 use crate::numbers::percent;
@@ -14,7 +14,7 @@ use serde::Serialize;
 use std::io::Write;
 use std::time::Instant;
 use zoo_datasets::Rng;
-use zoo_engine::{Inputs, Kernels, Scalars, Step};
+use zoo_engine::{Inputs, Kernels, Options, Scalars, Step};
 use zoo_graph::{BuildOptions, Bytes, Flop, Graph, LABEL};
 use zoo_recipe::Recipe;
 
@@ -114,7 +114,7 @@ fn measure(recipe: &Recipe, args: &Args, context: &Context) -> Result<Report, Fa
     let graph = zoo_graph::build(recipe, &recipe.resolve()?, &BuildOptions::train(args.batch as usize))?;
     let work: Flop = flop(&graph).sum();
     let inputs = inputs(&graph, recipe)?;
-    let options = engine_options(recipe);
+    let options = Options::of(recipe);
     let mut step = Step::new(graph, options)?;
     step.initialize(recipe.train.seed)?;
     let bar = context.progress.bar(u64::from(WARM_UP + args.steps));

@@ -5,7 +5,7 @@ mod report;
 
 pub(super) use report::print;
 
-use super::{Context, SCHEMA_VERSION, engine_options};
+use super::{Context, SCHEMA_VERSION};
 use crate::catalog::Catalog;
 use crate::cli::{Change, Format};
 use crate::{Exit, Failure};
@@ -13,6 +13,7 @@ use clap::ValueEnum;
 use serde::Serialize;
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use zoo_engine::Options;
 use zoo_golden::{CheckOptions, Golden, GoldenError, Precision, Report, mutants::Outcome};
 use zoo_recipe::Loaded;
 
@@ -131,7 +132,7 @@ pub(super) fn check(
     let recipe = &loaded.recipe;
     let spinner = context.progress.spinner();
     let mut progress = |what: &str| spinner.message(format!("{}: {what}", recipe.name));
-    let options = CheckOptions { precision, engine: engine_options(recipe) };
+    let options = CheckOptions { precision, engine: Options::of(recipe) };
     Ok(zoo_golden::check(recipe, &golden, &folder, &options, &mut progress)?)
 }
 
@@ -141,7 +142,7 @@ fn plant(catalog: &Catalog, loaded: &Loaded, other: Option<&Path>, context: &Con
     let recipe = &loaded.recipe;
     let spinner = context.progress.spinner();
     let mut progress = |what: &str| spinner.message(format!("{}: {what}", recipe.name));
-    let options = CheckOptions { precision: Precision::F64, engine: engine_options(recipe) };
+    let options = CheckOptions { precision: Precision::F64, engine: Options::of(recipe) };
     Ok(zoo_golden::mutants::run(recipe, &golden, &folder, &options, &mut progress)?)
 }
 

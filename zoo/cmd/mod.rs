@@ -21,8 +21,7 @@ use clap::Subcommand;
 use serde::Serialize;
 use std::path::PathBuf;
 use tracing::warn;
-use zoo_engine::{Kernels, Options};
-use zoo_recipe::{Diagnostics, Loaded, Recipe};
+use zoo_recipe::{Diagnostics, Loaded};
 
 /// Version of everything that is printed as JSON; goes up when a field changes its meaning or vanishes.
 pub const SCHEMA_VERSION: u32 = 1;
@@ -79,15 +78,6 @@ pub fn run(command: &Command, context: &mut Context) -> Result<Exit, Failure> {
         Command::Schema(args) => schema::run(args, context),
         Command::Completions(args) => completions::run(args, context),
     }
-}
-
-/// How the recipe wants its step computed.
-fn engine_options(recipe: &Recipe) -> Options {
-    let kernels = match recipe.engine.kernels {
-        zoo_recipe::schema::Kernels::Fast => Kernels::Fast { fusion: recipe.engine.fusion },
-        zoo_recipe::schema::Kernels::Reference => Kernels::Reference,
-    };
-    Options { kernels, threads: recipe.engine.threads }
 }
 
 /// Lets everything that computes in parallel use so many threads.

@@ -7,7 +7,7 @@ use crate::{Exit, Failure};
 use serde::Serialize;
 use std::io::Write;
 use zoo_graph::{BuildOptions, GraphError};
-use zoo_recipe::{Diagnostic, Library, LoadOptions, Severity};
+use zoo_recipe::{ConfigPath, Diagnostic, Library, LoadOptions, Severity};
 
 /// Check recipes for mistakes, all at once, with line and column.
 ///
@@ -85,13 +85,16 @@ fn misfits(library: &Library, name: &str) -> Vec<Diagnostic> {
         }
         let recipe = loaded.recipe;
         let Ok(model) = recipe.resolve() else { continue };
-        let (span, message) = match zoo_graph::build(&recipe, &model, &BuildOptions::train(SMALLEST_BATCH)) {
+        let (origin, message) = match zoo_graph::build(&recipe, &model, &BuildOptions::train(SMALLEST_BATCH)) {
             Ok(_) => continue,
-            Err(GraphError::Shape { name, span, source }) => (span, format!("{name}: {source}")),
-            Err(GraphError::Model { span, message }) => (span, message),
+            Err(GraphError::Shape { name, origin, source }) => (origin, format!("{name}: {source}")),
+            Err(GraphError::Model { origin, message }) => (origin, message),
             Err(error @ GraphError::Invariant { .. }) => (None, error.to_string()),
         };
-        found.push(recipe.error_in_model(span.unwrap_or_else(|| recipe.span("model")), message));
+        found.push(match origin {
+            Some(origin) => recipe.error_made_at(origin.span, &ConfigPath::from(origin.path.as_str()), message),
+            None => recipe.error_at(&ConfigPath::from("model"), message),
+        });
     }
     found
 }

@@ -6,6 +6,7 @@ use rayon::ThreadPool;
 use zoo_graph::{
     Bytes, Graph, Shape, TensorType, ValueId, Variable, VariableId, graph::Input, passes::Pipeline, verify,
 };
+use zoo_recipe::{Recipe, schema};
 
 /// Which kernels compute a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,6 +30,15 @@ pub struct Options {
 }
 
 impl Options {
+    /// What the recipe's `engine` section says.
+    pub fn of(recipe: &Recipe) -> Self {
+        let kernels = match recipe.engine.kernels {
+            schema::Kernels::Fast => Kernels::Fast { fusion: recipe.engine.fusion },
+            schema::Kernels::Reference => Kernels::Reference,
+        };
+        Self { kernels, threads: recipe.engine.threads }
+    }
+
     /// The same, with every operator on its own.
     #[must_use]
     pub fn without_fusion(self) -> Self {

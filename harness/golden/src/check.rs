@@ -260,8 +260,8 @@ fn conditions_stage(differences: &[Difference]) -> StageReport {
 /// Layers that do not fit each other: nothing can be computed, and the forward pass has failed.
 fn impossible(mut report: Report, error: GraphError) -> Report {
     let (tensor, line) = match &error {
-        GraphError::Shape { name, span, .. } => (name.clone(), span.as_ref().map(ToString::to_string)),
-        GraphError::Model { span, .. } => ("model".into(), span.as_ref().map(ToString::to_string)),
+        GraphError::Shape { name, origin, .. } => (name.clone(), origin.as_ref().map(|o| o.span.to_string())),
+        GraphError::Model { origin, .. } => ("model".into(), origin.as_ref().map(|o| o.span.to_string())),
         GraphError::Invariant { .. } => ("graph".into(), None),
     };
     let message = error.to_string();
@@ -297,10 +297,10 @@ fn first_divergence(
         Stage::Conditions => {
             divergence.line = report.conditions_differ.iter().find(|d| d.path == item.name).map(|d| d.line.clone());
         }
-        Stage::Preprocess => divergence.line = Some(recipe.span("preprocess.eval").to_string()),
+        Stage::Preprocess => divergence.line = Some(recipe.span_of_change("preprocess.eval").to_string()),
         Stage::Schedule => {
             let path = if item.name.starts_with("train.") { item.name.as_str() } else { "schedule" };
-            divergence.line = Some(recipe.span(path).to_string());
+            divergence.line = Some(recipe.span_of_change(path).to_string());
         }
         Stage::Init => {
             let name = item.name.strip_prefix("initialiser of ").unwrap_or(&item.name);

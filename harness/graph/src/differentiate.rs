@@ -84,7 +84,7 @@ impl Gradient<'_> {
     pub fn refuse(&self, operator: &'static str) -> GraphError {
         GraphError::Shape {
             name: self.node.name.clone(),
-            span: self.node.origin.as_ref().map(|o| o.span.clone()),
+            origin: self.node.origin.clone(),
             source: OpError::NoGradient(operator),
         }
     }
@@ -97,7 +97,7 @@ impl Gradient<'_> {
 /// No loss, an operator without gradient on the way, or a gradient that breaks a shape rule.
 pub fn differentiate(graph: &mut Graph, trained: &[VariableId]) -> Result<(), GraphError> {
     let Some(loss) = graph.loss() else {
-        return Err(GraphError::Model { span: None, message: "a step needs a loss: add a `loss:` section".into() });
+        return Err(GraphError::Model { origin: None, message: "a step needs a loss: add a `loss:` section".into() });
     };
     let needs = needs_gradient(graph, trained);
     let mut contributions: Vec<Vec<ValueId>> = vec![Vec::new(); graph.values.len()];

@@ -1,27 +1,26 @@
 //! What can go wrong between a recipe and its step graph.
 
-use crate::ops::OpError;
+use crate::{graph::Origin, ops::OpError};
 use thiserror::Error;
-use zoo_recipe::Span;
 
 /// A recipe that makes no valid step graph, or a graph that breaks its own rules.
 #[derive(Debug, Error)]
 pub enum GraphError {
     /// An operator cannot be applied to the tensors it is given: the recipe is at fault.
-    #[error("{}{name}: {source}", span.as_ref().map(|s| format!("{s}: ")).unwrap_or_default())]
+    #[error("{}{name}: {source}", origin.as_ref().map(|o| format!("{}: ", o.span)).unwrap_or_default())]
     Shape {
         /// Node, by its dotted layer name.
         name: String,
-        /// Line of the recipe that made it.
-        span: Option<Span>,
+        /// Entry of the recipe that made it.
+        origin: Option<Origin>,
         /// The operator's own complaint.
         source: OpError,
     },
     /// A model asks for something that the lowering cannot give.
-    #[error("{}{message}", span.as_ref().map(|s| format!("{s}: ")).unwrap_or_default())]
+    #[error("{}{message}", origin.as_ref().map(|o| format!("{}: ", o.span)).unwrap_or_default())]
     Model {
-        /// Line of the recipe.
-        span: Option<Span>,
+        /// Entry of the recipe.
+        origin: Option<Origin>,
         /// What is wrong and what to do about it.
         message: String,
     },

@@ -296,11 +296,8 @@ impl Graph {
             let fits = outputs.iter().all(|t| t.shape.checked_numel().is_some_and(|n| n <= MAX_ELEMENTS));
             if fits { Ok(outputs) } else { Err(OpError::TooLarge) }
         });
-        let outputs = checked.map_err(|source| GraphError::Shape {
-            name: name.clone(),
-            span: scope.origin.as_ref().map(|o| o.span.clone()),
-            source,
-        })?;
+        let outputs =
+            checked.map_err(|source| GraphError::Shape { name: name.clone(), origin: scope.origin.clone(), source })?;
         let id = NodeId(self.nodes.len());
         let outputs =
             outputs.into_iter().enumerate().map(|(i, ty)| self.add_value(ty, Source::Node(id, i))).collect::<Vec<_>>();

@@ -6,8 +6,8 @@
 use std::{path::Path, sync::Arc};
 use thiserror::Error;
 use zoo_datasets::{
-    Alphabet, Characters, CharactersConfig, Cifar10, DataError, Dataset, ImageFolder, Normalize, OnError, Pipeline,
-    Size, open_root, transforms,
+    Alphabet, Cached, Characters, CharactersConfig, Cifar10, DataError, Dataset, ImageFolder, Normalize, OnError,
+    Pipeline, Size, open_root, transforms,
 };
 use zoo_recipe::{
     Recipe, Span,
@@ -84,9 +84,6 @@ pub fn open(recipe: &Recipe, root: Option<&Path>) -> Result<DataSets, InputError
     }
 }
 
-/// First sample index of generated validation data: far from anything that trains.
-const HELD_OUT: u64 = 1_000_000;
-
 fn characters(recipe: &Recipe, section: &schema::Characters) -> Result<DataSets, InputError> {
     let alphabet = match section.classes {
         10 => Alphabet::Digits,
@@ -97,13 +94,12 @@ fn characters(recipe: &Recipe, section: &schema::Characters) -> Result<DataSets,
             return Err(InputError::Recipe { span, message });
         }
     };
-    let side = section.size as f64;
     let pair = |[low, high]: [f64; 2]| (low, high);
     let config = CharactersConfig {
         alphabet,
         side: section.size,
-        font_size: (section.font[0] * side, section.font[1] * side),
-        shift: section.shift * side,
+        font_size: pair(section.font.map(|share| share * CharactersConfig::UNIT_SIDE)),
+        shift: section.shift * CharactersConfig::UNIT_SIDE,
         rotation: section.rotation,
         shear: section.shear,
         x_scale: pair(section.stretch),
@@ -114,11 +110,15 @@ fn characters(recipe: &Recipe, section: &schema::Characters) -> Result<DataSets,
         ..CharactersConfig::default()
     };
     let train = Characters::new(config, section.seed, 0, section.train)?;
-    let val = Characters::new(config, section.seed, HELD_OUT, section.val)?;
+    let val = Characters::new(config, section.seed, Characters::HELD_OUT, section.val)?;
     let description =
         format!("generated characters, {} classes, {} + {} images", section.classes, section.train, section.val);
-    Ok(DataSets { train: Arc::new(train), val: Arc::new(val), description, skipped: 0 })
+    let kept = |set| Arc::new(Cached::new(set, KEPT_IMAGES));
+    Ok(DataSets { train: kept(train), val: kept(val), description, skipped: 0 })
 }
+
+/// Bytes of generated images that are kept: drawing one takes longer than training on it may leave time for.
+const KEPT_IMAGES: usize = 512 << 20;
 
 /// Builds the preprocessing of a recipe, and checks that it delivers what the model takes: `image` is
 /// `[channels, height, width]`, `from` the size of all images of the data set if they share one.

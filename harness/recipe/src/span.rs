@@ -116,6 +116,15 @@ impl SpanTable {
         }
     }
 
+    /// The first override of the command line at or below `path`.
+    pub fn override_within(&self, path: &str) -> Option<Span> {
+        let inside = |at: &ConfigPath| {
+            at.as_str().strip_prefix(path).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
+        };
+        let overrides = self.0.places.iter().filter(|(at, span)| span.is_override() && inside(at));
+        overrides.map(|(_, span)| span.clone()).min_by_key(|span| (span.line, span.column))
+    }
+
     /// Whether a node at exactly this path was written.
     pub fn contains(&self, path: &ConfigPath) -> bool {
         self.0.places.contains_key(path)

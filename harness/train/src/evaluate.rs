@@ -3,7 +3,7 @@
 use candle_core::{DType, Tensor};
 use std::sync::atomic::{AtomicBool, Ordering};
 use zoo_datasets::{Batch, Loader};
-use zoo_engine::{Scalars, Step};
+use zoo_engine::{Options, Scalars, Step};
 use zoo_graph::BuildOptions;
 use zoo_recipe::{Recipe, ResolvedModel, schema::Metric};
 
@@ -12,7 +12,7 @@ use crate::{
     checkpoint::Checkpoint,
     job::Job,
     metrics::{self, CrossEntropy, Meter, Score},
-    session::{engine_options, image_input},
+    session::image_input,
 };
 
 /// Evaluates the weights of a checkpoint on the job's held-out set; `None` if `cancel` was set before the end.
@@ -56,7 +56,7 @@ impl Evaluator {
     /// A recipe that makes no network, or one that the kernels cannot compute.
     pub fn new(recipe: &Recipe, model: &ResolvedModel, batch: usize) -> Result<Self, TrainError> {
         let graph = zoo_graph::build(recipe, model, &BuildOptions::eval(batch))?;
-        Ok(Self { step: Step::new(graph, engine_options(recipe))?, batch })
+        Ok(Self { step: Step::new(graph, Options::of(recipe))?, batch })
     }
 
     /// Takes weights and running statistics by name.

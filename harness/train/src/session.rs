@@ -3,9 +3,9 @@
 use candle_core::{Device, Tensor};
 use std::collections::{BTreeMap, BTreeSet};
 use zoo_datasets::Batch;
-use zoo_engine::{Inputs, Kernels, Observer, Options, Scalars, Step, StepResult, candle_dtype};
+use zoo_engine::{Inputs, Observer, Options, Scalars, Step, StepResult, candle_dtype};
 use zoo_graph::{BuildOptions, DType, Graph, LABEL};
-use zoo_recipe::{Recipe, ResolvedModel, schema};
+use zoo_recipe::{Recipe, ResolvedModel};
 
 use crate::TrainError;
 
@@ -24,7 +24,7 @@ impl Session {
     /// A recipe that makes no step, or one that the kernels cannot compute.
     pub fn start(recipe: &Recipe, model: &ResolvedModel) -> Result<Self, TrainError> {
         let graph = zoo_graph::build(recipe, model, &BuildOptions::train(recipe.train.batch))?;
-        let mut step = Step::new(graph, engine_options(recipe))?;
+        let mut step = Step::new(graph, Options::of(recipe))?;
         step.initialize(recipe.train.seed)?;
         Ok(Self::new(step, recipe.train.seed))
     }
@@ -106,15 +106,6 @@ impl Session {
         self.done = done;
         Ok(())
     }
-}
-
-/// What the recipe says about the engine.
-pub(crate) fn engine_options(recipe: &Recipe) -> Options {
-    let kernels = match recipe.engine.kernels {
-        schema::Kernels::Fast => Kernels::Fast { fusion: recipe.engine.fusion },
-        schema::Kernels::Reference => Kernels::Reference,
-    };
-    Options { kernels, threads: recipe.engine.threads }
 }
 
 /// Images of a batch as the graph's first input, in its shape and element type.

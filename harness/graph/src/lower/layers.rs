@@ -23,7 +23,7 @@ pub(super) fn lower(graph: &mut Graph, model: &ResolvedModel, options: &BuildOpt
         first.get_or_insert(value);
     }
     let Some(input) = first else {
-        return Err(GraphError::Model { span: None, message: "the model has no input".into() });
+        return Err(GraphError::Model { origin: None, message: "the model has no input".into() });
     };
     let mut lowering = Lowering { graph, options, taps, calls: HashMap::new(), dropouts: 0 };
     let output = lowering.body(&model.body, input)?;
@@ -123,7 +123,7 @@ impl Lowering<'_> {
                 Ok(x)
             }
             LayerKind::From(name) => self.taps.get(name).copied().ok_or_else(|| GraphError::Model {
-                span: Some(site.layer.span.clone()),
+                origin: site.scope.origin.clone(),
                 message: format!("no tap or input `{name}` before this layer"),
             }),
         }
@@ -221,7 +221,7 @@ impl Lowering<'_> {
         init: &Init,
     ) -> Result<VariableId, GraphError> {
         let name = format!("{}.{leaf}", site.name);
-        let refuse = |message| Err(GraphError::Model { span: Some(site.layer.span.clone()), message });
+        let refuse = |message| Err(GraphError::Model { origin: site.scope.origin.clone(), message });
         if self.graph.find_variable(&name).is_some() {
             return refuse(format!("`{name}` is there already: give this layer a name of its own"));
         }

@@ -41,9 +41,8 @@ pub(super) fn lower(graph: &mut Graph, recipe: &Recipe, logits: ValueId, labels:
     let scope = section(recipe, "loss", Phase::Loss);
     match components.as_slice() {
         [] => {
-            let span = scope.origin.map(|o| o.span);
             let message = "the loss has no component: add `softmax_cross_entropy: {}`".into();
-            Err(GraphError::Model { span, message })
+            Err(GraphError::Model { origin: scope.origin, message })
         }
         [(_, only)] => {
             graph.losses.push(("loss".into(), *only));

@@ -85,7 +85,7 @@ impl<'g> Placement<'g> {
         let types: Vec<&TensorType> = inputs.iter().map(|v| &self.types[v.0]).collect();
         let outputs = node.op.infer(&types).map_err(|source| GraphError::Shape {
             name: node.name.clone(),
-            span: node.origin.as_ref().map(|o| o.span.clone()),
+            origin: node.origin.clone(),
             source,
         })?;
         for (v, ty) in node.outputs.iter().zip(outputs) {

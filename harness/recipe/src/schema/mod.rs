@@ -82,6 +82,12 @@ impl Recipe {
         self.spans.get(&ConfigPath::from(path))
     }
 
+    /// Where the section at `path` was last changed: the first override of the command line inside it, or where the
+    /// section was written.
+    pub fn span_of_change(&self, path: &str) -> Span {
+        self.spans.override_within(path).unwrap_or_else(|| self.span(path))
+    }
+
     /// As [`Recipe::span`], for a path that layers and diagnostics carry.
     pub fn span_of(&self, path: &ConfigPath) -> Span {
         self.spans.get(path)
@@ -92,9 +98,9 @@ impl Recipe {
         Diagnostic::error(self.span_of(path), path.clone(), message).with_excerpt(self.spans.sources())
     }
 
-    /// An error of the architecture at `span`, with the line of the recipe it points to.
-    pub fn error_in_model(&self, span: Span, message: impl Into<String>) -> Diagnostic {
-        Diagnostic::error(span, ConfigPath::from("model"), message).with_excerpt(self.spans.sources())
+    /// As [`Recipe::error_at`], for a path of the expanded architecture, whose `span` its layer carries.
+    pub fn error_made_at(&self, span: Span, path: &ConfigPath, message: impl Into<String>) -> Diagnostic {
+        Diagnostic::error(span, path.clone(), message).with_excerpt(self.spans.sources())
     }
 
     /// The architecture with everything decided, for the class count and inputs that stand in the recipe now.
