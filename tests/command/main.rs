@@ -2,6 +2,7 @@
 
 mod check;
 mod data;
+mod faults;
 mod help;
 mod run;
 mod show;

@@ -75,6 +75,7 @@ fn an_impossible_shape_names_the_line_of_its_layer() {
     let text = fs::read_to_string(root().join("recipes/resnet50.yaml")).unwrap();
     let line = text.lines().position(|line| line.contains("kernel: 7,")).unwrap() + 1;
     assert!(said.out.contains(&format!("draft.yaml:{line}:")), "{}", said.out);
+    assert_eq!(draft.errors()[0]["path"], "model.body[0]");
 }
 
 #[test]

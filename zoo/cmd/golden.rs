@@ -7,7 +7,7 @@ use clap::Subcommand;
 use serde::Serialize;
 use std::io::Write;
 use std::path::PathBuf;
-use zoo_golden::record::{RecordOptions, record};
+use zoo_golden::record::{RecordOptions, files, record};
 
 /// The verbs of goldens.
 #[derive(Debug, Subcommand)]
@@ -67,7 +67,7 @@ pub(super) fn run(command: &Command, context: &mut Context) -> Result<Exit, Fail
     spinner.message(format!("{}: three steps in f64 and in f32", recipe.name));
     record(&recipe, &RecordOptions { batch, learning_rate, salt: args.salt.clone(), samples }, &args.output)?;
     drop(spinner);
-    let files = ["json", "safetensors"].map(|extension| with_extension(&args.output, extension));
+    let files = files(&args.output);
     match context.format {
         Format::Json => {
             context.out.json(&Report { schema_version: SCHEMA_VERSION, recipe: recipe.name, files })?;
@@ -79,12 +79,4 @@ pub(super) fn run(command: &Command, context: &mut Context) -> Result<Exit, Fail
         }
     }
     Ok(Exit::Pass)
-}
-
-/// `STEM.extension`, whatever dots there are in the stem.
-fn with_extension(stem: &std::path::Path, extension: &str) -> PathBuf {
-    let mut path = stem.as_os_str().to_owned();
-    path.push(".");
-    path.push(extension);
-    path.into()
 }

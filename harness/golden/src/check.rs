@@ -136,7 +136,7 @@ impl<'a> Checking<'a> {
         let (recipe, graph) = (self.recipe, self.setup.graph());
         progress("preprocessing");
         self.push_exact(Stage::Preprocess, facts::preprocess(recipe, self.folder)?);
-        self.push_exact(Stage::Schedule, facts::schedule(recipe, self.folder)?);
+        self.push_exact(Stage::Schedule, facts::schedule(recipe, self.golden, self.folder)?);
         progress("initial values");
         let mut init = run::init_items(graph, self.golden);
         init.extend(facts::init(graph, self.folder)?);

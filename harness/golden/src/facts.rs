@@ -4,7 +4,7 @@
 
 use crate::{
     error::GoldenError,
-    manifest::{Samples, read_capped},
+    manifest::{Golden, Samples, ScheduleTable, read_capped},
     report::Item,
 };
 use safetensors::SafeTensors;
@@ -27,29 +27,28 @@ pub const INIT_SIGMAS: f64 = 6.0;
 /// Elements of a parameter that are drawn to judge its initialiser.
 const DRAWN: usize = 1 << 16;
 
-#[derive(Deserialize)]
-struct ScheduleTable {
-    steps_per_epoch: usize,
-    epochs: usize,
-    batch: usize,
-    lr: BTreeMap<String, f64>,
-}
-
-/// The recipe's learning rates against `schedule.json`, step by step; no file: no items.
+/// The recipe's learning rates against those that the golden brings along, or else against `schedule.json`, step by step;
+/// neither: no items.
 ///
 /// # Errors
 /// A file that is there and cannot be read.
-pub fn schedule(recipe: &Recipe, folder: &Path) -> Result<Vec<Item>, GoldenError> {
-    let Some(table) = read_json::<ScheduleTable>(&folder.join("schedule.json"))? else { return Ok(Vec::new()) };
+pub fn schedule(recipe: &Recipe, golden: &Golden, folder: &Path) -> Result<Vec<Item>, GoldenError> {
+    let (path, table) = match &golden.manifest.schedule {
+        Some(table) => (golden.path.clone(), table.clone()),
+        None => {
+            let path = folder.join("schedule.json");
+            let Some(table) = read_json::<ScheduleTable>(&path)? else { return Ok(Vec::new()) };
+            (path, table)
+        }
+    };
     let mut items = vec![
         same("train.epochs", recipe.train.epochs as f64, table.epochs as f64),
         same("train.batch", recipe.train.batch as f64, table.batch as f64),
     ];
     let mut rates: Vec<(usize, f64)> = Vec::new();
     for (step, lr) in &table.lr {
-        let path = || folder.join("schedule.json");
-        let step =
-            step.parse().map_err(|_| GoldenError::Malformed { path: path(), message: format!("step `{step}`") })?;
+        let malformed = |_| GoldenError::Malformed { path: path.clone(), message: format!("step `{step}`") };
+        let step = step.parse().map_err(malformed)?;
         rates.push((step, *lr));
     }
     rates.sort_unstable_by_key(|(step, _)| *step);

@@ -74,6 +74,22 @@ pub struct Manifest {
     /// Variants of the run.
     #[serde(default)]
     pub variants: BTreeMap<String, Variant>,
+    /// The recipe's own learning rates, where they are not in a `schedule.json` beside the golden.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub schedule: Option<ScheduleTable>,
+}
+
+/// Learning rates of a training, at some of its steps.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub struct ScheduleTable {
+    /// Steps of an epoch.
+    pub steps_per_epoch: usize,
+    /// Epochs of the training.
+    pub epochs: usize,
+    /// Samples of a step.
+    pub batch: usize,
+    /// Learning rate by step, from 0.
+    pub lr: BTreeMap<String, f64>,
 }
 
 /// The step rule.

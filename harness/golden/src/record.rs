@@ -6,7 +6,10 @@
 use crate::{
     GoldenError,
     compare::{Measured, Stats, relative_l2},
-    manifest::{Golden, Group, HashVectors, Hyper, Init, Input, Manifest, Optimizer, STORED_IN_ORDER, TensorFacts},
+    manifest::{
+        Golden, Group, HashVectors, Hyper, Init, Input, Manifest, Optimizer, STORED_IN_ORDER, ScheduleTable,
+        TensorFacts,
+    },
     probe::{Probe, Reading, to_f64},
     weights,
 };
@@ -14,7 +17,7 @@ use candle_core::{Device, Tensor};
 use safetensors::{Dtype, tensor::TensorView};
 use std::{
     collections::{BTreeMap, HashMap},
-    path::Path,
+    path::{Path, PathBuf},
 };
 use zoo_datasets::hash::{NameHash, fnv1a64, sample_positions};
 use zoo_engine::{Inputs, Kernels, Options, Scalars, Step, candle_dtype};
@@ -37,7 +40,19 @@ pub struct RecordOptions {
 /// Steps of a golden.
 const STEPS: usize = 3;
 
-/// Runs three steps of a recipe in f64 and in f32 and writes `<stem>.json` and `<stem>.safetensors`.
+/// The two files of a golden: `<stem>.json` and `<stem>.safetensors`. The name of either stands for the stem too.
+pub fn files(stem: &Path) -> [PathBuf; 2] {
+    let named = stem.extension().is_some_and(|e| e == "json" || e == "safetensors");
+    let stem = if named { stem.with_extension("") } else { stem.to_owned() };
+    ["json", "safetensors"].map(|extension| {
+        let mut path = stem.as_os_str().to_owned();
+        path.push(".");
+        path.push(extension);
+        path.into()
+    })
+}
+
+/// Runs three steps of a recipe in f64 and in f32 and writes the [`files`] of `stem`.
 ///
 /// # Errors
 /// A recipe that makes no step, or files that cannot be written.
@@ -60,6 +75,17 @@ pub fn record(recipe: &Recipe, options: &RecordOptions, stem: &Path) -> Result<(
     }
     manifest.output_order = truth.order;
     write(stem, &manifest, &samples)
+}
+
+/// Steps of an epoch in a recorded schedule: the recipe does not know how much data it will meet.
+const STEPS_PER_EPOCH: usize = 100;
+
+/// Learning rates of every tenth of an epoch.
+fn schedule(recipe: &Recipe) -> ScheduleTable {
+    let epochs = recipe.train.epochs;
+    let steps = (0..epochs * STEPS_PER_EPOCH).step_by(STEPS_PER_EPOCH / 10);
+    let lr = steps.map(|step| (step.to_string(), recipe.schedule.lr(step, STEPS_PER_EPOCH, epochs))).collect();
+    ScheduleTable { steps_per_epoch: STEPS_PER_EPOCH, epochs, batch: recipe.train.batch, lr }
 }
 
 /// What is known of a tensor, from its f64 and its f32 run.
@@ -277,6 +303,7 @@ fn conditions(recipe: &Recipe, graph: &Graph, classes: usize, options: &RecordOp
         output_order: Vec::new(),
         tensors: BTreeMap::new(),
         variants: BTreeMap::new(),
+        schedule: Some(schedule(recipe)),
     }
 }
 
@@ -343,7 +370,7 @@ fn inputs(graph: &Graph, manifest: &Manifest) -> Result<Inputs, GoldenError> {
 
 /// Writes both files, and reads them again: what is written can be checked against.
 fn write(stem: &Path, manifest: &Manifest, samples: &BTreeMap<String, Vec<f64>>) -> Result<(), GoldenError> {
-    let json = stem.with_extension("json");
+    let [json, tensors] = files(stem);
     let unwritable = |path: &Path| {
         let path = path.to_path_buf();
         move |source| GoldenError::Unwritable { path, source }
@@ -370,7 +397,6 @@ fn write(stem: &Path, manifest: &Manifest, samples: &BTreeMap<String, Vec<f64>>)
     if let Some(folder) = stem.parent() {
         std::fs::create_dir_all(folder).map_err(unwritable(folder))?;
     }
-    let tensors = stem.with_extension("safetensors");
     std::fs::write(&tensors, bytes).map_err(unwritable(&tensors))?;
     let text = serde_json::to_string_pretty(manifest).map_err(|e| malformed(e.to_string()))?;
     std::fs::write(&json, text).map_err(unwritable(&json))?;
