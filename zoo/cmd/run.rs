@@ -85,18 +85,22 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
         loaded.recipe.engine.threads = Some(usize::from(threads));
     }
     super::use_threads(loaded.recipe.engine.threads)?;
-    let golden = prove(args, &catalog, &loaded, context)?;
-    if golden == GoldenVerdict::Fail {
-        return not_begun(&loaded, context);
-    }
-    let (mut recipe, overridden) = (loaded.recipe, loaded.overridden);
-    let sets = data::open(&mut recipe, &overridden, args.data.as_deref())?;
-    let baseline = if args.resume { None } else { data::baseline(&recipe, &sets, &context.progress)? };
-    data::announce(&recipe, &sets, baseline);
+    // First all that can be refused at once, then what takes its time.
+    let mut recipe = loaded.recipe.clone();
+    let sets = data::open(&mut recipe, &loaded.overridden, args.data.as_deref())?;
     let model = recipe.resolve()?;
     if let Some(warning) = forebode::relu_on_logits(&recipe, &model) {
         context.progress.line(&warning.to_string());
     }
+    if let Some(out) = args.out.as_ref().filter(|_| !args.resume) {
+        RunFolder::expect_vacant(out)?;
+    }
+    let golden = prove(args, &catalog, &loaded, context)?;
+    if golden == GoldenVerdict::Fail {
+        return not_begun(&loaded, context);
+    }
+    let baseline = if args.resume { None } else { data::baseline(&recipe, &sets, &context.progress)? };
+    data::announce(&recipe, &sets, baseline);
     let job = Job { recipe: &recipe, model: &model, data: &sets, linear_baseline: baseline, golden };
     let mut trainer = Trainer::new(job)?;
     let stem = format!("{}-{profile}", recipe.name);

@@ -53,10 +53,7 @@ impl RunFolder {
         let path = path.into();
         fs::create_dir_all(&path).map_err(ListenError::at(&path))?;
         let folder = Self::lock(path)?;
-        if folder.path.join(EVENTS).exists() {
-            let reason = "there is a run in this folder already; resume it, or choose another folder".to_owned();
-            return Err(TrainError::RunFolder { path: folder.path, reason });
-        }
+        Self::expect_vacant(&folder.path)?;
         let file = folder.path.join(RECIPE);
         let write = |out: &mut dyn Write| {
             let yaml = recipe.to_yaml().map_err(std::io::Error::other)?;
@@ -64,6 +61,18 @@ impl RunFolder {
         };
         atomic::replace(&file, write).map_err(ListenError::at(&file))?;
         Ok(folder)
+    }
+
+    /// Refuses a folder that a new run could not be made in, before anything long is begun.
+    ///
+    /// # Errors
+    /// A folder that holds a run already.
+    pub fn expect_vacant(path: &Path) -> Result<(), TrainError> {
+        if path.join(EVENTS).exists() {
+            let reason = "there is a run in this folder already; resume it, or choose another folder".to_owned();
+            return Err(TrainError::RunFolder { path: path.to_owned(), reason });
+        }
+        Ok(())
     }
 
     /// The folder of a run that was interrupted.
