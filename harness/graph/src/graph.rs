@@ -46,6 +46,17 @@ impl fmt::Display for Phase {
     }
 }
 
+/// Which machine runs a node.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Place {
+    /// The accelerator.
+    #[default]
+    Device,
+    /// The host's processor: what crosses over is copied.
+    Host,
+}
+
 /// Where a node comes from: its line in the recipe.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Origin {
@@ -70,6 +81,8 @@ pub struct Node {
     pub phase: Phase,
     /// The recipe entry behind it, `None` for what no entry made.
     pub origin: Option<Origin>,
+    /// Which machine runs it.
+    pub place: Place,
 }
 
 /// What a value is before a node computes it.
@@ -308,6 +321,7 @@ impl Graph {
             outputs: outputs.clone(),
             phase: scope.phase,
             origin: scope.origin.clone(),
+            place: Place::Device,
         });
         Ok(outputs)
     }

@@ -21,7 +21,7 @@ mod error;
 pub use differentiate::differentiate;
 pub use error::GraphError;
 pub use graph::{
-    Graph, Node, NodeId, Origin, Phase, Scope, Source, Tap, TapState, Value, ValueId, Variable, VariableId,
+    Graph, Node, NodeId, Origin, Phase, Place, Scope, Source, Tap, TapState, Value, ValueId, Variable, VariableId,
     VariableRole,
 };
 pub use lower::{BuildOptions, LABEL, Mode, build};

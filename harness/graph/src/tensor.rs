@@ -99,6 +99,14 @@ impl DType {
         })
     }
 
+    /// The type in which sums of values of this type are kept: half-precision types are summed in f32.
+    pub fn accumulator(self) -> Self {
+        match self {
+            Self::F16 | Self::Bf16 => Self::F32,
+            Self::F32 | Self::F64 | Self::U32 => self,
+        }
+    }
+
     /// Whether gradients can flow through values of this type.
     pub fn is_float(self) -> bool {
         !matches!(self, Self::U32)
@@ -164,6 +172,16 @@ impl TensorType {
     /// The same element type and layout with another shape.
     pub fn with_shape(&self, shape: impl Into<Shape>) -> Self {
         Self { shape: shape.into(), ..self.clone() }
+    }
+
+    /// The same shape and layout with another element type.
+    pub fn with_dtype(&self, dtype: DType) -> Self {
+        Self { dtype, ..self.clone() }
+    }
+
+    /// One value per channel of this tensor, in the type in which sums over it are kept.
+    pub fn per_channel(&self, channels: usize) -> Self {
+        Self::plain([channels], self.dtype.accumulator())
     }
 
     /// The same tensor in another layout.

@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 
+use schemars::JsonSchema;
 use serde_json::{Map, Value, json};
 
 use crate::schema::Recipe;
@@ -54,6 +55,18 @@ pub fn json_schema() -> Value {
     });
     accept_short_forms(&mut schema, &bare);
     drop_unused(&mut schema);
+    schema
+}
+
+/// The JSON Schema of another kind of document, with the short forms of values that [`crate::Document`] reads.
+pub fn document_schema<T: JsonSchema>(title: &str) -> Value {
+    let mut schema = schemars::schema_for!(T).to_value();
+    let bare = match schema.get("$defs").and_then(Value::as_object) {
+        Some(definitions) => bare_variants(definitions),
+        None => Vec::new(),
+    };
+    accept_short_forms(&mut schema, &bare);
+    schema["title"] = json!(title);
     schema
 }
 

@@ -8,6 +8,7 @@
 
 mod check;
 mod diagnostic;
+mod document;
 mod editor_schema;
 mod library;
 mod merge;
@@ -22,7 +23,8 @@ mod tree;
 mod validate;
 
 pub use diagnostic::{Diagnostic, Diagnostics, Severity};
-pub use editor_schema::json_schema;
+pub use document::Document;
+pub use editor_schema::{document_schema, json_schema};
 pub use library::{Library, LoadOptions, Loaded};
 pub use resolve::{LayerKind, ResolvedLayer, ResolvedModel};
 pub use schema::Recipe;

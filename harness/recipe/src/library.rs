@@ -172,10 +172,10 @@ impl<'a> Loading<'a> {
     fn load(&mut self, name: &str, options: &LoadOptions) -> Result<Parts, Failure> {
         let path = self.library.find(name, None).ok_or_else(|| self.not_found(name))?;
         let joined = self.join(&path, &mut Vec::new())?;
-        let recipe_shape = Shapes::get().recipe;
+        let shapes = Shapes::get();
         for (name, profile) in &joined.profiles {
             let path = ConfigPath::from("profiles").key(name);
-            self.found.extend(validate(&mut profile.fragment.clone(), recipe_shape, &path, Extent::Partial));
+            self.found.extend(validate(&mut profile.fragment.clone(), shapes, &path, Extent::Partial));
         }
         let profiles: Vec<String> = joined.profiles.keys().cloned().collect();
         let mut root = joined.base;
@@ -188,7 +188,7 @@ impl<'a> Loading<'a> {
                 );
                 return Err(error.with_hint(suggest(wanted, profiles.iter().map(String::as_str))).into());
             };
-            root = merge(root, profile.fragment.clone(), recipe_shape, Removal::Final);
+            root = merge(root, profile.fragment.clone(), shapes.root, Removal::Final);
             self.apply(&mut root, profile.set.as_deref().unwrap_or_default());
         }
         let (recipe, root, overridden) = self.read_with(root, &options.sets)?;
@@ -204,7 +204,7 @@ impl<'a> Loading<'a> {
         self.found.extend(errors.into_iter().filter_map(Result::err));
         let mut changed = root.clone();
         let overridden = self.apply(&mut changed, &overrides);
-        let errors = validate(&mut changed, Shapes::get().recipe, &ConfigPath::default(), Extent::Whole);
+        let errors = validate(&mut changed, Shapes::get(), &ConfigPath::default(), Extent::Whole);
         self.found.extend(errors);
         if !self.found.is_empty() {
             return Err(Failure(None));
@@ -214,7 +214,7 @@ impl<'a> Loading<'a> {
             let mut without = root.clone();
             let others = overrides.iter().enumerate().filter(|(other, _)| *other != index);
             let applied = others.map(|(_, other)| other.apply(&mut without)).all(|outcome| outcome.is_ok());
-            let errors = validate(&mut without, Shapes::get().recipe, &ConfigPath::default(), Extent::Whole);
+            let errors = validate(&mut without, Shapes::get(), &ConfigPath::default(), Extent::Whole);
             if applied && errors.is_empty() && typed(&without).is_ok_and(|other| other == recipe) {
                 self.found.push(change.warning("this override changes nothing"));
             }
@@ -258,7 +258,7 @@ impl<'a> Loading<'a> {
             Some(joined) => (Some(joined.base), joined.profiles),
             None => (None, IndexMap::new()),
         };
-        let shape = Shapes::get().recipe;
+        let shape = Shapes::get().root;
         let mut base = match under_base {
             Some(under) => merge(under, root, shape, Removal::Final),
             None => root,

@@ -59,7 +59,7 @@ impl Override {
     pub(crate) fn apply(&self, recipe: &mut Node) -> Result<ConfigPath, Diagnostic> {
         let steps = self.steps()?;
         let walk = Walk { shapes: Shapes::get(), change: self };
-        walk.descend(recipe, walk.shapes.recipe, ConfigPath::default(), &steps)
+        walk.descend(recipe, walk.shapes.root, ConfigPath::default(), &steps)
     }
 
     /// A warning about this override.

@@ -7,6 +7,7 @@ use std::collections::HashMap;
 use std::sync::OnceLock;
 
 use indexmap::IndexMap;
+use schemars::JsonSchema;
 use serde_json::{Map as JsonMap, Value as Json};
 
 use crate::schema::Recipe;
@@ -76,24 +77,29 @@ pub(crate) enum TextShape {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ShapeId(usize);
 
-/// All shapes of a recipe file.
+/// All shapes of a kind of file.
 #[derive(Debug)]
 pub(crate) struct Shapes {
     all: Vec<Shape>,
-    /// A recipe without `extends`, `set` and `profiles`.
-    pub(crate) recipe: ShapeId,
+    /// The whole document; of a recipe, without [`FILE_KEYS`].
+    pub(crate) root: ShapeId,
+    /// Keys that a file has besides those of the document.
+    pub(crate) file_keys: &'static [&'static str],
 }
 
 impl Shapes {
     /// The shapes of [`Recipe`], compiled once.
     pub(crate) fn get() -> &'static Self {
         static SHAPES: OnceLock<Shapes> = OnceLock::new();
-        SHAPES.get_or_init(|| {
-            let root = schemars::schema_for!(Recipe).to_value();
-            let mut compiler = Compiler { all: Vec::new(), known: HashMap::new(), root: &root };
-            let recipe = compiler.compile(&root);
-            Shapes { all: compiler.all, recipe }
-        })
+        SHAPES.get_or_init(|| Self::of::<Recipe>(&FILE_KEYS))
+    }
+
+    /// The shapes of a type.
+    pub(crate) fn of<T: JsonSchema>(file_keys: &'static [&'static str]) -> Self {
+        let schema = schemars::schema_for!(T).to_value();
+        let mut compiler = Compiler { all: Vec::new(), known: HashMap::new(), root: &schema };
+        let root = compiler.compile(&schema);
+        Shapes { all: compiler.all, root, file_keys }
     }
 
     pub(crate) fn shape(&self, id: ShapeId) -> &Shape {
@@ -346,7 +352,7 @@ mod tests {
     #[test]
     fn the_schema_is_understood() {
         let shapes = Shapes::get();
-        let Shape::Struct(fields) = shapes.shape(shapes.recipe) else { panic!() };
+        let Shape::Struct(fields) = shapes.shape(shapes.root) else { panic!() };
         assert!(fields["model"].required && !fields["golden"].required);
         assert!(!shapes.all.iter().any(|shape| matches!(shape, Shape::Any)));
     }

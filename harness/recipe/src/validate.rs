@@ -3,7 +3,7 @@
 
 use crate::diagnostic::{Diagnostic, did_you_mean, suggest};
 use crate::schema::{Expression, Period};
-use crate::shape::{FILE_KEYS, NumberShape, Shape, ShapeId, Shapes, TextShape, parse_number};
+use crate::shape::{NumberShape, Shape, ShapeId, Shapes, TextShape, parse_number};
 use crate::span::ConfigPath;
 use crate::tree::{Node, Value};
 
@@ -16,20 +16,20 @@ pub(crate) enum Extent {
     Partial,
 }
 
-/// Checks `node`, which stands at `path`, against the shape `id`.
-pub(crate) fn validate(node: &mut Node, id: ShapeId, path: &ConfigPath, extent: Extent) -> Vec<Diagnostic> {
-    let mut walker = Walker { shapes: Shapes::get(), extent, found: Vec::new() };
-    walker.node(node, id, path);
+/// Checks `node`, a whole document or the fragment of one that stands at `path`, against the shapes of its kind.
+pub(crate) fn validate(node: &mut Node, shapes: &Shapes, path: &ConfigPath, extent: Extent) -> Vec<Diagnostic> {
+    let mut walker = Walker { shapes, extent, found: Vec::new() };
+    walker.node(node, shapes.root, path);
     walker.found
 }
 
-struct Walker {
-    shapes: &'static Shapes,
+struct Walker<'s> {
+    shapes: &'s Shapes,
     extent: Extent,
     found: Vec<Diagnostic>,
 }
 
-impl Walker {
+impl Walker<'_> {
     fn report(&mut self, node: &Node, path: &ConfigPath, message: impl Into<String>) -> &mut Diagnostic {
         self.found.push(Diagnostic::error(node.span.clone(), path.clone(), message));
         let last = self.found.len() - 1;
@@ -90,7 +90,7 @@ impl Walker {
             match fields.get(key) {
                 Some(field) => self.node(&mut entry.node, field.shape, &path.key(key)),
                 None => {
-                    let of_file: &[&str] = if path.as_str().is_empty() { &FILE_KEYS } else { &[] };
+                    let of_file = if path.as_str().is_empty() { self.shapes.file_keys } else { &[] };
                     let hint = suggest(key, fields.keys().map(String::as_str).chain(of_file.iter().copied()));
                     let error =
                         Diagnostic::error(entry.key_span.clone(), path.key(key), format!("unknown key `{key}`"));

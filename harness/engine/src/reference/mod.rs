@@ -103,6 +103,7 @@ fn dispatch<T: FloatDType>(op: &Op, call: &Call<'_>) -> Results {
             vec![norm::normalize::<T>(op, operands, residual)?]
         }
         Op::BnTrainingUpdateGrad(op) => norm::scale_shift_grad::<T>(op.eps, call.take()?)?,
+        Op::Cast(_) => vec![shape::cast::<T>(call.take()?)?],
         Op::Concat(op) => vec![shape::concat(op, call.operands)?],
         Op::Conv2D(op) => {
             let (operands, bias) = call.take_with_optional()?;
@@ -130,6 +131,7 @@ fn dispatch<T: FloatDType>(op: &Op, call: &Call<'_>) -> Results {
         Op::Slice(op) => vec![shape::slice(op, call.take()?)?],
         Op::SoftmaxCrossEntropy(op) => loss::softmax_cross_entropy::<T>(op, call.take()?)?,
         Op::TransData(_) => vec![shape::trans_data(call.take()?, call.operand_types, call.result_types)?],
+        Op::Transpose(op) => vec![shape::transpose(op, call.take()?)?],
         Op::WeightedSum(op) => vec![arithmetic::weighted_sum::<T>(op, call.operands)?],
     })
 }

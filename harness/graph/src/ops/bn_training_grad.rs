@@ -2,10 +2,7 @@
 
 use super::bn_training_reduce::{channels, expect_per_channel};
 use super::{OpError, Operator, per_element};
-use crate::{
-    tensor::{Layout, TensorType},
-    units::Flop,
-};
+use crate::{tensor::TensorType, units::Flop};
 
 /// What stands between the normalisation and the gradient that comes in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,7 +56,7 @@ impl Operator for BnTrainingGrad {
             }
             _ => return Err(arity()),
         }
-        let per_channel = x.with_shape([c]).with_layout(Layout::Plain);
+        let per_channel = x.per_channel(c);
         let mut results = vec![(*x).clone(), per_channel.clone(), per_channel];
         if self.relu == GradRelu::Output {
             results.push((*x).clone());

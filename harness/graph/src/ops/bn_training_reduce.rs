@@ -1,12 +1,7 @@
 //! `BNTrainingReduce`: statistics of a batch.
 
 use super::{OpError, Operator, expect_float, operands, per_element};
-use crate::{
-    differentiate::Gradient,
-    error::GraphError,
-    tensor::{Layout, TensorType},
-    units::Flop,
-};
+use crate::{differentiate::Gradient, error::GraphError, tensor::TensorType, units::Flop};
 
 /// Operand: `[n, c, ...]`. Results: mean `[c]` and biased variance `[c]` over all axes but `c`.
 ///
@@ -24,7 +19,7 @@ impl Operator for BnTrainingReduce {
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, OpError> {
         let [x] = operands(inputs, "input")?;
         expect_float("input", x)?;
-        let statistic = x.with_shape([channels(x)?]).with_layout(Layout::Plain);
+        let statistic = x.per_channel(channels(x)?);
         let per_channel = x.shape.numel() / statistic.shape.numel().max(1);
         if per_channel < 2 {
             return Err(OpError::Attribute(format!(

@@ -2,10 +2,7 @@
 
 use super::bn_training_reduce::{channels, expect_per_channel};
 use super::{OpError, Operator, per_element};
-use crate::{
-    tensor::{Layout, TensorType},
-    units::Flop,
-};
+use crate::{tensor::TensorType, units::Flop};
 
 /// Operands: output gradient `dy` and input `[n, c, ...]`, mean, variance (each `[c]`).
 /// Results: `dgamma = sum(dy * (x - mean) / sqrt(variance + eps))` and `dbeta = sum(dy)`, each `[c]`.
@@ -26,7 +23,7 @@ impl Operator for BnTrainingUpdateGrad {
         super::expect_same_storage("output gradient", x, dy)?;
         let c = channels(x)?;
         expect_per_channel(c, &[("mean", mean), ("variance", var)])?;
-        let sum = x.with_shape([c]).with_layout(Layout::Plain);
+        let sum = x.per_channel(c);
         Ok(vec![sum.clone(), sum])
     }
 

@@ -86,7 +86,7 @@ impl Operator for Conv2D {
             if self.relu {
                 return Err(OpError::Attribute("statistics are those before a ReLU, not after".into()));
             }
-            let statistic = x.with_shape([y[1]]).with_layout(Layout::Plain);
+            let statistic = x.per_channel(y[1]);
             results.extend([statistic.clone(), statistic]);
         }
         Ok(results)

@@ -15,6 +15,7 @@ mod bn_training_reduce;
 mod bn_training_reduce_grad;
 mod bn_training_update;
 mod bn_training_update_grad;
+mod cast;
 mod concat;
 mod conv2d;
 mod conv2d_backprop_filter;
@@ -35,6 +36,7 @@ mod scale_by;
 mod slice;
 mod softmax_cross_entropy;
 mod trans_data;
+mod transpose;
 mod weighted_sum;
 mod window;
 
@@ -50,6 +52,7 @@ pub use bn_training_reduce::BnTrainingReduce;
 pub use bn_training_reduce_grad::BnTrainingReduceGrad;
 pub use bn_training_update::BnTrainingUpdate;
 pub use bn_training_update_grad::BnTrainingUpdateGrad;
+pub use cast::Cast;
 pub use concat::Concat;
 pub use conv2d::Conv2D;
 pub use conv2d_backprop_filter::Conv2DBackpropFilter;
@@ -70,6 +73,7 @@ pub use scale_by::ScaleBy;
 pub use slice::Slice;
 pub use softmax_cross_entropy::{SmoothingOver, SoftmaxCrossEntropy};
 pub use trans_data::TransData;
+pub use transpose::Transpose;
 pub use weighted_sum::WeightedSum;
 pub use window::Window;
 
@@ -198,9 +202,9 @@ macro_rules! operators {
 operators! {
     AdaptiveAvgPool, AdaptiveAvgPoolGrad, Add, ApplyAdam, ApplyMomentum, AvgPool, AvgPoolGrad, BiasAddGrad,
     BnInfer, BnInferGrad, BnRunningUpdate, BnTrainingGrad, BnTrainingReduce, BnTrainingReduceGrad, BnTrainingUpdate,
-    BnTrainingUpdateGrad, Concat, Conv2D, Conv2DBackpropFilter, Conv2DBackpropInput, Dropout, Fill, L2Loss, Lrn,
+    BnTrainingUpdateGrad, Cast, Concat, Conv2D, Conv2DBackpropFilter, Conv2DBackpropInput, Dropout, Fill, L2Loss, Lrn,
     LrnGrad, MatMul, MaxPool, MaxPoolGrad, Pad, Relu, ReluGrad, Reshape, Scale, ScaleBy, Slice,
-    SoftmaxCrossEntropy, TransData, WeightedSum,
+    SoftmaxCrossEntropy, TransData, Transpose, WeightedSum,
 }
 
 impl Op {

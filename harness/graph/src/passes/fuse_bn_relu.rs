@@ -69,6 +69,7 @@ fn fuse(graph: &Graph, readers: &[Vec<usize>], n: usize, relu: &Node) -> Option<
         outputs: relu.outputs.clone(),
         phase: relu.phase,
         origin: graph.nodes[bn].origin.clone(),
+        place: relu.place,
     };
     let label = format!("{} + {}", node.name, relu.name);
     Some(Patch { label, remove, insert: vec![NewNode { node, near: n }], ..Patch::default() })

@@ -12,7 +12,7 @@
 use super::{NewNode, Pass, Patch};
 use crate::{
     error::GraphError,
-    graph::{Graph, Node, NodeId, Phase, Source, ValueId, VariableRole},
+    graph::{Graph, Node, NodeId, Phase, Place, Source, ValueId, VariableRole},
     ops::{Op, TransData},
     tensor::{Layout, TensorType},
 };
@@ -127,6 +127,7 @@ impl<'g> Placement<'g> {
             | Op::BnTrainingReduceGrad(_)
             | Op::BnTrainingUpdate(_)
             | Op::BnTrainingUpdateGrad(_)
+            | Op::Cast(_)
             | Op::Concat(_)
             | Op::Dropout(_)
             | Op::L2Loss(_)
@@ -148,6 +149,7 @@ impl<'g> Placement<'g> {
             | Op::MatMul(_)
             | Op::Reshape(_)
             | Op::SoftmaxCrossEntropy(_)
+            | Op::Transpose(_)
             | Op::WeightedSum(_) => all(Layout::Plain),
             Op::TransData(_) => (0..node.inputs.len()).map(layout).collect(),
         }
@@ -197,6 +199,7 @@ impl<'g> Placement<'g> {
             outputs: vec![to],
             phase,
             origin,
+            place: Place::Device,
         };
         self.patch.insert.push(NewNode { node, near: n });
         to
@@ -217,18 +220,30 @@ impl<'g> Placement<'g> {
     }
 }
 
-/// FRACTAL_Z for a value that only convolutions of one grouping and element-wise operators read.
+/// FRACTAL_Z for a value that only convolutions of one grouping and element-wise operators read, perhaps behind a cast.
 fn filter_layout(graph: &Graph, value: ValueId) -> Option<Layout> {
     let mut found = None;
-    for node in graph.nodes.iter().filter(|n| n.inputs.contains(&value)) {
-        let groups = match &node.op {
-            Op::Conv2D(conv) if node.inputs[1] == value => conv.groups,
-            Op::Conv2DBackpropInput(op) if node.inputs[1] == value => op.conv.groups,
-            Op::ApplyAdam(_) | Op::ApplyMomentum(_) | Op::L2Loss(_) | Op::ScaleBy(_) => continue,
-            _ => return None,
-        };
-        if *found.get_or_insert(groups) != groups {
-            return None;
+    let mut open = vec![value];
+    while let Some(value) = open.pop() {
+        for node in graph.nodes.iter().filter(|n| n.inputs.contains(&value)) {
+            let groups = match &node.op {
+                Op::Conv2D(conv) if node.inputs[1] == value => conv.groups,
+                Op::Conv2DBackpropInput(op) if node.inputs[1] == value => op.conv.groups,
+                Op::Cast(_) => {
+                    open.extend(&node.outputs);
+                    continue;
+                }
+                Op::Add(_)
+                | Op::ApplyAdam(_)
+                | Op::ApplyMomentum(_)
+                | Op::L2Loss(_)
+                | Op::Scale(_)
+                | Op::ScaleBy(_) => continue,
+                _ => return None,
+            };
+            if *found.get_or_insert(groups) != groups {
+                return None;
+            }
         }
     }
     found.map(|groups| Layout::FractalZ { groups })

@@ -3,19 +3,37 @@
 //! A pass looks at the graph and returns labelled [`Patch`]es; [`Pipeline::run`] applies them and verifies the
 //! graph around each pass, so that `--passes-until N` can bisect for the pass that breaks a step.
 
+mod cast;
+mod fold_pad;
 mod fuse_bn_grad;
 mod fuse_bn_relu;
 mod fuse_conv_relu;
 mod fuse_conv_statistics;
+mod host_placement;
+mod input_order;
+mod l2_to_decay;
 mod layout;
+mod normalize_on_device;
 mod patch;
+mod reduce_on_matrix;
+mod scale_loss;
+mod split_decay;
 
+pub use cast::{PlaceCasts, PrecisionMode, PrecisionPolicy};
+pub use fold_pad::FoldPad;
 pub use fuse_bn_grad::FuseBnGrad;
 pub use fuse_bn_relu::FuseBnRelu;
 pub use fuse_conv_relu::FuseConvRelu;
 pub use fuse_conv_statistics::FuseConvStatistics;
+pub use host_placement::{HostPlacement, crossings};
+pub use input_order::ChannelsLastInput;
+pub use l2_to_decay::L2ToDecay;
 pub use layout::BlockedLayout;
+pub use normalize_on_device::NormalizeOnDevice;
 pub use patch::{NewNode, Patch};
+pub use reduce_on_matrix::ReduceOnMatrix;
+pub use scale_loss::ScaleLoss;
+pub use split_decay::SplitDecay;
 
 use crate::{error::GraphError, graph::Graph, verify::verify};
 
@@ -44,6 +62,11 @@ pub struct Applied {
 pub struct Pipeline(Vec<Box<dyn Pass + Send + Sync>>);
 
 impl Pipeline {
+    /// These passes, in this order.
+    pub fn of(passes: Vec<Box<dyn Pass + Send + Sync>>) -> Self {
+        Self(passes)
+    }
+
     /// Passes for the engine's fast kernels.
     pub fn fast(fusion: bool) -> Self {
         let mut passes: Vec<Box<dyn Pass + Send + Sync>> = Vec::new();

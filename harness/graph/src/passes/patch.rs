@@ -2,7 +2,8 @@
 
 use crate::{
     error::GraphError,
-    graph::{Graph, Node, NodeId, Source, TapState, Value, ValueId},
+    graph::{Graph, Node, NodeId, Place, Scope, Source, TapState, Value, ValueId},
+    ops::Op,
     tensor::TensorType,
 };
 use std::collections::BinaryHeap;
@@ -23,6 +24,8 @@ pub struct Patch {
     pub retype: Vec<(ValueId, TensorType)>,
     /// Taps, results and gradients that move from one value to another.
     pub redirect: Vec<(ValueId, ValueId)>,
+    /// Components of the loss that nobody computes any more.
+    pub drop_losses: Vec<ValueId>,
 }
 
 /// A node that a patch brings.
@@ -32,6 +35,84 @@ pub struct NewNode {
     pub node: Node,
     /// The place in the old order near which it should run; data dependencies come first.
     pub near: usize,
+}
+
+/// A patch in the making: gives new values their ids and types, and nodes their results.
+pub(super) struct Draft<'g> {
+    graph: &'g Graph,
+    /// What has been written so far.
+    pub(super) patch: Patch,
+}
+
+impl<'g> Draft<'g> {
+    pub(super) fn new(graph: &'g Graph) -> Self {
+        Self { graph, patch: Patch::default() }
+    }
+
+    /// Type of a value of the graph or of this patch.
+    pub(super) fn ty(&self, v: ValueId) -> &TensorType {
+        match v.0.checked_sub(self.graph.values.len()) {
+            Some(fresh) => &self.patch.values[fresh],
+            None => self.graph.ty(v),
+        }
+    }
+
+    /// Adds a node with one result near place `near`, in the phase and with the origin of `like`.
+    ///
+    /// # Errors
+    /// Operands that do not fit the operator.
+    pub(super) fn add(
+        &mut self,
+        near: usize,
+        like: &Scope,
+        name: String,
+        op: impl Into<Op>,
+        inputs: &[ValueId],
+    ) -> Result<ValueId, GraphError> {
+        let op = op.into();
+        let types: Vec<TensorType> = inputs.iter().map(|v| self.ty(*v).clone()).collect();
+        let result = op.infer(&types.iter().collect::<Vec<_>>()).map_err(|source| GraphError::Shape {
+            name: name.clone(),
+            span: like.origin.as_ref().map(|o| o.span.clone()),
+            source,
+        })?;
+        let Ok([ty]) = <[TensorType; 1]>::try_from(result) else {
+            return Err(GraphError::Invariant { after: None, message: format!("`{name}` was to have one result") });
+        };
+        Ok(self.add_typed(near, like, name, op, inputs.to_vec(), ty))
+    }
+
+    /// Adds a node with one result of a known type.
+    pub(super) fn add_typed(
+        &mut self,
+        near: usize,
+        like: &Scope,
+        name: String,
+        op: Op,
+        inputs: Vec<ValueId>,
+        ty: TensorType,
+    ) -> ValueId {
+        self.patch.values.push(ty);
+        let result = ValueId(self.graph.values.len() + self.patch.values.len() - 1);
+        let (phase, origin) = (like.phase, like.origin.clone());
+        let node = Node { name, op, inputs, outputs: vec![result], phase, origin, place: Place::Device };
+        self.patch.insert.push(NewNode { node, near });
+        result
+    }
+
+    /// Puts `node` in the place of the node at `n`.
+    pub(super) fn replace(&mut self, n: usize, node: Node) {
+        self.patch.remove.push(NodeId(n));
+        self.patch.insert.push(NewNode { node, near: n });
+    }
+
+    /// The patch alone in a list, or nothing if it changes nothing.
+    pub(super) fn finish(self, label: String) -> Vec<Patch> {
+        if self.patch.insert.is_empty() && self.patch.remove.is_empty() {
+            return Vec::new();
+        }
+        vec![Patch { label, ..self.patch }]
+    }
 }
 
 /// Applies the patches of one pass and orders the nodes anew.
@@ -60,6 +141,7 @@ pub(super) fn apply(graph: &mut Graph, pass: &'static str, patches: Vec<Patch>) 
         for (from, to) in patch.redirect {
             redirect(graph, from, to);
         }
+        graph.losses.retain(|(_, v)| !patch.drop_losses.contains(v));
         fresh.extend(patch.insert);
     }
     let old = std::mem::take(&mut graph.nodes);

@@ -1,0 +1,61 @@
+//! `Cast`: the same values in another element type.
+
+use super::{OpError, Operator, expect_float, operands, per_element};
+use crate::{
+    differentiate::Gradient,
+    error::GraphError,
+    tensor::{DType, TensorType},
+    units::Flop,
+};
+
+/// Operand: any tensor of floating-point numbers. Result: its values rounded to `to`, in the same layout.
+///
+/// The gradient goes back through the other conversion, as in every framework: rounding counts as identity.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Cast {
+    /// Element type of the result.
+    pub to: DType,
+}
+
+impl Operator for Cast {
+    fn name(&self) -> &'static str {
+        "Cast"
+    }
+
+    fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, OpError> {
+        let [x] = operands(inputs, "input")?;
+        expect_float("input", x)?;
+        if !self.to.is_float() {
+            return Err(OpError::Attribute(format!("a cast to {}, through which no gradient can flow", self.to)));
+        }
+        Ok(vec![x.with_dtype(self.to)])
+    }
+
+    fn flop(&self, inputs: &[&TensorType], _outputs: &[&TensorType]) -> Flop {
+        per_element(1, inputs[0])
+    }
+
+    fn gradient(&self, grad: &mut Gradient<'_>) -> Result<(), GraphError> {
+        let Some(dy) = grad.result_grad(0) else { return Ok(()) };
+        let to = grad.ty(grad.operand(0)).dtype;
+        let dx = grad.emit("grad", Self { to }, &[dy])?;
+        grad.set(0, dx);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tensor::Layout;
+
+    #[test]
+    fn only_the_element_type_changes() {
+        let x = TensorType::plain([2, 20, 3, 5], DType::F32).with_layout(Layout::Nc1hwc0);
+        let y = Cast { to: DType::F16 }.infer(&[&x]).unwrap().remove(0);
+        assert_eq!((y.dtype, y.layout, &y.shape), (DType::F16, Layout::Nc1hwc0, &x.shape));
+        assert_eq!(2 * y.bytes().0, x.bytes().0);
+        assert!(Cast { to: DType::U32 }.infer(&[&x]).is_err());
+        assert!(Cast { to: DType::F32 }.infer(&[&TensorType::plain([4], DType::U32)]).is_err());
+    }
+}

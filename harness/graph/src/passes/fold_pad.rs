@@ -1,0 +1,79 @@
+//! Folds an explicit pad into the convolution behind it.
+//!
+//! What: `PadD -> Conv2D` becomes one `Conv2D` with padding; in the backward pass `Conv2DBackpropFilter` reads the unpadded
+//! input, and `Conv2DBackpropInput -> SliceD` becomes one `Conv2DBackpropInput`.
+//! Why: the matrix unit's loader makes zeros around a map on its way in; the explicit pad copies the whole map, and its
+//! gradient once more (the Gaudi guide's "avoid tf.pad").
+//! When not: something other than one convolution and its gradients reads the padded map, or channels are padded.
+
+use super::{Pass, Patch, patch::Draft, readers};
+use crate::{
+    error::GraphError,
+    graph::{Graph, Node, NodeId},
+    ops::{Conv2D, Conv2DBackpropFilter, Conv2DBackpropInput, Op, Pad},
+};
+
+/// See the module's documentation.
+pub struct FoldPad;
+
+impl Pass for FoldPad {
+    fn name(&self) -> &'static str {
+        "fold_pad"
+    }
+
+    fn patches(&self, graph: &Graph) -> Result<Vec<Patch>, GraphError> {
+        let readers = readers(graph);
+        let pads = graph.nodes.iter().enumerate().filter(|(_, n)| matches!(n.op, Op::Pad(_)));
+        Ok(pads.filter_map(|(n, pad)| fold(graph, &readers, n, pad)).flatten().collect())
+    }
+}
+
+/// The patch for the pad at place `n`.
+fn fold(graph: &Graph, readers: &[Vec<usize>], n: usize, pad: &Node) -> Option<Vec<Patch>> {
+    let Op::Pad(Pad { before, after }) = &pad.op else { return None };
+    let ([0, 0, top, left], [0, 0, bottom, right]) = (&before[..], &after[..]) else { return None };
+    let (x, padded) = (pad.inputs[0], pad.outputs[0]);
+    let folded = |conv: &Conv2D| {
+        let mut conv = conv.clone();
+        for (total, more) in conv.window.pad.iter_mut().zip([top, bottom, left, right]) {
+            *total += more;
+        }
+        conv
+    };
+    let mut draft = Draft::new(graph);
+    draft.patch.remove.push(NodeId(n));
+    let mut weight = None;
+    for &reader in &readers[padded.0] {
+        let node = graph.nodes.get(reader)?;
+        let op: Op = match &node.op {
+            Op::Conv2D(conv) if node.inputs[0] == padded && weight.is_none() => {
+                weight = Some((node.inputs[1], conv));
+                folded(conv).into()
+            }
+            Op::Conv2DBackpropFilter(op) if node.inputs[0] == padded => {
+                Conv2DBackpropFilter { conv: folded(&op.conv), filter: op.filter.clone() }.into()
+            }
+            _ => return None,
+        };
+        let inputs = node.inputs.iter().map(|v| if *v == padded { x } else { *v }).collect();
+        draft.replace(reader, Node { op, inputs, ..node.clone() });
+    }
+    let (weight, conv) = weight?;
+    let of_conv = |node: &&Node| match &node.op {
+        Op::Conv2DBackpropInput(op) => node.inputs[1] == weight && op.conv == *conv,
+        _ => false,
+    };
+    if let Some((place, gradient)) = graph.nodes.iter().enumerate().find(|(_, node)| of_conv(node)) {
+        let [slice] = readers[gradient.outputs[0].0][..] else { return None };
+        let cut = graph.nodes.get(slice)?;
+        let shape = &graph.ty(x).shape;
+        match &cut.op {
+            Op::Slice(op) if op.start == *before && op.size[..] == shape[..] => {}
+            _ => return None,
+        }
+        let op = Conv2DBackpropInput { conv: folded(conv), input: shape.clone() }.into();
+        draft.replace(place, Node { op, outputs: cut.outputs.clone(), ..gradient.clone() });
+        draft.patch.remove.push(NodeId(slice));
+    }
+    Some(draft.finish(pad.name.clone()))
+}

@@ -1,0 +1,122 @@
+//! Replaces an L2 term of the forward loss by decay of the gradient.
+//!
+//! What: `L2Loss` of parameters, their weighted sum in the total loss, and the gradients that come of it (`w * p` added to
+//! the parameter's gradient) become `weight_decay` of the parameter's update operator. The update has the same value; the
+//! loss that is reported no longer contains the term.
+//! Why: the forward term reads every parameter to make a number that training does not need (the Gaudi guide's "avoid
+//! calculating L2 loss in forward path").
+//! When not: the factor of the term is not known when the graph is built, or the term is the whole loss.
+
+use super::{Pass, Patch, patch::Draft, readers};
+use crate::{
+    error::GraphError,
+    graph::{Graph, Node, NodeId, Source, ValueId},
+    ops::{Add, ApplyAdam, ApplyMomentum, Op, WeightedSum},
+};
+
+/// See the module's documentation. Runs before casts and loss scaling, whose nodes would hide the pattern.
+pub struct L2ToDecay;
+
+impl Pass for L2ToDecay {
+    fn name(&self) -> &'static str {
+        "l2_to_decay"
+    }
+
+    fn patches(&self, graph: &Graph) -> Result<Vec<Patch>, GraphError> {
+        Ok(rewrite(graph).unwrap_or_default())
+    }
+}
+
+fn rewrite(graph: &Graph) -> Option<Vec<Patch>> {
+    let readers = readers(graph);
+    let is_l2 = |v: &ValueId| graph.producer(*v).is_some_and(|node| matches!(node.op, Op::L2Loss(_)));
+    let (sum_place, sum) = graph.nodes.iter().enumerate().find(|(_, node)| {
+        matches!(node.op, Op::WeightedSum(_)) && !node.inputs.is_empty() && node.inputs.iter().all(is_l2)
+    })?;
+    let term = sum.outputs[0];
+    let (total_place, total) = graph.nodes.iter().enumerate().find(|(_, node)| {
+        matches!(node.op, Op::WeightedSum(_)) && node.inputs.len() > 1 && node.inputs.contains(&term)
+    })?;
+    let Op::WeightedSum(WeightedSum { weights }) = &total.op else { return None };
+    let mut draft = Draft::new(graph);
+    draft.patch.remove.push(NodeId(sum_place));
+    draft.patch.drop_losses.push(term);
+    let mut gone = Vec::new();
+    for square in &sum.inputs {
+        let Source::Node(place, _) = graph.value(*square).source else { return None };
+        let (loss, parameter) = (graph.node(place), graph.node(place).inputs[0]);
+        draft.patch.remove.push(place);
+        let update = graph.nodes.iter().position(|node| is_update(&node.op) && node.inputs[0] == parameter)?;
+        let gradient = *graph.nodes[update].inputs.last()?;
+        let Source::Node(added, _) = graph.value(gradient).source else { return None };
+        let parts = &graph.nodes[added.0];
+        let scaled = |v: &&ValueId| {
+            graph.producer(**v).is_some_and(|node| {
+                matches!(node.op, Op::ScaleBy(_)) && node.inputs[0] == parameter && node.name.starts_with(&loss.name)
+            })
+        };
+        let own = match parts.op {
+            Op::Add(_) => *parts.inputs.iter().find(scaled)?,
+            _ => return None,
+        };
+        let Source::Node(scale, _) = graph.value(own).source else { return None };
+        let factor = constant(graph, graph.node(scale).inputs[1])?;
+        draft.patch.remove.push(scale);
+        gone.push(graph.node(scale).inputs[1]);
+        let rest: Vec<ValueId> = parts.inputs.iter().copied().filter(|v| *v != own).collect();
+        let left = match rest[..] {
+            [one] => {
+                draft.patch.remove.push(added);
+                draft.patch.redirect.push((gradient, one));
+                one
+            }
+            _ => {
+                draft.replace(added.0, Node { op: Add.into(), inputs: rest, ..parts.clone() });
+                gradient
+            }
+        };
+        let node = &graph.nodes[update];
+        let mut inputs = node.inputs.clone();
+        *inputs.last_mut()? = left;
+        let op = match &node.op {
+            Op::ApplyMomentum(op) => ApplyMomentum { weight_decay: op.weight_decay + factor, ..op.clone() }.into(),
+            Op::ApplyAdam(op) => ApplyAdam { weight_decay: op.weight_decay + factor, ..op.clone() }.into(),
+            _ => return None,
+        };
+        draft.replace(update, Node { op, inputs, ..node.clone() });
+    }
+    // Scalars that nothing reads any more once the terms are gone.
+    for v in gone {
+        if let Source::Node(place, _) = graph.value(v).source
+            && !draft.patch.remove.contains(&place)
+            && matches!(graph.node(place).op, Op::Scale(_))
+            && readers[v.0].iter().all(|reader| draft.patch.remove.contains(&NodeId(*reader)))
+        {
+            draft.patch.remove.push(place);
+        }
+    }
+    let kept = total.inputs.iter().zip(weights).filter(|(v, _)| **v != term);
+    let (inputs, weights): (Vec<ValueId>, Vec<f64>) = kept.map(|(v, w)| (*v, *w)).unzip();
+    match (&inputs[..], &weights[..]) {
+        ([only], [1.0]) if draft.patch.redirect.iter().all(|(from, _)| *from != total.outputs[0]) => {
+            draft.patch.remove.push(NodeId(total_place));
+            draft.patch.redirect.push((total.outputs[0], *only));
+        }
+        _ => draft.replace(total_place, Node { op: WeightedSum { weights }.into(), inputs, ..total.clone() }),
+    }
+    Some(draft.finish(format!("{} parameters", sum.inputs.len())))
+}
+
+fn is_update(op: &Op) -> bool {
+    matches!(op, Op::ApplyMomentum(_) | Op::ApplyAdam(_))
+}
+
+/// The value of a scalar that is a product of constants.
+fn constant(graph: &Graph, v: ValueId) -> Option<f64> {
+    let node = graph.producer(v)?;
+    match &node.op {
+        Op::Fill(fill) => Some(fill.value),
+        Op::Scale(scale) => Some(scale.factor * constant(graph, node.inputs[0])?),
+        _ => None,
+    }
+}

@@ -1,0 +1,140 @@
+//! From a recipe to the graph that the device runs: which passes, chosen by the recipe's options and the device's file.
+
+use crate::{
+    NpuError,
+    device::{Device, Half},
+};
+use std::collections::BTreeSet;
+use zoo_graph::{
+    BuildOptions, DType, Graph, build,
+    passes::{
+        Applied, BlockedLayout, ChannelsLastInput, FoldPad, FuseBnRelu, FuseConvRelu, FuseConvStatistics,
+        HostPlacement, L2ToDecay, NormalizeOnDevice, Pass, Pipeline, PlaceCasts, PrecisionMode, PrecisionPolicy,
+        ReduceOnMatrix, ScaleLoss, SplitDecay,
+    },
+};
+use zoo_recipe::{
+    Recipe,
+    schema::{Levels, LossScale, Normalize, NormalizePlace, Npu, Precision, Step},
+};
+
+/// What is asked of a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Work {
+    /// A training step.
+    Train,
+    /// The network alone, with stored statistics.
+    Eval,
+}
+
+/// A graph as the device runs it.
+#[derive(Clone, Debug)]
+pub struct Compiled {
+    /// The graph.
+    pub graph: Graph,
+    /// What each pass has done.
+    pub applied: Vec<Applied>,
+}
+
+/// Builds the graph of a recipe and applies the device's passes.
+///
+/// # Errors
+/// Options that the device does not have, or a recipe that makes no graph.
+pub fn compile(recipe: &Recipe, device: &Device, work: Work, batch: usize) -> Result<Compiled, NpuError> {
+    let npu = &recipe.npu;
+    let name = || device.name.clone();
+    if npu.xla && !device.control.xla {
+        return Err(NpuError::NoXla { device: name() });
+    }
+    if work == Work::Train && device.inference_only {
+        return Err(NpuError::InferenceOnly { device: name() });
+    }
+    let options = match work {
+        Work::Train => BuildOptions::train(batch),
+        Work::Eval => BuildOptions::eval(batch),
+    };
+    let mut graph = build(recipe, &recipe.resolve()?, &options)?;
+    refuse_missing(&graph, device, npu)?;
+    let applied = pipeline(recipe, device, work).run(&mut graph, None)?;
+    Ok(Compiled { graph, applied })
+}
+
+/// Operators that the device lacks are an error unless they may run on the host.
+fn refuse_missing(graph: &Graph, device: &Device, npu: &Npu) -> Result<(), NpuError> {
+    let mut missing: Vec<&str> = graph.nodes.iter().map(|node| node.op.name()).collect();
+    missing.retain(|name| device.operators.missing.iter().any(|missing| missing == name));
+    missing.sort_unstable();
+    missing.dedup();
+    if missing.is_empty() || npu.host_fallback {
+        return Ok(());
+    }
+    Err(NpuError::MissingOperators { device: device.name.clone(), operators: missing.join(", ") })
+}
+
+/// The passes, in order.
+fn pipeline(recipe: &Recipe, device: &Device, work: Work) -> Pipeline {
+    let npu = &recipe.npu;
+    let mut passes: Vec<Box<dyn Pass + Send + Sync>> = Vec::new();
+    let mut add = |wanted: bool, pass: Box<dyn Pass + Send + Sync>| {
+        if wanted {
+            passes.push(pass);
+        }
+    };
+    add(npu.fold_pad, Box::new(FoldPad));
+    add(npu.l2_as_decay, Box::new(L2ToDecay));
+    if let (NormalizePlace::Device, Some(normalize)) = (npu.input.normalize, normalization(recipe)) {
+        let levels = if normalize.scale == Levels::Byte { 1.0 } else { 255.0 };
+        let [mean, std] = [normalize.mean, normalize.std].map(|values| values.map(|v| v * levels));
+        add(true, Box::new(NormalizeOnDevice { mean, std }));
+    }
+    add(npu.input.channels_last, Box::new(ChannelsLastInput));
+    add(true, Box::new(PlaceCasts(policy(device, npu.precision))));
+    if work == Work::Train {
+        match &npu.loss_scale {
+            LossScale::None => {}
+            LossScale::Fixed(fixed) => add(true, Box::new(ScaleLoss { scale: fixed.scale })),
+            LossScale::Dynamic(dynamic) => add(true, Box::new(ScaleLoss { scale: dynamic.init })),
+        }
+        add(!device.control.decay_in_optimizer, Box::new(SplitDecay));
+    }
+    add(npu.reduce_on_matrix, Box::new(ReduceOnMatrix));
+    add(npu.fusion, Box::new(FuseBnRelu));
+    add(npu.fusion, Box::new(FuseConvStatistics));
+    add(npu.fusion, Box::new(FuseConvRelu));
+    add(device.matrix.blocked_channels, Box::new(BlockedLayout));
+    let on_host: BTreeSet<String> = device.operators.missing.iter().chain(&npu.host_operators).cloned().collect();
+    add(!on_host.is_empty(), Box::new(HostPlacement { operators: on_host }));
+    Pipeline::of(passes)
+}
+
+/// The recipe's normalisation of training images, if it has one.
+pub(crate) fn normalization(recipe: &Recipe) -> Option<&Normalize> {
+    recipe.preprocess.train.iter().find_map(|step| match step {
+        Step::Normalize(normalize) => Some(normalize),
+        _ => None,
+    })
+}
+
+/// The precision policy of a device in a mode.
+pub fn policy(device: &Device, precision: Precision) -> PrecisionPolicy {
+    let half = match device.operators.half {
+        Half::Fp16 => DType::F16,
+        Half::Bf16 => DType::Bf16,
+    };
+    let (mode, reduced) = match precision {
+        Precision::AllowMixPrecision => (PrecisionMode::Mixed, half),
+        Precision::AllowFp32ToFp16 => (PrecisionMode::PreferF32, half),
+        Precision::ForceFp16 => (PrecisionMode::Reduced, half),
+        Precision::MustKeepOriginDtype | Precision::Fp32 => (PrecisionMode::KeepF32, half),
+        Precision::Bf16 => (PrecisionMode::Mixed, DType::Bf16),
+    };
+    let set = |names: &[String]| names.iter().cloned().collect();
+    let operators = &device.operators;
+    PrecisionPolicy {
+        mode,
+        reduced,
+        white: set(&operators.white),
+        black: set(&operators.black),
+        reduced_only: set(&operators.half_only),
+    }
+}

@@ -1,0 +1,94 @@
+//! Finds device files, and checks what their schema cannot say.
+
+use super::Device;
+use std::path::{Path, PathBuf};
+use zoo_recipe::{Diagnostic, Diagnostics, Document};
+
+/// Folders of devices: `devices/` in each folder of recipes; the first that has a name wins.
+#[derive(Clone, Debug)]
+pub struct DeviceLibrary {
+    dirs: Vec<PathBuf>,
+}
+
+impl DeviceLibrary {
+    /// The devices beside the recipes in these folders.
+    pub fn new(recipes: impl IntoIterator<Item = impl AsRef<Path>>) -> Self {
+        Self { dirs: recipes.into_iter().map(|dir| dir.as_ref().join("devices")).collect() }
+    }
+
+    /// Names and files of all devices, sorted by name.
+    pub fn list(&self) -> Vec<(String, PathBuf)> {
+        yaml_files(&self.dirs)
+    }
+
+    /// Loads the device of a name.
+    ///
+    /// # Errors
+    /// There is none, with those that there are; or everything that is wrong with its file.
+    pub fn load(&self, name: &str) -> Result<Device, crate::NpuError> {
+        let known = self.list();
+        let Some((_, path)) = known.iter().find(|(known, _)| known == name) else {
+            let names: Vec<String> = known.into_iter().map(|(name, _)| name).collect();
+            return Err(crate::NpuError::UnknownDevice { name: name.to_owned(), known: names.join(", ") });
+        };
+        Ok(read(path)?)
+    }
+}
+
+/// Names and files of the YAML files in folders, sorted by name; the first that has a name wins.
+pub(crate) fn yaml_files(dirs: &[PathBuf]) -> Vec<(String, PathBuf)> {
+    let mut found: Vec<(String, PathBuf)> = Vec::new();
+    for entry in dirs.iter().flat_map(|dir| std::fs::read_dir(dir).into_iter().flatten().flatten()) {
+        let path = entry.path();
+        let name = path.file_stem().and_then(|stem| stem.to_str()).map(str::to_owned);
+        let is_yaml = path.extension().is_some_and(|extension| extension == "yaml") && path.is_file();
+        if let (Some(name), true) = (name, is_yaml)
+            && !found.iter().any(|(known, _)| *known == name)
+        {
+            found.push((name, path));
+        }
+    }
+    found.sort();
+    found
+}
+
+/// Reads a device file.
+fn read(path: &Path) -> Result<Device, Diagnostics> {
+    let document: Document<Device> = Document::read(path)?;
+    let found = check(&document, path);
+    if !found.is_empty() {
+        return Err(document.errors(found));
+    }
+    Ok(document.value)
+}
+
+/// What the schema cannot say.
+fn check(document: &Document<Device>, path: &Path) -> Vec<Diagnostic> {
+    let device = &document.value;
+    let mut found = Vec::new();
+    if path.file_stem().and_then(|stem| stem.to_str()) != Some(device.name.as_str()) {
+        found.push(document.error_at("name", "a device is named as its file"));
+    }
+    if device.matrix.tile.contains(&0) {
+        found.push(document.error_at("matrix.tile", "a tile has at least one row, column and step"));
+    }
+    let shares = ["efficiency", "tuned_efficiency", "f32_rate", "resident", "in_order_overlap", "_share"];
+    for (path, figure) in device.figures() {
+        let value = format!("{path}.value");
+        let may_be_zero = path.starts_with("links.step") || path.starts_with("control") || path.ends_with("_share");
+        if figure.value == 0.0 && !may_be_zero && !path.ends_with("run_overhead_bytes") {
+            found.push(document.error_at(&value, "must be more than 0"));
+        }
+        if figure.value > 1.0 && shares.iter().any(|share| path.ends_with(share)) {
+            found.push(document.error_at(&value, format!("a share is at most 1, found {}", figure.value)));
+        }
+        if figure.source.trim().is_empty() {
+            found.push(
+                document
+                    .error_at(&format!("{path}.source"), "every number has a source")
+                    .with_hint("where it is published, how it follows from what is, or that it is assumed"),
+            );
+        }
+    }
+    found
+}

@@ -1,0 +1,307 @@
+//! Device files: what a device can do, as far as the clock asks. The types here are the schema.
+
+mod library;
+
+pub use library::DeviceLibrary;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// A number of a device, and where it comes from.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Figure {
+    /// The number, in the unit that the key names.
+    #[schemars(range(min = 0))]
+    pub value: f64,
+    /// Where it is published, how it follows from what is, or that it is assumed.
+    pub source: String,
+    /// What it was fitted to: rows of a throughput file, or a study.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub fitted_to: Vec<String>,
+}
+
+/// A device that trains or evaluates networks.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Device {
+    /// Name: that of the file.
+    pub name: String,
+    /// What it is, in a sentence.
+    pub description: String,
+    /// Whether it evaluates only.
+    #[serde(default)]
+    pub inference_only: bool,
+    /// Cores, each with a matrix and a Vector unit.
+    pub cores: Figure,
+    /// The matrix units.
+    pub matrix: Matrix,
+    /// The Vector units.
+    pub vector: Vector,
+    /// On-chip memory of one core.
+    pub buffers: Buffers,
+    /// The cache that the cores share.
+    pub l2: L2,
+    /// Device memory.
+    pub hbm: Hbm,
+    /// How the device is driven.
+    pub control: Control,
+    /// Links to other devices.
+    pub links: Links,
+    /// The host.
+    pub host: Host,
+    /// Which operators the device has, and in which number formats.
+    pub operators: Operators,
+    /// Software stacks whose published figures differ in their options, for `zoo score`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub stacks: Vec<Stack>,
+}
+
+/// Matrix units.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Matrix {
+    /// Rows, columns and depth of the product that one core does per cycle.
+    pub tile: [usize; 3],
+    /// Where the tile's size is published.
+    pub tile_source: String,
+    /// Clock.
+    pub clock_ghz: Figure,
+    /// Share of the peak that a stream of full tiles reaches.
+    pub efficiency: Figure,
+    /// The same for operators that went through the tuning engine.
+    pub tuned_efficiency: Figure,
+    /// Rate in f32 as a share of the rate in half precision.
+    pub f32_rate: Figure,
+    /// Whether the rows of each image are padded to whole tiles (else those of the batch).
+    pub pads_each_image: bool,
+    /// Whether channels are padded to whole tiles per tap of the window (layout NC1HWC0).
+    pub blocked_channels: bool,
+    /// Whether dense layers have their weights and weight gradients converted to the matrix unit's layout each step.
+    pub converts_dense: bool,
+}
+
+/// Vector units.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Vector {
+    /// Bytes that one core processes per cycle.
+    pub bytes_per_cycle: Figure,
+    /// Clock.
+    pub clock_ghz: Figure,
+    /// Share of the peak that is reached.
+    pub efficiency: Figure,
+    /// Share that is reached where windows overlap (pools): the accesses are strided and the sums depend on each other.
+    pub window_efficiency: Figure,
+}
+
+/// On-chip memory of one core.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Buffers {
+    /// Left operands of the matrix unit.
+    pub l0a_kib: Figure,
+    /// Right operands.
+    pub l0b_kib: Figure,
+    /// Sums.
+    pub l0c_kib: Figure,
+    /// Tiles of feature maps and filters.
+    pub l1_kib: Figure,
+    /// Operands and results of the Vector unit.
+    pub unified_kib: Figure,
+    /// Bytes per cycle into the left operands.
+    pub l0a_bytes_per_cycle: Figure,
+    /// Bytes per cycle into the right operands.
+    pub l0b_bytes_per_cycle: Figure,
+}
+
+/// The cache that the cores share.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct L2 {
+    /// Size.
+    pub mib: Figure,
+    /// Bytes per cycle and core.
+    pub bytes_per_cycle: Figure,
+    /// Share of it in which results stay for the operators that follow.
+    pub resident: Figure,
+}
+
+/// Device memory.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Hbm {
+    /// Size.
+    pub gib: Figure,
+    /// Peak bandwidth.
+    pub gb_per_s: Figure,
+    /// Share of the peak that long streams reach.
+    pub efficiency: Figure,
+    /// The same for operators that went through the tuning engine.
+    pub tuned_efficiency: Figure,
+    /// Bytes that starting a new run of addresses costs: a copy in runs of `r` bytes takes `1 + this / r` times as long.
+    pub run_overhead_bytes: Figure,
+}
+
+/// How the device is driven.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Control {
+    /// Start of an operator of a compiled graph.
+    pub launch_us: Figure,
+    /// Time of the host to launch an operator in eager mode.
+    pub eager_launch_us: Figure,
+    /// Time in which device and host wait for each other once per loop.
+    pub sync_ms: Figure,
+    /// Share of the shorter stages that overlaps with the longest if instructions are issued in order.
+    pub in_order_overlap: Figure,
+    /// Compilation and warm-up before the first step, whatever the graph.
+    pub compile_s: Figure,
+    /// The same per operator of the graph.
+    pub compile_ms_per_operator: Figure,
+    /// Whether the stack can run XLA.
+    #[serde(default)]
+    pub xla: bool,
+    /// Whether a ReLU keeps one bit per element for its gradient.
+    #[serde(default)]
+    pub relu_mask: bool,
+    /// Random bits per second for dropout masks, made beside the operators; absent: made within the operator.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mask_elements_per_us: Option<Figure>,
+    /// Whether the optimizer's operator decays weights itself.
+    #[serde(default)]
+    pub decay_in_optimizer: bool,
+}
+
+/// Links to other devices.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Links {
+    /// Devices in a server.
+    pub devices_per_server: Figure,
+    /// Fixed time of a collective inside a server.
+    pub latency_ms: Figure,
+    /// Bytes of the gradients over time, for all devices of a server.
+    pub gb_per_s: Figure,
+    /// Fixed time of a collective per doubling of the servers.
+    pub server_latency_ms: Figure,
+    /// Bandwidth of one device to other servers.
+    pub server_gb_per_s: Figure,
+    /// Time that every step with several devices costs beyond the transfers.
+    pub step_ms: Figure,
+}
+
+/// The host.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Host {
+    /// Bandwidth between host and device.
+    pub link_gb_per_s: Figure,
+    /// Fixed time of a copy between host and device, the wait for each other included.
+    pub copy_us: Figure,
+    /// Images per second that the input pipelines of a whole server make, of 224x224 pixels from JPEG files.
+    pub server_images_per_s: Figure,
+    /// The same of one process.
+    pub process_images_per_s: Figure,
+    /// Share of an image's work that does not depend on its size in the network (reading and decoding the file).
+    pub decode_share: Figure,
+    /// Share of an image's work that normalising it is.
+    pub normalize_share: Figure,
+    /// Bytes per second that an operator on the host moves.
+    pub operator_gb_per_s: Figure,
+    /// Least time of a step of particular networks: what their own host code costs.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub floors: Vec<Floor>,
+}
+
+/// Least time of a step of a network.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Floor {
+    /// Recipe.
+    pub recipe: String,
+    /// The time in graph mode.
+    pub ms: Figure,
+}
+
+/// Which operators the device has.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Operators {
+    /// Where the lists come from.
+    pub source: String,
+    /// The half-precision type.
+    pub half: Half,
+    /// Operators that mixed precision reduces.
+    pub white: Vec<String>,
+    /// Operators that mixed precision keeps in f32.
+    pub black: Vec<String>,
+    /// Operators without an f32 form.
+    #[serde(default)]
+    pub half_only: Vec<String>,
+    /// Operators that the device does not have.
+    #[serde(default)]
+    pub missing: Vec<String>,
+}
+
+/// A half-precision type.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Half {
+    /// IEEE half precision.
+    Fp16,
+    /// bfloat16.
+    Bf16,
+}
+
+/// A software stack.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Stack {
+    /// Its name.
+    pub name: String,
+    /// How the sources of its rows begin in a throughput file.
+    pub sources: Vec<String>,
+    /// Its options, as overrides of the recipe: `npu.fusion: false`.
+    pub set: Vec<String>,
+    /// Why.
+    pub because: String,
+}
+
+impl Device {
+    /// Cores.
+    pub fn cores(&self) -> usize {
+        (self.cores.value as usize).max(1)
+    }
+
+    /// Bytes of device memory.
+    pub fn memory_bytes(&self) -> u64 {
+        (self.hbm.gib.value * f64::from(1 << 30)) as u64
+    }
+
+    /// All figures, with their paths.
+    pub fn figures(&self) -> Vec<(String, Figure)> {
+        fn walk(path: &str, value: &serde_json::Value, found: &mut Vec<(String, Figure)>) {
+            if let Ok(figure) = serde_json::from_value::<Figure>(value.clone()) {
+                found.push((path.to_owned(), figure));
+            } else if let Some(map) = value.as_object() {
+                for (key, value) in map {
+                    let dot = if path.is_empty() { "" } else { "." };
+                    walk(&format!("{path}{dot}{key}"), value, found);
+                }
+            } else if let Some(list) = value.as_array() {
+                list.iter().enumerate().for_each(|(i, value)| walk(&format!("{path}[{i}]"), value, found));
+            }
+        }
+        let mut found = Vec::new();
+        if let Ok(value) = serde_json::to_value(self) {
+            walk("", &value, &mut found);
+        }
+        found
+    }
+
+    /// Whether a figure of this device was fitted to `row`.
+    pub fn is_fitted_to(&self, row: &str) -> bool {
+        self.figures().iter().any(|(_, figure)| figure.fitted_to.iter().any(|name| name == row))
+    }
+}

@@ -1,0 +1,80 @@
+//! What can go wrong before a step has a time.
+
+use thiserror::Error;
+use zoo_graph::{Bytes, GraphError};
+use zoo_recipe::Diagnostics;
+
+/// Why a step has no time on a device.
+#[derive(Debug, Error)]
+pub enum NpuError {
+    /// No device file of this name.
+    #[error("there is no device `{name}`; known: {known}")]
+    UnknownDevice {
+        /// What was asked for.
+        name: String,
+        /// Names of the devices that there are.
+        known: String,
+    },
+    /// A device file, a study or a throughput file that is wrong.
+    #[error(transparent)]
+    File(#[from] Diagnostics),
+    /// The recipe makes no graph, or not in this precision.
+    #[error(transparent)]
+    Graph(#[from] GraphError),
+    /// XLA on a device without.
+    #[error("{device} has no XLA: leave `npu.xla` out (on the NPU, `npu.fusion` does what XLA does on a GPU)")]
+    NoXla {
+        /// The device.
+        device: String,
+    },
+    /// A training step on a device that evaluates only.
+    #[error("{device} evaluates only: ask for an evaluation (`--eval`)")]
+    InferenceOnly {
+        /// The device.
+        device: String,
+    },
+    /// Operators that the device lacks, with the fallback to the host switched off.
+    #[error("{device} has no {operators}, and `npu.host_fallback` is off: they could run on the host only")]
+    MissingOperators {
+        /// The device.
+        device: String,
+        /// The operators' names.
+        operators: String,
+    },
+    /// A number of devices that makes no sense.
+    #[error("{found} devices: a step runs on 1 to {most}")]
+    Devices {
+        /// What was asked for.
+        found: usize,
+        /// The most that are modelled.
+        most: usize,
+    },
+    /// A batch that the memory does not hold.
+    #[error("batch {batch} does not fit: it needs {needed} of the {memory} of {device}; {}", match largest {
+        Some(largest) => format!("the largest that fits is {largest}"),
+        None => "not even one image fits".to_owned(),
+    })]
+    Memory {
+        /// The device.
+        device: String,
+        /// Images per step and device.
+        batch: usize,
+        /// What they need.
+        needed: Bytes,
+        /// What there is.
+        memory: Bytes,
+        /// The largest batch that fits.
+        largest: Option<usize>,
+    },
+    /// A page that does not render.
+    #[error(transparent)]
+    Page(#[from] minijinja::Error),
+    /// A file that cannot be written.
+    #[error("cannot write {path}: {source}")]
+    Write {
+        /// The file.
+        path: String,
+        /// Why.
+        source: std::io::Error,
+    },
+}

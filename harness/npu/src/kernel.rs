@@ -1,0 +1,114 @@
+//! Which operators the device runs as one kernel.
+//!
+//! Beyond the fused operators that passes place in the graph, a kernel may carry element-wise operators behind a product:
+//! its results pass through the Vector unit on their way out anyway (CANN's buffer fusion). Values inside a kernel never
+//! reach memory.
+
+use zoo_graph::{Graph, Op, Phase, Place, Shape, Source, ValueId};
+
+/// Nodes that run as one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Kernel {
+    /// Nodes by index, in order; the first names the kernel. Empty kernels do not exist.
+    pub nodes: Vec<usize>,
+    /// Which machine runs it.
+    pub place: Place,
+    /// Part of the step.
+    pub phase: Phase,
+}
+
+/// What may ride on what.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Riding {
+    /// Element-wise operators ride on products.
+    pub elementwise: bool,
+    /// Sums of a normalisation's gradient ride on the product that makes its operand.
+    pub sums: bool,
+}
+
+/// Groups the nodes of a graph. A kernel stands where its last node stood; nodes that cost nothing are in none.
+pub fn kernels(graph: &Graph, riding: Riding) -> Vec<Kernel> {
+    let mut readers: Vec<Vec<usize>> = vec![Vec::new(); graph.values.len()];
+    for (n, node) in graph.nodes.iter().enumerate() {
+        node.inputs.iter().for_each(|v| readers[v.0].push(n));
+    }
+    for v in graph.results() {
+        readers[v.0].push(usize::MAX);
+    }
+    // The node at the head of the kernel that a node rides on.
+    let mut head: Vec<usize> = (0..graph.nodes.len()).collect();
+    if riding.elementwise {
+        for (n, node) in graph.nodes.iter().enumerate() {
+            if let Some(carrier) = carrier(graph, &readers, n, riding) {
+                head[n] = head[carrier];
+            }
+            debug_assert!(head[n] <= n, "{} rides on what comes later", node.name);
+        }
+    }
+    let mut last: Vec<usize> = (0..graph.nodes.len()).collect();
+    for n in 0..graph.nodes.len() {
+        last[head[n]] = n;
+    }
+    let mut members: Vec<Vec<usize>> = vec![Vec::new(); graph.nodes.len()];
+    (0..graph.nodes.len()).filter(|n| !is_free(graph, *n)).for_each(|n| members[last[head[n]]].push(n));
+    let kernel = |nodes: Vec<usize>| {
+        let first = &graph.nodes[nodes[0]];
+        Kernel { place: first.place, phase: first.phase, nodes }
+    };
+    members.into_iter().filter(|nodes| !nodes.is_empty()).map(kernel).collect()
+}
+
+/// The node that node `n` may ride on: the one that makes its operand last, if that is a product or rides on one.
+fn carrier(graph: &Graph, readers: &[Vec<usize>], n: usize, riding: Riding) -> Option<usize> {
+    let node = &graph.nodes[n];
+    if node.phase == Phase::Update || node.place == Place::Host {
+        return None;
+    }
+    let data: &[ValueId] = match &node.op {
+        Op::Add(_) => &node.inputs,
+        Op::Relu(_) | Op::ReluGrad(_) | Op::Scale(_) => &node.inputs[..1],
+        Op::BnTrainingUpdateGrad(_) if riding.sums => &node.inputs[..1],
+        _ => return None,
+    };
+    let is_sum = matches!(node.op, Op::BnTrainingUpdateGrad(_));
+    let made_by = |v: &ValueId| match graph.value(*v).source {
+        Source::Node(by, _) => Some((by.0, *v)),
+        Source::Input(_) | Source::Variable(_) => None,
+    };
+    let (by, value) = data.iter().filter_map(made_by).max()?;
+    let alone = readers[value.0].len() == 1;
+    let maker = &graph.nodes[by];
+    let is_product = matches!(maker.op, Op::Conv2D(_) | Op::Conv2DBackpropInput(_) | Op::MatMul(_));
+    let rides = match maker.op {
+        Op::Add(_) | Op::Relu(_) | Op::ReluGrad(_) | Op::Scale(_) => carrier(graph, readers, by, riding).is_some(),
+        _ => false,
+    };
+    // A sum only looks at what passes by; others need what they read to themselves.
+    ((is_product || rides) && maker.place == Place::Device && (alone || is_sum)).then_some(by)
+}
+
+/// Whether a node costs nothing: it moves no data, computes constants or scalars, or is part of another operator on the
+/// device (running statistics are updated inside `BNTrainingUpdate`).
+fn is_free(graph: &Graph, n: usize) -> bool {
+    let node = &graph.nodes[n];
+    if node.place == Place::Host {
+        return false;
+    }
+    let scalar = |v: &ValueId| graph.ty(*v).shape == Shape::scalar();
+    match &node.op {
+        Op::Reshape(_) | Op::Fill(_) | Op::BnRunningUpdate(_) => true,
+        Op::Transpose(transpose) => transpose.is_metadata(),
+        _ if is_constant(graph, n) => true,
+        _ => node.inputs.iter().all(scalar) && node.outputs.iter().all(scalar),
+    }
+}
+
+/// Whether a node's results are known before any step.
+fn is_constant(graph: &Graph, n: usize) -> bool {
+    let node = &graph.nodes[n];
+    let constant = |v: &ValueId| match graph.value(*v).source {
+        Source::Node(by, _) => is_constant(graph, by.0),
+        Source::Input(_) | Source::Variable(_) => false,
+    };
+    node.inputs.iter().all(constant)
+}

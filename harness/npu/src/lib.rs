@@ -1,0 +1,28 @@
+//! The simulated NPU's clock: what a step costs on a modelled device, why, and what each option would buy.
+//!
+//! recipe -> graph -> passes for the device ([`mod@compile`]) -> kernels ([`mod@kernel`]) -> bytes ([`traffic`]), tiles
+//! ([`matrix`]) and instructions ([`vector`]) -> price of each kernel ([`price`]) -> events on streams ([`schedule`]) ->
+//! step ([`mod@profile`]). Every option is priced by rewriting the graph or the plan, never by a factor on the result.
+
+pub mod collective;
+pub mod compile;
+pub mod device;
+pub mod input;
+pub mod kernel;
+pub mod matrix;
+pub mod price;
+pub mod profile;
+pub mod schedule;
+pub mod score;
+pub mod traffic;
+pub mod units;
+pub mod vector;
+
+mod error;
+
+pub use compile::{Work, compile};
+pub use device::{Device, DeviceLibrary};
+pub use error::NpuError;
+pub use profile::{Limit, OpCost, Profile, profile};
+pub use score::{Row, Scored, Throughput};
+pub use units::Seconds;

@@ -1,0 +1,237 @@
+//! Products on the matrix units: how an operator becomes tiles, and the search for the best tiles.
+//!
+//! Lengths are in tiles of the unit (on Ascend fractals of 16x16x16). A core's share of the product is walked in blocks of
+//! `m0 x n0` tiles that fit half of L0C (the other half is being written out), along the whole depth; each step of the
+//! depth loads `m0` left and `n0` right tiles. Operands come through L1 from the shared cache, again and again unless a
+//! core's share of them stays in half of L1.
+
+use crate::{device::Device, units::Seconds};
+use zoo_graph::{Graph, Node, Op, TensorType};
+
+/// A product of matrices, in tiles.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Product {
+    /// Rows.
+    pub m: u64,
+    /// Columns.
+    pub n: u64,
+    /// Depth.
+    pub k: u64,
+    /// Bytes of the left operand as it lies in memory (a feature map before its windows are unfolded).
+    pub left_bytes: u64,
+    /// Bytes of the right operand.
+    pub right_bytes: u64,
+    /// Bytes of one element.
+    pub width: u64,
+    /// Useful floating-point operations.
+    pub flop: u64,
+    /// Whether it computes in f32.
+    pub f32: bool,
+}
+
+/// How a product is cut, and what that costs.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Tiling {
+    /// Shares of rows, columns and depth over the cores.
+    pub split: [u64; 3],
+    /// Rows and columns of a block, in tiles.
+    pub block: [u64; 2],
+    /// Blocks that one core walks through.
+    pub blocks: u64,
+    /// Time of the matrix units.
+    pub cube: Seconds,
+    /// Time of the transfers between the shared cache and the cores.
+    pub l2: Seconds,
+    /// Bytes of these transfers.
+    pub l2_bytes: u64,
+}
+
+/// The product that a node is, if it is one.
+pub fn product(graph: &Graph, node: &Node, device: &Device) -> Option<Product> {
+    let ty = |v: &zoo_graph::ValueId| graph.ty(*v);
+    let [tm, tn, tk] = device.matrix.tile.map(|t| t as u64);
+    let up = |n: usize, tile: u64| (n as u64).div_ceil(tile);
+    let flop = {
+        let inputs: Vec<&TensorType> = node.inputs.iter().map(ty).collect();
+        let outputs: Vec<&TensorType> = node.outputs.iter().map(ty).collect();
+        node.op.cost(&inputs, &outputs).flop.0
+    };
+    let rows = |images: usize, pixels: usize| {
+        if device.matrix.pads_each_image { images as u64 * up(pixels, tm) } else { up(images * pixels, tm) }
+    };
+    // Depth over so many channels and taps.
+    let depth = |channels: usize, taps: usize| {
+        if device.matrix.blocked_channels { up(channels, tk) * taps as u64 } else { up(channels * taps, tk) }
+    };
+    let (left, right) = (ty(node.inputs.first()?), ty(node.inputs.get(1)?));
+    let made = |m: u64, n: u64, k: u64| Product {
+        m,
+        n,
+        k,
+        left_bytes: left.bytes().0,
+        right_bytes: right.bytes().0,
+        width: left.dtype.bytes().0,
+        flop,
+        f32: left.dtype.bytes().0 == 4,
+    };
+    match &node.op {
+        Op::Conv2D(conv) => {
+            let ([images, _, oh, ow], [out, channels, ..]) = (ty(&node.outputs[0]).shape.nchw()?, right.shape.nchw()?);
+            let taps = conv.window.taps();
+            let m = rows(images, oh * ow);
+            Some(match conv.groups {
+                1 => made(m, up(out, tn), depth(channels, taps)),
+                groups => {
+                    let (blocks, k) = grouped(out, channels, groups, taps, device);
+                    made(m * blocks, 1, k)
+                }
+            })
+        }
+        Op::Conv2DBackpropInput(op) => {
+            let [images, channels, h, w] = ty(&node.outputs[0]).shape.nchw()?;
+            let ([_, out, oh, ow], [_, per_group, ..]) = (left.shape.nchw()?, right.shape.nchw()?);
+            let taps = op.conv.window.taps();
+            // A window that overlaps itself is walked over the whole input grid, the gradient spread out with zeros.
+            let m = if taps == 1 { rows(images, oh * ow) } else { rows(images, h * w) };
+            Some(match op.conv.groups {
+                1 => made(m, up(channels, tn), depth(out, taps)),
+                groups => {
+                    let (blocks, k) = grouped(channels, out / groups, groups, taps, device);
+                    let _ = per_group;
+                    made(m * blocks, 1, k)
+                }
+            })
+        }
+        Op::Conv2DBackpropFilter(op) => {
+            let [out, channels, ..] = ty(&node.outputs[0]).shape.nchw()?;
+            let [images, _, oh, ow] = right.shape.nchw()?;
+            let taps = op.conv.window.taps();
+            let k =
+                if device.matrix.pads_each_image { images as u64 * up(oh * ow, tk) } else { up(images * oh * ow, tk) };
+            let columns =
+                if device.matrix.blocked_channels { up(channels, tn) * taps as u64 } else { up(channels * taps, tn) };
+            Some(match op.conv.groups {
+                1 => made(up(out, tm), columns, k),
+                groups => {
+                    let (blocks, seen) = grouped(out, channels, groups, taps, device);
+                    made(blocks, seen, k)
+                }
+            })
+        }
+        Op::MatMul(op) => {
+            let [m, n] = ty(&node.outputs[0]).shape[..] else { return None };
+            let k = if op.transpose_a { left.shape[0] } else { left.shape[1] };
+            Some(made(up(m, tm), up(n, tn), up(k, tk)))
+        }
+        _ => None,
+    }
+}
+
+/// Blocks of output channels of a grouped convolution, and the depth that each of them sees: groups narrower than a tile
+/// share it, filled with zeros outside their own channels.
+fn grouped(out: usize, channels: usize, groups: usize, taps: usize, device: &Device) -> (u64, u64) {
+    let [_, tn, tk] = device.matrix.tile;
+    let of_group = (out / groups).max(1);
+    if of_group >= tn {
+        let blocks = groups * of_group.div_ceil(tn);
+        return (blocks as u64, (channels.div_ceil(tk) * taps) as u64);
+    }
+    let groups_in_block = tn / of_group;
+    let seen = (groups_in_block * channels).div_ceil(tk).max(1);
+    (out.div_ceil(tn) as u64, (seen * taps) as u64)
+}
+
+/// Finds the tiles whose slowest stage is shortest; `tuned` operators reach more of the peak.
+pub fn search(product: &Product, device: &Device, tuned: bool) -> Tiling {
+    let machine = Machine::new(product, device, tuned);
+    let cores = device.cores() as u64;
+    let mut best: Option<Tiling> = None;
+    for &cm in shares(cores).iter().filter(|c| **c <= product.m) {
+        for &cn in shares(cores / cm).iter().filter(|c| **c <= product.n) {
+            for ck in shares(cores / (cm * cn)).into_iter().filter(|c| *c <= product.k) {
+                for n0 in [1, 2, 4, 8, 16, 32] {
+                    let tiling = machine.cost(product, [cm, cn, ck], n0);
+                    let slowest = |t: &Tiling| (t.cube.max(t.l2).0, t.cube.0 + t.l2.0);
+                    if best.as_ref().is_none_or(|known| slowest(&tiling) < slowest(known)) {
+                        best = Some(tiling);
+                    }
+                }
+            }
+        }
+    }
+    best.unwrap_or_else(|| machine.cost(product, [1, 1, 1], 1))
+}
+
+/// Numbers of shares that are tried, up to `most`.
+fn shares(most: u64) -> Vec<u64> {
+    let mut all: Vec<u64> = [1, 2, 3, 4, 5, 6, 8, 10, 12, 15, 16, 20, 24, 30, 32, 40, 48, 64, 80].to_vec();
+    all.retain(|share| *share < most);
+    all.push(most.max(1));
+    all
+}
+
+/// What of a device the search asks for.
+struct Machine {
+    /// Cycles of the matrix unit per second, at its efficiency and in the product's type.
+    cycles_per_s: f64,
+    /// Tiles that a block may have.
+    block_tiles: u64,
+    /// Left and right tiles per cycle into L0.
+    feed: [f64; 2],
+    /// Bytes of one tile of a left operand.
+    half_l1: u64,
+    /// Bytes per second between shared cache and one core.
+    l2_per_core: f64,
+    /// Bytes of a result tile in f32.
+    sum_bytes: u64,
+}
+
+impl Machine {
+    fn new(product: &Product, device: &Device, tuned: bool) -> Self {
+        let [tm, tn, tk] = device.matrix.tile.map(|t| t as u64);
+        let clock = device.matrix.clock_ghz.value * 1e9;
+        let efficiency = if tuned { &device.matrix.tuned_efficiency } else { &device.matrix.efficiency };
+        let rate = if product.f32 { device.matrix.f32_rate.value } else { 1.0 };
+        let kib = |figure: &crate::device::Figure| (figure.value * 1024.0) as u64;
+        let sum_bytes = 4 * tm * tn;
+        let buffers = &device.buffers;
+        Self {
+            cycles_per_s: clock * efficiency.value * rate,
+            block_tiles: (kib(&buffers.l0c_kib) / 2 / sum_bytes).max(1),
+            feed: [
+                buffers.l0a_bytes_per_cycle.value / (tm * tk * 2) as f64,
+                buffers.l0b_bytes_per_cycle.value / (tk * tn * 2) as f64,
+            ],
+            half_l1: kib(&buffers.l1_kib) / 2,
+            l2_per_core: device.l2.bytes_per_cycle.value * clock,
+            sum_bytes,
+        }
+    }
+
+    fn cost(&self, product: &Product, split: [u64; 3], n0: u64) -> Tiling {
+        let [cm, cn, ck] = split;
+        let (m, n, k) = (product.m.div_ceil(cm), product.n.div_ceil(cn), product.k.div_ceil(ck));
+        let n0 = n0.min(n).min(self.block_tiles);
+        let m0 = (self.block_tiles / n0).clamp(1, m);
+        let blocks = m.div_ceil(m0) * n.div_ceil(n0);
+        // A full block computes m0 * n0 tiles per step of the depth while the next operands are loaded.
+        let feed = (m0 as f64 / self.feed[0]).max(n0 as f64 / self.feed[1]);
+        let compute = (m * n) as f64 / blocks as f64;
+        let cycles = blocks as f64 * k as f64 * compute.max(feed);
+        let left = product.left_bytes / (cm * ck);
+        let right = product.right_bytes / (cn * ck);
+        let left_loads = if left <= self.half_l1 { 1 } else { n.div_ceil(n0) };
+        let right_loads = if right <= self.half_l1 { 1 } else { m.div_ceil(m0) };
+        // Shares of the depth are added up in the shared cache, in f32.
+        let sums = if ck > 1 { m * n * self.sum_bytes } else { 0 };
+        let per_core = left * left_loads + right * right_loads + sums;
+        Tiling {
+            split,
+            block: [m0, n0],
+            blocks,
+            cube: Seconds(cycles / self.cycles_per_s),
+            l2: Seconds(per_core as f64 / self.l2_per_core),
+            l2_bytes: per_core * cm * cn * ck,
+        }
+    }
+}

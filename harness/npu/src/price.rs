@@ -1,0 +1,180 @@
+//! What a kernel costs: four stages that overlap.
+//!
+//! Move-in and move-out share device memory; beside them run the transfers to the cores, the matrix units and the Vector
+//! units. With reordered instructions the stages of neighbouring tiles overlap, so a kernel takes as long as its longest
+//! stage, plus the others once while the pipeline fills; with instructions in order only a part of the others is hidden.
+
+use crate::{
+    device::Device,
+    kernel::Kernel,
+    matrix::{self, Product, Tiling},
+    traffic::Traffic,
+    units::Seconds,
+    vector::{self, VectorWork},
+};
+use serde::Serialize;
+use std::collections::HashMap;
+use zoo_graph::{Graph, Op, Place};
+
+/// What holds a kernel up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Bound {
+    /// The matrix units.
+    Cube,
+    /// The Vector units.
+    Vector,
+    /// Device memory.
+    Hbm,
+    /// The shared cache.
+    L2,
+    /// Starting it.
+    Launch,
+    /// The host.
+    Host,
+}
+
+impl Bound {
+    /// As tables show it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Cube => "Cube",
+            Self::Vector => "Vector",
+            Self::Hbm => "HBM",
+            Self::L2 => "L2",
+            Self::Launch => "launch",
+            Self::Host => "host",
+        }
+    }
+}
+
+/// What a kernel costs, stage by stage.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Price {
+    /// From its start to its end, the launch included.
+    pub time: Seconds,
+    /// The matrix units work.
+    pub cube: Seconds,
+    /// The Vector units work.
+    pub vector: Seconds,
+    /// Device memory is read or written.
+    pub hbm: Seconds,
+    /// The shared cache feeds the cores.
+    pub l2: Seconds,
+    /// Bytes through device memory.
+    pub bytes: u64,
+    /// Useful floating-point operations.
+    pub flop: u64,
+    /// What holds it up.
+    pub bound: Bound,
+    /// How its product is cut, if it has one.
+    pub tiling: Option<Tiling>,
+}
+
+/// How kernels run on a device.
+pub struct Pricing<'d> {
+    device: &'d Device,
+    /// Share of the shorter stages that overlaps with the longest.
+    overlap: f64,
+    tuned: bool,
+    /// Bytes per second through device memory.
+    hbm: f64,
+    /// Searches that have been done.
+    known: HashMap<Product, Tiling>,
+}
+
+impl<'d> Pricing<'d> {
+    /// With reordered instructions or not; with tuned operators or not.
+    pub fn new(device: &'d Device, reordered: bool, tuned: bool) -> Self {
+        let overlap = if reordered { 1.0 } else { device.control.in_order_overlap.value };
+        let efficiency = if tuned { &device.hbm.tuned_efficiency } else { &device.hbm.efficiency };
+        let hbm = device.hbm.gb_per_s.value * 1e9 * efficiency.value;
+        Self { device, overlap, tuned, hbm, known: HashMap::new() }
+    }
+
+    /// The price of a kernel that moves so many bytes.
+    pub fn price(&mut self, graph: &Graph, kernel: &Kernel, traffic: &Traffic) -> Price {
+        match kernel.place {
+            Place::Host => self.on_host(traffic),
+            Place::Device => self.on_device(graph, kernel, traffic),
+        }
+    }
+
+    fn on_device(&mut self, graph: &Graph, kernel: &Kernel, traffic: &Traffic) -> Price {
+        let device = self.device;
+        let nodes = || kernel.nodes.iter().map(|n| &graph.nodes[*n]);
+        let product = nodes().find_map(|node| matrix::product(graph, node, device));
+        let tuned = self.tuned;
+        let tiling = product.map(|p| *self.known.entry(p).or_insert_with(|| matrix::search(&p, device, tuned)));
+        let work = nodes().map(|node| vector::work(graph, node)).fold(VectorWork::default(), VectorWork::plus);
+        let cores = device.cores.value;
+        let unit = &device.vector;
+        let vector_rate = cores * unit.bytes_per_cycle.value * unit.clock_ghz.value * 1e9;
+        let vector = Seconds(
+            work.streaming / (vector_rate * unit.efficiency.value)
+                + work.windows / (vector_rate * unit.window_efficiency.value),
+        );
+        let hbm = Seconds(traffic.hbm() as f64 * traffic.run_factor / self.hbm);
+        let l2_rate = cores * device.l2.bytes_per_cycle.value * device.matrix.clock_ghz.value * 1e9;
+        let streamed = Seconds(traffic.total() as f64 / l2_rate);
+        let l2 = tiling.map_or(streamed, |t| t.l2.max(streamed));
+        let cube = tiling.map_or(Seconds::ZERO, |t| t.cube);
+        let tiles = match &tiling {
+            Some(tiling) => tiling.blocks as f64,
+            None => traffic.total() as f64 / cores / (device.buffers.unified_kib.value * 1024.0 / 4.0),
+        };
+        let busy = pipelined([cube, vector, hbm, l2], tiles.max(1.0), self.overlap);
+        let launch = Seconds(device.control.launch_us.value * 1e-6);
+        let stages = [(Bound::Cube, cube), (Bound::Vector, vector), (Bound::Hbm, hbm), (Bound::L2, l2)];
+        let (bound, _) = stages
+            .into_iter()
+            .chain([(Bound::Launch, launch)])
+            .fold((Bound::Launch, Seconds::ZERO), |best, next| if next.1 > best.1 { next } else { best });
+        let flop = nodes().map(|node| flop(graph, node)).sum();
+        Price { time: busy + launch, cube, vector, hbm, l2, bytes: traffic.hbm(), flop, bound, tiling }
+    }
+
+    /// An operator on the host; the copies to it and back are not its own.
+    fn on_host(&self, traffic: &Traffic) -> Price {
+        let time = Seconds(traffic.total() as f64 / (self.device.host.operator_gb_per_s.value * 1e9));
+        let none = Seconds::ZERO;
+        let bound = Bound::Host;
+        Price { time, cube: none, vector: none, hbm: none, l2: none, bytes: 0, flop: 0, bound, tiling: None }
+    }
+}
+
+/// Time of stages that work on `tiles` one after the other: the longest, plus what does not overlap of the others, plus
+/// the others once per pipeline fill.
+pub fn pipelined(stages: [Seconds; 4], tiles: f64, overlap: f64) -> Seconds {
+    let longest = stages.into_iter().fold(Seconds::ZERO, Seconds::max);
+    let others = stages.into_iter().sum::<Seconds>() - longest;
+    let exposed = (1.0 - overlap).max(1.0 / tiles.max(1.0));
+    longest + others * exposed
+}
+
+/// Useful operations of products; what the Vector units do is not counted.
+fn flop(graph: &Graph, node: &zoo_graph::Node) -> u64 {
+    match node.op {
+        Op::Conv2D(_) | Op::Conv2DBackpropInput(_) | Op::Conv2DBackpropFilter(_) | Op::MatMul(_) => {
+            let types = |ids: &[zoo_graph::ValueId]| ids.iter().map(|v| graph.ty(*v).clone()).collect::<Vec<_>>();
+            let (inputs, outputs) = (types(&node.inputs), types(&node.outputs));
+            node.op.cost(&inputs.iter().collect::<Vec<_>>(), &outputs.iter().collect::<Vec<_>>()).flop.0
+        }
+        _ => 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stages_by_hand() {
+        let stages = [4.0, 1.0, 2.0, 1.0].map(Seconds);
+        // One tile: nothing overlaps. Many tiles: the longest stage alone. In order with 0.7: 30 % of the others show.
+        assert_eq!(pipelined(stages, 1.0, 1.0), Seconds(8.0));
+        assert_eq!(pipelined(stages, 4.0, 1.0), Seconds(5.0));
+        assert!((pipelined(stages, 1e9, 1.0).0 - 4.0).abs() < 1e-8);
+        assert!((pipelined(stages, 1e9, 0.7).0 - 5.2).abs() < 1e-8);
+    }
+}

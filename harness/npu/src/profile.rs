@@ -1,0 +1,247 @@
+//! One step of a recipe on a device: its time, its memory, and where both go.
+
+use crate::{
+    NpuError,
+    collective::MOST_DEVICES,
+    compile::{Compiled, Work, compile},
+    device::Device,
+    input::{Input, input},
+    kernel::{Kernel, Riding, kernels},
+    price::{Price, Pricing},
+    schedule::{Plan, Stream, Timeline},
+    traffic::Cache,
+    units::Seconds,
+};
+use indexmap::IndexMap;
+use serde::Serialize;
+use zoo_graph::{Bytes, Graph, MemoryPlan, passes::Applied};
+use zoo_recipe::Recipe;
+
+/// A step on a device.
+#[derive(Clone, Debug)]
+pub struct Profile {
+    /// The graph as the device runs it.
+    pub graph: Graph,
+    /// What the passes did.
+    pub applied: Vec<Applied>,
+    /// Its kernels.
+    pub kernels: Vec<Kernel>,
+    /// What each costs.
+    pub prices: Vec<Price>,
+    /// When everything happens.
+    pub timeline: Timeline,
+    /// The input side.
+    pub input: Input,
+    /// Time of one step.
+    pub step: Seconds,
+    /// What ends the step last.
+    pub limit: Limit,
+    /// Images per second on all devices.
+    pub images_per_s: f64,
+    /// Memory of one device.
+    pub peak_memory: Bytes,
+    /// Before the first step.
+    pub compile: Seconds,
+    /// Images per step and device.
+    pub batch: usize,
+    /// Devices.
+    pub devices: usize,
+}
+
+/// What a step waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Limit {
+    /// The device.
+    Device,
+    /// The input pipeline.
+    Input,
+    /// The network's own host code.
+    Floor,
+}
+
+/// Kernels of one operator, together.
+#[derive(Clone, Debug, Serialize)]
+pub struct OpCost {
+    /// The device's name of the operator.
+    pub op: String,
+    /// Kernels.
+    pub count: usize,
+    /// Time.
+    pub ms: f64,
+    /// Share of the device's time.
+    pub share: f64,
+    /// Time of its matrix, Vector and memory stages.
+    pub cube_ms: f64,
+    /// Vector units.
+    pub vector_ms: f64,
+    /// Device memory.
+    pub hbm_ms: f64,
+    /// Useful TFLOP per second.
+    pub tflops: f64,
+    /// Gigabytes per second through device memory.
+    pub gb_per_s: f64,
+    /// What bounds most of its time.
+    pub bound: &'static str,
+}
+
+/// Simulates one step.
+///
+/// # Errors
+/// A recipe that makes no graph, options that the device lacks, too many devices, a batch that does not fit.
+pub fn profile(recipe: &Recipe, device: &Device, work: Work) -> Result<Profile, NpuError> {
+    let (batch, devices) = (recipe.train.batch, recipe.npu.devices);
+    if devices == 0 || devices > MOST_DEVICES {
+        return Err(NpuError::Devices { found: devices, most: MOST_DEVICES });
+    }
+    let Compiled { graph, applied } = compile(recipe, device, work, batch)?;
+    let peak_memory = peak_memory(&graph);
+    let memory = Bytes(device.memory_bytes());
+    if peak_memory > memory {
+        let largest = largest_batch(recipe, device, work)?;
+        return Err(NpuError::Memory { device: device.name.clone(), batch, needed: peak_memory, memory, largest });
+    }
+    Ok(simulate(recipe, device, graph, applied, peak_memory))
+}
+
+/// Prices a compiled graph.
+fn simulate(recipe: &Recipe, device: &Device, graph: Graph, applied: Vec<Applied>, peak_memory: Bytes) -> Profile {
+    let (npu, batch, devices) = (&recipe.npu, recipe.train.batch, recipe.npu.devices);
+    let riding = Riding { elementwise: npu.fusion, sums: npu.fusion && npu.deep_fusion };
+    let kernels = kernels(&graph, riding);
+    let masks = npu.fusion && device.control.relu_mask;
+    let mut cache = Cache::new(&graph, device, masks, npu.trans_data);
+    let mut pricing = Pricing::new(device, npu.instruction_reordering, npu.tuned);
+    let prices: Vec<Price> = kernels
+        .iter()
+        .map(|kernel| {
+            let traffic = cache.run(&graph, kernel);
+            pricing.price(&graph, kernel, &traffic)
+        })
+        .collect();
+    let plan = Plan { graph: &graph, kernels: &kernels, prices: &prices, device, npu, devices };
+    let timeline = plan.timeline();
+    let input = input(recipe, device, batch, devices);
+    let ms = |figure: &crate::device::Figure| Seconds(figure.value * 1e-3);
+    let mut busy = timeline.end;
+    if devices > 1 {
+        busy += ms(&device.links.step_ms);
+    }
+    if !npu.input.prefetch {
+        busy += input.copy;
+    }
+    let floor = device.host.floors.iter().find(|floor| floor.recipe == recipe.name);
+    let floor = floor.map_or(Seconds::ZERO, |floor| ms(&floor.ms));
+    let longest = busy.max(input.pipeline).max(floor);
+    let limit = match longest {
+        longest if longest == busy => Limit::Device,
+        longest if longest == input.pipeline => Limit::Input,
+        _ => Limit::Floor,
+    };
+    // Device and host wait for each other between loops, whatever the step waited for.
+    let step = longest + ms(&device.control.sync_ms) / npu.iterations_per_loop.max(1) as f64;
+    let compile =
+        device.control.compile_s.value + device.control.compile_ms_per_operator.value * 1e-3 * graph.nodes.len() as f64;
+    Profile {
+        images_per_s: (batch * devices) as f64 / step.0,
+        compile: Seconds(compile),
+        graph,
+        applied,
+        kernels,
+        prices,
+        timeline,
+        input,
+        step,
+        limit,
+        peak_memory,
+        batch,
+        devices,
+    }
+}
+
+/// Memory of a graph: what is live at one time, variables and inputs included.
+pub fn peak_memory(graph: &Graph) -> Bytes {
+    MemoryPlan::of(graph).live_bytes()
+}
+
+/// The largest batch that a device holds; `None` if not even one image fits.
+///
+/// # Errors
+/// As [`compile`].
+pub fn largest_batch(recipe: &Recipe, device: &Device, work: Work) -> Result<Option<usize>, NpuError> {
+    let memory = Bytes(device.memory_bytes());
+    // A batch of 1 has no statistics of 1x1 maps, so the search starts at 2 and asks for 1 last.
+    let fits = |batch: usize| Ok::<_, NpuError>(peak_memory(&compile(recipe, device, work, batch)?.graph) <= memory);
+    if !fits(2)? {
+        return Ok(matches!(fits(1), Ok(true)).then_some(1));
+    }
+    let mut low = 2;
+    let mut high = 4;
+    while high < 1 << 24 && fits(high)? {
+        (low, high) = (high, 2 * high);
+    }
+    while high - low > 1 {
+        let middle = low.midpoint(high);
+        if fits(middle)? { low = middle } else { high = middle }
+    }
+    Ok(Some(low))
+}
+
+impl Profile {
+    /// Shares of the step in which the matrix units, the Vector units and the memory work.
+    pub fn utilisation(&self) -> [f64; 3] {
+        let share = |stage: fn(&Price) -> Seconds| self.prices.iter().map(stage).sum::<Seconds>().0 / self.step.0;
+        [share(|p| p.cube), share(|p| p.vector), share(|p| p.hbm)]
+    }
+
+    /// Useful TFLOP per second of one device.
+    pub fn tflops(&self) -> f64 {
+        self.prices.iter().map(|p| p.flop as f64).sum::<f64>() / self.step.0 / 1e12
+    }
+
+    /// Costs by operator, dearest first.
+    pub fn by_operator(&self) -> Vec<OpCost> {
+        let mut groups: IndexMap<String, Vec<usize>> = IndexMap::new();
+        for (k, kernel) in self.kernels.iter().enumerate() {
+            groups.entry(self.kernel_name(kernel)).or_default().push(k);
+        }
+        let all: f64 = self.prices.iter().map(|p| p.time.0).sum();
+        let mut costs: Vec<OpCost> = groups.into_iter().map(|(op, kernels)| self.op_cost(op, &kernels, all)).collect();
+        costs.sort_by(|a, b| b.ms.total_cmp(&a.ms).then(a.op.cmp(&b.op)));
+        costs
+    }
+
+    fn op_cost(&self, op: String, kernels: &[usize], all: f64) -> OpCost {
+        let sum = |stage: fn(&Price) -> f64| kernels.iter().map(|k| stage(&self.prices[*k])).sum::<f64>();
+        let time = sum(|p| p.time.0);
+        let per_second = |amount: f64| if time > 0.0 { amount / time } else { 0.0 };
+        let mut bounds: IndexMap<&'static str, f64> = IndexMap::new();
+        for k in kernels {
+            *bounds.entry(self.prices[*k].bound.name()).or_default() += self.prices[*k].time.0;
+        }
+        let bound = bounds.iter().max_by(|a, b| a.1.total_cmp(b.1)).map_or("", |(name, _)| *name);
+        OpCost {
+            op,
+            count: kernels.len(),
+            ms: 1e3 * time,
+            share: if all > 0.0 { time / all } else { 0.0 },
+            cube_ms: 1e3 * sum(|p| p.cube.0),
+            vector_ms: 1e3 * sum(|p| p.vector.0),
+            hbm_ms: 1e3 * sum(|p| p.hbm.0),
+            tflops: per_second(sum(|p| p.flop as f64)) / 1e12,
+            gb_per_s: per_second(sum(|p| p.bytes as f64)) / 1e9,
+            bound,
+        }
+    }
+
+    /// Operators of a kernel, joined: `Conv2DBackpropInput+AddN+ReluGrad`.
+    pub fn kernel_name(&self, kernel: &Kernel) -> String {
+        let names: Vec<&str> = kernel.nodes.iter().map(|n| self.graph.nodes[*n].op.name()).collect();
+        names.join("+")
+    }
+
+    /// Events of one stream.
+    pub fn stream(&self, stream: Stream) -> impl Iterator<Item = &crate::schedule::Event> {
+        self.timeline.events.iter().filter(move |event| event.stream == stream)
+    }
+}

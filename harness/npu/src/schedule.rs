@@ -1,0 +1,314 @@
+//! The step as events on streams: device, host, copies, collectives, mask generator.
+//!
+//! Kernels run in the graph's order on the device, host operators on the host; what crosses between them is copied. Sums of
+//! gradients run on a stream of their own beside the backward pass; an update waits for the bucket of its gradient, and
+//! updates run in the order in which their buckets end. In eager mode the host launches one kernel after the other, and
+//! none starts before it is launched.
+
+use crate::{
+    collective::{self, Bucket, Gradient},
+    device::Device,
+    kernel::Kernel,
+    price::{Bound, Price},
+    units::Seconds,
+};
+use serde::Serialize;
+use std::collections::HashMap;
+use zoo_graph::{Graph, Op, Phase, Place, Source, ValueId};
+use zoo_recipe::schema::{DropoutKernel, Mode, Npu};
+
+/// Where events run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Stream {
+    /// Kernels of the device.
+    Device,
+    /// Operators on the host, and launches in eager mode.
+    Host,
+    /// Copies between host and device.
+    Copy,
+    /// Sums over devices.
+    Collective,
+    /// Random masks.
+    Masks,
+}
+
+/// Something that happens in a step.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Event {
+    /// What: an operator's node, a copied value, a bucket.
+    pub name: String,
+    /// The device's name of the operator.
+    pub op: String,
+    /// Where.
+    pub stream: Stream,
+    /// From.
+    pub start: Seconds,
+    /// To.
+    pub end: Seconds,
+    /// The kernel it is, if it is one.
+    pub kernel: Option<usize>,
+    /// The event that it had to wait for last; itself following its stream's previous event counts too.
+    pub after: Option<usize>,
+}
+
+/// All events of a step.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Timeline {
+    /// Events in the order in which they were placed.
+    pub events: Vec<Event>,
+    /// When the last of them ends.
+    pub end: Seconds,
+    /// Sums over devices.
+    pub buckets: Vec<Bucket>,
+    /// How much of the sums no computation hides.
+    pub exposed: Seconds,
+}
+
+/// What the timeline needs to know.
+pub struct Plan<'a> {
+    /// The graph.
+    pub graph: &'a Graph,
+    /// Its kernels.
+    pub kernels: &'a [Kernel],
+    /// What each costs.
+    pub prices: &'a [Price],
+    /// The device.
+    pub device: &'a Device,
+    /// Options.
+    pub npu: &'a Npu,
+    /// Devices that train together.
+    pub devices: usize,
+}
+
+impl Plan<'_> {
+    /// Places all events.
+    pub fn timeline(&self) -> Timeline {
+        let mut run = Run::new(self);
+        let is_update = |k: &usize| self.kernels[*k].phase == Phase::Update;
+        let (updates, others): (Vec<usize>, Vec<usize>) = (0..self.kernels.len()).partition(is_update);
+        for k in others {
+            run.kernel(k, Seconds::ZERO, None);
+        }
+        let computed = run.free(Stream::Device);
+        let buckets = self.buckets(&mut run);
+        // When the gradient of each parameter has been summed.
+        let mut summed: HashMap<usize, (Seconds, Option<usize>)> = HashMap::new();
+        for bucket in &buckets {
+            let event = run.place(Stream::Collective, "gradients", "HcomAllReduce", bucket.start, bucket.end, None);
+            bucket.parameters.iter().for_each(|p| {
+                summed.insert(*p, (bucket.end, Some(event)));
+            });
+        }
+        let mut ordered: Vec<(Seconds, Option<usize>, usize)> = updates
+            .into_iter()
+            .map(|k| {
+                let parameter = self.parameter_of(k);
+                let (at, event) = parameter.and_then(|p| summed.get(&p)).copied().unwrap_or_default();
+                (at, event, k)
+            })
+            .collect();
+        ordered.sort_by(|a, b| a.0.0.total_cmp(&b.0.0).then(a.2.cmp(&b.2)));
+        let mut exposed = Seconds::ZERO;
+        for (at, event, k) in ordered {
+            let waits = at - run.free(Stream::Device).max(computed);
+            exposed += waits.max(Seconds::ZERO);
+            run.kernel(k, at, event);
+        }
+        let end = run.events.iter().fold(Seconds::ZERO, |latest, event| latest.max(event.end));
+        Timeline { events: run.events, end, buckets, exposed }
+    }
+
+    /// The sums over devices, if there are several.
+    fn buckets(&self, run: &mut Run<'_>) -> Vec<Bucket> {
+        if self.devices < 2 {
+            return Vec::new();
+        }
+        let parameters: HashMap<_, _> = self.graph.parameters().enumerate().map(|(i, (id, _))| (id, i)).collect();
+        let gradients: Vec<Gradient> = self
+            .graph
+            .gradients
+            .iter()
+            .map(|(id, v)| Gradient {
+                parameter: parameters.get(id).copied().unwrap_or_default(),
+                ready: run.made.get(v).map_or(Seconds::ZERO, |(at, _)| *at),
+                bytes: self.graph.ty(*v).shape.numel() as u64 * self.graph.ty(*v).dtype.bytes().0,
+            })
+            .collect();
+        let cost = |bytes| collective::all_reduce(self.device, self.devices, bytes);
+        collective::schedule(&gradients, &self.npu.all_reduce.split, self.npu.all_reduce.overlap, &cost)
+    }
+
+    /// Index of the parameter whose gradient a kernel of the update waits for.
+    fn parameter_of(&self, k: usize) -> Option<usize> {
+        let reads = |v: &ValueId| self.kernels[k].nodes.iter().any(|n| self.graph.nodes[*n].inputs.contains(v));
+        let own = |v: &ValueId| match self.graph.value(*v).source {
+            Source::Variable(id) => Some(id),
+            Source::Input(_) | Source::Node(..) => None,
+        };
+        let operands = || self.kernels[k].nodes.iter().flat_map(|n| &self.graph.nodes[*n].inputs);
+        let position = |id| self.graph.parameters().position(|(other, _)| other == id);
+        let decayed = operands().find_map(own).and_then(position);
+        let direct = self.graph.gradients.iter().find(|(_, v)| reads(v)).and_then(|(id, _)| position(*id));
+        direct.or(decayed)
+    }
+}
+
+/// Events on their way to a timeline.
+struct Run<'p> {
+    plan: &'p Plan<'p>,
+    events: Vec<Event>,
+    /// When each stream is free, and its last event.
+    streams: HashMap<Stream, (Seconds, Option<usize>)>,
+    /// When and by which event values are made, on the machine that makes them.
+    made: HashMap<ValueId, (Seconds, usize)>,
+    /// The same on the other machine, for values that have been copied.
+    copied: HashMap<ValueId, (Seconds, usize)>,
+}
+
+impl<'p> Run<'p> {
+    fn new(plan: &'p Plan<'p>) -> Self {
+        Self { plan, events: Vec::new(), streams: HashMap::new(), made: HashMap::new(), copied: HashMap::new() }
+    }
+
+    /// When a stream is free.
+    fn free(&self, stream: Stream) -> Seconds {
+        self.streams.get(&stream).map_or(Seconds::ZERO, |(at, _)| *at)
+    }
+
+    fn place(
+        &mut self,
+        stream: Stream,
+        name: &str,
+        op: &str,
+        start: Seconds,
+        end: Seconds,
+        after: Option<usize>,
+    ) -> usize {
+        let event = Event { name: name.to_owned(), op: op.to_owned(), stream, start, end, kernel: None, after };
+        self.events.push(event);
+        let index = self.events.len() - 1;
+        self.streams.insert(stream, (end, Some(index)));
+        index
+    }
+
+    /// Starts an event once its stream is free and everything it waits for is there.
+    fn start(
+        &mut self,
+        stream: Stream,
+        name: &str,
+        op: &str,
+        duration: Seconds,
+        waits: &[(Seconds, Option<usize>)],
+    ) -> usize {
+        let (mut start, mut after) = self.streams.get(&stream).copied().unwrap_or_default();
+        for (at, event) in waits {
+            if *at > start {
+                (start, after) = (*at, *event);
+            }
+        }
+        self.place(stream, name, op, start, start + duration, after)
+    }
+
+    /// Runs a kernel, not before `at`.
+    fn kernel(&mut self, k: usize, at: Seconds, after: Option<usize>) {
+        let plan = self.plan;
+        let kernel = &plan.kernels[k];
+        let node = &plan.graph.nodes[kernel.nodes[0]];
+        let mut waits = vec![(at, after)];
+        for n in &kernel.nodes {
+            for v in plan.graph.nodes[*n].inputs.clone() {
+                waits.extend(self.arrival(v, kernel.place));
+            }
+        }
+        let stream = if kernel.place == Place::Host { Stream::Host } else { Stream::Device };
+        if plan.npu.mode == Mode::Eager && kernel.place == Place::Device {
+            let launch = Seconds(plan.device.control.eager_launch_us.value * 1e-6);
+            let event = self.start(Stream::Host, &node.name, "launch", launch, &[]);
+            waits.push((self.events[event].end, Some(event)));
+        }
+        if let Some(mask) = self.mask(k) {
+            waits.push((self.events[mask].end, Some(mask)));
+        }
+        let event = self.start(stream, &node.name, node.op.name(), plan.prices[k].time, &waits);
+        self.events[event].kernel = Some(k);
+        let end = self.events[event].end;
+        for n in &kernel.nodes {
+            plan.graph.nodes[*n].outputs.iter().for_each(|v| {
+                self.made.insert(*v, (end, event));
+            });
+        }
+    }
+
+    /// When a value is there for a kernel on `place`; copies it if it is made elsewhere. `None` for what is there anyway.
+    fn arrival(&mut self, v: ValueId, place: Place) -> Option<(Seconds, Option<usize>)> {
+        let made_by = match self.plan.graph.value(v).source {
+            Source::Node(n, _) => self.plan.graph.node(n),
+            Source::Input(_) | Source::Variable(_) if place == Place::Device => return None,
+            Source::Input(_) | Source::Variable(_) => return Some(self.copy(v)),
+        };
+        if made_by.place == place {
+            return self.made.get(&v).map(|(at, event)| (*at, Some(*event)));
+        }
+        Some(self.copy(v))
+    }
+
+    /// Copies a value to the other machine, once.
+    fn copy(&mut self, v: ValueId) -> (Seconds, Option<usize>) {
+        if let Some((at, event)) = self.copied.get(&v) {
+            return (*at, Some(*event));
+        }
+        let host = &self.plan.device.host;
+        let bytes = self.plan.graph.ty(v).bytes().0 as f64;
+        let duration = Seconds(host.copy_us.value * 1e-6 + bytes / (host.link_gb_per_s.value * 1e9));
+        let ready: Vec<_> = self.made.get(&v).map(|(at, event)| (*at, Some(*event))).into_iter().collect();
+        let name = format!("value {}", v.0);
+        let event = self.start(Stream::Copy, &name, "Memcpy", duration, &ready);
+        let end = self.events[event].end;
+        self.copied.insert(v, (end, event));
+        (end, Some(event))
+    }
+
+    /// Makes the mask of a dropout beside the kernels, where the device does so. The gradient uses the same mask.
+    fn mask(&mut self, k: usize) -> Option<usize> {
+        let plan = self.plan;
+        let rate = plan.device.control.mask_elements_per_us.as_ref()?.value * 1e6;
+        let dropouts = plan.kernels[k].nodes.iter().map(|n| &plan.graph.nodes[*n]);
+        let node = dropouts.filter(|node| node.phase == Phase::Forward).find(|n| matches!(n.op, Op::Dropout(_)))?;
+        let elements = plan.graph.ty(node.outputs[0]).shape.numel() as f64;
+        // The framework's own dropout draws whole numbers instead of bits, and compares and multiplies them.
+        let factor = match plan.npu.dropout {
+            DropoutKernel::Device => 1.0,
+            DropoutKernel::Framework => 4.0,
+        };
+        Some(self.start(Stream::Masks, &node.name, "DropOutGenMask", Seconds(factor * elements / rate), &[]))
+    }
+}
+
+impl Timeline {
+    /// The chain of events that the step's end depends on, first to last.
+    pub fn critical_path(&self) -> Vec<usize> {
+        let last = (0..self.events.len()).max_by(|a, b| self.events[*a].end.0.total_cmp(&self.events[*b].end.0));
+        let mut path: Vec<usize> = std::iter::successors(last, |event| self.events[*event].after).collect();
+        path.reverse();
+        path
+    }
+
+    /// Time on the critical path by what bounds it.
+    pub fn bounds(&self, prices: &[Price]) -> Vec<(&'static str, Seconds)> {
+        let mut sums: HashMap<&'static str, Seconds> = HashMap::new();
+        for event in self.critical_path().into_iter().map(|event| &self.events[event]) {
+            let bound = match (event.stream, event.kernel) {
+                (Stream::Device | Stream::Host, Some(k)) => prices[k].bound.name(),
+                (Stream::Device | Stream::Host, None) => Bound::Host.name(),
+                (Stream::Copy, _) => "copy",
+                (Stream::Collective, _) => "collective",
+                (Stream::Masks, _) => "masks",
+            };
+            *sums.entry(bound).or_default() += event.end - event.start;
+        }
+        let mut sums: Vec<_> = sums.into_iter().collect();
+        sums.sort_by(|a, b| b.1.0.total_cmp(&a.1.0).then(a.0.cmp(b.0)));
+        sums
+    }
+}

@@ -1,0 +1,205 @@
+//! Bytes that a kernel moves, and which of them come from the shared cache.
+//!
+//! Every value that a kernel reads or writes is moved once, but: values inside a kernel not at all; a slice reads only what
+//! it cuts out; a ReLU's gradient reads one bit per element where the device keeps masks. A result that is small enough
+//! stays in the shared cache for the kernels that follow; reads of it do not reach device memory. Writes always do.
+
+use crate::{device::Device, kernel::Kernel};
+use std::collections::{HashSet, VecDeque};
+use zoo_graph::{C0, Graph, Layout, Op, Phase, ValueId};
+use zoo_recipe::schema::TransDataKernel;
+
+/// Bytes of one kernel.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Traffic {
+    /// Read from device memory.
+    pub read: u64,
+    /// Read from the shared cache.
+    pub cached: u64,
+    /// Written.
+    pub written: u64,
+    /// Factor on the time of these transfers: how much longer short runs of addresses take.
+    pub run_factor: f64,
+}
+
+impl Traffic {
+    /// Bytes that pass through device memory.
+    pub fn hbm(&self) -> u64 {
+        self.read + self.written
+    }
+
+    /// All bytes.
+    pub fn total(&self) -> u64 {
+        self.read + self.written + self.cached
+    }
+}
+
+/// The shared cache while the kernels run, one after the other.
+pub struct Cache<'d> {
+    device: &'d Device,
+    /// Whether results carry masks of one bit.
+    masks: bool,
+    trans_data: TransDataKernel,
+    capacity: u64,
+    used: u64,
+    held: VecDeque<(ValueId, u64)>,
+    /// Nodes that read each value, one beyond the last for results of the step.
+    readers: Vec<Vec<usize>>,
+}
+
+impl<'d> Cache<'d> {
+    /// An empty cache.
+    pub fn new(graph: &Graph, device: &'d Device, masks: bool, trans_data: TransDataKernel) -> Self {
+        let capacity = (device.l2.mib.value * f64::from(1 << 20) * device.l2.resident.value) as u64;
+        let mut readers = vec![Vec::new(); graph.values.len()];
+        for (n, node) in graph.nodes.iter().enumerate() {
+            node.inputs.iter().for_each(|v| readers[v.0].push(n));
+        }
+        graph.results().for_each(|v| readers[v.0].push(graph.nodes.len()));
+        Self { device, masks, trans_data, capacity, used: 0, held: VecDeque::new(), readers }
+    }
+
+    /// The bytes of the next kernel.
+    pub fn run(&mut self, graph: &Graph, kernel: &Kernel) -> Traffic {
+        let inside: HashSet<ValueId> = kernel.nodes.iter().flat_map(|n| &graph.nodes[*n].outputs).copied().collect();
+        let mut traffic = Traffic { run_factor: self.run_factor(graph, kernel), ..Traffic::default() };
+        let mut seen = HashSet::new();
+        for &n in &kernel.nodes {
+            let node = &graph.nodes[n];
+            for (i, v) in node.inputs.iter().enumerate() {
+                if inside.contains(v) || !seen.insert(*v) {
+                    continue;
+                }
+                let bytes = read_bytes(graph, n, i, self.masks);
+                if self.touch(*v) { traffic.cached += bytes } else { traffic.read += bytes }
+            }
+            traffic.read += conversion_bytes(graph, n, self.device);
+            if self.masks && has_relu(&node.op) && node.phase == Phase::Forward {
+                traffic.written += mask_bytes(graph, node.outputs[0]);
+            }
+        }
+        for v in self.results(graph, kernel) {
+            let bytes = graph.ty(v).bytes().0;
+            traffic.written += bytes;
+            self.hold(v, bytes);
+        }
+        traffic
+    }
+
+    /// Values that leave the kernel: those that others read, results of the step, and what nobody reads at all.
+    fn results(&self, graph: &Graph, kernel: &Kernel) -> Vec<ValueId> {
+        let made = kernel.nodes.iter().flat_map(|n| graph.nodes[*n].outputs.iter().copied());
+        let leaves = |v: &ValueId| {
+            let readers = &self.readers[v.0];
+            readers.is_empty() || readers.iter().any(|reader| !kernel.nodes.contains(reader))
+        };
+        made.filter(leaves).collect()
+    }
+
+    /// Whether a value is in the cache; it is then the most recently used.
+    fn touch(&mut self, v: ValueId) -> bool {
+        match self.held.iter().position(|(held, _)| *held == v) {
+            Some(place) => {
+                let entry = self.held.remove(place);
+                self.held.extend(entry);
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// Puts a value into the cache, if it fits, in the place of those that were used longest ago.
+    fn hold(&mut self, v: ValueId, bytes: u64) {
+        if bytes > self.capacity {
+            return;
+        }
+        self.used += bytes;
+        self.held.push_back((v, bytes));
+        while self.used > self.capacity {
+            match self.held.pop_front() {
+                Some((_, freed)) => self.used -= freed,
+                None => self.used = 0,
+            }
+        }
+    }
+
+    /// How much longer a kernel's transfers take because of the runs of addresses that it copies.
+    fn run_factor(&self, graph: &Graph, kernel: &Kernel) -> f64 {
+        let [n] = kernel.nodes[..] else { return 1.0 };
+        let Some(run) = run_bytes(graph, n, self.trans_data) else { return 1.0 };
+        1.0 + self.device.hbm.run_overhead_bytes.value / run.max(1) as f64
+    }
+}
+
+/// Length of the contiguous runs in which an operator that only moves data copies, in bytes; `None` for all others.
+fn run_bytes(graph: &Graph, n: usize, trans_data: TransDataKernel) -> Option<u64> {
+    let node = &graph.nodes[n];
+    let ty = |v: &ValueId| graph.ty(*v);
+    let (x, y) = (ty(node.inputs.first()?), ty(node.outputs.first()?));
+    let width = y.dtype.bytes().0;
+    let pixels = |shape: &[usize]| shape.iter().skip(2).product::<usize>() as u64;
+    let block = C0 as u64 * width;
+    match &node.op {
+        Op::Concat(_) | Op::Slice(_) if y.layout == Layout::Nc1hwc0 => {
+            let whole_blocks = node
+                .inputs
+                .iter()
+                .chain(&node.outputs)
+                .all(|v| ty(v).shape.get(1).is_some_and(|c| c.is_multiple_of(C0)));
+            let small = if matches!(node.op, Op::Concat(_)) { x } else { y };
+            let channels = small.shape.get(1).copied().unwrap_or(1).div_ceil(C0) as u64;
+            // Blocks of whole channels lie one after the other; others are taken apart lane by lane.
+            Some(if whole_blocks { channels * pixels(&small.shape) * block } else { width * 2 })
+        }
+        Op::Concat(op) => Some(x.shape.iter().skip(op.axis).product::<usize>() as u64 * width),
+        Op::Slice(_) | Op::Pad(_) if y.layout == Layout::Nc1hwc0 => {
+            Some(x.shape.get(3).copied().unwrap_or(1).min(y.shape.get(3).copied().unwrap_or(1)) as u64 * block)
+        }
+        Op::Slice(_) | Op::Pad(_) => Some(x.shape.last().copied().unwrap_or(1) as u64 * width),
+        Op::TransData(_) => Some(match trans_data {
+            TransDataKernel::Blocks => block,
+            TransDataKernel::Elements => width,
+        }),
+        Op::Transpose(_) => Some(width * C0 as u64),
+        _ => None,
+    }
+}
+
+/// Bytes that node `n` reads of its operand `i`.
+fn read_bytes(graph: &Graph, n: usize, i: usize, masks: bool) -> u64 {
+    let node = &graph.nodes[n];
+    let whole = graph.ty(node.inputs[i]).bytes().0;
+    match &node.op {
+        Op::Slice(_) => graph.ty(node.outputs[0]).bytes().0.min(whole),
+        Op::ReluGrad(_) if i == 1 && masks => mask_bytes(graph, node.inputs[1]),
+        _ => whole,
+    }
+}
+
+/// One bit per element.
+fn mask_bytes(graph: &Graph, v: ValueId) -> u64 {
+    graph.ty(v).stored_numel() as u64 / 8
+}
+
+/// Whether a ReLU ends the operator.
+fn has_relu(op: &Op) -> bool {
+    match op {
+        Op::Relu(_) => true,
+        Op::Conv2D(conv) => conv.relu,
+        Op::BnTrainingUpdate(bn) => bn.relu,
+        _ => false,
+    }
+}
+
+/// Bytes of converting the weights of a dense layer, or their gradient, to or from the matrix unit's layout.
+fn conversion_bytes(graph: &Graph, n: usize, device: &Device) -> u64 {
+    let node = &graph.nodes[n];
+    if !device.matrix.converts_dense || !matches!(node.op, Op::MatMul(_)) {
+        return 0;
+    }
+    match node.phase {
+        Phase::Forward => 2 * graph.ty(node.inputs[1]).bytes().0,
+        Phase::Backward if node.name.ends_with("/grad_weight") => 2 * graph.ty(node.outputs[0]).bytes().0,
+        Phase::Backward | Phase::Loss | Phase::Update => 0,
+    }
+}
