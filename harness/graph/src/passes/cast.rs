@@ -96,7 +96,7 @@ impl Pass for PlaceCasts {
                 "this device has no f32 form of {}: choose `allow_fp32_to_fp16` or `allow_mix_precision`",
                 names.join(", ")
             );
-            return Err(GraphError::Model { span: origin.map(|o| o.span.clone()), message });
+            return Err(GraphError::Model { origin: origin.cloned(), message });
         }
         let mut placement = Placement::new(graph, &self.0);
         for n in 0..graph.nodes.len() {
@@ -154,7 +154,7 @@ impl<'g> Placement<'g> {
         let types: Vec<TensorType> = inputs.iter().map(|v| self.ty(*v)).collect();
         let outputs = node.op.infer(&types.iter().collect::<Vec<_>>()).map_err(|source| GraphError::Shape {
             name: node.name.clone(),
-            span: node.origin.as_ref().map(|o| o.span.clone()),
+            origin: node.origin.clone(),
             source,
         })?;
         for (v, ty) in node.outputs.iter().zip(outputs) {

@@ -73,7 +73,7 @@ impl<'g> Draft<'g> {
         let types: Vec<TensorType> = inputs.iter().map(|v| self.ty(*v).clone()).collect();
         let result = op.infer(&types.iter().collect::<Vec<_>>()).map_err(|source| GraphError::Shape {
             name: name.clone(),
-            span: like.origin.as_ref().map(|o| o.span.clone()),
+            origin: like.origin.clone(),
             source,
         })?;
         let Ok([ty]) = <[TensorType; 1]>::try_from(result) else {
