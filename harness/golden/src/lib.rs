@@ -15,7 +15,8 @@ mod probe;
 pub mod record;
 pub mod report;
 mod run;
-pub mod weights;
+mod variants;
+mod weights;
 
 pub use check::{CheckOptions, check};
 pub use compare::Precision;
