@@ -39,6 +39,7 @@ pub fn differences(recipe: &Recipe, graph: &Graph, golden: &Manifest) -> Vec<Dif
     found.rates(graph, golden);
     found.loss(golden);
     found.normalisation(graph, golden);
+    found.outputs(golden);
     found.differences
 }
 
@@ -180,6 +181,15 @@ impl Found<'_> {
         self.note("loss.l2.weight", l2, golden.hyper.l2_in_loss.unwrap_or(0.0));
         if loss.l2.as_ref().is_some_and(|l2| l2.weight > 0.0 && l2.over == L2Over::Weights) {
             self.note("loss.l2.over", "weights", "all");
+        }
+    }
+
+    /// Outputs of the reference's network that the recipe declares it does not give.
+    fn outputs(&mut self, golden: &Manifest) {
+        let declares: Vec<String> =
+            self.recipe.golden.iter().flat_map(|g| &g.declares).map(|difference| difference.path.clone()).collect();
+        for path in declares.iter().filter(|path| golden.tensors.contains_key(&format!("out/{path}"))) {
+            self.note(path, "not given", "given");
         }
     }
 

@@ -19,6 +19,8 @@ use zoo_recipe::{Recipe, ResolvedModel};
 /// A recipe's step under a golden's conditions.
 pub(crate) struct Setup {
     graph: Graph,
+    /// Outputs of the reference's network that the recipe declares it does not give.
+    not_given: Vec<String>,
 }
 
 impl Setup {
@@ -26,7 +28,7 @@ impl Setup {
     pub fn new(recipe: &Recipe, golden: &Golden, options: &CheckOptions) -> Result<Self, GoldenError> {
         let model = resolve(recipe)?;
         let graph = zoo_graph::build(recipe, &model, &build_options(recipe, &model, golden, options.precision))?;
-        Ok(Self { graph })
+        Ok(Self { graph, not_given: declared(recipe) })
     }
 
     /// Builds the graph with a fault in the model or the graph; `None` where there is no place for it.
@@ -48,13 +50,18 @@ impl Setup {
         {
             return Ok(None);
         }
-        Ok(Some(Self { graph }))
+        Ok(Some(Self { graph, not_given: declared(recipe) }))
     }
 
     /// The step before any pass.
     pub fn graph(&self) -> &Graph {
         &self.graph
     }
+}
+
+/// What the recipe's golden section declares.
+fn declared(recipe: &Recipe) -> Vec<String> {
+    recipe.golden.iter().flat_map(|golden| &golden.declares).map(|difference| difference.path.clone()).collect()
 }
 
 fn resolve(recipe: &Recipe) -> Result<ResolvedModel, GoldenError> {
@@ -127,7 +134,7 @@ impl<'a> Run<'a> {
         let scalars = self.scalars(0);
         let result = self.step.run(&self.inputs, scalars, &mut probe)?;
         self.first_loss = result.losses.first().map(|l| l.1);
-        self.forward = outputs(self.setup.graph(), golden, None, precision, |key| probe.measured(key));
+        self.forward = outputs(self.setup, golden, None, precision, |key| probe.measured(key));
         self.loss = losses(&result, golden, None, 0, precision);
         self.backward = gradients(self.setup.graph(), golden, None, precision, |key| probe.measured(key));
         self.update = changes(&self.step, golden, 1, precision)?;
@@ -199,7 +206,7 @@ impl<'a> Run<'a> {
         let read = |key: &str| probe.measured(key);
         let fused: Vec<String> = fused_taps(self.step.graph()).map(|(key, _)| key).collect();
         // Outputs that a fusion absorbs are judged in the unfused run of the main step.
-        let mut items = outputs(self.setup.graph(), golden, Some(LIFTED), precision, read);
+        let mut items = outputs(self.setup, golden, Some(LIFTED), precision, read);
         items.retain(|i| !fused.contains(&i.name));
         items.extend(losses(&result, golden, Some(LIFTED), 0, precision));
         items.extend(gradients(self.setup.graph(), golden, Some(LIFTED), precision, read));
@@ -213,8 +220,7 @@ impl<'a> Run<'a> {
         set_weights(&mut step, self.golden, false)?;
         let mut probe = probe(step.graph(), self.golden, None)?;
         step.run(&self.inputs, self.scalars(0), &mut probe)?;
-        let graph = self.setup.graph();
-        let unfused = outputs(graph, self.golden, None, self.options.precision, |key| probe.measured(key));
+        let unfused = outputs(self.setup, self.golden, None, self.options.precision, |key| probe.measured(key));
         let absorbed: Vec<String> = fused_taps(self.step.graph()).map(|(key, _)| key).collect();
         for (item, covered) in self.forward.iter_mut().zip(unfused) {
             if absorbed.contains(&item.name) && item.name == covered.name {
@@ -389,17 +395,17 @@ pub(crate) fn init_items(graph: &Graph, golden: &Golden) -> Vec<Item> {
 
 /// Module outputs, in the order of the modules' return; missing and surplus ones fail.
 fn outputs<'m>(
-    graph: &Graph,
+    setup: &Setup,
     golden: &Golden,
     variant: Option<&str>,
     precision: Precision,
     read: impl Fn(&str) -> Option<&'m Measured>,
 ) -> Vec<Item> {
     let Some(tensors) = tensors(golden, variant) else { return Vec::new() };
-    let taps: Vec<String> = graph.taps.iter().map(zoo_graph::Tap::key).collect();
+    let taps: Vec<String> = setup.graph.taps.iter().map(zoo_graph::Tap::key).collect();
     let mut items: Vec<Item> =
         taps.iter().map(|tap| judge(tap, &format!("{OUT}{tap}"), golden, variant, tensors, precision, &read)).collect();
-    let listed = tensors.keys().filter_map(|k| k.strip_prefix(OUT));
+    let listed = tensors.keys().filter_map(|k| k.strip_prefix(OUT)).filter(|k| !setup.not_given.iter().any(|d| d == k));
     items.extend(
         listed.filter(|k| !taps.iter().any(|t| t == k)).map(|k| Item::wrong(k, "the recipe has no such module call")),
     );
@@ -539,7 +545,8 @@ fn changes(step: &Step, golden: &Golden, steps: usize, precision: Precision) -> 
         }
         seen.push(key.clone());
         let Some(facts) = manifest.tensors.get(&key) else {
-            let untouched = manifest.parameters_without_gradient.contains(&variable.name);
+            let updated = manifest.optimizer.groups.iter().any(|g| g.params.contains(&variable.name));
+            let untouched = !updated || manifest.parameters_without_gradient.contains(&variable.name);
             if !(untouched && variable.next.is_none()) {
                 items.push(Item::wrong(&variable.name, "the reference has no such tensor"));
             }
