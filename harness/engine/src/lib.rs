@@ -6,6 +6,7 @@
 
 pub mod init;
 pub mod layout;
+mod mask_windows;
 pub mod reference;
 pub mod step;
 

@@ -108,6 +108,8 @@ impl Observer for () {
 pub struct StepResult {
     /// Loss components by name, the total (`loss`) first.
     pub losses: Vec<(String, f64)>,
+    /// What the step reports beside them, by name.
+    pub metrics: Vec<(String, f64)>,
     /// The network's outputs by name, as row-major tensors.
     pub outputs: Vec<(String, Tensor)>,
     /// Largest sum of the tensors that lived at one time, variables and inputs included; kernels' scratch is not.
@@ -118,6 +120,8 @@ pub struct StepResult {
 pub(crate) struct Outcome {
     /// By index of the graph's losses.
     pub losses: Vec<f64>,
+    /// By index of the graph's metrics.
+    pub metrics: Vec<f64>,
     /// By index of the graph's outputs, row-major.
     pub outputs: Vec<Tensor>,
 }
@@ -269,12 +273,13 @@ impl Step {
         let inputs = self.arrange(inputs)?;
         let (executor, graph) = (&mut self.executor, &self.graph);
         let mut execute = || executor.run(graph, &inputs, scalars, observer);
-        let Outcome { losses, outputs } = match &self.pool {
+        let Outcome { losses, metrics, outputs } = match &self.pool {
             Some(pool) => pool.install(execute)?,
             None => execute()?,
         };
         Ok(StepResult {
             losses: graph.losses.iter().map(|(name, _)| name.clone()).zip(losses).collect(),
+            metrics: graph.metrics.iter().map(|(name, _)| name.clone()).zip(metrics).collect(),
             outputs: graph.outputs.iter().map(|(name, _)| name.clone()).zip(outputs).collect(),
             peak_memory: self.executor.memory(),
         })

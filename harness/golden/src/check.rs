@@ -10,6 +10,7 @@ use crate::{
     mutants::Fault,
     report::{Divergence, Item, Report, Stage, StageReport, Verdict},
     run::{self, Run, Setup},
+    variants,
 };
 use std::{collections::HashSet, path::Path};
 use zoo_graph::{BuildOptions, Graph, GraphError, Mode, ValueId};
@@ -49,6 +50,7 @@ pub fn check(
     options: &CheckOptions,
     progress: &mut dyn FnMut(&str),
 ) -> Result<Report, GoldenError> {
+    let golden = &bound(recipe, golden)?;
     let setup = match Setup::new(&under_conditions(recipe, golden), golden, options) {
         Ok(setup) => setup,
         Err(GoldenError::Graph(error)) => return Ok(impossible(empty_report(recipe, golden, options), error)),
@@ -72,6 +74,7 @@ pub(crate) fn check_faulty(
     options: &CheckOptions,
     fault: Fault,
 ) -> Result<Option<Report>, GoldenError> {
+    let golden = &bound(recipe, golden)?;
     let mut recipe = recipe.clone();
     if let Fault::Recipe(plant) = fault
         && !plant(&mut recipe)
@@ -158,6 +161,15 @@ impl<'a> Checking<'a> {
         run.later_steps(progress)?;
         self.push(Stage::Trajectory, run.trajectory.clone(), 0);
         self.push(Stage::Lifted, run.lifted.clone(), 0);
+        let mut variants = Vec::new();
+        for (variant, recipe) in
+            variants::recipes(self.recipe, &under_conditions(self.recipe, self.golden), self.golden)
+        {
+            progress(variant);
+            let setup = Setup::new(&recipe, self.golden, self.options)?;
+            variants.extend(run::variant_losses(&setup, self.golden, variant, self.options)?);
+        }
+        self.push(Stage::Variants, variants, 0);
         Ok(())
     }
 
@@ -194,9 +206,22 @@ fn empty_report(recipe: &Recipe, golden: &Golden, options: &CheckOptions) -> Rep
     }
 }
 
+/// The golden as the recipe is bound to it: the main run, or a variant with another optimizer.
+fn bound(recipe: &Recipe, golden: &Golden) -> Result<Golden, GoldenError> {
+    match recipe.golden.as_ref().and_then(|golden| golden.variant.as_deref()) {
+        Some(variant) => golden.bound_to(variant),
+        None => Ok(golden.clone()),
+    }
+}
+
 /// The recipe with what a golden decides instead of it, except where the command line named it.
 fn under_conditions(recipe: &Recipe, golden: &Golden) -> Recipe {
     let mut recipe = recipe.clone();
+    if let Some(parts) = recipe.golden.as_ref().and_then(|golden| golden.parts.clone())
+        && !conditions::overridden(&recipe, "train.parts")
+    {
+        recipe.train.parts = parts;
+    }
     if let Some([_, classes]) = golden.manifest.tensors.get("out/@root#0").map(|t| t.shape.as_slice())
         && !conditions::overridden(&recipe, "model.classes")
     {
@@ -225,7 +250,7 @@ pub(crate) fn build_options(
         Precision::F64 => zoo_graph::DType::F64,
         Precision::F32 => zoo_graph::DType::F32,
     };
-    BuildOptions { mode: Mode::Train, batch, dtype, dropout: dropout_overridden(recipe, &model.body) }
+    BuildOptions { mode: Mode::Train, batch, dtype, dropout: dropout_overridden(recipe, &model.body), epoch: 0 }
 }
 
 fn dropout_overridden(recipe: &Recipe, layers: &[ResolvedLayer]) -> bool {
@@ -236,6 +261,7 @@ fn dropout_overridden(recipe: &Recipe, layers: &[ResolvedLayer]) -> bool {
             dropout_overridden(recipe, main) || dropout_overridden(recipe, shortcut)
         }
         LayerKind::Concat { branches, .. } => branches.iter().any(|b| dropout_overridden(recipe, b)),
+        LayerKind::Again(module) => dropout_overridden(recipe, std::slice::from_ref(module)),
         _ => false,
     })
 }
@@ -307,7 +333,13 @@ fn first_divergence(
             let variable = graph.find_variable(name).map(|id| graph.variable(id));
             divergence.line = variable.and_then(|v| v.origin.as_ref()).map(|o| o.span.to_string());
         }
-        Stage::Forward | Stage::Loss | Stage::Backward | Stage::Update | Stage::Trajectory | Stage::Lifted => {
+        Stage::Forward
+        | Stage::Loss
+        | Stage::Backward
+        | Stage::Update
+        | Stage::Trajectory
+        | Stage::Lifted
+        | Stage::Variants => {
             locate(&mut divergence, run, graph);
         }
     }

@@ -9,7 +9,7 @@ use serde::Serialize;
 use zoo_graph::{Graph, Op};
 use zoo_recipe::{
     ConfigPath, Recipe,
-    schema::{L2Over, Optimizer, SmoothingOver},
+    schema::{Clip, L2Over, Optimizer, SmoothingOver},
 };
 
 /// One disagreement.
@@ -29,15 +29,17 @@ pub struct Difference {
 }
 
 /// Number of conditions that are compared.
-pub const COMPARED: usize = 10;
+pub const COMPARED: usize = 14;
 
 /// Compares recipe and golden. `graph` is the recipe's step under the golden's conditions.
 pub fn differences(recipe: &Recipe, graph: &Graph, golden: &Manifest) -> Vec<Difference> {
     let mut found = Found { recipe, differences: Vec::new() };
     found.optimizer(golden);
     found.decay(graph, golden);
+    found.rates(graph, golden);
     found.loss(golden);
     found.normalisation(graph, golden);
+    found.outputs(golden);
     found.differences
 }
 
@@ -77,8 +79,41 @@ impl Found<'_> {
                 self.note("optimizer.adam.eps", ours.eps, theirs.eps.unwrap_or(1e-8));
             }
         }
-        if let Some(norm) = theirs.clip_grad_norm {
-            self.note("optimizer", "no clipping", format!("gradient norm clipped to {norm}"));
+        let ours: Vec<String> = self
+            .recipe
+            .gradients
+            .clip
+            .iter()
+            .map(|clip| match clip {
+                Clip::Norm(bound) => format!("norm {bound}"),
+                Clip::Value(bound) => format!("value {bound}"),
+            })
+            .collect();
+        let ours = if ours.is_empty() { "none".to_string() } else { ours.join(", ") };
+        self.note("gradients.clip", ours, theirs.clip_grad_norm.map_or("none".into(), |norm| format!("norm {norm}")));
+        if let Some(parts) = self.recipe.golden.as_ref().and_then(|golden| golden.parts.as_ref())
+            && *parts != self.recipe.train.parts
+        {
+            self.note("train.parts", "parts of its own", "those of the `golden` section");
+        }
+    }
+
+    /// Learning rates relative to the fastest, per parameter.
+    fn rates(&mut self, graph: &Graph, golden: &Manifest) {
+        let base = golden.optimizer.base_lr();
+        for node in &graph.nodes {
+            let ours = match &node.op {
+                Op::ApplyMomentum(op) => op.lr_scale,
+                Op::ApplyAdam(op) => op.lr_scale,
+                _ => continue,
+            };
+            let Some(name) = node.name.strip_suffix("/update") else { continue };
+            let group = golden.optimizer.groups.iter().find(|g| g.params.iter().any(|p| p == name));
+            let Some(theirs) = group.map(|g| g.lr / base).filter(|theirs| (ours - theirs).abs() > 1e-12) else {
+                continue;
+            };
+            self.note("train.parts", format!("{ours} x the rate on {name}"), format!("{theirs} x"));
+            return;
         }
     }
 
@@ -129,10 +164,32 @@ impl Found<'_> {
         if cross_entropy.label_smoothing > 0.0 && cross_entropy.smoothing_over != SmoothingOver::AllClasses {
             self.note(&format!("{path}.smoothing_over"), "other_classes", "all_classes");
         }
+        if let Some(theirs) = golden.hyper.loss_weights {
+            let ours = [
+                ("select_cross_entropy", loss.select_cross_entropy.as_ref().map(|term| term.weight)),
+                ("weighted_l1", loss.weighted_l1.as_ref().map(|term| term.weight)),
+                ("mask_soft_margin", loss.mask_soft_margin.as_ref().map(|term| term.weight)),
+            ];
+            for ((term, ours), theirs) in ours.into_iter().zip(theirs) {
+                self.note(&format!("loss.{term}.weight"), ours.unwrap_or(0.0), theirs);
+            }
+        }
+        if let (Some(ours), Some(theirs)) = (&loss.balanced_bce, golden.hyper.negative_ratio) {
+            self.note("loss.balanced_bce.negative_ratio", ours.negative_ratio, theirs);
+        }
         let l2 = loss.l2.as_ref().map_or(0.0, |l2| l2.weight);
         self.note("loss.l2.weight", l2, golden.hyper.l2_in_loss.unwrap_or(0.0));
         if loss.l2.as_ref().is_some_and(|l2| l2.weight > 0.0 && l2.over == L2Over::Weights) {
             self.note("loss.l2.over", "weights", "all");
+        }
+    }
+
+    /// Outputs of the reference's network that the recipe declares it does not give.
+    fn outputs(&mut self, golden: &Manifest) {
+        let declares: Vec<String> =
+            self.recipe.golden.iter().flat_map(|g| &g.declares).map(|difference| difference.path.clone()).collect();
+        for path in declares.iter().filter(|path| golden.tensors.contains_key(&format!("out/{path}"))) {
+            self.note(path, "not given", "given");
         }
     }
 

@@ -15,6 +15,7 @@ mod probe;
 pub mod record;
 pub mod report;
 mod run;
+mod variants;
 pub mod weights;
 
 pub use check::{CheckOptions, check};

@@ -116,6 +116,36 @@ pub struct Optimizer {
     pub groups: Vec<Group>,
 }
 
+impl Optimizer {
+    /// The optimizer of a variant from its rule, such as `Adam lr 1e-3, betas 0.9/0.999, eps 1e-8, no weight decay`, for the
+    /// parameters of the main run.
+    fn of_rule(rule: &str, main: &Self) -> Option<Self> {
+        let rest = rule.strip_prefix("Adam ")?;
+        let value = |key: &str| rest.split(", ").find_map(|part| part.strip_prefix(key));
+        let lr: f64 = value("lr ")?.parse().ok()?;
+        let (beta1, beta2) = value("betas ")?.split_once('/')?;
+        let weight_decay = match value("weight decay ") {
+            Some(decay) => decay.parse().ok()?,
+            None => 0.0,
+        };
+        let group = |group: &Group| Group { lr, weight_decay, params: group.params.clone() };
+        Some(Self {
+            kind: rule.to_string(),
+            momentum: None,
+            nesterov: false,
+            betas: Some((beta1.parse().ok()?, beta2.parse().ok()?)),
+            eps: Some(value("eps ")?.parse().ok()?),
+            clip_grad_norm: main.clip_grad_norm,
+            groups: main.groups.iter().map(group).collect(),
+        })
+    }
+
+    /// Learning rate of the parameters that learn fastest; the others have a factor on it.
+    pub fn base_lr(&self) -> f64 {
+        self.groups.iter().map(|group| group.lr).fold(0.0, f64::max)
+    }
+}
+
 /// Parameters that share learning rate and decay.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Group {
@@ -136,6 +166,12 @@ pub struct Hyper {
     /// Weight of the L2 losses of all parameters in the forward loss.
     #[serde(default)]
     pub l2_in_loss: Option<f64>,
+    /// Weights of classes, boxes and masks in the loss of a tracker.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub loss_weights: Option<[f64; 3]>,
+    /// Hard negatives per positive.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub negative_ratio: Option<f64>,
 }
 
 /// Test vectors of the hash for one name.
@@ -154,8 +190,9 @@ pub struct HashVectors {
 pub struct Input {
     /// Its shape.
     pub shape: Vec<usize>,
-    /// Its rule, which names the hash behind it.
-    pub rule: String,
+    /// Its rule, which names the hash behind it; none for what is stored alone.
+    #[serde(default)]
+    pub rule: Option<String>,
     /// Whether `input/<name>` holds it.
     #[serde(default)]
     pub stored: bool,
@@ -197,11 +234,11 @@ pub struct TensorFacts {
     pub absmax: f64,
     /// Euclidean norm.
     pub l2: f64,
-    /// Relative error of the reference's own f32 run.
-    #[serde(default)]
+    /// Relative error of the reference's own f32 run; null where the truth is zero.
+    #[serde(default, deserialize_with = "null_is_zero")]
     pub f32_rel: f64,
-    /// Largest difference of that run over `absmax`.
-    #[serde(default)]
+    /// Largest difference of that run over `absmax`; null where the truth is zero.
+    #[serde(default, deserialize_with = "null_is_zero")]
     pub f32_max: f64,
     /// Norm of the change since the start.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -214,9 +251,17 @@ pub struct TensorFacts {
     pub degenerate: bool,
 }
 
+/// A relative error that has no scale counts as none: a tensor that is zero has to be zero.
+fn null_is_zero<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
+    Ok(Option::<f64>::deserialize(deserializer)?.unwrap_or_default())
+}
+
 /// Another run under changed conditions.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Variant {
+    /// What is different, in words; an optimizer's are read (see [`Golden::bound_to`]).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rule: Option<String>,
     /// Losses per step, in f64.
     #[serde(default)]
     pub losses_f64: Vec<BTreeMap<String, f64>>,
@@ -289,15 +334,50 @@ impl Golden {
         Ok(Samples { positions, values })
     }
 
-    /// A stored integer input, such as labels.
+    /// A stored input, such as labels. Integers are exact.
     ///
     /// # Errors
-    /// Not stored, or not as integers.
-    pub fn integers(&self, key: &str) -> Result<&[i64], GoldenError> {
+    /// Not stored.
+    pub fn stored(&self, key: &str) -> Result<Vec<f64>, GoldenError> {
         match self.arrays.get(key) {
-            Some(Array::Integer(values)) => Ok(values),
-            _ => Err(GoldenError::Malformed { path: self.path.clone(), message: format!("no integers `{key}`") }),
+            Some(Array::Integer(values)) => Ok(values.iter().map(|v| *v as f64).collect()),
+            Some(Array::Float(values)) => Ok(values.clone()),
+            None => Err(GoldenError::Malformed { path: self.path.clone(), message: format!("no array `{key}`") }),
         }
+    }
+
+    /// The stored start value of a running statistic, where no rule gives it.
+    pub fn start(&self, name: &str) -> Option<&[f64]> {
+        match self.arrays.get(&format!("init/{name}")) {
+            Some(Array::Float(values)) => Some(values),
+            Some(Array::Integer(_)) | None => None,
+        }
+    }
+
+    /// The golden of a variant with another optimizer, as if it were the main run: weights, inputs, outputs and gradients of
+    /// the first step are the main run's; losses and parameters after it are the variant's own. Without such a variant,
+    /// the golden as it is.
+    ///
+    /// # Errors
+    /// A variant whose rule names no optimizer that is known.
+    pub fn bound_to(&self, variant: &str) -> Result<Self, GoldenError> {
+        let mut bound = self.clone();
+        let Some(facts) = bound.manifest.variants.remove(variant) else { return Ok(bound) };
+        let rule = facts.rule.as_deref().unwrap_or_default();
+        bound.manifest.optimizer = Optimizer::of_rule(rule, &self.manifest.optimizer).ok_or_else(|| {
+            let message = format!("the rule of the variant `{variant}` names no optimizer: `{rule}`");
+            GoldenError::Malformed { path: self.path.clone(), message }
+        })?;
+        (bound.manifest.losses_f64, bound.manifest.losses_f32) = (facts.losses_f64, facts.losses_f32);
+        let before_the_update = ["out/", "grad/", "buffer1/"];
+        bound.manifest.tensors.retain(|key, _| before_the_update.iter().any(|prefix| key.starts_with(prefix)));
+        for (key, facts) in facts.tensors {
+            if let Some(array) = bound.arrays.remove(&format!("variant.{variant}/{key}")) {
+                bound.arrays.insert(key.clone(), array);
+                bound.manifest.tensors.insert(key, facts);
+            }
+        }
+        Ok(bound)
     }
 
     /// First values of tensors that the hash rules give: `init_head/<name>` and `input_head/<name>`.
@@ -374,4 +454,28 @@ pub(crate) fn read_capped(path: &Path) -> Result<Vec<u8>, GoldenError> {
         return Err(GoldenError::Malformed { path: path.into(), message });
     }
     std::fs::read(path).map_err(unreadable)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_optimizer_of_a_variant_is_read_from_its_rule() {
+        let group = Group { lr: 0.1, weight_decay: 1e-4, params: vec!["w".into()] };
+        let main = Optimizer {
+            kind: "SGD".into(),
+            momentum: Some(0.9),
+            nesterov: false,
+            betas: None,
+            eps: None,
+            clip_grad_norm: None,
+            groups: vec![group],
+        };
+        let rule = "Adam lr 1e-3, betas 0.9/0.999, eps 1e-8, no weight decay, same batch, 3 steps";
+        let adam = Optimizer::of_rule(rule, &main).unwrap();
+        assert_eq!((adam.betas, adam.eps, adam.base_lr()), (Some((0.9, 0.999)), Some(1e-8), 1e-3));
+        assert_eq!((adam.groups[0].weight_decay, adam.groups[0].params.len()), (0.0, 1));
+        assert!(Optimizer::of_rule("as the main run but gradients not clipped", &main).is_none());
+    }
 }

@@ -59,7 +59,7 @@ pub fn files(stem: &Path) -> [PathBuf; 2] {
 pub fn record(recipe: &Recipe, options: &RecordOptions, stem: &Path) -> Result<(), GoldenError> {
     let model = recipe.resolve().map_err(|d| GoldenError::Recipe(d.to_string()))?;
     let build = |dtype| {
-        let options = BuildOptions { mode: Mode::Train, batch: options.batch, dtype, dropout: false };
+        let options = BuildOptions { mode: Mode::Train, batch: options.batch, dtype, dropout: false, epoch: 0 };
         zoo_graph::build(recipe, &model, &options)
     };
     let mut manifest = conditions(recipe, &build(DType::F64)?, model.classes, options);
@@ -277,7 +277,7 @@ fn conditions(recipe: &Recipe, graph: &Graph, classes: usize, options: &RecordOp
             true => format!("h % {classes} of 'input.{}'", input.name),
             false => format!("image[-2,2) of 'input.{}'", input.name),
         };
-        (input.name.clone(), Input { shape, rule, stored })
+        (input.name.clone(), Input { shape, rule: Some(rule), stored })
     });
     let loss = &recipe.loss;
     let vectors = ["a", "conv1.weight"].map(|name| (name.to_string(), hash_vectors(name)));
@@ -290,6 +290,8 @@ fn conditions(recipe: &Recipe, graph: &Graph, classes: usize, options: &RecordOp
         hyper: Hyper {
             label_smoothing: loss.softmax_cross_entropy.as_ref().map(|l| l.label_smoothing),
             l2_in_loss: loss.l2.as_ref().map(|l2| l2.weight),
+            loss_weights: None,
+            negative_ratio: None,
         },
         parameter_count: graph.parameters().map(|(_, v)| graph.ty(v.value).shape.numel() as u64).sum(),
         bn,
@@ -344,7 +346,13 @@ fn hash_vectors(name: &str) -> HashVectors {
 
 /// Labels by the hash, as the rule of the manifest says.
 fn labels(manifest: &Manifest, name: &str, input: &Input) -> Vec<u32> {
-    let classes = input.rule.strip_prefix("h % ").and_then(|r| r.split(' ').next()).and_then(|n| n.parse().ok());
+    let classes = input
+        .rule
+        .as_deref()
+        .unwrap_or_default()
+        .strip_prefix("h % ")
+        .and_then(|r| r.split(' ').next())
+        .and_then(|n| n.parse().ok());
     let hash = NameHash::new(&format!("{}input.{name}", manifest.salt));
     (0..input.shape.iter().product::<usize>() as u64).map(|i| (hash.h(i) % classes.unwrap_or(1u64)) as u32).collect()
 }

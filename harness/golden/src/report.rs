@@ -50,6 +50,8 @@ pub enum Stage {
     Trajectory,
     /// Forward, loss and backward of the variant in which hardly any ReLU input is near zero.
     Lifted,
+    /// Losses of variants without a part of the rules: no clipping, the recipe's own freezing.
+    Variants,
 }
 
 impl fmt::Display for Stage {
@@ -65,6 +67,7 @@ impl fmt::Display for Stage {
             Self::Update => "update",
             Self::Trajectory => "trajectory",
             Self::Lifted => "lifted",
+            Self::Variants => "variants",
         })
     }
 }

@@ -8,7 +8,7 @@ use crate::{
     mutants::Fault,
     probe::{Probe, Reading, to_f64},
     report::{Item, Stage},
-    weights::{self, InputValues},
+    weights,
 };
 use candle_core::{Device, Tensor};
 use std::collections::{BTreeMap, HashMap};
@@ -19,6 +19,8 @@ use zoo_recipe::{Recipe, ResolvedModel};
 /// A recipe's step under a golden's conditions.
 pub(crate) struct Setup {
     graph: Graph,
+    /// Outputs of the reference's network that the recipe declares it does not give.
+    not_given: Vec<String>,
 }
 
 impl Setup {
@@ -26,7 +28,7 @@ impl Setup {
     pub fn new(recipe: &Recipe, golden: &Golden, options: &CheckOptions) -> Result<Self, GoldenError> {
         let model = resolve(recipe)?;
         let graph = zoo_graph::build(recipe, &model, &build_options(recipe, &model, golden, options.precision))?;
-        Ok(Self { graph })
+        Ok(Self { graph, not_given: declared(recipe) })
     }
 
     /// Builds the graph with a fault in the model or the graph; `None` where there is no place for it.
@@ -48,13 +50,18 @@ impl Setup {
         {
             return Ok(None);
         }
-        Ok(Some(Self { graph }))
+        Ok(Some(Self { graph, not_given: declared(recipe) }))
     }
 
     /// The step before any pass.
     pub fn graph(&self) -> &Graph {
         &self.graph
     }
+}
+
+/// What the recipe's golden section declares.
+fn declared(recipe: &Recipe) -> Vec<String> {
+    recipe.golden.iter().flat_map(|golden| &golden.declares).map(|difference| difference.path.clone()).collect()
 }
 
 fn resolve(recipe: &Recipe) -> Result<ResolvedModel, GoldenError> {
@@ -114,10 +121,8 @@ impl<'a> Run<'a> {
         Ok(run)
     }
 
-    /// All steps of a golden have one learning rate.
     fn scalars(&self, step: u64) -> Scalars {
-        let learning_rate = self.golden.manifest.optimizer.groups.first().map_or(0.0, |g| g.lr);
-        Scalars { learning_rate, step, seed: 0 }
+        scalars(self.golden, step)
     }
 
     /// Forward, loss, backward and update of the first step.
@@ -129,7 +134,7 @@ impl<'a> Run<'a> {
         let scalars = self.scalars(0);
         let result = self.step.run(&self.inputs, scalars, &mut probe)?;
         self.first_loss = result.losses.first().map(|l| l.1);
-        self.forward = outputs(self.setup.graph(), golden, None, precision, |key| probe.measured(key));
+        self.forward = outputs(self.setup, golden, None, precision, |key| probe.measured(key));
         self.loss = losses(&result, golden, None, 0, precision);
         self.backward = gradients(self.setup.graph(), golden, None, precision, |key| probe.measured(key));
         self.update = changes(&self.step, golden, 1, precision)?;
@@ -201,7 +206,7 @@ impl<'a> Run<'a> {
         let read = |key: &str| probe.measured(key);
         let fused: Vec<String> = fused_taps(self.step.graph()).map(|(key, _)| key).collect();
         // Outputs that a fusion absorbs are judged in the unfused run of the main step.
-        let mut items = outputs(self.setup.graph(), golden, Some(LIFTED), precision, read);
+        let mut items = outputs(self.setup, golden, Some(LIFTED), precision, read);
         items.retain(|i| !fused.contains(&i.name));
         items.extend(losses(&result, golden, Some(LIFTED), 0, precision));
         items.extend(gradients(self.setup.graph(), golden, Some(LIFTED), precision, read));
@@ -215,8 +220,7 @@ impl<'a> Run<'a> {
         set_weights(&mut step, self.golden, false)?;
         let mut probe = probe(step.graph(), self.golden, None)?;
         step.run(&self.inputs, self.scalars(0), &mut probe)?;
-        let graph = self.setup.graph();
-        let unfused = outputs(graph, self.golden, None, self.options.precision, |key| probe.measured(key));
+        let unfused = outputs(self.setup, self.golden, None, self.options.precision, |key| probe.measured(key));
         let absorbed: Vec<String> = fused_taps(self.step.graph()).map(|(key, _)| key).collect();
         for (item, covered) in self.forward.iter_mut().zip(unfused) {
             if absorbed.contains(&item.name) && item.name == covered.name {
@@ -225,6 +229,31 @@ impl<'a> Run<'a> {
         }
         Ok(())
     }
+}
+
+/// All steps of a golden have one learning rate.
+fn scalars(golden: &Golden, step: u64) -> Scalars {
+    Scalars { learning_rate: golden.manifest.optimizer.base_lr(), step, seed: 0 }
+}
+
+/// Losses of a variant of the golden that records nothing else, step by step; `setup` is its step.
+pub(crate) fn variant_losses(
+    setup: &Setup,
+    golden: &Golden,
+    variant: &str,
+    options: &CheckOptions,
+) -> Result<Vec<Item>, GoldenError> {
+    let steps = golden.manifest.variants.get(variant).map_or(0, |v| v.losses_f64.len());
+    let mut step = Step::new(setup.graph.clone(), options.engine())?;
+    set_weights(&mut step, golden, false)?;
+    let inputs = inputs(golden, setup.graph())?;
+    let mut items = Vec::new();
+    for n in 0..steps {
+        let result = step.run(&inputs, scalars(golden, n as u64), &mut ())?;
+        items.extend(losses(&result, golden, Some(variant), n, options.precision));
+    }
+    items.iter_mut().for_each(|item| item.name = format!("{variant}: {}", item.name));
+    Ok(items)
 }
 
 /// Module outputs that are inside a fused operator, with the pass that put them there.
@@ -267,14 +296,24 @@ fn inputs(golden: &Golden, graph: &Graph) -> Result<Inputs, GoldenError> {
     for input in &graph.inputs {
         let ty = graph.ty(input.value);
         let shape = golden.manifest.inputs.get(&input.name).map(|i| i.shape.clone()).unwrap_or_default();
-        let tensor = match weights::input(golden, &input.name)? {
-            InputValues::Float(values) => Tensor::from_vec(values, shape, &Device::Cpu)
+        let values = weights::input(golden, &input.name)?;
+        let tensor = match ty.dtype.is_float() {
+            true => Tensor::from_vec(values, shape, &Device::Cpu)
                 .and_then(|t| t.to_dtype(zoo_engine::candle_dtype(ty.dtype))),
-            InputValues::Index(values) => Tensor::from_vec(values, shape, &Device::Cpu),
+            false => Tensor::from_vec(indices(golden, &input.name, &values)?, shape, &Device::Cpu),
         };
         inputs = inputs.with(&input.name, tensor.map_err(zoo_engine::EngineError::from)?);
     }
     Ok(inputs)
+}
+
+/// Values of an input as class indices.
+fn indices(golden: &Golden, name: &str, values: &[f64]) -> Result<Vec<u32>, GoldenError> {
+    let index = |v: &f64| (*v >= 0.0 && *v <= f64::from(u32::MAX) && v.fract() == 0.0).then_some(*v as u32);
+    values.iter().map(index).collect::<Option<_>>().ok_or_else(|| GoldenError::Malformed {
+        path: golden.path.clone(),
+        message: format!("input `{name}` has values that are no classes"),
+    })
 }
 
 /// Sets all variables as the golden starts; what it has no rule for starts at zero (slots) or stays.
@@ -284,9 +323,10 @@ fn set_weights(step: &mut Step, golden: &Golden, lifted: bool) -> Result<(), Gol
     let variables: Vec<(String, VariableRole, zoo_graph::TensorType)> =
         graph.variables.iter().map(|v| (v.name.clone(), v.role.clone(), graph.ty(v.value).clone())).collect();
     for (name, role, ty) in variables {
-        let mut values = match manifest.init.get(&name) {
-            Some(rule) => weights::initial(rule, &manifest.salt, &name, ty.shape.numel()),
-            None => vec![0.0; ty.shape.numel()],
+        let mut values: Vec<f32> = match (golden.start(&name), manifest.init.get(&name)) {
+            (Some(stored), _) => stored.iter().map(|v| *v as f32).collect(),
+            (None, Some(rule)) => weights::initial(rule, &manifest.salt, &name, ty.shape.numel()),
+            (None, None) => vec![0.0; ty.shape.numel()],
         };
         let scale = name.strip_suffix(".bias").and_then(|layer| manifest.init.get(&format!("{layer}.weight")));
         if let (true, VariableRole::NormBias, Some(scale)) = (lifted, &role, scale) {
@@ -343,10 +383,7 @@ pub(crate) fn init_items(graph: &Graph, golden: &Golden) -> Vec<Item> {
         }
     }
     for (name, head) in golden.heads("input_head/") {
-        let same = match weights::input(golden, name) {
-            Ok(InputValues::Float(ours)) => ours.iter().zip(head).all(|(a, b)| f64::from(*a) == *b),
-            _ => false,
-        };
+        let same = weights::input(golden, name).is_ok_and(|ours| ours.iter().zip(head).all(|(a, b)| a == b));
         items.push(if same {
             Item::measured(format!("first values of input {name}"), 0.0, 1.0)
         } else {
@@ -358,17 +395,17 @@ pub(crate) fn init_items(graph: &Graph, golden: &Golden) -> Vec<Item> {
 
 /// Module outputs, in the order of the modules' return; missing and surplus ones fail.
 fn outputs<'m>(
-    graph: &Graph,
+    setup: &Setup,
     golden: &Golden,
     variant: Option<&str>,
     precision: Precision,
     read: impl Fn(&str) -> Option<&'m Measured>,
 ) -> Vec<Item> {
     let Some(tensors) = tensors(golden, variant) else { return Vec::new() };
-    let taps: Vec<String> = graph.taps.iter().map(zoo_graph::Tap::key).collect();
+    let taps: Vec<String> = setup.graph.taps.iter().map(zoo_graph::Tap::key).collect();
     let mut items: Vec<Item> =
         taps.iter().map(|tap| judge(tap, &format!("{OUT}{tap}"), golden, variant, tensors, precision, &read)).collect();
-    let listed = tensors.keys().filter_map(|k| k.strip_prefix(OUT));
+    let listed = tensors.keys().filter_map(|k| k.strip_prefix(OUT)).filter(|k| !setup.not_given.iter().any(|d| d == k));
     items.extend(
         listed.filter(|k| !taps.iter().any(|t| t == k)).map(|k| Item::wrong(k, "the recipe has no such module call")),
     );
@@ -461,10 +498,13 @@ fn losses(result: &StepResult, golden: &Golden, variant: Option<&str>, n: usize,
         None => (&manifest.losses_f64, &manifest.losses_f32),
     };
     let (Some(truth), Some(rounded)) = (truth.get(n), rounded.get(n)) else { return Vec::new() };
-    let component = |name: &str| !name.starts_with("loss_");
+    let component = |name: &str| !name.starts_with("loss_") && !DIAGNOSTICS.contains(&name);
     let label = |name: &str| if n == 0 { name.to_string() } else { format!("{name} of step {}", n + 1) };
     let mut items = Vec::new();
-    for (name, found) in &result.losses {
+    // What a step reports beside its losses counts where the golden knows it.
+    let metrics = result.metrics.iter().filter(|(name, _)| truth.contains_key(name));
+    let found = result.losses.iter().chain(metrics);
+    for (name, found) in found.clone() {
         items.push(match truth.get(name) {
             Some(t) => {
                 let scale = if *t == 0.0 { 1.0 } else { t.abs() };
@@ -474,10 +514,14 @@ fn losses(result: &StepResult, golden: &Golden, variant: Option<&str>, n: usize,
             None => Item::wrong(label(name), "the reference has no such loss"),
         });
     }
-    let missing = truth.keys().filter(|k| component(k) && !result.losses.iter().any(|(name, _)| name == *k));
+    let missing = truth.keys().filter(|k| component(k) && !found.clone().any(|(name, _)| name == *k));
     items.extend(missing.map(|name| Item::wrong(label(name), "the recipe has no such loss")));
     items
 }
+
+/// What the golden records of a step to say how well conditioned it is, and what is no quantity of the step: the distance
+/// between the last picked negative's loss and the next one's.
+const DIAGNOSTICS: [&str; 1] = ["ohem_gap_to_next"];
 
 /// Changes of parameters since the start, momentum and running statistics after `steps` steps.
 fn changes(step: &Step, golden: &Golden, steps: usize, precision: Precision) -> Result<Vec<Item>, GoldenError> {
@@ -488,9 +532,10 @@ fn changes(step: &Step, golden: &Golden, steps: usize, precision: Precision) -> 
     let mut seen: Vec<String> = Vec::new();
     for (variable, tensor) in step.variables()? {
         let (key, is_parameter) = match &variable.role {
-            VariableRole::Slot { parameter, .. } => {
+            VariableRole::Slot { parameter, slot: "momentum_buffer" } => {
                 (format!("momentum{steps}/{}", graph.variable(*parameter).name), false)
             }
+            VariableRole::Slot { .. } => continue,
             role if role.is_statistic() => (format!("buffer{steps}/{}", variable.name), false),
             _ => (format!("param{steps}/{}", variable.name), true),
         };
@@ -500,7 +545,8 @@ fn changes(step: &Step, golden: &Golden, steps: usize, precision: Precision) -> 
         }
         seen.push(key.clone());
         let Some(facts) = manifest.tensors.get(&key) else {
-            let untouched = manifest.parameters_without_gradient.contains(&variable.name);
+            let updated = manifest.optimizer.groups.iter().any(|g| g.params.contains(&variable.name));
+            let untouched = !updated || manifest.parameters_without_gradient.contains(&variable.name);
             if !(untouched && variable.next.is_none()) {
                 items.push(Item::wrong(&variable.name, "the reference has no such tensor"));
             }
@@ -510,6 +556,13 @@ fn changes(step: &Step, golden: &Golden, steps: usize, precision: Precision) -> 
         let truth = golden.samples(&key, None, facts.shape.iter().product())?;
         if tensor.dims() != facts.shape {
             items.push(Item::wrong(&variable.name, "has another shape than the reference's"));
+            continue;
+        }
+        let own_gradient = manifest.tensors.get(&format!("{GRAD}{}", variable.name));
+        if is_parameter && own_gradient.is_some_and(|g| g.degenerate) && manifest.optimizer.betas.is_some() {
+            let start = manifest.init.get(&variable.name);
+            let start = start.map(|rule| weights::initial(rule, &manifest.salt, &variable.name, now.len()));
+            items.push(bounded_change(&variable.name, &now, &start.unwrap_or_default(), steps, golden, precision));
             continue;
         }
         items.push(match (is_parameter, facts.delta_l2, facts.delta_f32_rel, manifest.init.get(&variable.name)) {
@@ -542,4 +595,18 @@ fn change(name: &str, now: &[f64], start: &[f32], truth: &Samples<'_>, delta_l2:
     // f64::max would drop a NaN.
     let error = if sampled.is_nan() || sampled > off { sampled } else { off };
     Item::measured(name, error, floor)
+}
+
+/// The change of a parameter whose gradient is nothing but rounding, under Adam: it divides the rounding by its own size, so
+/// that the direction is chance, but no step is longer than the learning rate over `1 - beta1`.
+fn bounded_change(name: &str, now: &[f64], start: &[f32], steps: usize, golden: &Golden, precision: Precision) -> Item {
+    let optimizer = &golden.manifest.optimizer;
+    let beta1 = optimizer.betas.map_or(0.0, |betas| betas.0);
+    let longest = steps as f64 * optimizer.base_lr() / (1.0 - beta1);
+    let largest = now.iter().zip(start).fold(0.0f64, |largest, (now, start)| {
+        let change = (now - f64::from(*start)).abs();
+        if change.is_nan() || change > largest { change } else { largest }
+    });
+    let complete = if now.len() == start.len() { largest / longest } else { f64::INFINITY };
+    Item { counts: false, ..Item::measured(name, complete * precision.limit(), 1.0) }
 }

@@ -27,38 +27,28 @@ pub fn lift(bias: &mut [f32], scale: &Init) {
     }
 }
 
-/// An input of the step.
-#[derive(Clone, Debug, PartialEq)]
-pub enum InputValues {
-    /// Pixels, row-major.
-    Float(Vec<f32>),
-    /// Class indices.
-    Index(Vec<u32>),
-}
-
-/// Makes or reads the input `name` of a golden.
+/// Makes or reads the input `name` of a golden, row-major. Classes and the like are exact in f64, pixels are f32 values.
 ///
 /// # Errors
 /// A rule that is not known, or a stored input that is not there.
-pub fn input(golden: &Golden, name: &str) -> Result<InputValues, crate::GoldenError> {
+pub fn input(golden: &Golden, name: &str) -> Result<Vec<f64>, crate::GoldenError> {
     let malformed = |message: String| crate::GoldenError::Malformed { path: golden.path.clone(), message };
     let input = golden.manifest.inputs.get(name).ok_or_else(|| malformed(format!("no input `{name}`")))?;
     let numel: usize = input.shape.iter().product();
     if input.stored {
-        let values = golden.integers(&format!("input/{name}"))?;
-        let indices: Result<Vec<u32>, _> = values.iter().map(|v| u32::try_from(*v)).collect();
-        let indices = indices.map_err(|_| malformed(format!("input `{name}` has a negative class")))?;
-        if indices.len() != numel {
-            return Err(malformed(format!("input `{name}` has {} values for {:?}", indices.len(), input.shape)));
+        let values = golden.stored(&format!("input/{name}"))?;
+        if values.len() != numel {
+            return Err(malformed(format!("input `{name}` has {} values for {:?}", values.len(), input.shape)));
         }
-        return Ok(InputValues::Index(indices));
+        return Ok(values);
     }
-    match input.rule.strip_prefix("image[-2,2) of '").and_then(|rest| rest.strip_suffix('\'')) {
+    let rule = input.rule.as_deref().unwrap_or_default();
+    match rule.strip_prefix("image[-2,2) of '").and_then(|rest| rest.strip_suffix('\'')) {
         Some(hashed) => {
             let hash = NameHash::new(&format!("{}{hashed}", golden.manifest.salt));
-            Ok(InputValues::Float((0..numel as u64).map(|i| 2.0 * hash.s(i)).collect()))
+            Ok((0..numel as u64).map(|i| f64::from(2.0 * hash.s(i))).collect())
         }
-        None => Err(malformed(format!("input `{name}` is not stored and its rule `{}` is not known", input.rule))),
+        None => Err(malformed(format!("input `{name}` is not stored and its rule `{rule}` is not known"))),
     }
 }
 

@@ -183,6 +183,8 @@ pub struct Tap {
     pub module: String,
     /// The module's how-manieth call in this step, from 0.
     pub call: usize,
+    /// Which of several values that the module gives.
+    pub part: Option<String>,
     /// Where its output is.
     pub state: TapState,
     /// The recipe entry that made it.
@@ -190,9 +192,12 @@ pub struct Tap {
 }
 
 impl Tap {
-    /// Key of the golden tensor: `<module>#<call>`.
+    /// Key of the golden tensor: `<module>#<call>`, or `<module>#<call>.<part>`.
     pub fn key(&self) -> String {
-        format!("{}#{}", self.module, self.call)
+        match &self.part {
+            Some(part) => format!("{}#{}.{part}", self.module, self.call),
+            None => format!("{}#{}", self.module, self.call),
+        }
     }
 }
 
@@ -211,7 +216,9 @@ pub struct Graph {
     pub taps: Vec<Tap>,
     /// Loss components by name, the total (`loss`) first. Empty in an evaluation graph.
     pub losses: Vec<(String, ValueId)>,
-    /// Gradient of the total loss, per trained parameter.
+    /// Scalars that a step reports beside its losses, by name: counts, shares, the norm of the gradients.
+    pub metrics: Vec<(String, ValueId)>,
+    /// Gradient of the total loss, per parameter that has one, before any clipping.
     pub gradients: Vec<(VariableId, ValueId)>,
     /// The network's outputs, by name.
     pub outputs: Vec<(String, ValueId)>,
@@ -353,10 +360,10 @@ impl Graph {
         ValueId(self.values.len() - 1)
     }
 
-    /// Values that must survive to the end of a step: losses, outputs and the variables' next values.
+    /// Values that must survive to the end of a step: losses, metrics, outputs and the variables' next values.
     pub fn results(&self) -> impl Iterator<Item = ValueId> + '_ {
         let next = self.variables.iter().filter_map(|v| v.next);
-        self.losses.iter().map(|l| l.1).chain(self.outputs.iter().map(|o| o.1)).chain(next)
+        self.losses.iter().chain(&self.metrics).map(|l| l.1).chain(self.outputs.iter().map(|o| o.1)).chain(next)
     }
 }
 

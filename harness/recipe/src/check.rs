@@ -1,7 +1,7 @@
 //! What a schema cannot say: values that contradict each other (errors), and values far from what anybody trains with
 //! (warnings), each with the source of what is usual.
 
-use crate::diagnostic::{Diagnostic, Severity};
+use crate::diagnostic::{Diagnostic, Severity, suggest};
 use crate::schema::{DecayGroup, Layer, LossScale, Optimizer, Period, Recipe, Schedule, Source, Step, WarmupShape};
 use crate::span::ConfigPath;
 
@@ -116,12 +116,24 @@ impl Check<'_> {
 
     fn loss(&mut self) {
         let loss = &self.recipe.loss;
-        let Some(entropy) = &loss.softmax_cross_entropy else {
-            return self.error("loss", "nothing here depends on the labels", "add `softmax_cross_entropy: {}`");
-        };
-        if entropy.label_smoothing > 0.3 {
+        if let Some(entropy) = loss.softmax_cross_entropy.as_ref().filter(|entropy| entropy.label_smoothing > 0.3) {
             let message = format!("label smoothing {} is far above the usual 0.1", entropy.label_smoothing);
             self.warn("loss.softmax_cross_entropy.label_smoothing", message, "arXiv 1512.00567 introduced it with 0.1");
+        }
+        let predictions = loss.predictions();
+        if loss.softmax_cross_entropy.is_none() && predictions.is_empty() {
+            return self.error("loss", "nothing here depends on the labels", "add `softmax_cross_entropy: {}`");
+        }
+        let outputs = &self.recipe.model.outputs;
+        for (term, prediction) in predictions {
+            if !outputs.contains_key(prediction) {
+                let hint = suggest(prediction, outputs.keys().map(String::as_str));
+                self.error(
+                    &format!("loss.{term}.prediction"),
+                    format!("the model has no output `{prediction}`"),
+                    &hint,
+                );
+            }
         }
         let Some(l2) = &loss.l2 else { return };
         self.decay("loss.l2.weight", l2.weight);
@@ -260,6 +272,8 @@ impl Check<'_> {
                     self.list(&residual.main, &format!("{path}.residual.main"));
                     self.list(&residual.shortcut, &format!("{path}.residual.shortcut"));
                 }
+                Layer::Scope(scope) => self.list(&scope.body, &format!("{path}.scope.body")),
+                Layer::Unused(unused) => self.list(&unused.body, &format!("{path}.unused.body")),
                 Layer::Sequential(sequential) => self.list(&sequential.body, &format!("{path}.sequential.body")),
                 Layer::Concat(concat) => {
                     for (branch, layers) in concat.branches.iter().enumerate() {

@@ -91,7 +91,8 @@ mod tests {
     use proptest::prelude::*;
 
     fn table(epochs: usize, steps_per_epoch: usize, eval_every: Period) -> Timetable {
-        let train = Train { batch: 1, epochs, seed: 0, eval_every, checkpoint_every: Period::Steps(0) };
+        let checkpoint_every = Period::Steps(0);
+        let train = Train { batch: 1, epochs, eval_every, checkpoint_every, ..Train::default() };
         Timetable::new(&train, steps_per_epoch)
     }
 

@@ -9,7 +9,7 @@ use crate::table::{Align, Table};
 use serde::Serialize;
 use std::io::Write;
 use zoo_graph::{BuildOptions, Graph, Node, Op, Shape};
-use zoo_recipe::{LayerKind, Recipe, ResolvedLayer, ResolvedModel};
+use zoo_recipe::{LayerKind, Recipe, ResolvedLayer, ResolvedModel, resolve::UpsampleTo, schema::UpsampleMode};
 
 /// One layer.
 #[derive(Debug, Serialize)]
@@ -92,7 +92,7 @@ fn print(report: &Report<'_>, context: &mut Context) -> Result<(), Failure> {
     Ok(())
 }
 
-/// One row per layer that computes. The graph has at most one forward node per layer, in the same order.
+/// One row per layer that computes. Its nodes stand together in the graph, in the order of the layers.
 fn rows(model: &ResolvedModel, graph: &Graph) -> Vec<Row> {
     let mut layers = Vec::new();
     leaves(&model.body, &mut layers);
@@ -101,13 +101,16 @@ fn rows(model: &ResolvedModel, graph: &Graph) -> Vec<Row> {
         .into_iter()
         .filter_map(|layer| {
             let site = layer.name.clone().unwrap_or_else(|| layer.path.to_string());
-            let node = nodes.next_if(|node| node.name.split('/').next() == Some(site.as_str()))?;
+            let mut own = Vec::new();
+            while let Some(node) = nodes.next_if(|node| node.name.split(['/', '#']).next() == Some(site.as_str())) {
+                own.push(node);
+            }
             Some(Row {
                 name: layer.name.clone(),
                 layer: describe(&layer.kind),
-                output: node.outputs.first().map_or(Shape::scalar(), |v| graph.ty(*v).shape.clone()),
-                parameters: parameters(graph, node),
-                macs: macs(graph, node),
+                output: own.last()?.outputs.first().map_or(Shape::scalar(), |v| graph.ty(*v).shape.clone()),
+                parameters: own.iter().map(|node| parameters(graph, node)).sum(),
+                macs: own.iter().map(|node| macs(graph, node)).sum(),
             })
         })
         .collect()
@@ -118,6 +121,7 @@ fn leaves<'a>(layers: &'a [ResolvedLayer], out: &mut Vec<&'a ResolvedLayer>) {
     for layer in layers {
         match &layer.kind {
             LayerKind::Sequential(body) => leaves(body, out),
+            LayerKind::Again(module) => leaves(std::slice::from_ref(module.as_ref()), out),
             LayerKind::Residual { main, shortcut } => {
                 leaves(main, out);
                 leaves(shortcut, out);
@@ -144,6 +148,10 @@ fn macs(graph: &Graph, node: &Node) -> u64 {
         // Every output element is a dot product over input channels of its group and the window.
         (Op::Conv2D(_), Some(output)) => {
             output.numel() as u64 * inputs[1].shape.iter().skip(1).product::<usize>() as u64
+        }
+        // As many as the convolution that it is the gradient of.
+        (Op::Conv2DBackpropInput(_), Some(_)) => {
+            inputs[0].shape.numel() as u64 * inputs[1].shape.iter().skip(1).product::<usize>() as u64
         }
         (Op::MatMul(_), Some(output)) => {
             output.numel() as u64 * inputs[0].shape.last().copied().unwrap_or_default() as u64
@@ -189,6 +197,32 @@ fn describe(kind: &LayerKind) -> String {
         LayerKind::GlobalAvgPool => "global_avg_pool".to_owned(),
         LayerKind::Lrn(lrn) => format!("lrn {}", lrn.size),
         LayerKind::Linear(_) => "linear".to_owned(),
+        LayerKind::Sigmoid => "sigmoid".to_owned(),
+        LayerKind::Scale(factor) => format!("scale {factor}"),
+        LayerKind::ConvTranspose(conv) => {
+            format!("conv_transpose {}", window(conv.kernel, conv.stride, conv.pad, [1, 1]))
+        }
+        LayerKind::Upsample(upsample) => {
+            let mode = match (upsample.mode, upsample.align_corners) {
+                (UpsampleMode::Nearest, _) => "nearest",
+                (UpsampleMode::Bilinear, true) => "bilinear, aligned corners",
+                (UpsampleMode::Bilinear, false) => "bilinear",
+            };
+            match upsample.to {
+                UpsampleTo::Scale(by) => format!("upsample x{}, {mode}", one(&by)),
+                UpsampleTo::Size(size) => format!("upsample to {}, {mode}", pair(size)),
+            }
+        }
+        LayerKind::Crop { margin, .. } => format!("crop {margin}"),
+        LayerKind::PairLogSoftmax => "pair_log_softmax".to_owned(),
+        LayerKind::Xcorr(kernel) => format!("xcorr {kernel}"),
+        LayerKind::Patches(patches) => {
+            format!("patches {}", window(patches.kernel, patches.stride, patches.pad, [1, 1]))
+        }
+        LayerKind::Add(name) => format!("add {name}"),
+        LayerKind::Subtract(name) => format!("subtract {name}"),
+        LayerKind::Unused(_) => "unused".to_owned(),
+        LayerKind::Again(_) => "again".to_owned(),
         LayerKind::Dropout { rate } => format!("dropout {rate}"),
         LayerKind::Flatten => "flatten".to_owned(),
         LayerKind::Sequential(_) => "sequential".to_owned(),

@@ -2,6 +2,7 @@
 
 use super::call::Call;
 use crate::KernelError;
+use rayon::prelude::*;
 use zoo_graph::ops::SoftmaxCrossEntropy;
 use zoo_kernels::{l2_loss, softmax_cross_entropy as kernel};
 
@@ -24,11 +25,15 @@ pub(super) fn l2(mut call: Call<'_>) -> Result<(), KernelError> {
 }
 
 pub(super) fn weighted_sum(weights: &[f64], mut call: Call<'_>) -> Result<(), KernelError> {
-    let mut total = 0.0;
-    for (i, weight) in weights.iter().enumerate() {
-        total += weight * f64::from(call.operand(i)?[0]);
-    }
+    let terms = (0..weights.len()).map(|i| call.operand(i)).collect::<Result<Vec<_>, _>>()?;
     let [sum] = call.results()?;
-    sum[0] = total as f32;
+    sum.par_chunks_mut(CHUNK).enumerate().for_each(|(chunk, sum)| {
+        for (i, sum) in (chunk * CHUNK..).zip(sum) {
+            *sum = weights.iter().zip(&terms).map(|(weight, term)| weight * f64::from(term[i])).sum::<f64>() as f32;
+        }
+    });
     Ok(())
 }
+
+/// Elements that a task takes on.
+const CHUNK: usize = 1 << 14;

@@ -135,13 +135,14 @@ impl Executor {
         }
         let scalar = |v: &ValueId| self.plan.buffer(*v).map_or(f64::NAN, |b| f64::from(self.buffers[b.0][0]));
         let losses = graph.losses.iter().map(|(_, v)| scalar(v)).collect();
+        let metrics = graph.metrics.iter().map(|(_, v)| scalar(v)).collect();
         let outputs = graph.outputs.iter().map(|(_, v)| self.tensor_of(graph, *v)).collect::<Result<_, _>>()?;
         for (variable, buffer) in graph.variables.iter().zip(&mut self.variables) {
             if let Some(next) = variable.next.and_then(|next| self.plan.buffer(next)) {
                 *buffer = next;
             }
         }
-        Ok(Outcome { losses, outputs })
+        Ok(Outcome { losses, metrics, outputs })
     }
 
     fn show(&self, graph: &Graph, v: ValueId, observer: &mut dyn Observer) -> Result<(), EngineError> {
@@ -257,5 +258,25 @@ fn dispatch(op: &Op, call: Call<'_>) -> Result<(), KernelError> {
         Op::WeightedSum(op) => loss::weighted_sum(&op.weights, call),
         Op::ApplyMomentum(op) => update::momentum(op, call),
         Op::ApplyAdam(op) => update::adam(op, call),
+        Op::ApplyEma(_)
+        | Op::BalancedBce(_)
+        | Op::BiasAdd(_)
+        | Op::ClipByGlobalNorm(_)
+        | Op::ClipByValue(_)
+        | Op::DepthwiseCorrelation(_)
+        | Op::DepthwiseCorrelationGrad(_)
+        | Op::DiceLoss(_)
+        | Op::ExtractPatches(_)
+        | Op::ExtractPatchesGrad(_)
+        | Op::MaskSoftMargin(_)
+        | Op::MaskedL1(_)
+        | Op::PairLogSoftmax(_)
+        | Op::PairLogSoftmaxGrad(_)
+        | Op::Resize(_)
+        | Op::ResizeGrad(_)
+        | Op::SelectCrossEntropy(_)
+        | Op::Sigmoid(_)
+        | Op::SigmoidGrad(_)
+        | Op::WeightedL1(_) => fallback::run(op, call),
     }
 }

@@ -1,4 +1,4 @@
-//! ReLU and dropout.
+//! ReLU, sigmoid and dropout.
 
 use crate::elements::{map, map_with_index};
 use crate::{KernelError, Scalars};
@@ -15,6 +15,18 @@ pub(super) fn relu<T: FloatDType>([x]: [&Tensor; 1]) -> Result<Tensor, KernelErr
 /// `dy` where the output is above zero (or NaN), else zero.
 pub(super) fn relu_grad<T: FloatDType>([dy, y]: [&Tensor; 2]) -> Result<Tensor, KernelError> {
     let [dx] = map::<T, 2, 1>([dy, y], |[dy, y]| [if y <= 0.0 { 0.0 } else { dy }])?;
+    Ok(dx)
+}
+
+/// `1 / (1 + exp(-x))`.
+pub(super) fn sigmoid<T: FloatDType>([x]: [&Tensor; 1]) -> Result<Tensor, KernelError> {
+    let [y] = map::<T, 1, 1>([x], |[x]| [1.0 / (1.0 + (-x).exp())])?;
+    Ok(y)
+}
+
+/// `dy * y * (1 - y)`.
+pub(super) fn sigmoid_grad<T: FloatDType>([dy, y]: [&Tensor; 2]) -> Result<Tensor, KernelError> {
+    let [dx] = map::<T, 2, 1>([dy, y], |[dy, y]| [dy * y * (1.0 - y)])?;
     Ok(dx)
 }
 

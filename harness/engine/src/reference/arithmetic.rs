@@ -1,9 +1,9 @@
-//! Sums and multiples.
+//! Sums, multiples and bounds.
 
-use crate::elements::{Elements, map, scalar, scalar_value, sum};
+use crate::elements::{Elements, by_chunks, map, scalar, scalar_value, sum};
 use crate::{KernelError, layout::stored_dims};
 use candle_core::{Device, FloatDType, Tensor};
-use zoo_graph::ops::{Fill, Scale, WeightedSum};
+use zoo_graph::ops::{CLIP_EPS, ClipByGlobalNorm, ClipByValue, Fill, Scale, WeightedSum};
 
 /// The operands' sum, from left to right.
 pub(super) fn add<T: FloatDType>(operands: &[Tensor]) -> Result<Tensor, KernelError> {
@@ -32,11 +32,41 @@ pub(super) fn scale_by<T: FloatDType>([x, factor]: [&Tensor; 2]) -> Result<Tenso
     Ok(y)
 }
 
-/// `sum(weight * operand)` of scalars.
+/// `sum(weight * operand)`, from left to right.
 pub(super) fn weighted_sum<T: FloatDType>(op: &WeightedSum, operands: &[Tensor]) -> Result<Tensor, KernelError> {
-    let values = operands.iter().map(scalar_value::<T>).collect::<candle_core::Result<Vec<f64>>>()?;
-    let total = op.weights.iter().zip(values).map(|(weight, value)| weight * value).sum();
-    Ok(scalar::<T>(total)?)
+    let opened = operands.iter().map(Elements::of).collect::<candle_core::Result<Vec<_>>>()?;
+    let terms = opened.iter().map(Elements::slice::<T>).collect::<candle_core::Result<Vec<_>>>()?;
+    let Some(first) = operands.first() else { return Err(KernelError::Arity { found: 0 }) };
+    Ok(by_chunks::<T>(first.dims(), 1 << 12, |chunk, out| {
+        for (i, out) in (chunk << 12..).zip(out) {
+            let weighted = op.weights.iter().zip(&terms).map(|(weight, term)| weight * term[i].to_f64());
+            *out = T::from_f64(weighted.sum());
+        }
+    })?)
+}
+
+/// Norm of all operands together, and the factor that brings it down to the bound.
+pub(super) fn clip_by_global_norm<T: FloatDType>(op: &ClipByGlobalNorm, operands: &[Tensor]) -> super::Results {
+    let mut squares = 0.0;
+    for gradient in operands {
+        let x = Elements::of(gradient)?;
+        let x = x.slice::<T>()?;
+        squares += sum(x.len(), |i| x[i].to_f64() * x[i].to_f64());
+    }
+    let norm = squares.sqrt();
+    Ok(vec![scalar::<T>(norm)?, scalar::<T>(clip_factor(norm, op.bound))?])
+}
+
+/// `min(1, bound / (norm + 1e-6))`; NaN stays NaN.
+fn clip_factor(norm: f64, bound: f64) -> f64 {
+    let factor = bound / (norm + CLIP_EPS);
+    if factor > 1.0 { 1.0 } else { factor }
+}
+
+/// Each element brought into `[-bound, bound]`.
+pub(super) fn clip_by_value<T: FloatDType>(op: &ClipByValue, [x]: [&Tensor; 1]) -> Result<Tensor, KernelError> {
+    let [y] = map::<T, 1, 1>([x], |[x]| [x.clamp(-op.bound, op.bound)])?;
+    Ok(y)
 }
 
 /// `sum(x^2) / 2`.

@@ -104,6 +104,7 @@ impl Executor {
         }
         let loss = |(_, v): &(String, ValueId)| live.get(*v)?.to_dtype(DType::F64)?.to_scalar();
         let losses = graph.losses.iter().map(loss).collect::<candle_core::Result<_>>()?;
+        let metrics = graph.metrics.iter().map(loss).collect::<candle_core::Result<_>>()?;
         let output = |(_, v): &(String, ValueId)| to_plain(&live.get(*v)?, graph.ty(*v));
         let outputs = graph.outputs.iter().map(output).collect::<candle_core::Result<_>>()?;
         let next = graph.variables.iter().zip(&self.variables).map(|(variable, now)| match variable.next {
@@ -112,7 +113,7 @@ impl Executor {
         });
         self.variables = next.collect::<candle_core::Result<_>>()?;
         self.peak = live.footprint.worst();
-        Ok(Outcome { losses, outputs })
+        Ok(Outcome { losses, metrics, outputs })
     }
 }
 

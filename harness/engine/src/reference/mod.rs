@@ -13,13 +13,18 @@ mod arithmetic;
 mod average;
 mod columns;
 mod conv;
+mod correlation;
+mod dense_loss;
 mod executor;
 mod loss;
 mod lrn;
 mod matmul;
 mod max_pool;
 mod norm;
+mod patches;
+mod resize;
 mod shape;
+mod siamese_loss;
 mod update;
 
 pub(crate) use executor::Executor;
@@ -85,9 +90,15 @@ fn dispatch<T: FloatDType>(op: &Op, call: &Call<'_>) -> Results {
         Op::AdaptiveAvgPoolGrad(op) => vec![average::adaptive_grad::<T>(op, call.take()?)?],
         Op::Add(_) => vec![arithmetic::add::<T>(call.operands)?],
         Op::ApplyAdam(op) => update::adam::<T>(op, call.take()?, call.scalars)?,
+        Op::ApplyEma(op) => vec![update::ema::<T>(op, call.take()?)?],
         Op::ApplyMomentum(op) => update::momentum::<T>(op, call.take()?, call.scalars)?,
         Op::AvgPool(op) => vec![average::pool::<T>(op, call.take()?)?],
         Op::AvgPoolGrad(op) => vec![average::pool_grad::<T>(op, call.take()?)?],
+        Op::BalancedBce(op) => dense_loss::balanced_bce::<T>(op, call.take()?)?,
+        Op::BiasAdd(_) => {
+            let [x, bias] = call.take()?;
+            vec![matmul::add_per_channel::<T>(x, bias)?]
+        }
         Op::BiasAddGrad(_) => vec![norm::bias_grad::<T>(call.take()?)?],
         Op::BnInfer(op) => vec![norm::infer::<T>(op, call.take()?)?],
         Op::BnInferGrad(op) => vec![norm::infer_grad::<T>(op, call.take()?)?],
@@ -104,6 +115,8 @@ fn dispatch<T: FloatDType>(op: &Op, call: &Call<'_>) -> Results {
         }
         Op::BnTrainingUpdateGrad(op) => norm::scale_shift_grad::<T>(op.eps, call.take()?)?,
         Op::Cast(_) => vec![shape::cast::<T>(call.take()?)?],
+        Op::ClipByGlobalNorm(op) => arithmetic::clip_by_global_norm::<T>(op, call.operands)?,
+        Op::ClipByValue(op) => vec![arithmetic::clip_by_value::<T>(op, call.take()?)?],
         Op::Concat(op) => vec![shape::concat(op, call.operands)?],
         Op::Conv2D(op) => {
             let (operands, bias) = call.take_with_optional()?;
@@ -111,11 +124,18 @@ fn dispatch<T: FloatDType>(op: &Op, call: &Call<'_>) -> Results {
         }
         Op::Conv2DBackpropFilter(op) => vec![conv::filter_grad::<T>(op, call.take()?)?],
         Op::Conv2DBackpropInput(op) => vec![conv::input_grad::<T>(op, call.take()?)?],
+        Op::DepthwiseCorrelation(_) => vec![correlation::forward::<T>(call.take()?)?],
+        Op::DepthwiseCorrelationGrad(op) => vec![correlation::grad::<T>(op, call.take()?)?],
+        Op::DiceLoss(op) => dense_loss::dice::<T>(op, call.take()?)?,
         Op::Dropout(op) => vec![activation::dropout::<T>(op, call.take()?, call.scalars)?],
+        Op::ExtractPatches(op) => vec![patches::forward::<T>(op, call.take()?)?],
+        Op::ExtractPatchesGrad(op) => vec![patches::grad::<T>(op, call.take()?)?],
         Op::Fill(op) => vec![arithmetic::fill::<T>(op)?],
         Op::L2Loss(_) => vec![arithmetic::l2_loss::<T>(call.take()?)?],
         Op::Lrn(op) => vec![lrn::forward::<T>(op, call.take()?)?],
         Op::LrnGrad(op) => vec![lrn::grad::<T>(op, call.take()?)?],
+        Op::MaskSoftMargin(op) => siamese_loss::mask_soft_margin::<T>(op, call.take()?)?,
+        Op::MaskedL1(_) => dense_loss::masked_l1::<T>(call.take()?)?,
         Op::MatMul(op) => {
             let (operands, bias) = call.take_with_optional()?;
             vec![matmul::matmul::<T>(op, operands, bias)?]
@@ -123,15 +143,23 @@ fn dispatch<T: FloatDType>(op: &Op, call: &Call<'_>) -> Results {
         Op::MaxPool(op) => vec![max_pool::forward::<T>(&op.window, call.take()?)?],
         Op::MaxPoolGrad(op) => vec![max_pool::grad::<T>(&op.window, call.take()?)?],
         Op::Pad(op) => vec![shape::pad(op, call.take()?)?],
+        Op::PairLogSoftmax(_) => vec![siamese_loss::pair_log_softmax::<T>(call.take()?)?],
+        Op::PairLogSoftmaxGrad(_) => vec![siamese_loss::pair_log_softmax_grad::<T>(call.take()?)?],
         Op::Relu(_) => vec![activation::relu::<T>(call.take()?)?],
         Op::ReluGrad(_) => vec![activation::relu_grad::<T>(call.take()?)?],
         Op::Reshape(op) => vec![shape::reshape(op, call.take()?)?],
+        Op::Resize(op) => vec![resize::forward::<T>(op, call.take()?)?],
+        Op::ResizeGrad(op) => vec![resize::grad::<T>(op, call.take()?)?],
         Op::Scale(op) => vec![arithmetic::scale::<T>(op, call.take()?)?],
         Op::ScaleBy(_) => vec![arithmetic::scale_by::<T>(call.take()?)?],
+        Op::SelectCrossEntropy(_) => siamese_loss::select_cross_entropy::<T>(call.take()?)?,
+        Op::Sigmoid(_) => vec![activation::sigmoid::<T>(call.take()?)?],
+        Op::SigmoidGrad(_) => vec![activation::sigmoid_grad::<T>(call.take()?)?],
         Op::Slice(op) => vec![shape::slice(op, call.take()?)?],
         Op::SoftmaxCrossEntropy(op) => loss::softmax_cross_entropy::<T>(op, call.take()?)?,
         Op::TransData(_) => vec![shape::trans_data(call.take()?, call.operand_types, call.result_types)?],
         Op::Transpose(op) => vec![shape::transpose(op, call.take()?)?],
+        Op::WeightedL1(_) => siamese_loss::weighted_l1::<T>(call.take()?)?,
         Op::WeightedSum(op) => vec![arithmetic::weighted_sum::<T>(op, call.operands)?],
     })
 }

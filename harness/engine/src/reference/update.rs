@@ -1,9 +1,9 @@
 //! What a step leaves behind: optimizers and running statistics.
 
-use crate::Scalars;
 use crate::elements::map;
+use crate::{KernelError, Scalars};
 use candle_core::{FloatDType, Tensor};
-use zoo_graph::ops::{ApplyAdam, ApplyMomentum, BnRunningUpdate};
+use zoo_graph::ops::{ApplyAdam, ApplyEma, ApplyMomentum, BnRunningUpdate};
 
 /// Parameter and momentum after the step.
 pub(super) fn momentum<T: FloatDType>(op: &ApplyMomentum, operands: [&Tensor; 3], scalars: Scalars) -> super::Results {
@@ -29,6 +29,12 @@ pub(super) fn adam<T: FloatDType>(op: &ApplyAdam, operands: [&Tensor; 4], scalar
         [p - rate * m / (v.sqrt() / root_correction + op.eps), m, v]
     })?;
     Ok(after.into())
+}
+
+/// The average after the step.
+pub(super) fn ema<T: FloatDType>(op: &ApplyEma, operands: [&Tensor; 2]) -> Result<Tensor, KernelError> {
+    let [after] = map::<T, 2, 1>(operands, |[average, p]| [op.decay * average + (1.0 - op.decay) * p])?;
+    Ok(after)
 }
 
 /// Running mean and variance, moved towards those of the batch.

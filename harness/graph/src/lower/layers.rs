@@ -5,16 +5,29 @@ use crate::{
     error::GraphError,
     graph::{Graph, Origin, Phase, Scope, Tap, TapState, ValueId, VariableId, VariableRole},
     ops::{
-        AdaptiveAvgPool, Add, AvgPool, BnInfer, BnRunningUpdate, BnTrainingReduce, BnTrainingUpdate, Concat, Conv2D,
-        Dropout, Lrn, MatMul, MaxPool, Op, Pad, Relu, Reshape, Window,
+        AdaptiveAvgPool, Add, AvgPool, BiasAdd, BnInfer, BnRunningUpdate, BnTrainingReduce, BnTrainingUpdate, Concat,
+        Conv2D, Conv2DBackpropInput, DepthwiseCorrelation, Dropout, ExtractPatches, Interpolation, Lrn, MatMul,
+        MaxPool, Op, Pad, PairLogSoftmax, Relu, Reshape, Resize, Scale, Sigmoid, Slice, WeightedSum, Window,
     },
     tensor::{Layout, TensorType},
 };
 use std::collections::HashMap;
-use zoo_recipe::{LayerKind, ResolvedLayer, ResolvedModel, resolve, schema::Axis, schema::Init};
+use zoo_recipe::{
+    LayerKind, ResolvedLayer, ResolvedModel,
+    resolve::{self, UpsampleTo},
+    schema::{Axis, Init, Part, Statistics, Training, UpsampleMode},
+};
 
-/// Adds inputs and network; returns the network's output.
-pub(super) fn lower(graph: &mut Graph, model: &ResolvedModel, options: &BuildOptions) -> Result<ValueId, GraphError> {
+/// Name of the output of a network that gives one value.
+pub(super) const LOGITS: &str = "logits";
+
+/// Adds inputs and network, and names its outputs.
+pub(super) fn lower(
+    graph: &mut Graph,
+    model: &ResolvedModel,
+    parts: &[Part],
+    options: &BuildOptions,
+) -> Result<(), GraphError> {
     let mut taps = HashMap::new();
     let mut first = None;
     for (name, [c, h, w]) in &model.inputs {
@@ -25,26 +38,42 @@ pub(super) fn lower(graph: &mut Graph, model: &ResolvedModel, options: &BuildOpt
     let Some(input) = first else {
         return Err(GraphError::Model { origin: None, message: "the model has no input".into() });
     };
-    let mut lowering = Lowering { graph, options, taps, calls: HashMap::new(), dropouts: 0 };
-    let output = lowering.body(&model.body, input)?;
-    lowering.tap("@root", output, None);
-    Ok(output)
+    let mut lowering = Lowering { graph, options, parts, taps, calls: HashMap::new(), dropouts: 0, again: false };
+    let last = lowering.body(&model.body, input)?;
+    if model.outputs.is_empty() {
+        lowering.tap(super::ROOT, last, None);
+        lowering.graph.outputs.push((LOGITS.into(), last));
+        return Ok(());
+    }
+    for (name, tap) in &model.outputs {
+        let Some(value) = lowering.taps.get(tap).copied() else {
+            return Err(GraphError::Model { origin: None, message: format!("no tap `{tap}` for the output `{name}`") });
+        };
+        lowering.graph.outputs.push((name.clone(), value));
+    }
+    Ok(())
 }
 
 struct Lowering<'a> {
     graph: &'a mut Graph,
     options: &'a BuildOptions,
+    /// What is trained differently from the rest.
+    parts: &'a [Part],
     /// Values that the recipe keeps under a name, model inputs among them.
     taps: HashMap<String, ValueId>,
     /// Calls of each module so far.
     calls: HashMap<String, usize>,
     dropouts: u64,
+    /// Whether a module is called once more, so that its parameters are there already.
+    again: bool,
 }
 
 /// A layer on its way into the graph.
 struct Site<'a> {
     layer: &'a ResolvedLayer,
     /// Its module name, or its place in the recipe if it has none.
+    module: String,
+    /// Name of its nodes: the module's, with the number of the call if it is called once more.
     name: String,
     scope: Scope,
 }
@@ -56,23 +85,54 @@ impl Lowering<'_> {
 
     fn layer(&mut self, layer: &ResolvedLayer, x: ValueId) -> Result<ValueId, GraphError> {
         let origin = Origin { path: layer.path.to_string(), span: layer.span.clone() };
-        let site = Site {
-            layer,
-            name: layer.name.clone().unwrap_or_else(|| layer.path.to_string()),
-            scope: Scope { phase: Phase::Forward, origin: Some(origin.clone()) },
+        let module = layer.name.clone().unwrap_or_else(|| layer.path.to_string());
+        let name = match self.calls.get(&module) {
+            Some(call) if self.again => format!("{module}#{call}"),
+            _ => module.clone(),
         };
+        let site = Site { layer, module, name, scope: Scope { phase: Phase::Forward, origin: Some(origin.clone()) } };
         let y = self.kind(&site, x)?;
         if let Some(name) = &layer.name {
-            self.tap(name, y, Some(origin));
+            if layer.returns.is_empty() {
+                self.tap(name, y, Some(origin));
+            } else {
+                self.tap_parts(name, layer, &origin)?;
+            }
         }
         Ok(y)
     }
 
     fn tap(&mut self, module: &str, value: ValueId, origin: Option<Origin>) {
         let calls = self.calls.entry(module.to_string()).or_default();
-        let tap = Tap { module: module.to_string(), call: *calls, state: TapState::Value(value), origin };
+        let tap = Tap { module: module.to_string(), call: *calls, part: None, state: TapState::Value(value), origin };
         *calls += 1;
         self.graph.taps.push(tap);
+    }
+
+    /// Taps of a module that gives several values.
+    fn tap_parts(&mut self, module: &str, layer: &ResolvedLayer, origin: &Origin) -> Result<(), GraphError> {
+        let calls = self.calls.entry(module.to_string()).or_default();
+        let call = *calls;
+        *calls += 1;
+        for (key, tap) in &layer.returns {
+            let value = self.tapped(tap, layer)?;
+            self.graph.taps.push(Tap {
+                module: module.to_string(),
+                call,
+                part: Some(key.clone()),
+                state: TapState::Value(value),
+                origin: Some(origin.clone()),
+            });
+        }
+        Ok(())
+    }
+
+    /// The value that was kept under a name.
+    fn tapped(&self, tap: &str, layer: &ResolvedLayer) -> Result<ValueId, GraphError> {
+        self.taps.get(tap).copied().ok_or_else(|| GraphError::Model {
+            origin: Some(Origin { path: layer.path.to_string(), span: layer.span.clone() }),
+            message: format!("no tap or input `{tap}` before this layer"),
+        })
     }
 
     fn kind(&mut self, site: &Site<'_>, x: ValueId) -> Result<ValueId, GraphError> {
@@ -122,11 +182,121 @@ impl Lowering<'_> {
                 self.taps.insert(name.clone(), x);
                 Ok(x)
             }
-            LayerKind::From(name) => self.taps.get(name).copied().ok_or_else(|| GraphError::Model {
-                origin: site.scope.origin.clone(),
-                message: format!("no tap or input `{name}` before this layer"),
-            }),
+            LayerKind::From(name) => self.tapped(name, site.layer),
+            LayerKind::Add(name) => {
+                let other = self.tapped(name, site.layer)?;
+                self.add(site, Add, &[x, other])
+            }
+            LayerKind::Subtract(name) => {
+                let other = self.tapped(name, site.layer)?;
+                self.add(site, WeightedSum { weights: vec![1.0, -1.0] }, &[x, other])
+            }
+            LayerKind::Sigmoid => self.add(site, Sigmoid, &[x]),
+            LayerKind::Scale(factor) => self.add(site, Scale { factor: *factor }, &[x]),
+            LayerKind::ConvTranspose(conv) => self.conv_transpose(site, conv, x),
+            LayerKind::Upsample(upsample) => self.upsample(site, upsample, x),
+            LayerKind::Crop { margin, narrower_than } => self.crop(site, *margin, *narrower_than, x),
+            LayerKind::PairLogSoftmax => self.add(site, PairLogSoftmax, &[x]),
+            LayerKind::Xcorr(kernel) => {
+                let kernel = self.tapped(kernel, site.layer)?;
+                self.add(site, DepthwiseCorrelation, &[x, kernel])
+            }
+            LayerKind::Patches(p) => {
+                let window = Window { pad: p.pad, ..Window::new(p.kernel, p.stride) };
+                self.add(site, ExtractPatches { window }, &[x])
+            }
+            LayerKind::Unused(body) => self.unused(body, x),
+            LayerKind::Again(module) => {
+                let outer = std::mem::replace(&mut self.again, true);
+                let y = self.layer(module, x);
+                self.again = outer;
+                y
+            }
         }
+    }
+
+    /// Declares the parameters of layers as if they were called, without calling them.
+    fn unused(&mut self, body: &[ResolvedLayer], x: ValueId) -> Result<ValueId, GraphError> {
+        let known = self.graph.variables.len();
+        let mut elsewhere = self.graph.clone();
+        let mut lowering = Lowering {
+            graph: &mut elsewhere,
+            options: self.options,
+            parts: self.parts,
+            taps: self.taps.clone(),
+            calls: self.calls.clone(),
+            dropouts: self.dropouts,
+            again: self.again,
+        };
+        lowering.body(body, x)?;
+        for variable in &elsewhere.variables[known..] {
+            let ty = elsewhere.ty(variable.value).clone();
+            let (name, role) = (variable.name.clone(), variable.role.clone());
+            self.graph.add_variable(name, role, ty, variable.init.clone(), variable.origin.clone());
+        }
+        Ok(x)
+    }
+
+    fn conv_transpose(
+        &mut self,
+        site: &Site<'_>,
+        conv: &resolve::ConvTranspose,
+        x: ValueId,
+    ) -> Result<ValueId, GraphError> {
+        let Some([n, channels, h, w]) = self.graph.ty(x).shape.nchw() else {
+            return Err(refuse(site, format!("a transposed convolution of {}", self.graph.ty(x).shape)));
+        };
+        let [kh, kw] = conv.kernel;
+        let extent = |size: usize, axis: usize| {
+            let whole = size.saturating_sub(1).checked_mul(conv.stride[axis])?.checked_add(conv.kernel[axis])?;
+            whole.checked_sub(conv.pad[2 * axis])?.checked_sub(conv.pad[2 * axis + 1]).filter(|size| *size > 0)
+        };
+        let (Some(oh), Some(ow)) = (extent(h, 0), extent(w, 1)) else {
+            return Err(refuse(site, format!("padding {:?} leaves nothing of the output", conv.pad)));
+        };
+        let shape = vec![channels, conv.out, kh, kw];
+        let weight = self.parameter(site, "weight", VariableRole::Weight, shape, &conv.weight_init)?;
+        let forward = Conv2D::new(Window { pad: conv.pad, ..Window::new(conv.kernel, conv.stride) }, 1);
+        let op = Conv2DBackpropInput { conv: forward, input: [n, conv.out, oh, ow].into() };
+        let Some(init) = &conv.bias_init else { return self.add(site, op, &[x, weight]) };
+        let y = self.add_named(site, &format!("{}/product", site.name), op, &[x, weight])?;
+        let bias = self.parameter(site, "bias", VariableRole::Bias, vec![conv.out], init)?;
+        self.add(site, BiasAdd, &[y, bias])
+    }
+
+    fn upsample(&mut self, site: &Site<'_>, upsample: &resolve::Upsample, x: ValueId) -> Result<ValueId, GraphError> {
+        let Some([_, _, h, w]) = self.graph.ty(x).shape.nchw() else {
+            return Err(refuse(site, format!("no height and width in {}", self.graph.ty(x).shape)));
+        };
+        let out = match upsample.to {
+            UpsampleTo::Scale([by_h, by_w]) => [h.saturating_mul(by_h), w.saturating_mul(by_w)],
+            UpsampleTo::Size(size) => size,
+        };
+        let interpolation = match upsample.mode {
+            UpsampleMode::Nearest => Interpolation::Nearest,
+            UpsampleMode::Bilinear => Interpolation::Bilinear { align_corners: upsample.align_corners },
+        };
+        self.add(site, Resize { out, interpolation }, &[x])
+    }
+
+    fn crop(
+        &mut self,
+        site: &Site<'_>,
+        margin: usize,
+        narrower_than: Option<usize>,
+        x: ValueId,
+    ) -> Result<ValueId, GraphError> {
+        let Some([n, c, h, w]) = self.graph.ty(x).shape.nchw() else {
+            return Err(refuse(site, format!("no height and width in {}", self.graph.ty(x).shape)));
+        };
+        if narrower_than.is_some_and(|limit| w >= limit) {
+            return Ok(x);
+        }
+        let left = |size: usize| size.checked_sub(2 * margin).filter(|size| *size > 0);
+        let (Some(oh), Some(ow)) = (left(h), left(w)) else {
+            return Err(refuse(site, format!("a margin of {margin} leaves nothing of {h}x{w}")));
+        };
+        self.add(site, Slice { start: vec![0, 0, margin, margin], size: vec![n, c, oh, ow] }, &[x])
     }
 
     fn conv(&mut self, site: &Site<'_>, conv: &resolve::Conv, x: ValueId) -> Result<ValueId, GraphError> {
@@ -161,7 +331,8 @@ impl Lowering<'_> {
         let mean = self.variable(site, "running_mean", VariableRole::RunningMean, shape(), &constant(0.0))?;
         let var = self.variable(site, "running_var", VariableRole::RunningVar, shape(), &constant(1.0))?;
         let [running_mean, running_var] = [mean, var].map(|id| self.graph.variable(id).value);
-        if self.options.mode == Mode::Eval {
+        let training = Training::of(self.parts, &site.module, self.options.epoch);
+        if self.options.mode == Mode::Eval || training.statistics == Statistics::Stored {
             return self.add(site, BnInfer { eps: bn.eps }, &[x, gamma, beta, running_mean, running_var]);
         }
         let scope = &site.scope;
@@ -169,7 +340,9 @@ impl Lowering<'_> {
         let count = self.graph.ty(x).shape.numel() / channels.max(1);
         let running = BnRunningUpdate { momentum: bn.momentum, count };
         let scope = Scope { phase: Phase::Update, ..scope.clone() };
-        let operands = [running_mean, running_var, batch[0], batch[1]];
+        // A second call of the module moves on from where the first left them.
+        let [mean_now, var_now] = [mean, var].map(|id| self.graph.variable(id).next);
+        let operands = [mean_now.unwrap_or(running_mean), var_now.unwrap_or(running_var), batch[0], batch[1]];
         let next = self.graph.add_node(&scope, format!("{}/running", site.name), running, &operands)?;
         self.graph.variables[mean.0].next = Some(next[0]);
         self.graph.variables[var.0].next = Some(next[1]);
@@ -220,15 +393,24 @@ impl Lowering<'_> {
         shape: Vec<usize>,
         init: &Init,
     ) -> Result<VariableId, GraphError> {
-        let name = format!("{}.{leaf}", site.name);
-        let refuse = |message| Err(GraphError::Model { origin: site.scope.origin.clone(), message });
-        if self.graph.find_variable(&name).is_some() {
-            return refuse(format!("`{name}` is there already: give this layer a name of its own"));
-        }
+        let name = format!("{}.{leaf}", site.module);
         let ty = TensorType { shape: shape.into(), dtype: self.options.dtype, layout: Layout::Plain };
+        if let Some(known) = self.graph.find_variable(&name) {
+            let theirs = &self.graph.ty(self.graph.variable(known).value).shape;
+            return match self.again {
+                true if *theirs == ty.shape => Ok(known),
+                true => Err(refuse(site, format!("`{name}` has shape {theirs}, this call would need {}", ty.shape))),
+                false => Err(refuse(site, format!("`{name}` is there already: give this layer a name of its own"))),
+            };
+        }
         if ty.shape.checked_numel().is_none_or(|n| n == 0 || n > 1 << 40) {
-            return refuse(format!("`{name}` would have shape {}", ty.shape));
+            return Err(refuse(site, format!("`{name}` would have shape {}", ty.shape)));
         }
         Ok(self.graph.add_variable(name, role, ty, init.clone(), site.scope.origin.clone()))
     }
+}
+
+/// A layer that cannot be built.
+fn refuse(site: &Site<'_>, message: String) -> GraphError {
+    GraphError::Model { origin: site.scope.origin.clone(), message }
 }

@@ -7,11 +7,11 @@ mod optimizer;
 use crate::{
     differentiate::differentiate,
     error::GraphError,
-    graph::{Graph, Origin, Phase, Scope, VariableId},
-    tensor::{DType, TensorType},
+    graph::{Graph, Origin, Phase, Scope, Tap, TapState, ValueId, VariableId},
+    tensor::DType,
     verify::verify,
 };
-use zoo_recipe::{ConfigPath, Recipe, ResolvedModel};
+use zoo_recipe::{ConfigPath, Recipe, ResolvedModel, schema::Training};
 
 /// What a graph is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,17 +33,19 @@ pub struct BuildOptions {
     pub dtype: DType,
     /// Whether the recipe's dropout is applied; goldens leave it out.
     pub dropout: bool,
+    /// Epoch (from 0) whose parts are trained; see [`stages`].
+    pub epoch: usize,
 }
 
 impl BuildOptions {
     /// A training step in f32 with dropout.
     pub fn train(batch: usize) -> Self {
-        Self { mode: Mode::Train, batch, dtype: DType::F32, dropout: true }
+        Self { mode: Mode::Train, batch, dtype: DType::F32, dropout: true, epoch: 0 }
     }
 
     /// An evaluation in f32.
     pub fn eval(batch: usize) -> Self {
-        Self { mode: Mode::Eval, batch, dtype: DType::F32, dropout: false }
+        Self { mode: Mode::Eval, batch, dtype: DType::F32, dropout: false, epoch: 0 }
     }
 }
 
@@ -56,19 +58,61 @@ pub const LABEL: &str = "label";
 /// Layers that do not fit each other, with the line of the recipe; a loss that does not fit the network.
 pub fn build(recipe: &Recipe, model: &ResolvedModel, options: &BuildOptions) -> Result<Graph, GraphError> {
     let mut graph = Graph::default();
-    let logits = layers::lower(&mut graph, model, options)?;
-    graph.outputs.push(("logits".into(), logits));
+    let parts = &recipe.train.parts;
+    layers::lower(&mut graph, model, parts, options)?;
     if options.mode == Mode::Train {
-        let labels = graph.add_input(LABEL, TensorType::plain([options.batch], DType::U32));
-        loss::lower(&mut graph, recipe, logits, labels)?;
-        let trained: Vec<VariableId> = graph.parameters().map(|(id, _)| id).collect();
-        differentiate(&mut graph, &trained)?;
-        optimizer::lower(&mut graph, recipe)?;
+        loss::lower(&mut graph, recipe, options)?;
+        let training = |name: &str| Training::of(parts, name, options.epoch);
+        let wanted = graph.parameters().filter(|(_, v)| {
+            let training = training(&v.name);
+            training.trained || training.leaks
+        });
+        let wanted: Vec<VariableId> = wanted.map(|(id, _)| id).collect();
+        differentiate(&mut graph, &wanted)?;
+        optimizer::lower(&mut graph, recipe, &training)?;
         move_statistics_to_the_end(&mut graph);
     }
+    root_taps(&mut graph, recipe);
     verify(&graph, None)?;
     Ok(graph)
 }
+
+/// Epochs at which another set of parts is trained, 0 among them: each needs a graph of its own, and an optimizer that
+/// starts anew.
+pub fn stages(recipe: &Recipe) -> Vec<usize> {
+    let later = recipe.train.parts.iter().filter(|part| part.trained).map(|part| part.from_epoch);
+    let mut epochs: Vec<usize> = later.filter(|epoch| *epoch < recipe.train.epochs).chain([0]).collect();
+    epochs.sort_unstable();
+    epochs.dedup();
+    epochs
+}
+
+/// What the whole network gives where that is several values, under the names of the reference's network.
+fn root_taps(graph: &mut Graph, recipe: &Recipe) {
+    if graph.taps.iter().any(|tap| tap.module == ROOT) {
+        return;
+    }
+    let theirs = recipe.golden.as_ref().map(|golden| &golden.outputs);
+    let known = graph.outputs.iter().chain(&graph.losses).chain(&graph.metrics);
+    let tap = |part: &String, value: ValueId| Tap {
+        module: ROOT.into(),
+        call: 0,
+        part: Some(part.clone()),
+        state: TapState::Value(value),
+        origin: None,
+    };
+    let taps: Vec<Tap> = match theirs.filter(|names| !names.is_empty()) {
+        None => graph.outputs.iter().map(|(name, value)| tap(name, *value)).collect(),
+        Some(names) => {
+            let find = |name: &String| known.clone().find(|(known, _)| known == name).map(|(_, value)| *value);
+            names.iter().filter_map(|(key, name)| Some(tap(key, find(name)?))).collect()
+        }
+    };
+    graph.taps.extend(taps);
+}
+
+/// Module name of the whole network.
+pub const ROOT: &str = "@root";
 
 /// Scope of the nodes that a section of the recipe makes.
 fn section(recipe: &Recipe, path: &str, phase: Phase) -> Scope {

@@ -1,13 +1,19 @@
-//! `Conv2DBackpropInput`: gradient of a convolution by its input.
+//! `Conv2DBackpropInput`: gradient of a convolution by its input, which is also the transposed convolution.
 
-use super::{Conv2D, OpError, Operator, expect_shape, feature_map, operands};
+use super::{Conv2D, Conv2DBackpropFilter, OpError, Operator, expect_shape, feature_map, operands};
 use crate::{
+    differentiate::Gradient,
+    error::GraphError,
     tensor::{Layout, Shape, TensorType},
     units::Flop,
 };
 
 /// Operands: output gradient `[n, o, h', w']`, filters `[o, c/groups, kh, kw]`.
 /// Result: `[n, c, h, w]`, in NC1HWC0 when the filters are in FRACTAL_Z.
+///
+/// In a forward pass it is a transposed convolution of the first operand, with filters `[in, out / groups, kh, kw]`
+/// (`torch.nn.functional.conv_transpose2d`). Being linear in both operands, its gradients are the convolution of the
+/// result's gradient, and that convolution's filter gradient.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Conv2DBackpropInput {
     /// The convolution.
@@ -38,5 +44,20 @@ impl Operator for Conv2DBackpropInput {
             (Some(dy), Some(w)) => self.conv.macs_twice(dy, w),
             _ => Flop(0),
         }
+    }
+
+    fn gradient(&self, grad: &mut Gradient<'_>) -> Result<(), GraphError> {
+        let Some(dy) = grad.result_grad(0) else { return Ok(()) };
+        let (x, w) = (grad.operand(0), grad.operand(1));
+        if grad.wants(1) {
+            let op = Conv2DBackpropFilter { conv: self.conv.clone(), filter: grad.ty(w).shape.clone() };
+            let dw = grad.emit("grad_filter", op, &[dy, x])?;
+            grad.set(1, dw);
+        }
+        if grad.wants(0) {
+            let dx = grad.emit("grad_input", self.conv.clone(), &[dy, w])?;
+            grad.set(0, dx);
+        }
+        Ok(())
     }
 }

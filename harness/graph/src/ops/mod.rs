@@ -7,6 +7,8 @@ mod adam;
 mod adaptive_avg_pool;
 mod add;
 mod avg_pool;
+mod balanced_bce;
+mod bias_add;
 mod bias_add_grad;
 mod bn_infer;
 mod bn_running_update;
@@ -16,27 +18,39 @@ mod bn_training_reduce_grad;
 mod bn_training_update;
 mod bn_training_update_grad;
 mod cast;
+mod clip;
 mod concat;
 mod conv2d;
 mod conv2d_backprop_filter;
 mod conv2d_backprop_input;
+mod depthwise_correlation;
+mod dice_loss;
 mod dropout;
+mod ema;
+mod extract_patches;
 mod fill;
 mod l2_loss;
 mod lrn;
+mod mask_soft_margin;
+mod masked_l1;
 mod matmul;
 mod max_pool;
 mod momentum;
 mod pad;
+mod pair_log_softmax;
 mod relu;
 mod relu_grad;
 mod reshape;
+mod resize;
 mod scale;
 mod scale_by;
+mod select_cross_entropy;
+mod sigmoid;
 mod slice;
 mod softmax_cross_entropy;
 mod trans_data;
 mod transpose;
+mod weighted_l1;
 mod weighted_sum;
 mod window;
 
@@ -44,6 +58,8 @@ pub use adam::ApplyAdam;
 pub use adaptive_avg_pool::{AdaptiveAvgPool, AdaptiveAvgPoolGrad, adaptive_range};
 pub use add::Add;
 pub use avg_pool::{AvgPool, AvgPoolGrad};
+pub use balanced_bce::{BalancedBce, HardNegatives};
+pub use bias_add::BiasAdd;
 pub use bias_add_grad::BiasAddGrad;
 pub use bn_infer::{BnInfer, BnInferGrad};
 pub use bn_running_update::BnRunningUpdate;
@@ -53,27 +69,39 @@ pub use bn_training_reduce_grad::BnTrainingReduceGrad;
 pub use bn_training_update::BnTrainingUpdate;
 pub use bn_training_update_grad::BnTrainingUpdateGrad;
 pub use cast::Cast;
+pub use clip::{CLIP_EPS, ClipByGlobalNorm, ClipByValue};
 pub use concat::Concat;
 pub use conv2d::Conv2D;
 pub use conv2d_backprop_filter::Conv2DBackpropFilter;
 pub use conv2d_backprop_input::Conv2DBackpropInput;
+pub use depthwise_correlation::{DepthwiseCorrelation, DepthwiseCorrelationGrad};
+pub use dice_loss::DiceLoss;
 pub use dropout::Dropout;
+pub use ema::ApplyEma;
+pub use extract_patches::{ExtractPatches, ExtractPatchesGrad};
 pub use fill::Fill;
 pub use l2_loss::L2Loss;
 pub use lrn::{Lrn, LrnGrad};
+pub use mask_soft_margin::{LogitLayout, MaskSoftMargin};
+pub use masked_l1::MaskedL1;
 pub use matmul::MatMul;
 pub use max_pool::{MaxPool, MaxPoolGrad};
 pub use momentum::ApplyMomentum;
 pub use pad::Pad;
+pub use pair_log_softmax::{PairLogSoftmax, PairLogSoftmaxGrad};
 pub use relu::Relu;
 pub use relu_grad::ReluGrad;
 pub use reshape::Reshape;
+pub use resize::{Interpolation, Resize, ResizeGrad, ResizeTap};
 pub use scale::Scale;
 pub use scale_by::ScaleBy;
+pub use select_cross_entropy::SelectCrossEntropy;
+pub use sigmoid::{Sigmoid, SigmoidGrad};
 pub use slice::Slice;
 pub use softmax_cross_entropy::{SmoothingOver, SoftmaxCrossEntropy};
 pub use trans_data::TransData;
 pub use transpose::Transpose;
+pub use weighted_l1::WeightedL1;
 pub use weighted_sum::WeightedSum;
 pub use window::Window;
 
@@ -200,11 +228,14 @@ macro_rules! operators {
 }
 
 operators! {
-    AdaptiveAvgPool, AdaptiveAvgPoolGrad, Add, ApplyAdam, ApplyMomentum, AvgPool, AvgPoolGrad, BiasAddGrad,
-    BnInfer, BnInferGrad, BnRunningUpdate, BnTrainingGrad, BnTrainingReduce, BnTrainingReduceGrad, BnTrainingUpdate,
-    BnTrainingUpdateGrad, Cast, Concat, Conv2D, Conv2DBackpropFilter, Conv2DBackpropInput, Dropout, Fill, L2Loss, Lrn,
-    LrnGrad, MatMul, MaxPool, MaxPoolGrad, Pad, Relu, ReluGrad, Reshape, Scale, ScaleBy, Slice,
-    SoftmaxCrossEntropy, TransData, Transpose, WeightedSum,
+    AdaptiveAvgPool, AdaptiveAvgPoolGrad, Add, ApplyAdam, ApplyEma, ApplyMomentum, AvgPool, AvgPoolGrad, BalancedBce,
+    BiasAdd, BiasAddGrad, BnInfer, BnInferGrad, BnRunningUpdate, BnTrainingGrad, BnTrainingReduce,
+    BnTrainingReduceGrad, BnTrainingUpdate, BnTrainingUpdateGrad, Cast, ClipByGlobalNorm, ClipByValue, Concat, Conv2D,
+    Conv2DBackpropFilter, Conv2DBackpropInput, DepthwiseCorrelation, DepthwiseCorrelationGrad, DiceLoss, Dropout,
+    ExtractPatches, ExtractPatchesGrad, Fill, L2Loss, Lrn, LrnGrad, MaskSoftMargin, MaskedL1, MatMul, MaxPool,
+    MaxPoolGrad, Pad, PairLogSoftmax, PairLogSoftmaxGrad, Relu, ReluGrad, Reshape, Resize, ResizeGrad, Scale, ScaleBy,
+    SelectCrossEntropy, Sigmoid, SigmoidGrad, Slice, SoftmaxCrossEntropy, TransData, Transpose, WeightedL1,
+    WeightedSum,
 }
 
 impl Op {

@@ -1,9 +1,9 @@
-//! Weighted sum of scalars: the total of several loss components.
+//! Weighted sum of tensors: the total of several loss components, the difference of two maps.
 
-use super::{OpError, Operator, Scale, expect_float, expect_shape};
+use super::{OpError, Operator, Scale, expect_float, expect_same_storage, expect_shape, per_element};
 use crate::{differentiate::Gradient, error::GraphError, tensor::TensorType, units::Flop};
 
-/// Operands: one scalar per weight. Result: the scalar `sum(weight * operand)`, added from left to right.
+/// Operands: one tensor per weight, all of one shape. Result: `sum(weight * operand)`, added from left to right.
 #[derive(Clone, Debug, PartialEq)]
 pub struct WeightedSum {
     /// A weight per operand.
@@ -21,13 +21,14 @@ impl Operator for WeightedSum {
         };
         for x in inputs {
             expect_float("component", x)?;
-            expect_shape("component", x, &[])?;
+            expect_shape("component", x, &first.shape)?;
+            expect_same_storage("component", first, x)?;
         }
         Ok(vec![(*first).clone()])
     }
 
     fn flop(&self, inputs: &[&TensorType], _outputs: &[&TensorType]) -> Flop {
-        Flop(2 * inputs.len() as u64)
+        per_element(2 * inputs.len() as u64, inputs[0])
     }
 
     fn gradient(&self, grad: &mut Gradient<'_>) -> Result<(), GraphError> {

@@ -116,9 +116,11 @@ impl<'g> Placement<'g> {
             | Op::AdaptiveAvgPoolGrad(_)
             | Op::Add(_)
             | Op::ApplyAdam(_)
+            | Op::ApplyEma(_)
             | Op::ApplyMomentum(_)
             | Op::AvgPool(_)
             | Op::AvgPoolGrad(_)
+            | Op::BiasAdd(_)
             | Op::BiasAddGrad(_)
             | Op::BnInfer(_)
             | Op::BnInferGrad(_)
@@ -128,8 +130,13 @@ impl<'g> Placement<'g> {
             | Op::BnTrainingUpdate(_)
             | Op::BnTrainingUpdateGrad(_)
             | Op::Cast(_)
+            | Op::ClipByValue(_)
             | Op::Concat(_)
+            | Op::DepthwiseCorrelation(_)
+            | Op::DepthwiseCorrelationGrad(_)
             | Op::Dropout(_)
+            | Op::ExtractPatches(_)
+            | Op::ExtractPatchesGrad(_)
             | Op::L2Loss(_)
             | Op::Lrn(_)
             | Op::LrnGrad(_)
@@ -138,20 +145,32 @@ impl<'g> Placement<'g> {
             | Op::Pad(_)
             | Op::Relu(_)
             | Op::ReluGrad(_)
+            | Op::Resize(_)
+            | Op::ResizeGrad(_)
             | Op::Scale(_)
             | Op::ScaleBy(_)
             | Op::Slice(_) => {
                 let mut layouts = (0..node.inputs.len()).map(layout);
                 all(layouts.find(|l| *l != Layout::Plain).unwrap_or(Layout::Plain))
             }
-            Op::BnRunningUpdate(_)
+            Op::BalancedBce(_)
+            | Op::BnRunningUpdate(_)
+            | Op::DiceLoss(_)
             | Op::Fill(_)
+            | Op::MaskSoftMargin(_)
+            | Op::MaskedL1(_)
             | Op::MatMul(_)
+            | Op::PairLogSoftmax(_)
+            | Op::PairLogSoftmaxGrad(_)
             | Op::Reshape(_)
+            | Op::SelectCrossEntropy(_)
+            | Op::Sigmoid(_)
+            | Op::SigmoidGrad(_)
             | Op::SoftmaxCrossEntropy(_)
             | Op::Transpose(_)
+            | Op::WeightedL1(_)
             | Op::WeightedSum(_) => all(Layout::Plain),
-            Op::TransData(_) => (0..node.inputs.len()).map(layout).collect(),
+            Op::ClipByGlobalNorm(_) | Op::TransData(_) => (0..node.inputs.len()).map(layout).collect(),
         }
     }
 
@@ -235,6 +254,7 @@ fn filter_layout(graph: &Graph, value: ValueId) -> Option<Layout> {
                 }
                 Op::Add(_)
                 | Op::ApplyAdam(_)
+                | Op::ApplyEma(_)
                 | Op::ApplyMomentum(_)
                 | Op::L2Loss(_)
                 | Op::Scale(_)

@@ -173,7 +173,7 @@ pub(super) fn apply(graph: &mut Graph, pass: &'static str, patches: Vec<Patch>) 
 
 /// Lets whoever asks the graph for `from` have `to`.
 fn redirect(graph: &mut Graph, from: ValueId, to: ValueId) {
-    let losses = graph.losses.iter_mut().map(|l| &mut l.1);
+    let losses = graph.losses.iter_mut().chain(&mut graph.metrics).map(|l| &mut l.1);
     let outputs = graph.outputs.iter_mut().map(|o| &mut o.1);
     let gradients = graph.gradients.iter_mut().map(|g| &mut g.1);
     let next = graph.variables.iter_mut().filter_map(|v| v.next.as_mut());

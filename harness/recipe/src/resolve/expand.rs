@@ -2,8 +2,13 @@
 
 use std::collections::{HashMap, HashSet};
 
+use indexmap::IndexMap;
+
 use super::args::{Args, FromScalar, evaluate};
-use super::{AvgPool, BatchNorm, Conv, LayerKind, Linear, Lrn, MaxPool, ResolvedLayer, ResolvedModel};
+use super::{
+    AvgPool, BatchNorm, Conv, ConvTranspose, LayerKind, Linear, Lrn, MaxPool, Patches, ResolvedLayer, ResolvedModel,
+    Upsample, UpsampleTo,
+};
 use crate::diagnostic::{Diagnostic, suggest};
 use crate::schema::{self, Count, Init, InitDefaults, Layer, Model, Padding, Pair, Param, Scalar, Size};
 use crate::span::{ConfigPath, Span, SpanTable};
@@ -18,6 +23,7 @@ pub(crate) fn expand(model: &Model, spans: &SpanTable) -> Result<ResolvedModel, 
         spans,
         errors: Vec::new(),
         modules: HashMap::new(),
+        containers: HashMap::new(),
         taps: model.inputs.keys().cloned().collect(),
         used_inputs: model.inputs.keys().take(1).cloned().collect(),
         inside: Vec::new(),
@@ -26,6 +32,7 @@ pub(crate) fn expand(model: &Model, spans: &SpanTable) -> Result<ResolvedModel, 
     expander.declarations();
     let root = Scope { prefix: String::new(), args: expander.with_classes(Args::new()), indexed: false };
     let body = expander.layers(&model.body, &ConfigPath::from("model").key("body"), &root);
+    let outputs = expander.named_taps(&model.outputs, &ConfigPath::from("model").key("outputs"), &root);
     for input in model.inputs.keys().filter(|input| !expander.used_inputs.contains(*input)) {
         let path = ConfigPath::from("model").key("inputs").key(input);
         let error = Diagnostic::error(spans.get(&path), path, format!("nothing uses the input `{input}`"));
@@ -37,7 +44,7 @@ pub(crate) fn expand(model: &Model, spans: &SpanTable) -> Result<ResolvedModel, 
         return Err(expander.errors);
     }
     let inputs = model.inputs.iter().map(|(name, shape)| (name.clone(), shape.map(|extent| extent.0))).collect();
-    Ok(ResolvedModel { inputs, classes: model.classes, body })
+    Ok(ResolvedModel { inputs, classes: model.classes, body, outputs })
 }
 
 /// What the layers of a list have around them.
@@ -61,6 +68,8 @@ pub(super) struct Expander<'a> {
     spans: &'a SpanTable,
     errors: Vec<Diagnostic>,
     modules: HashMap<String, Module>,
+    /// Modules with others inside, for `again`.
+    containers: HashMap<String, ResolvedLayer>,
     /// Full names of taps and inputs known so far.
     taps: HashSet<String>,
     used_inputs: HashSet<String>,
@@ -102,7 +111,7 @@ impl<'a> Expander<'a> {
         }
         let own = match name {
             Some(name) => Some(name.to_owned()),
-            None if scope.indexed && !matches!(layer, Layer::Tap(_) | Layer::From(_)) => Some(index.to_string()),
+            None if scope.indexed && is_module(layer) => Some(index.to_string()),
             None => None,
         };
         if let Some(own) = &own
@@ -114,12 +123,35 @@ impl<'a> Expander<'a> {
         let full = own.map(|own| format!("{}{own}", scope.prefix));
         self.register(layer, full.as_deref(), &inner, path);
         let kind = self.kind(layer, full.as_deref(), &inner, path, scope)?;
-        Some(ResolvedLayer { name: full, path: path.clone(), span: self.spans.get(path), kind })
+        let returns = match layer {
+            Layer::Sequential(schema::Sequential { returns, .. }) | Layer::Block(schema::UseBlock { returns, .. }) => {
+                self.named_taps(returns, &inner.key("returns"), &scope.inside(full.as_deref(), true))
+            }
+            _ => IndexMap::new(),
+        };
+        let name = full.filter(|_| !matches!(layer, Layer::Scope(_)));
+        let resolved = ResolvedLayer { name, path: path.clone(), span: self.spans.get(path), kind, returns };
+        if let (Some(name), LayerKind::Sequential(_)) = (&resolved.name, &resolved.kind) {
+            self.containers.insert(name.clone(), resolved.clone());
+        }
+        Some(resolved)
+    }
+
+    /// Taps under other names: what a module or the network gives.
+    fn named_taps(
+        &mut self,
+        names: &IndexMap<String, String>,
+        path: &ConfigPath,
+        scope: &Scope,
+    ) -> IndexMap<String, String> {
+        let tap = |(key, tap): (&String, &String)| Some((key.clone(), self.find_tap(tap, &path.key(key), scope)?));
+        names.iter().filter_map(tap).collect()
     }
 
     /// Layers with parameters need a name, and one that is theirs alone.
     fn register(&mut self, layer: &Layer, name: Option<&str>, inner: &ConfigPath, path: &ConfigPath) {
-        let has_parameters = matches!(layer, Layer::Conv(_) | Layer::Bn(_) | Layer::Linear(_));
+        let has_parameters =
+            matches!(layer, Layer::Conv(_) | Layer::ConvTranspose(_) | Layer::Bn(_) | Layer::Linear(_));
         let Some(name) = name else {
             if has_parameters {
                 self.error(path, "a layer with parameters needs a `name`").hint =
@@ -227,6 +259,65 @@ impl<'a> Expander<'a> {
                 let (weight_init, bias_init) = parameter_inits(linear.init.as_ref(), &inits.linear);
                 LayerKind::Linear(Linear { out: out?.0, weight_init, bias_init: bias?.then_some(bias_init) })
             }
+            Layer::Sigmoid(_) => LayerKind::Sigmoid,
+            Layer::PairLogSoftmax(_) => LayerKind::PairLogSoftmax,
+            Layer::Scale(scale) => LayerKind::Scale(scale.by),
+            Layer::ConvTranspose(conv) => {
+                let bias = self.value(&conv.bias, &inner.key("bias"), scope);
+                let out = self.value(&conv.out, &inner.key("out"), scope);
+                let kernel = self.pair(&conv.kernel, &inner.key("kernel"), scope);
+                let stride = self.pair(&conv.stride, &inner.key("stride"), scope);
+                let pad = self.padding(&conv.pad, &inner.key("pad"), scope);
+                let (weight_init, bias_init) = parameter_inits(conv.init.as_ref(), &inits.conv);
+                LayerKind::ConvTranspose(ConvTranspose {
+                    out: out?.0,
+                    kernel: kernel?,
+                    stride: stride?,
+                    pad: pad?,
+                    weight_init,
+                    bias_init: bias?.then_some(bias_init),
+                })
+            }
+            Layer::Upsample(upsample) => {
+                let to = match (&upsample.scale, &upsample.size) {
+                    (Some(scale), None) => UpsampleTo::Scale(self.pair(scale, &inner.key("scale"), scope)?),
+                    (None, Some(size)) => UpsampleTo::Size(self.pair(size, &inner.key("size"), scope)?),
+                    _ => {
+                        self.error(inner, "says how large either by `scale` or by `size`").hint =
+                            Some("for example `scale: 2`".to_owned());
+                        return None;
+                    }
+                };
+                LayerKind::Upsample(Upsample { to, mode: upsample.mode, align_corners: upsample.align_corners })
+            }
+            Layer::Crop(crop) => {
+                let margin = self.value(&crop.margin, &inner.key("margin"), scope)?.0;
+                LayerKind::Crop { margin, narrower_than: crop.narrower_than.map(|size| size.0) }
+            }
+            Layer::Xcorr(xcorr) => LayerKind::Xcorr(self.find_tap(&xcorr.kernel, &inner.key("kernel"), scope)?),
+            Layer::Patches(patches) => {
+                let kernel = self.pair(&patches.kernel, &inner.key("kernel"), scope);
+                let stride = self.pair(&patches.stride, &inner.key("stride"), scope);
+                let pad = self.padding(&patches.pad, &inner.key("pad"), scope);
+                LayerKind::Patches(Patches { kernel: kernel?, stride: stride?, pad: pad? })
+            }
+            Layer::Scope(inside) => {
+                LayerKind::Sequential(self.layers(&inside.body, &inner.key("body"), &scope.inside(name, false)))
+            }
+            Layer::Unused(unused) => LayerKind::Unused(self.layers(&unused.body, &inner.key("body"), scope)),
+            Layer::Again(module) => {
+                let full = format!("{}{module}", scope.prefix);
+                let known = [&full, module].into_iter().find_map(|name| self.containers.get(name).cloned());
+                let Some(known) = known else {
+                    let hint = suggest(module, self.containers.keys().map(String::as_str));
+                    self.error(inner, format!("there is no module `{module}` above with layers in it")).hint =
+                        Some(hint);
+                    return None;
+                };
+                LayerKind::Again(Box::new(known))
+            }
+            Layer::Add(tap) => LayerKind::Add(self.find_tap(tap, inner, scope)?),
+            Layer::Subtract(tap) => LayerKind::Subtract(self.find_tap(tap, inner, scope)?),
             Layer::Dropout(dropout) => LayerKind::Dropout { rate: dropout.rate },
             Layer::Flatten(_) => LayerKind::Flatten,
             Layer::Residual(residual) => {
@@ -262,6 +353,7 @@ impl<'a> Expander<'a> {
                         path: path.clone(),
                         span: self.spans.get(path),
                         kind: LayerKind::Sequential(body),
+                        returns: IndexMap::new(),
                     });
                 }
                 LayerKind::Sequential(uses)
@@ -365,12 +457,25 @@ impl Scope {
     }
 }
 
+/// Whether a layer is a module, which has a name inside a sequential, and no move between values.
+fn is_module(layer: &Layer) -> bool {
+    !matches!(
+        layer,
+        Layer::Tap(_) | Layer::From(_) | Layer::Add(_) | Layer::Subtract(_) | Layer::Unused(_) | Layer::Again(_)
+    )
+}
+
 /// Key, name and switch of a layer.
 fn head(layer: &Layer) -> (&'static str, Option<&str>, &Param<bool>) {
     macro_rules! heads {
         ($($variant:ident => $tag:literal),* $(,)?) => {
             match layer {
                 $(Layer::$variant(layer) => ($tag, layer.name.as_deref(), &layer.enabled),)*
+                Layer::Scope(scope) => ("scope", Some(scope.name.as_str()), &Param::Value(true)),
+                Layer::Unused(_) => ("unused", None, &Param::Value(true)),
+                Layer::Again(_) => ("again", None, &Param::Value(true)),
+                Layer::Add(_) => ("add", None, &Param::Value(true)),
+                Layer::Subtract(_) => ("subtract", None, &Param::Value(true)),
                 Layer::Tap(_) => ("tap", None, &Param::Value(true)),
                 Layer::From(_) => ("from", None, &Param::Value(true)),
             }
@@ -379,7 +484,8 @@ fn head(layer: &Layer) -> (&'static str, Option<&str>, &Param<bool>) {
     heads! {
         Conv => "conv", Pad => "pad", Bn => "bn", Relu => "relu", MaxPool => "max_pool", AvgPool => "avg_pool",
         AdaptiveAvgPool => "adaptive_avg_pool", GlobalAvgPool => "global_avg_pool", Lrn => "lrn", Linear => "linear",
-        Dropout => "dropout", Flatten => "flatten", Residual => "residual", Concat => "concat", Sequential => "sequential",
+        Sigmoid => "sigmoid", Scale => "scale", ConvTranspose => "conv_transpose", Upsample => "upsample", Crop => "crop",
+        PairLogSoftmax => "pair_log_softmax", Xcorr => "xcorr", Patches => "patches", Dropout => "dropout", Flatten => "flatten", Residual => "residual", Concat => "concat", Sequential => "sequential",
         Stack => "stack", Block => "block",
     }
 }

@@ -13,7 +13,7 @@ pub(crate) use expand::expand;
 
 use indexmap::IndexMap;
 
-use crate::schema::{Axis, Init};
+use crate::schema::{Axis, Init, UpsampleMode};
 use crate::span::{ConfigPath, Span};
 
 /// The architecture with everything decided.
@@ -25,6 +25,8 @@ pub struct ResolvedModel {
     pub classes: usize,
     /// The layers that are switched on, from input to output.
     pub body: Vec<ResolvedLayer>,
+    /// Taps that the network gives, by name; empty: the last value, as `logits`.
+    pub outputs: IndexMap<String, String>,
 }
 
 /// One layer that is switched on.
@@ -39,6 +41,8 @@ pub struct ResolvedLayer {
     pub span: Span,
     /// What it does.
     pub kind: LayerKind,
+    /// Taps that it gives to its caller, by key, where that is not just its last value.
+    pub returns: IndexMap<String, String>,
 }
 
 /// What a layer does.
@@ -64,6 +68,27 @@ pub enum LayerKind {
     Lrn(Lrn),
     /// Dense layer.
     Linear(Linear),
+    /// 1/(1 + exp(-x)).
+    Sigmoid,
+    /// Product with a number.
+    Scale(f64),
+    /// Transposed convolution.
+    ConvTranspose(ConvTranspose),
+    /// Another height and width.
+    Upsample(Upsample),
+    /// A margin cut off all four sides.
+    Crop {
+        /// Rows and columns that go, on each side.
+        margin: usize,
+        /// Wider maps stay whole.
+        narrower_than: Option<usize>,
+    },
+    /// `[2A, H, W]` to `[A, H, W, 2]`.
+    PairLogSoftmax,
+    /// Depth-wise cross-correlation with this tap.
+    Xcorr(String),
+    /// Windows as a batch of maps.
+    Patches(Patches),
     /// Dropout with the share of elements that become zero.
     Dropout {
         /// In `[0, 1)`.
@@ -91,6 +116,14 @@ pub enum LayerKind {
     Tap(String),
     /// Goes on from the value of this tap or model input.
     From(String),
+    /// Adds the value of this tap.
+    Add(String),
+    /// Subtracts the value of this tap.
+    Subtract(String),
+    /// Layers whose parameters exist, and which are never called.
+    Unused(Vec<ResolvedLayer>),
+    /// A module above once more, with the same parameters.
+    Again(Box<ResolvedLayer>),
 }
 
 /// 2-D convolution with a weight `[out, in/groups, kernel h, kernel w]` (parameter `<name>.weight`) and, with `bias`, a
@@ -113,6 +146,55 @@ pub struct Conv {
     pub weight_init: Init,
     /// How the bias starts; `None`: there is no bias.
     pub bias_init: Option<Init>,
+}
+
+/// Transposed convolution with a weight `[in, out, kernel h, kernel w]` (parameter `<name>.weight`) and perhaps a bias
+/// `[out]` (`<name>.bias`).
+#[derive(Clone, Debug, PartialEq)]
+pub struct ConvTranspose {
+    /// Number of output channels.
+    pub out: usize,
+    /// Height, width.
+    pub kernel: [usize; 2],
+    /// Height, width, in the output.
+    pub stride: [usize; 2],
+    /// Rows and columns cut off the output: top, bottom, left, right.
+    pub pad: [usize; 4],
+    /// How the weight starts.
+    pub weight_init: Init,
+    /// How the bias starts; `None`: there is no bias.
+    pub bias_init: Option<Init>,
+}
+
+/// Another height and width.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Upsample {
+    /// How large it gets.
+    pub to: UpsampleTo,
+    /// Which pixels an output pixel is made of.
+    pub mode: UpsampleMode,
+    /// For bilinear: corner pixels have the same place.
+    pub align_corners: bool,
+}
+
+/// How large a map gets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UpsampleTo {
+    /// Times height, times width.
+    Scale([usize; 2]),
+    /// Height, width.
+    Size([usize; 2]),
+}
+
+/// Windows of a map as a batch of maps.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Patches {
+    /// Height, width.
+    pub kernel: [usize; 2],
+    /// Height, width.
+    pub stride: [usize; 2],
+    /// Top, bottom, left, right; zeros.
+    pub pad: [usize; 4],
 }
 
 /// Batch normalisation with parameters `<name>.weight` (gamma), `<name>.bias` (beta) and buffers `<name>.running_mean`,

@@ -4,6 +4,7 @@ use indexmap::IndexMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::dense::*;
 use super::operators::*;
 use super::{Param, Scalar};
 
@@ -37,6 +38,22 @@ pub enum Layer {
     Lrn(Lrn),
     /// Dense layer on `[features]`.
     Linear(Linear),
+    /// 1/(1 + exp(-x)).
+    Sigmoid(Sigmoid),
+    /// Product with a number.
+    Scale(Scale),
+    /// Transposed 2-D convolution.
+    ConvTranspose(Box<ConvTranspose>),
+    /// Enlarges (or shrinks) height and width.
+    Upsample(Upsample),
+    /// Cuts the same margin off all four sides.
+    Crop(Crop),
+    /// Logarithm of the softmax over pairs of channels: `[2A, H, W]`, which is `[2, A, H, W]`, to `[A, H, W, 2]`.
+    PairLogSoftmax(PairLogSoftmax),
+    /// Depth-wise cross-correlation with a tap: each channel with the same channel of the same sample.
+    Xcorr(Xcorr),
+    /// Windows of the map as a batch of maps: `[C, H, W]` to as many `[C, kernel h, kernel w]` as there are windows.
+    Patches(Patches),
     /// Sets elements to zero at random in training and scales the others by 1/(1 - rate); identity in evaluation.
     Dropout(Dropout),
     /// `[C, H, W]` to `[C*H*W]`.
@@ -51,6 +68,16 @@ pub enum Layer {
     Stack(Stack),
     /// A block used once, as one module.
     Block(UseBlock),
+    /// Layers under a name that is not called as a module itself (only what is inside it is).
+    Scope(Scope),
+    /// Layers whose parameters exist, and which are never called.
+    Unused(Unused),
+    /// A named module above once more, with the same parameters (a siamese network). Its taps then stand for this call.
+    Again(String),
+    /// Adds the value of a tap.
+    Add(String),
+    /// Subtracts the value of a tap.
+    Subtract(String),
     /// Keeps the present value under a name, for `from`.
     Tap(String),
     /// Goes on from the value of a tap or from an input of the model.
@@ -171,6 +198,30 @@ pub struct Sequential {
     /// The layers.
     #[schemars(length(min = 1))]
     pub body: Vec<Layer>,
+    /// What the module gives to its caller where that is several values: taps of its inside, by key (`0`, `1`, ... of a
+    /// tuple). The golden of its output is then one tensor per key. The next layer goes on from the last value.
+    #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
+    pub returns: IndexMap<String, String>,
+}
+
+/// Layers under a name that is no module of its own.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Scope {
+    /// Put before the names inside.
+    pub name: String,
+    /// The layers.
+    #[schemars(length(min = 1))]
+    pub body: Vec<Layer>,
+}
+
+/// Layers that a checkpoint holds and nothing calls: they never train.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Unused {
+    /// The layers, as if they were called here.
+    #[schemars(length(min = 1))]
+    pub body: Vec<Layer>,
 }
 
 /// A block used several times in a row.
@@ -216,4 +267,7 @@ pub struct UseBlock {
     /// Its arguments.
     #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
     pub args: IndexMap<String, Param<Scalar>>,
+    /// What it gives to its caller where that is several values: taps of its inside, by key.
+    #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
+    pub returns: IndexMap<String, String>,
 }

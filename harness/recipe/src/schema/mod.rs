@@ -3,23 +3,31 @@
 //! Docstrings of fields are what editors show, so they are written for authors of recipes.
 
 mod data;
+mod dense;
+mod gradients;
 mod init;
 mod layer;
+mod loss;
 mod model;
 mod npu;
 mod operators;
 mod param;
+mod part;
 mod run;
 mod schedule;
 mod training;
 
 pub use data::*;
+pub use dense::*;
+pub use gradients::*;
 pub use init::*;
 pub use layer::*;
+pub use loss::*;
 pub use model::*;
 pub use npu::*;
 pub use operators::*;
 pub use param::*;
+pub use part::*;
 pub use run::*;
 pub use schedule::*;
 pub use training::*;
@@ -54,6 +62,9 @@ pub struct Recipe {
     pub preprocess: Preprocess,
     /// The loss: the sum of the terms named here.
     pub loss: Loss,
+    /// What happens to gradients before the update.
+    #[serde(default)]
+    pub gradients: Gradients,
     /// The update rule.
     pub optimizer: Optimizer,
     /// The learning rate of each step.

@@ -26,6 +26,10 @@ pub struct Model {
     /// The layers, from input to output.
     #[schemars(length(min = 1))]
     pub body: Vec<Layer>,
+    /// What the network gives where that is several values: taps, by the names that losses and metrics call them. Without
+    /// an entry: the last value, as `logits`.
+    #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
+    pub outputs: IndexMap<String, String>,
 }
 
 /// A length along one dimension of a tensor.

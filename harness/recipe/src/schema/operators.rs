@@ -111,6 +111,14 @@ plain_layer!(
     Relu
 );
 plain_layer!(
+    /// 1/(1 + exp(-x)).
+    Sigmoid
+);
+plain_layer!(
+    /// Logarithm of the softmax over pairs of channels.
+    PairLogSoftmax
+);
+plain_layer!(
     /// Mean over height and width.
     GlobalAvgPool
 );

@@ -2,8 +2,11 @@
 
 use std::path::PathBuf;
 
+use indexmap::IndexMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+
+use super::Part;
 
 /// The engine that computes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -44,6 +47,13 @@ pub struct Golden {
     /// Variant of the manifest whose step the recipe is bound to, where it is not the main one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub variant: Option<String>,
+    /// `train.parts` of the golden's step, where they are not those of the recipe's first epoch.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parts: Option<Vec<Part>>,
+    /// What the reference's network returns, by key, where the recipe names it differently: an output of the model, a
+    /// component of the loss, or another quantity that the step reports.
+    #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
+    pub outputs: IndexMap<String, String>,
     /// Differences between golden and recipe that are meant; any other fails the check.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub declares: Vec<Difference>,

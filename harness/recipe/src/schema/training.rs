@@ -1,66 +1,9 @@
-//! Loss, update rule, length and target of the training.
+//! Update rule, length and target of the training.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::Period;
-
-/// The loss: the sum of the terms named here, at least one.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Loss {
-    /// Softmax and cross entropy, mean over the batch.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub softmax_cross_entropy: Option<SoftmaxCrossEntropy>,
-    /// Half the sum of squares of the parameters, as part of the forward loss (TensorFlow's l2_loss).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub l2: Option<L2>,
-}
-
-/// Softmax and cross entropy, mean over the batch.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-pub struct SoftmaxCrossEntropy {
-    /// Share s of the probability taken from the true class (arXiv 1512.00567, section 7).
-    #[schemars(range(min = 0), extend("exclusiveMaximum" = 1))]
-    pub label_smoothing: f64,
-    /// Who gets it.
-    pub smoothing_over: SmoothingOver,
-}
-
-/// Classes that label smoothing gives the share s to, of K classes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum SmoothingOver {
-    /// s/K to each of the K classes, the true one included (PyTorch, TensorFlow).
-    #[default]
-    AllClasses,
-    /// s/(K-1) to each class but the true one (MindSpore's migration guide).
-    OtherClasses,
-}
-
-/// weight * (sum of squares)/2.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct L2 {
-    /// Factor; what weight decay would be called in an optimizer.
-    #[schemars(range(min = 0))]
-    pub weight: f64,
-    /// The parameters in the sum.
-    #[serde(default)]
-    pub over: L2Over,
-}
-
-/// The parameters that an L2 loss sums over.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum L2Over {
-    /// Every trained parameter, biases and normalisations included.
-    #[default]
-    All,
-    /// Weights of convolutions and dense layers only.
-    Weights,
-}
+use super::{Part, Period};
 
 /// The update rule.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -148,6 +91,15 @@ pub struct Train {
     /// Seed of initialisation, order, augmentation and dropout.
     #[serde(default)]
     pub seed: u64,
+    /// Modules that are trained differently from the rest: frozen, later, slower. What stands here for nothing is
+    /// trained throughout.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub parts: Vec<Part>,
+    /// Decay of an exponential moving average of the parameters, which evaluation uses: ema = decay*ema + (1 -
+    /// decay)*parameter after each update.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0), extend("exclusiveMaximum" = 1))]
+    pub ema: Option<f64>,
     /// How often the held-out set is evaluated; the end always is.
     #[serde(default = "each_epoch")]
     pub eval_every: Period,

@@ -1,0 +1,112 @@
+//! Losses of maps of probabilities: balanced cross entropy, distance under a mask, Dice.
+
+use crate::KernelError;
+use crate::elements::{Elements, by_chunks, scalar, sum};
+use candle_core::{FloatDType, Tensor};
+use std::cmp::Ordering;
+use zoo_graph::ops::{BalancedBce, DiceLoss, HardNegatives};
+
+/// Least value of a logarithm (`torch.nn.functional.binary_cross_entropy`).
+const LOG_FLOOR: f64 = -100.0;
+/// Least denominator of the cross entropy's gradient (the same).
+const VARIANCE_FLOOR: f64 = 1e-12;
+
+/// Loss, gradient, positives, negatives that count, and the least loss of those.
+pub(super) fn balanced_bce<T: FloatDType>(op: &BalancedBce, [p, target, mask]: [&Tensor; 3]) -> super::Results {
+    let dims = p.dims();
+    let [p, target, mask] = [p, target, mask].map(Elements::of);
+    let (p, target, mask) = (p?, target?, mask?);
+    let (p, target, mask) = (p.slice::<T>()?, target.slice::<T>()?, mask.slice::<T>()?);
+    let at = |values: &[T], i: usize| values[i].to_f64();
+    let positive = |i: &usize| at(target, *i) * at(mask, *i) >= 1.0;
+    let negative = |i: &usize| (1.0 - at(target, *i)) * at(mask, *i) >= 1.0;
+    let entropy = |i: usize| {
+        let (p, t) = (at(p, i), at(target, i));
+        -(t * p.ln().max(LOG_FLOOR) + (1.0 - t) * (1.0 - p).ln().max(LOG_FLOOR))
+    };
+    let positives: Vec<usize> = (0..p.len()).filter(positive).collect();
+    let candidates: Vec<(usize, f64)> = (0..p.len()).filter(negative).map(|i| (i, entropy(i))).collect();
+    let count = op.count(positives.len(), candidates.len());
+    let negatives = match op.hard_negatives {
+        HardNegatives::TopK => top_k(candidates, count),
+        HardNegatives::RankMask => rank_mask(candidates, count),
+    };
+    let total: f64 = positives.iter().map(|i| entropy(*i)).sum::<f64>() + negatives.iter().map(|n| n.1).sum::<f64>();
+    let divisor = (positives.len() + negatives.len()) as f64 + op.eps;
+    let mut counts = vec![false; p.len()];
+    positives.iter().chain(negatives.iter().map(|(i, _)| i)).for_each(|i| counts[*i] = true);
+    let gradient = by_chunks::<T>(dims, 1 << 12, |chunk, out| {
+        for (i, out) in (chunk << 12..).zip(out).filter(|(i, _)| counts[*i]) {
+            let (p, t) = (at(p, i), at(target, i));
+            *out = T::from_f64((p - t) / (p * (1.0 - p)).max(VARIANCE_FLOOR) / divisor);
+        }
+    })?;
+    let least = negatives.iter().map(|n| n.1).reduce(f64::min).unwrap_or(0.0);
+    let [positives, negatives] = [positives.len(), negatives.len()].map(|n| n as f64);
+    let [loss, positives, negatives, least] = [total / divisor, positives, negatives, least].map(scalar::<T>);
+    Ok(vec![loss?, gradient, positives?, negatives?, least?])
+}
+
+/// Larger losses first, of equal ones the earlier pixel.
+fn harder(a: &(usize, f64), b: &(usize, f64)) -> Ordering {
+    b.1.total_cmp(&a.1).then(a.0.cmp(&b.0))
+}
+
+/// The `count` hardest, by selection; in the order of the pixels.
+fn top_k(mut candidates: Vec<(usize, f64)>, count: usize) -> Vec<(usize, f64)> {
+    if count < candidates.len() {
+        candidates.select_nth_unstable_by(count, harder);
+        candidates.truncate(count);
+    }
+    candidates.sort_unstable_by_key(|(i, _)| *i);
+    candidates
+}
+
+/// The `count` hardest: all are sorted, each gets its rank, and the rank decides. In the order of the pixels.
+fn rank_mask(candidates: Vec<(usize, f64)>, count: usize) -> Vec<(usize, f64)> {
+    let mut order: Vec<usize> = (0..candidates.len()).collect();
+    order.sort_by(|a, b| harder(&candidates[*a], &candidates[*b]));
+    let mut rank = vec![0; candidates.len()];
+    order.iter().enumerate().for_each(|(place, candidate)| rank[*candidate] = place);
+    candidates.into_iter().zip(rank).filter(|(_, rank)| *rank < count).map(|(candidate, _)| candidate).collect()
+}
+
+/// Mean distance under the mask, and its gradient.
+pub(super) fn masked_l1<T: FloatDType>([p, target, mask]: [&Tensor; 3]) -> super::Results {
+    let dims = p.dims();
+    let [p, target, mask] = [p, target, mask].map(Elements::of);
+    let (p, target, mask) = (p?, target?, mask?);
+    let (p, target, mask) = (p.slice::<T>()?, target.slice::<T>()?, mask.slice::<T>()?);
+    let difference = |i: usize| p[i].to_f64() - target[i].to_f64();
+    let weight = sum(p.len(), |i| mask[i].to_f64());
+    let distance = sum(p.len(), |i| difference(i).abs() * mask[i].to_f64());
+    let share = if weight == 0.0 { 0.0 } else { 1.0 / weight };
+    let gradient = by_chunks::<T>(dims, 1 << 12, |chunk, out| {
+        for (i, out) in (chunk << 12..).zip(out) {
+            *out = T::from_f64(sign(difference(i)) * mask[i].to_f64() * share);
+        }
+    })?;
+    Ok(vec![scalar::<T>(distance * share)?, gradient])
+}
+
+/// -1, 0 or 1; NaN stays NaN.
+pub(super) fn sign(x: f64) -> f64 {
+    if x == 0.0 { 0.0 } else { x.signum() }
+}
+
+/// One minus the Dice coefficient, and its gradient.
+pub(super) fn dice<T: FloatDType>(op: &DiceLoss, [p, target, mask]: [&Tensor; 3]) -> Result<Vec<Tensor>, KernelError> {
+    let dims = p.dims();
+    let [p, target, mask] = [p, target, mask].map(Elements::of);
+    let (p, target, mask) = (p?, target?, mask?);
+    let (p, target, mask) = (p.slice::<T>()?, target.slice::<T>()?, mask.slice::<T>()?);
+    let [p_at, t_at, m_at] = [p, target, mask].map(|values| move |i: usize| values[i].to_f64());
+    let both = sum(p.len(), |i| p_at(i) * t_at(i) * m_at(i));
+    let either = sum(p.len(), |i| p_at(i) * m_at(i)) + sum(p.len(), |i| t_at(i) * m_at(i)) + op.eps;
+    let gradient = by_chunks::<T>(dims, 1 << 12, |chunk, out| {
+        for (i, out) in (chunk << 12..).zip(out) {
+            *out = T::from_f64(2.0 * m_at(i) * (both / either - t_at(i)) / either);
+        }
+    })?;
+    Ok(vec![scalar::<T>(1.0 - 2.0 * both / either)?, gradient])
+}

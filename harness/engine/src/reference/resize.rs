@@ -1,0 +1,51 @@
+//! Nearest and bilinear interpolation.
+
+use crate::KernelError;
+use crate::elements::{Elements, by_chunks};
+use candle_core::{FloatDType, Tensor};
+use zoo_graph::ops::{Resize, ResizeGrad};
+
+/// The map at another height and width.
+pub(super) fn forward<T: FloatDType>(op: &Resize, [x]: [&Tensor; 1]) -> Result<Tensor, KernelError> {
+    let (n, c, h, w) = x.dims4()?;
+    let [oh, ow] = op.out;
+    let (rows, columns) = (op.interpolation.taps(h, oh), op.interpolation.taps(w, ow));
+    let x = Elements::of(x)?;
+    let x = x.slice::<T>()?;
+    Ok(by_chunks::<T>(&[n, c, oh, ow], oh * ow, |plane, out| {
+        let x = &x[plane * h * w..][..h * w];
+        for (row, out) in rows.iter().zip(out.chunks_exact_mut(ow)) {
+            for (column, out) in columns.iter().zip(out) {
+                let across = |i: usize| {
+                    let [a, b] = [column.first, column.second].map(|j| x[i * w + j].to_f64());
+                    (1.0 - column.weight) * a + column.weight * b
+                };
+                *out = T::from_f64((1.0 - row.weight) * across(row.first) + row.weight * across(row.second));
+            }
+        }
+    })?)
+}
+
+/// What each input pixel gets back from those that read it.
+pub(super) fn grad<T: FloatDType>(op: &ResizeGrad, [dy]: [&Tensor; 1]) -> Result<Tensor, KernelError> {
+    let (n, c, oh, ow) = dy.dims4()?;
+    let &[_, _, h, w] = &op.input[..] else { return Err(KernelError::Arity { found: 1 }) };
+    let interpolation = op.resize.interpolation;
+    let (rows, columns) = (interpolation.taps(h, oh), interpolation.taps(w, ow));
+    let dy = Elements::of(dy)?;
+    let dy = dy.slice::<T>()?;
+    Ok(by_chunks::<T>(&[n, c, h, w], h * w, |plane, out| {
+        let mut sums = vec![0.0; h * w];
+        let dy = &dy[plane * oh * ow..][..oh * ow];
+        for (row, dy) in rows.iter().zip(dy.chunks_exact(ow)) {
+            for (i, share) in [(row.first, 1.0 - row.weight), (row.second, row.weight)] {
+                for (column, dy) in columns.iter().zip(dy) {
+                    let g = share * dy.to_f64();
+                    sums[i * w + column.first] += (1.0 - column.weight) * g;
+                    sums[i * w + column.second] += column.weight * g;
+                }
+            }
+        }
+        out.iter_mut().zip(sums).for_each(|(out, sum)| *out = T::from_f64(sum));
+    })?)
+}

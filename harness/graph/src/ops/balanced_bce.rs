@@ -1,0 +1,86 @@
+//! Binary cross entropy over positives and hard negatives.
+
+use super::{OpError, Operator, ScaleBy, expect_float, expect_shape, feature_map, operands, per_element};
+use crate::{
+    differentiate::Gradient,
+    error::GraphError,
+    tensor::{Shape, TensorType},
+    units::Flop,
+};
+
+/// How the largest losses of negatives are found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HardNegatives {
+    /// Top-k with a k that the step computes.
+    TopK,
+    /// All are sorted, and multiplied by a mask of their ranks: static shapes throughout.
+    RankMask,
+}
+
+/// Operands: probabilities and targets `[n, 1, h, w]`, mask `[n, h, w]`. Results: the loss, its gradient by the
+/// probabilities, and as scalars the numbers of positives and of negatives that count, and the least loss of the latter.
+///
+/// A pixel is positive where `target * mask` is 1, negative where `(1 - target) * mask` is. With `P` positives,
+/// `N = min(negatives, floor(ratio * P))` negatives count, those with the largest loss in the whole batch:
+/// `sum of their losses / (P + N + eps)`. Of equal losses the earlier pixel comes first. Logarithms stop at -100.
+///
+/// Source: `BalanceCrossEntropyLoss` of the DB authors, `torch.nn.functional.binary_cross_entropy`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct BalancedBce {
+    /// Negatives per positive.
+    pub negative_ratio: f64,
+    /// Added to the count.
+    pub eps: f64,
+    /// How the hard negatives are found.
+    pub hard_negatives: HardNegatives,
+}
+
+impl BalancedBce {
+    /// Negatives that count, of `negatives`, beside `positives`.
+    pub fn count(&self, positives: usize, negatives: usize) -> usize {
+        negatives.min((positives as f64 * self.negative_ratio) as usize)
+    }
+}
+
+impl Operator for BalancedBce {
+    fn name(&self) -> &'static str {
+        match self.hard_negatives {
+            HardNegatives::TopK => "BalancedBCETopK",
+            HardNegatives::RankMask => "BalancedBCESortMask",
+        }
+    }
+
+    fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, OpError> {
+        let [p, target, mask] = operands(inputs, "probabilities, targets and mask")?;
+        expect_float("probabilities", p)?;
+        expect_map_and_mask(p, target, mask)?;
+        let scalar = TensorType::plain(Shape::scalar(), p.dtype);
+        Ok(vec![scalar.clone(), p.clone(), scalar.clone(), scalar.clone(), scalar])
+    }
+
+    fn flop(&self, inputs: &[&TensorType], _outputs: &[&TensorType]) -> Flop {
+        per_element(20, inputs[0])
+    }
+
+    fn gradient(&self, grad: &mut Gradient<'_>) -> Result<(), GraphError> {
+        scale_own_gradient(grad)
+    }
+}
+
+/// Requires prediction and target of one channel, and a mask without that axis.
+pub(super) fn expect_map_and_mask(p: &TensorType, target: &TensorType, mask: &TensorType) -> Result<(), OpError> {
+    let [n, c, h, w] = feature_map("prediction", p)?;
+    expect_shape("prediction", p, &[n, 1, h, w])?;
+    debug_assert_eq!(c, 1);
+    expect_shape("target", target, &p.shape)?;
+    expect_shape("mask", mask, &[n, h, w])
+}
+
+/// The gradient rule of losses whose second result is their gradient by the first operand.
+pub(super) fn scale_own_gradient(grad: &mut Gradient<'_>) -> Result<(), GraphError> {
+    let Some(dloss) = grad.result_grad(0) else { return Ok(()) };
+    let by_prediction = grad.result(1);
+    let dx = grad.emit("grad", ScaleBy, &[by_prediction, dloss])?;
+    grad.set(0, dx);
+    Ok(())
+}

@@ -1,0 +1,68 @@
+//! Bounds on gradients: by the norm of all of them, and by value.
+
+use super::{OpError, Operator, expect_float, operands, per_element};
+use crate::{
+    tensor::{Shape, TensorType},
+    units::Flop,
+};
+
+/// Operands: all gradients. Results: their norm `sqrt(sum of squares)`, and the factor `min(1, bound / (norm + 1e-6))` by
+/// which each is to be multiplied.
+///
+/// Source: `torch.nn.utils.clip_grad_norm_`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ClipByGlobalNorm {
+    /// Largest norm; infinity measures without clipping.
+    pub bound: f64,
+}
+
+/// Added to the norm before the bound is divided by it.
+pub const CLIP_EPS: f64 = 1e-6;
+
+impl Operator for ClipByGlobalNorm {
+    fn name(&self) -> &'static str {
+        "ClipByGlobalNorm"
+    }
+
+    fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, OpError> {
+        let Some(first) = inputs.first() else { return Err(OpError::Arity { expected: "one or more", found: 0 }) };
+        for gradient in inputs {
+            expect_float("gradient", gradient)?;
+        }
+        let scalar = TensorType::plain(Shape::scalar(), first.dtype);
+        Ok(vec![scalar.clone(), scalar])
+    }
+
+    fn flop(&self, inputs: &[&TensorType], _outputs: &[&TensorType]) -> Flop {
+        inputs.iter().map(|gradient| per_element(2, gradient)).sum()
+    }
+}
+
+/// Operand: any tensor. Result: each element brought into `[-bound, bound]`; NaN stays NaN.
+///
+/// Source: `torch.nn.utils.clip_grad_value_`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ClipByValue {
+    /// Largest magnitude.
+    pub bound: f64,
+}
+
+impl Operator for ClipByValue {
+    fn name(&self) -> &'static str {
+        "ClipByValue"
+    }
+
+    fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, OpError> {
+        let [x] = operands(inputs, "input")?;
+        expect_float("input", x)?;
+        Ok(vec![x.clone()])
+    }
+
+    fn flop(&self, inputs: &[&TensorType], _outputs: &[&TensorType]) -> Flop {
+        per_element(2, inputs[0])
+    }
+
+    fn in_place(&self) -> &'static [(usize, usize)] {
+        &[(0, 0)]
+    }
+}

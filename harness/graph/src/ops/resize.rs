@@ -1,0 +1,155 @@
+//! `Resize`: height and width changed by nearest or bilinear interpolation, and its gradient.
+
+use super::{OpError, Operator, expect_float, feature_map, operands, per_element};
+use crate::{
+    differentiate::Gradient,
+    error::GraphError,
+    tensor::{Shape, TensorType},
+    units::Flop,
+};
+
+/// Which pixels of the input an output pixel is made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Interpolation {
+    /// The one at `floor(place * input / output)`, the ratio rounded to f32 as PyTorch does.
+    Nearest,
+    /// The four around its place, weighted by their distance.
+    Bilinear {
+        /// Whether the corner pixels of input and output have the same place; else the corners of those pixels do.
+        align_corners: bool,
+    },
+}
+
+/// What an output pixel reads along one axis: `(1 - weight) * x[first] + weight * x[second]`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ResizeTap {
+    /// The nearer pixel towards zero.
+    pub first: usize,
+    /// The next one, or the same at the border.
+    pub second: usize,
+    /// Share of the second.
+    pub weight: f64,
+}
+
+impl Interpolation {
+    /// What each of `output` pixels reads along an axis of `input` pixels.
+    ///
+    /// Source: `torch.nn.functional.interpolate`.
+    pub fn taps(self, input: usize, output: usize) -> Vec<ResizeTap> {
+        let last = input.saturating_sub(1);
+        let tap = |place: usize| match self {
+            Self::Nearest => {
+                let first = ((place as f32 * (input as f32 / output as f32)) as usize).min(last);
+                ResizeTap { first, second: first, weight: 0.0 }
+            }
+            Self::Bilinear { align_corners } => {
+                let source = match align_corners {
+                    true if output > 1 => place as f64 * (last as f64 / (output - 1) as f64),
+                    true => 0.0,
+                    false => ((place as f64 + 0.5) * (input as f64 / output as f64) - 0.5).max(0.0),
+                };
+                let first = (source as usize).min(last);
+                ResizeTap { first, second: (first + 1).min(last), weight: source - first as f64 }
+            }
+        };
+        (0..output).map(tap).collect()
+    }
+}
+
+/// Operand: `[n, c, h, w]`. Result: `[n, c, out h, out w]`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Resize {
+    /// Height and width of the result.
+    pub out: [usize; 2],
+    /// Which pixels it is made of.
+    pub interpolation: Interpolation,
+}
+
+impl Operator for Resize {
+    fn name(&self) -> &'static str {
+        match self.interpolation {
+            Interpolation::Nearest => "ResizeNearestNeighborV2",
+            Interpolation::Bilinear { .. } => "ResizeBilinearV2",
+        }
+    }
+
+    fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, OpError> {
+        let [x] = operands(inputs, "input")?;
+        expect_float("input", x)?;
+        let [n, c, h, w] = feature_map("input", x)?;
+        if h == 0 || w == 0 || self.out.contains(&0) {
+            return Err(OpError::Attribute(format!("no resize from {h}x{w} to {}x{}", self.out[0], self.out[1])));
+        }
+        Ok(vec![x.with_shape([n, c, self.out[0], self.out[1]])])
+    }
+
+    fn flop(&self, _inputs: &[&TensorType], outputs: &[&TensorType]) -> Flop {
+        match self.interpolation {
+            Interpolation::Nearest => Flop(0),
+            Interpolation::Bilinear { .. } => per_element(7, outputs[0]),
+        }
+    }
+
+    fn gradient(&self, grad: &mut Gradient<'_>) -> Result<(), GraphError> {
+        let Some(dy) = grad.result_grad(0) else { return Ok(()) };
+        let input = grad.ty(grad.operand(0)).shape.clone();
+        let dx = grad.emit("grad", ResizeGrad { resize: self.clone(), input }, &[dy])?;
+        grad.set(0, dx);
+        Ok(())
+    }
+}
+
+/// `ResizeGrad`. Operand: output gradient. Result: for each input pixel the sum of what read it, times its share.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ResizeGrad {
+    /// The forward operator.
+    pub resize: Resize,
+    /// Shape of its input.
+    pub input: Shape,
+}
+
+impl Operator for ResizeGrad {
+    fn name(&self) -> &'static str {
+        match self.resize.interpolation {
+            Interpolation::Nearest => "ResizeNearestNeighborV2Grad",
+            Interpolation::Bilinear { .. } => "ResizeBilinearV2Grad",
+        }
+    }
+
+    fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, OpError> {
+        let [dy] = operands(inputs, "output gradient")?;
+        let [n, c, _, _] = self.input.nchw().ok_or_else(|| OpError::Attribute("the input has 4 axes".to_string()))?;
+        super::expect_shape("output gradient", dy, &[n, c, self.resize.out[0], self.resize.out[1]])?;
+        Ok(vec![dy.with_shape(self.input.clone())])
+    }
+
+    fn flop(&self, inputs: &[&TensorType], _outputs: &[&TensorType]) -> Flop {
+        match self.resize.interpolation {
+            Interpolation::Nearest => per_element(1, inputs[0]),
+            Interpolation::Bilinear { .. } => per_element(8, inputs[0]),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_follow_pytorch() {
+        let firsts = |input, output| {
+            let taps = Interpolation::Nearest.taps(input, output);
+            taps.iter().map(|t| t.first).collect::<Vec<_>>()
+        };
+        assert_eq!(firsts(2, 4), [0, 0, 1, 1]);
+        assert_eq!(firsts(3, 5), [0, 0, 1, 1, 2]);
+        assert_eq!(firsts(4, 2), [0, 2]);
+        let aligned = Interpolation::Bilinear { align_corners: true }.taps(3, 5);
+        let places: Vec<f64> = aligned.iter().map(|t| t.first as f64 + t.weight).collect();
+        assert_eq!(places, [0.0, 0.5, 1.0, 1.5, 2.0]);
+        let free = Interpolation::Bilinear { align_corners: false }.taps(2, 4);
+        let places: Vec<f64> = free.iter().map(|t| t.first as f64 + t.weight).collect();
+        assert_eq!(places, [0.0, 0.25, 0.75, 1.25]);
+        assert_eq!((free[3].first, free[3].second), (1, 1), "the border repeats itself");
+    }
+}

@@ -1,0 +1,112 @@
+//! Parts of a network that are trained differently from the rest.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Modules that are frozen, or join the training later, or learn at another rate.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Part {
+    /// Modules by their full names, with all that is inside them. Of several that a parameter lies in, the innermost
+    /// counts.
+    #[schemars(length(min = 1))]
+    pub modules: Vec<String>,
+    /// Whether they are trained at all.
+    #[serde(default = "trained")]
+    pub trained: bool,
+    /// Epoch (from 0) from which on they are trained. The optimizer starts anew there, without momentum.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    #[schemars(range(max = 100000))]
+    pub from_epoch: usize,
+    /// Factor on the learning rate.
+    #[serde(default = "one")]
+    #[schemars(range(min = 0))]
+    pub lr: f64,
+    /// Which statistics their normalisations use in training.
+    #[serde(default)]
+    pub statistics: Statistics,
+    /// Their gradients are computed, summed over the steps and counted in the norm that clips all gradients, though
+    /// nothing of it is updated (what the SiamMask authors' code does in its refinement stage).
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub leaks: bool,
+}
+
+fn trained() -> bool {
+    true
+}
+
+fn one() -> f64 {
+    1.0
+}
+
+fn is_zero(epoch: &usize) -> bool {
+    *epoch == 0
+}
+
+fn is_false(leaks: &bool) -> bool {
+    !leaks
+}
+
+/// Which statistics a normalisation uses in training.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Statistics {
+    /// Those of the batch; the running ones follow.
+    #[default]
+    Batch,
+    /// The running ones, as in evaluation; they stay as they are.
+    Stored,
+}
+
+/// How a parameter or normalisation is trained in one epoch.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Training {
+    /// Whether it is updated.
+    pub trained: bool,
+    /// Factor on the learning rate.
+    pub lr: f64,
+    /// Which statistics a normalisation uses.
+    pub statistics: Statistics,
+    /// Whether its gradient is computed and counted though it is not updated.
+    pub leaks: bool,
+}
+
+impl Training {
+    /// How the parameter or module `name` is trained in an epoch (from 0).
+    pub fn of(parts: &[Part], name: &str, epoch: usize) -> Self {
+        let inside =
+            |module: &str| name.strip_prefix(module).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
+        let matches = parts.iter().flat_map(|part| part.modules.iter().map(move |module| (module.len(), part)));
+        let innermost = matches.filter(|(len, part)| part.modules.iter().any(|m| m.len() == *len && inside(m)));
+        match innermost.max_by_key(|(len, _)| *len).map(|(_, part)| part) {
+            Some(part) => {
+                let trained = part.trained && epoch >= part.from_epoch;
+                Self { trained, lr: part.lr, statistics: part.statistics, leaks: part.leaks && !trained }
+            }
+            None => Self { trained: true, lr: 1.0, statistics: Statistics::Batch, leaks: false },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_innermost_module_counts_and_names_match_whole() {
+        let part = |modules: &[&str], lr, from_epoch| Part {
+            modules: modules.iter().map(|m| m.to_string()).collect(),
+            trained: true,
+            from_epoch,
+            lr,
+            statistics: Statistics::Stored,
+            leaks: false,
+        };
+        let parts = [part(&["net", "head"], 0.1, 0), part(&["net.layer1"], 0.5, 3)];
+        let lr = |name| Training::of(&parts, name, 3).lr;
+        assert_eq!([lr("net.conv.weight"), lr("net.layer1.0.weight"), lr("net.layer10.weight")], [0.1, 0.5, 0.1]);
+        assert_eq!([lr("network.weight"), lr("head")], [1.0, 0.1]);
+        assert!(!Training::of(&parts, "net.layer1.0.weight", 2).trained);
+        assert!(Training::of(&parts, "net.layer1.0.weight", 3).trained);
+    }
+}
