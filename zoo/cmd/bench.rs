@@ -121,7 +121,8 @@ fn measure(recipe: &Recipe, args: &Args, context: &Context) -> Result<Report, Fa
     let (mut step_ms, mut node_ms, mut tensor_bytes) = (Vec::new(), Vec::new(), Bytes(0));
     for n in 0..WARM_UP + args.steps {
         // A rate that leaves the weights where they are: with random labels they would go nowhere good.
-        let scalars = Scalars { learning_rate: 1e-6, step: u64::from(n), seed: recipe.train.seed };
+        let scalars =
+            Scalars { learning_rate: 1e-6, step: u64::from(n), seed: recipe.train.seed, ..Scalars::default() };
         let begun = Instant::now();
         let result = step.run(&inputs, scalars, &mut ())?;
         let elapsed = begun.elapsed().as_secs_f64();

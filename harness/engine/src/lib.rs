@@ -8,6 +8,7 @@ pub mod init;
 pub mod layout;
 mod mask_windows;
 pub mod reference;
+pub mod simulate;
 pub mod step;
 
 mod elements;
@@ -16,14 +17,13 @@ mod fast;
 mod footprint;
 
 pub use error::{EngineError, KernelError};
+pub use simulate::{Arithmetic, Findings};
 pub use step::{Inputs, Kernels, Observer, Options, Scalars, Step, StepResult};
 
-/// candle's name of an element type.
+/// candle's name of an element type. Half precision is simulated: its numbers are held in f32 (see [`simulate`]).
 pub fn candle_dtype(dtype: zoo_graph::DType) -> candle_core::DType {
     match dtype {
-        zoo_graph::DType::F16 => candle_core::DType::F16,
-        zoo_graph::DType::Bf16 => candle_core::DType::BF16,
-        zoo_graph::DType::F32 => candle_core::DType::F32,
+        zoo_graph::DType::F16 | zoo_graph::DType::Bf16 | zoo_graph::DType::F32 => candle_core::DType::F32,
         zoo_graph::DType::F64 => candle_core::DType::F64,
         zoo_graph::DType::U32 => candle_core::DType::U32,
     }

@@ -1,6 +1,9 @@
 //! The step: a graph with the variables that outlive it.
 
-use crate::{EngineError, candle_dtype, fast, init, reference};
+use crate::{
+    EngineError, candle_dtype, fast, init, reference,
+    simulate::{Arithmetic, Findings},
+};
 use candle_core::{Device, Tensor};
 use rayon::ThreadPool;
 use zoo_graph::{
@@ -53,12 +56,22 @@ impl Options {
 /// What changes from step to step beside the inputs.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Scalars {
+    /// Steps before this one whose update was left out; Adam does not count them.
+    pub skipped: u64,
+    /// Factor on the loss, where the graph scales it.
+    pub loss_scale: f64,
     /// Learning rate, before an operator's own factor.
     pub learning_rate: f64,
     /// Number of steps done before this one.
     pub step: u64,
     /// Seed of the run, for dropout.
     pub seed: u64,
+}
+
+impl Default for Scalars {
+    fn default() -> Self {
+        Self { learning_rate: 0.0, step: 0, seed: 0, skipped: 0, loss_scale: 1.0 }
+    }
 }
 
 /// Tensors given with a step, by the names of the graph's inputs.
@@ -114,6 +127,8 @@ pub struct StepResult {
     pub outputs: Vec<(String, Tensor)>,
     /// Largest sum of the tensors that lived at one time, variables and inputs included; kernels' scratch is not.
     pub peak_memory: Bytes,
+    /// Whether something overflowed on the simulated device and the update was therefore left out.
+    pub skipped: bool,
 }
 
 /// What an executor gives beside the variables that it keeps.
@@ -134,14 +149,22 @@ enum Executor {
 
 impl Executor {
     /// Prepares a graph, rewriting it as the kernels want it.
-    fn new(graph: &mut Graph, kernels: Kernels) -> Result<Self, EngineError> {
+    fn new(graph: &mut Graph, kernels: Kernels, arithmetic: Option<&Arithmetic>) -> Result<Self, EngineError> {
+        let simulation = arithmetic.map(|arithmetic| arithmetic.place(graph)).transpose()?;
         Ok(match kernels {
-            Kernels::Reference => Self::Reference(reference::Executor::new(graph)?),
+            Kernels::Reference => Self::Reference(reference::Executor::new(graph, simulation)?),
             Kernels::Fast { fusion } => {
                 Pipeline::fast(fusion).run(graph, None)?;
-                Self::Fast(Box::new(fast::Executor::new(graph)?))
+                Self::Fast(Box::new(fast::Executor::new(graph, simulation)?))
             }
         })
+    }
+
+    fn findings(&self) -> Option<&Findings> {
+        match self {
+            Self::Reference(executor) => executor.findings(),
+            Self::Fast(executor) => executor.findings(),
+        }
     }
 
     fn variable(&self, graph: &Graph, id: VariableId) -> Result<Tensor, EngineError> {
@@ -198,9 +221,21 @@ impl Step {
     ///
     /// # Errors
     /// A graph that breaks its own rules or that the kernels cannot compute, or a system that gives no threads.
-    pub fn new(mut graph: Graph, options: Options) -> Result<Self, EngineError> {
+    pub fn new(graph: Graph, options: Options) -> Result<Self, EngineError> {
+        Self::prepare(graph, options, None)
+    }
+
+    /// The same with the arithmetic of a device: [`Arithmetic`] says where numbers are rounded, and to what.
+    ///
+    /// # Errors
+    /// As [`Step::new`]; and operators that the device does not have in the type that is asked for.
+    pub fn simulated(graph: Graph, options: Options, arithmetic: &Arithmetic) -> Result<Self, EngineError> {
+        Self::prepare(graph, options, Some(arithmetic))
+    }
+
+    fn prepare(mut graph: Graph, options: Options, arithmetic: Option<&Arithmetic>) -> Result<Self, EngineError> {
         verify(&graph, None)?;
-        let executor = Executor::new(&mut graph, options.kernels)?;
+        let executor = Executor::new(&mut graph, options.kernels, arithmetic)?;
         let pool = options
             .threads
             .map(|threads| {
@@ -214,6 +249,11 @@ impl Step {
     /// The graph.
     pub fn graph(&self) -> &Graph {
         &self.graph
+    }
+
+    /// What the last step ran into on a simulated device.
+    pub fn findings(&self) -> Option<&Findings> {
+        self.executor.findings()
     }
 
     /// Seconds that each node of [`Step::graph`] took in the last step.
@@ -282,6 +322,7 @@ impl Step {
             metrics: graph.metrics.iter().map(|(name, _)| name.clone()).zip(metrics).collect(),
             outputs: graph.outputs.iter().map(|(name, _)| name.clone()).zip(outputs).collect(),
             peak_memory: self.executor.memory(),
+            skipped: self.findings().is_some_and(|findings| findings.skipped),
         })
     }
 

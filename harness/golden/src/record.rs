@@ -160,7 +160,8 @@ impl Recording {
         let inputs = inputs(&graph, manifest)?;
         let mut recording = Self { losses: Vec::new(), tensors: BTreeMap::new(), order, starts: HashMap::new() };
         for n in 0..STEPS {
-            let scalars = Scalars { learning_rate: options.learning_rate, step: n as u64, seed: 0 };
+            let scalars =
+                Scalars { learning_rate: options.learning_rate, step: n as u64, seed: 0, ..Scalars::default() };
             let result = match n {
                 0 => step.run(&inputs, scalars, &mut probe)?,
                 _ => step.run(&inputs, scalars, &mut ())?,

@@ -233,7 +233,7 @@ impl<'a> Run<'a> {
 
 /// All steps of a golden have one learning rate.
 fn scalars(golden: &Golden, step: u64) -> Scalars {
-    Scalars { learning_rate: golden.manifest.optimizer.base_lr(), step, seed: 0 }
+    Scalars { learning_rate: golden.manifest.optimizer.base_lr(), step, seed: 0, ..Scalars::default() }
 }
 
 /// Losses of a variant of the golden that records nothing else, step by step; `setup` is its step.

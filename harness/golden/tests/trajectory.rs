@@ -76,7 +76,7 @@ fn losses(trajectory: &Trajectory, pixels: &[u8], dtype: DType, kernels: Kernels
         let x = Tensor::from_vec(values, (BATCH, 3, SIDE, SIDE), &Device::Cpu).unwrap();
         let labels = Tensor::from_slice(labels, BATCH, &Device::Cpu).unwrap();
         let inputs = Inputs::new().with("image", x.to_dtype(candle_dtype(dtype)).unwrap()).with("label", labels);
-        let scalars = Scalars { learning_rate: *lr, step: n as u64, seed: 0 };
+        let scalars = Scalars { learning_rate: *lr, step: n as u64, seed: 0, ..Scalars::default() };
         step.run(&inputs, scalars, &mut ()).unwrap().losses[0].1
     });
     loss.collect()

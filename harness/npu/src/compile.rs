@@ -90,11 +90,7 @@ fn pipeline(recipe: &Recipe, device: &Device, work: Work) -> Pipeline {
     add(npu.input.channels_last, Box::new(ChannelsLastInput));
     add(true, Box::new(PlaceCasts(policy(device, npu.precision))));
     if work == Work::Train {
-        match &npu.loss_scale {
-            LossScale::None => {}
-            LossScale::Fixed(fixed) => add(true, Box::new(ScaleLoss { scale: fixed.scale })),
-            LossScale::Dynamic(dynamic) => add(true, Box::new(ScaleLoss { scale: dynamic.init })),
-        }
+        add(npu.loss_scale != LossScale::None, Box::new(ScaleLoss));
         add(!device.control.decay_in_optimizer, Box::new(SplitDecay));
     }
     add(npu.reduce_on_matrix, Box::new(ReduceOnMatrix));

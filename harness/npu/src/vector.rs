@@ -58,7 +58,7 @@ pub fn work(graph: &Graph, node: &Node) -> VectorWork {
         Op::MaxPoolGrad(op) => window(ty(&node.inputs[2]), 4 * op.window.taps()),
         Op::AvgPool(op) => window(result, op.window.taps() + 1),
         Op::AvgPoolGrad(op) => window(first, 2 * op.pool.window.taps() + 1),
-        Op::Relu(_) | Op::Dropout(_) | Op::Scale(_) | Op::ScaleBy(_) | Op::Cast(_) => {
+        Op::Relu(_) | Op::Dropout(_) | Op::Scale(_) | Op::ScaleBy(_) | Op::LossScale(_) | Op::Cast(_) => {
             VectorWork::of(size(result), 1, first.dtype.bytes().0.max(width))
         }
         Op::ReluGrad(_) => VectorWork::of(size(result), 2, width),

@@ -109,7 +109,7 @@ impl Evaluator {
     fn logits(&mut self, mut images: Vec<f32>, n: usize) -> Result<Vec<f64>, TrainError> {
         images.resize(images.len() / n * self.batch, 0.0);
         let inputs = image_input(self.step.graph(), images)?;
-        let scalars = Scalars { learning_rate: 0.0, step: 0, seed: 0 };
+        let scalars = Scalars { learning_rate: 0.0, step: 0, seed: 0, ..Scalars::default() };
         let result = self.step.run(&inputs, scalars, &mut ())?;
         let (_, logits) =
             result.outputs.first().ok_or_else(|| TrainError::Mismatch("the network has no output".into()))?;

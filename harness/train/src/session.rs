@@ -59,7 +59,7 @@ impl Session {
         learning_rate: f64,
         observer: &mut dyn Observer,
     ) -> Result<StepResult, TrainError> {
-        let scalars = Scalars { learning_rate, step: self.done, seed: self.seed };
+        let scalars = Scalars { learning_rate, step: self.done, seed: self.seed, ..Scalars::default() };
         let result = self.step.run(inputs, scalars, observer)?;
         self.done += 1;
         Ok(result)

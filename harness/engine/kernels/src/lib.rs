@@ -14,6 +14,7 @@ pub mod conv;
 pub mod dropout;
 pub mod elementwise;
 mod exp;
+pub mod half;
 pub mod isa;
 pub mod l2_loss;
 pub mod linear;

@@ -37,6 +37,16 @@ pub(super) fn relu_gradient(mut call: Call<'_>) -> Result<(), KernelError> {
     Ok(())
 }
 
+/// The same numbers, which may have another type.
+pub(super) fn copy(mut call: Call<'_>) -> Result<(), KernelError> {
+    let (isa, x) = (call.isa, call.apart(0));
+    let [y] = call.results()?;
+    if let Some(x) = x {
+        elementwise::add(isa, &[x], y);
+    }
+    Ok(())
+}
+
 pub(super) fn scale(factor: f64, mut call: Call<'_>) -> Result<(), KernelError> {
     let (isa, x) = (call.isa, call.apart(0));
     let [y] = call.results()?;

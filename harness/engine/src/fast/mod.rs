@@ -18,6 +18,7 @@ mod update;
 
 use crate::{
     EngineError, KernelError, Observer,
+    simulate::{Findings, Simulation},
     step::{Outcome, Scalars},
 };
 use call::{Call, Operand};
@@ -40,19 +41,25 @@ pub(crate) struct Executor {
     isa: Isa,
     /// Seconds that each node took in the last step.
     node_seconds: Vec<f64>,
+    /// The device that is simulated, and what its last step ran into.
+    simulated: Option<(Simulation, Findings)>,
 }
 
 impl Executor {
     /// Plans and allocates. All variables are zero.
     ///
     /// # Errors
-    /// A graph that computes in another type than f32.
-    pub fn new(graph: &Graph) -> Result<Self, EngineError> {
-        let float = graph.values.iter().map(|v| v.ty.dtype).find(|d| d.is_float() && *d != zoo_graph::DType::F32);
-        if let Some(dtype) = float {
+    /// A graph that computes in another type than f32 and, on a simulated device, half precision.
+    pub fn new(graph: &Graph, simulation: Option<Simulation>) -> Result<Self, EngineError> {
+        let computes = |dtype: zoo_graph::DType| match dtype {
+            zoo_graph::DType::F32 | zoo_graph::DType::U32 => true,
+            zoo_graph::DType::F16 | zoo_graph::DType::Bf16 => simulation.is_some(),
+            zoo_graph::DType::F64 => false,
+        };
+        if let Some(dtype) = graph.values.iter().map(|v| v.ty.dtype).find(|dtype| !computes(*dtype)) {
             return Err(EngineError::FastDType(dtype));
         }
-        let plan = MemoryPlan::of(graph);
+        let plan = MemoryPlan::of(&held(graph));
         let buffers = plan.sizes().iter().map(|n| AlignedBuf::zeroed(*n)).collect();
         let variable = |v: &zoo_graph::Variable| plan.buffer(v.value).unwrap_or(BufferId(usize::MAX));
         Ok(Self {
@@ -63,6 +70,7 @@ impl Executor {
             workspace: AlignedBuf::default(),
             isa: Isa::best(),
             node_seconds: vec![0.0; graph.nodes.len()],
+            simulated: simulation.map(|simulation| (simulation, Findings::default())),
         })
     }
 
@@ -121,13 +129,20 @@ impl Executor {
         for variable in &graph.variables {
             self.show(graph, variable.value, observer)?;
         }
+        if let Some((_, findings)) = &mut self.simulated {
+            *findings = Findings::of(graph);
+        }
         for (n, node) in graph.nodes.iter().enumerate() {
+            if skips(&self.simulated, node) {
+                continue;
+            }
             let started = Instant::now();
             self.node(graph, n, node, scalars).map_err(|source| EngineError::Node {
                 name: node.name.clone(),
                 op: node.op.name(),
                 source,
             })?;
+            self.round(graph, n, node);
             self.node_seconds[n] = started.elapsed().as_secs_f64();
             for v in &node.outputs {
                 self.show(graph, *v, observer)?;
@@ -138,11 +153,29 @@ impl Executor {
         let metrics = graph.metrics.iter().map(|(_, v)| scalar(v)).collect();
         let outputs = graph.outputs.iter().map(|(_, v)| self.tensor_of(graph, *v)).collect::<Result<_, _>>()?;
         for (variable, buffer) in graph.variables.iter().zip(&mut self.variables) {
-            if let Some(next) = variable.next.and_then(|next| self.plan.buffer(next)) {
+            let computed = |next: &ValueId| graph.producer(*next).is_none_or(|node| !skips(&self.simulated, node));
+            if let Some(next) = variable.next.filter(computed).and_then(|next| self.plan.buffer(next)) {
                 *buffer = next;
             }
         }
         Ok(Outcome { losses, metrics, outputs })
+    }
+
+    /// What the last step ran into, on a simulated device.
+    pub fn findings(&self) -> Option<&Findings> {
+        self.simulated.as_ref().map(|(_, findings)| findings)
+    }
+
+    /// Rounds the results of a node to what the simulated device can hold.
+    fn round(&mut self, graph: &Graph, n: usize, node: &Node) {
+        let Some((simulation, findings)) = &mut self.simulated else { return };
+        for v in &node.outputs {
+            let ty = graph.ty(*v);
+            if let Some(buffer) = self.plan.buffer(*v) {
+                let values = &mut self.buffers[buffer.0][..ty.stored_numel()];
+                simulation.round(self.isa, (n, node), ty.dtype, values, findings);
+            }
+        }
     }
 
     fn show(&self, graph: &Graph, v: ValueId, observer: &mut dyn Observer) -> Result<(), EngineError> {
@@ -191,6 +224,20 @@ impl Executor {
     }
 }
 
+/// The graph as its values are held: half precision in f32.
+fn held(graph: &Graph) -> Graph {
+    let mut held = graph.clone();
+    for value in held.values.iter_mut().filter(|v| v.ty.dtype.is_float()) {
+        value.ty.dtype = zoo_graph::DType::F32;
+    }
+    held
+}
+
+/// Whether the step has overflowed so that this node, of the update, is left out.
+fn skips(simulated: &Option<(Simulation, Findings)>, node: &Node) -> bool {
+    simulated.as_ref().is_some_and(|(simulation, findings)| simulation.skips(findings, node))
+}
+
 /// A row-major tensor of a stored value.
 fn tensor(isa: Isa, ty: &TensorType, stored: &[f32]) -> Result<Tensor, EngineError> {
     let mut values = vec![0.0; ty.shape.numel()];
@@ -210,6 +257,7 @@ fn dispatch(op: &Op, call: Call<'_>) -> Result<(), KernelError> {
         Op::Add(_) => elementwise::add(call),
         Op::Relu(_) => elementwise::relu(call),
         Op::ReluGrad(_) => elementwise::relu_gradient(call),
+        Op::LossScale(op) => elementwise::scale(op.factor(call.scalars.loss_scale), call),
         Op::Scale(op) => elementwise::scale(op.factor, call),
         Op::ScaleBy(_) => elementwise::scale_by(call),
         Op::Dropout(op) => elementwise::dropout(op, call),
@@ -249,7 +297,8 @@ fn dispatch(op: &Op, call: Call<'_>) -> Result<(), KernelError> {
         Op::Slice(slice) if blocked => shape::slice(slice, call),
         Op::Concat(concat) if blocked => shape::concat(concat, call),
         Op::Pad(_) | Op::Slice(_) | Op::Concat(_) => fallback::run(op, call),
-        Op::Cast(_) | Op::Transpose(_) => fallback::run(op, call),
+        Op::Cast(_) => elementwise::copy(call),
+        Op::Transpose(_) => fallback::run(op, call),
         Op::Reshape(_) => shape::reshape(call),
         Op::TransData(_) => shape::trans_data(call),
         Op::Fill(op) => elementwise::fill(op.value, call),

@@ -37,7 +37,7 @@ pub(super) fn adam(op: &ApplyAdam, mut call: Call<'_>) -> Result<(), KernelError
         beta2: op.beta2,
         epsilon: op.eps,
         weight_decay: op.weight_decay,
-        step: call.scalars.step + 1,
+        step: call.scalars.step - call.scalars.skipped + 1,
     };
     let [parameter, first, second] = call.results()?;
     optimizer::apply_adam(isa, &rule, parameter, first, second, gradient);

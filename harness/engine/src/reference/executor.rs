@@ -5,11 +5,13 @@ use crate::{
     EngineError, KernelError, Observer, Scalars, candle_dtype,
     footprint::Footprint,
     layout::{stored_dims, to_plain, to_stored},
+    simulate::{Findings, Simulation},
     step::Outcome,
 };
 use candle_core::{DType, Device, Tensor};
 use std::time::Instant;
 use zoo_graph::{Bytes, Graph, Layout, Node, NodeId, Op, TensorType, ValueId, VariableId, liveness::Liveness};
+use zoo_kernels::Isa;
 
 /// Holds the variables, and knows when each value of its graph is needed last.
 pub(crate) struct Executor {
@@ -20,6 +22,8 @@ pub(crate) struct Executor {
     peak: Bytes,
     /// Of the last step, by node.
     node_seconds: Vec<f64>,
+    /// The device that is simulated, and what its last step ran into.
+    simulated: Option<(Simulation, Findings)>,
 }
 
 impl Executor {
@@ -27,7 +31,7 @@ impl Executor {
     ///
     /// # Errors
     /// An operator other than `TransData` that meets a blocked layout.
-    pub fn new(graph: &Graph) -> Result<Self, EngineError> {
+    pub fn new(graph: &Graph, simulation: Option<Simulation>) -> Result<Self, EngineError> {
         for node in graph.nodes.iter().filter(|node| !matches!(node.op, Op::TransData(_))) {
             let values = node.inputs.iter().chain(&node.outputs);
             if let Some(layout) = values.map(|v| graph.ty(*v).layout).find(|layout| *layout != Layout::Plain) {
@@ -38,7 +42,8 @@ impl Executor {
         let zeros = types.map(|ty| Tensor::zeros(stored_dims(ty), candle_dtype(ty.dtype), &Device::Cpu));
         let variables = zeros.collect::<candle_core::Result<_>>()?;
         let node_seconds = vec![0.0; graph.nodes.len()];
-        Ok(Self { liveness: Liveness::of(graph, &[]), variables, peak: Bytes(0), node_seconds })
+        let simulated = simulation.map(|simulation| (simulation, Findings::default()));
+        Ok(Self { liveness: Liveness::of(graph, &[]), variables, peak: Bytes(0), node_seconds, simulated })
     }
 
     /// Present value of a variable, row-major.
@@ -55,6 +60,11 @@ impl Executor {
     /// Largest sum of the tensors that lived at one time in the last step, kernels' scratch not counted.
     pub fn memory(&self) -> Bytes {
         self.peak
+    }
+
+    /// What the last step ran into, on a simulated device.
+    pub fn findings(&self) -> Option<&Findings> {
+        self.simulated.as_ref().map(|(_, findings)| findings)
     }
 
     /// Seconds that each node took in the last step.
@@ -83,7 +93,13 @@ impl Executor {
         for (variable, tensor) in graph.variables.iter().zip(&self.variables) {
             live.put(variable.value, tensor.clone())?;
         }
+        if let Some((_, findings)) = &mut self.simulated {
+            *findings = Findings::of(graph);
+        }
         for (n, node) in graph.nodes.iter().enumerate() {
+            if skips(&self.simulated, node) {
+                continue;
+            }
             let started = Instant::now();
             let results = node.inputs.iter().map(|v| live.get(*v)).collect::<candle_core::Result<Vec<_>>>();
             let results = results.map_err(KernelError::from).and_then(|operands| {
@@ -93,7 +109,17 @@ impl Executor {
                     Call { operands: &operands, operand_types: &operand_types, result_types: &result_types, scalars };
                 compute(&node.op, &call)
             });
-            let results = results.map_err(in_node(node))?;
+            let mut results = results.map_err(in_node(node))?;
+            if let Some((simulation, findings)) = &mut self.simulated {
+                for (tensor, v) in results.iter_mut().zip(&node.outputs) {
+                    let dtype = graph.ty(*v).dtype;
+                    if simulation.rounds(node, dtype) {
+                        let mut values: Vec<f32> = tensor.flatten_all()?.to_vec1()?;
+                        simulation.round(Isa::best(), (n, node), dtype, &mut values, findings);
+                        *tensor = Tensor::from_vec(values, tensor.dims(), &Device::Cpu)?;
+                    }
+                }
+            }
             self.node_seconds[n] = started.elapsed().as_secs_f64();
             for (value, tensor) in node.outputs.iter().zip(results) {
                 live.put(*value, tensor)?;
@@ -104,17 +130,24 @@ impl Executor {
         }
         let loss = |(_, v): &(String, ValueId)| live.get(*v)?.to_dtype(DType::F64)?.to_scalar();
         let losses = graph.losses.iter().map(loss).collect::<candle_core::Result<_>>()?;
-        let metrics = graph.metrics.iter().map(loss).collect::<candle_core::Result<_>>()?;
+        let left_out = |v: ValueId| graph.producer(v).is_some_and(|node| skips(&self.simulated, node));
+        let metric = |m: &(String, ValueId)| if left_out(m.1) { Ok(f64::NAN) } else { loss(m) };
+        let metrics = graph.metrics.iter().map(metric).collect::<candle_core::Result<_>>()?;
         let output = |(_, v): &(String, ValueId)| to_plain(&live.get(*v)?, graph.ty(*v));
         let outputs = graph.outputs.iter().map(output).collect::<candle_core::Result<_>>()?;
         let next = graph.variables.iter().zip(&self.variables).map(|(variable, now)| match variable.next {
-            Some(next) => live.get(next),
-            None => Ok(now.clone()),
+            Some(next) if !left_out(next) => live.get(next),
+            Some(_) | None => Ok(now.clone()),
         });
         self.variables = next.collect::<candle_core::Result<_>>()?;
         self.peak = live.footprint.worst();
         Ok(Outcome { losses, metrics, outputs })
     }
+}
+
+/// Whether the step has overflowed so that this node, of the update, is left out.
+fn skips(simulated: &Option<(Simulation, Findings)>, node: &Node) -> bool {
+    simulated.as_ref().is_some_and(|(simulation, findings)| simulation.skips(findings, node))
 }
 
 /// Adds the name of a node to what its kernel says.

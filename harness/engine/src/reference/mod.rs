@@ -76,9 +76,8 @@ impl Call<'_> {
 pub(crate) fn compute(op: &Op, call: &Call<'_>) -> Results {
     let [first, ..] = call.result_types else { return Err(KernelError::Arity { found: 0 }) };
     match first.dtype {
-        DType::F16 => dispatch::<half::f16>(op, call),
-        DType::Bf16 => dispatch::<half::bf16>(op, call),
-        DType::F32 => dispatch::<f32>(op, call),
+        // Half precision is held in f32, and rounded by who simulates it.
+        DType::F16 | DType::Bf16 | DType::F32 => dispatch::<f32>(op, call),
         DType::F64 => dispatch::<f64>(op, call),
         DType::U32 => Err(KernelError::DType(DType::U32)),
     }
@@ -114,7 +113,10 @@ fn dispatch<T: FloatDType>(op: &Op, call: &Call<'_>) -> Results {
             vec![norm::normalize::<T>(op, operands, residual)?]
         }
         Op::BnTrainingUpdateGrad(op) => norm::scale_shift_grad::<T>(op.eps, call.take()?)?,
-        Op::Cast(_) => vec![shape::cast::<T>(call.take()?)?],
+        Op::Cast(_) => {
+            let [x] = call.take()?;
+            vec![x.to_dtype(T::DTYPE)?]
+        }
         Op::ClipByGlobalNorm(op) => arithmetic::clip_by_global_norm::<T>(op, call.operands)?,
         Op::ClipByValue(op) => vec![arithmetic::clip_by_value::<T>(op, call.take()?)?],
         Op::Concat(op) => vec![shape::concat(op, call.operands)?],
@@ -150,6 +152,10 @@ fn dispatch<T: FloatDType>(op: &Op, call: &Call<'_>) -> Results {
         Op::Reshape(op) => vec![shape::reshape(op, call.take()?)?],
         Op::Resize(op) => vec![resize::forward::<T>(op, call.take()?)?],
         Op::ResizeGrad(op) => vec![resize::grad::<T>(op, call.take()?)?],
+        Op::LossScale(op) => {
+            let factor = op.factor(call.scalars.loss_scale);
+            vec![arithmetic::scale::<T>(&zoo_graph::ops::Scale { factor }, call.take()?)?]
+        }
         Op::Scale(op) => vec![arithmetic::scale::<T>(op, call.take()?)?],
         Op::ScaleBy(_) => vec![arithmetic::scale_by::<T>(call.take()?)?],
         Op::SelectCrossEntropy(_) => siamese_loss::select_cross_entropy::<T>(call.take()?)?,

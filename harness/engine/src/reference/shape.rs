@@ -1,7 +1,7 @@
 //! Operators that move or convert elements and compute nothing: candle's, in any element type.
 
 use crate::{KernelError, layout};
-use candle_core::{FloatDType, Tensor};
+use candle_core::Tensor;
 use zoo_graph::{
     TensorType,
     ops::{Concat, Pad, Reshape, Slice, Transpose},
@@ -10,11 +10,6 @@ use zoo_graph::{
 /// The same elements under another shape; the memory is shared.
 pub(super) fn reshape(op: &Reshape, [x]: [&Tensor; 1]) -> Result<Tensor, KernelError> {
     Ok(x.reshape(op.shape.to_vec())?)
-}
-
-/// The elements rounded to the nearest of another type, ties to even.
-pub(super) fn cast<T: FloatDType>([x]: [&Tensor; 1]) -> Result<Tensor, KernelError> {
-    Ok(x.to_dtype(T::DTYPE)?)
 }
 
 /// The axes in another order.

@@ -148,7 +148,8 @@ fn adam_agrees() {
     let params = ParamsAdamW { lr: 0.1, beta1: 0.8, beta2: 0.95, eps: 1e-2, weight_decay: 0.0 };
     let mut optimizer = AdamW::new(vec![var.clone()], params).unwrap();
     for number in 0..4 {
-        step.run(&Inputs::new(), Scalars { learning_rate: 0.1, step: number, seed: 0 }, &mut ()).unwrap();
+        step.run(&Inputs::new(), Scalars { learning_rate: 0.1, step: number, seed: 0, ..Scalars::default() }, &mut ())
+            .unwrap();
         let loss = (var.sqr().unwrap().sum_all().unwrap() * 0.5).unwrap();
         optimizer.backward_step(&loss).unwrap();
         assert_close(&elements(&step.variable("v0").unwrap()), &elements(&var), 1e-14, &format!("step {number}"));

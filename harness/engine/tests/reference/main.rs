@@ -7,5 +7,6 @@ mod gradients;
 mod layouts;
 mod naive;
 mod optimizers;
+mod simulate;
 mod step;
 mod tiny;

@@ -57,7 +57,7 @@ fn value(step: &Step, name: &str) -> f64 {
 fn adam_corrects_the_bias_of_both_moments() {
     let mut step = stepping(ApplyAdam { beta1: 0.9, beta2: 0.999, eps: 1e-3, weight_decay: 0.0, lr_scale: 1.0 });
     for t in 1..=5u32 {
-        let scalars = Scalars { learning_rate: 0.01, step: u64::from(t) - 1, seed: 0 };
+        let scalars = Scalars { learning_rate: 0.01, step: u64::from(t) - 1, seed: 0, ..Scalars::default() };
         step.run(&Inputs::new(), scalars, &mut ()).unwrap();
         let moved = f64::from(t) * 0.01 * 0.5 / (0.5 + 1e-3);
         assert_close(&[value(&step, "p")], &[1.0 - moved], 1e-14, &format!("step {t}"));
@@ -71,7 +71,7 @@ fn adam_corrects_the_bias_of_both_moments() {
 fn adam_by_hand_with_decay() {
     // d = 0.5 + 0.1 * 1 = 0.6; m = 0.5 * 0.6 = 0.3; v = 0.25 * 0.36 = 0.09; corrected 0.6 and 0.36, root 0.6.
     let mut step = stepping(ApplyAdam { beta1: 0.5, beta2: 0.75, eps: 0.4, weight_decay: 0.1, lr_scale: 2.0 });
-    let scalars = Scalars { learning_rate: 0.01, step: 0, seed: 0 };
+    let scalars = Scalars { learning_rate: 0.01, step: 0, seed: 0, ..Scalars::default() };
     step.run(&Inputs::new(), scalars, &mut ()).unwrap();
     let found = ["p", "m", "v"].map(|name| value(&step, name));
     assert_close(&found, &[1.0 - 0.02 * 0.6 / (0.6 + 0.4), 0.3, 0.09], 1e-15, "one step");

@@ -42,6 +42,10 @@ impl Operator for Cast {
         grad.set(0, dx);
         Ok(())
     }
+
+    fn in_place(&self) -> &'static [(usize, usize)] {
+        &[(0, 0)]
+    }
 }
 
 #[cfg(test)]

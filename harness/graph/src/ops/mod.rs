@@ -30,6 +30,7 @@ mod ema;
 mod extract_patches;
 mod fill;
 mod l2_loss;
+mod loss_scale;
 mod lrn;
 mod mask_soft_margin;
 mod masked_l1;
@@ -81,6 +82,7 @@ pub use ema::ApplyEma;
 pub use extract_patches::{ExtractPatches, ExtractPatchesGrad};
 pub use fill::Fill;
 pub use l2_loss::L2Loss;
+pub use loss_scale::LossScale;
 pub use lrn::{Lrn, LrnGrad};
 pub use mask_soft_margin::{LogitLayout, MaskSoftMargin};
 pub use masked_l1::MaskedL1;
@@ -232,7 +234,7 @@ operators! {
     BiasAdd, BiasAddGrad, BnInfer, BnInferGrad, BnRunningUpdate, BnTrainingGrad, BnTrainingReduce,
     BnTrainingReduceGrad, BnTrainingUpdate, BnTrainingUpdateGrad, Cast, ClipByGlobalNorm, ClipByValue, Concat, Conv2D,
     Conv2DBackpropFilter, Conv2DBackpropInput, DepthwiseCorrelation, DepthwiseCorrelationGrad, DiceLoss, Dropout,
-    ExtractPatches, ExtractPatchesGrad, Fill, L2Loss, Lrn, LrnGrad, MaskSoftMargin, MaskedL1, MatMul, MaxPool,
+    ExtractPatches, ExtractPatchesGrad, Fill, L2Loss, LossScale, Lrn, LrnGrad, MaskSoftMargin, MaskedL1, MatMul, MaxPool,
     MaxPoolGrad, Pad, PairLogSoftmax, PairLogSoftmaxGrad, Relu, ReluGrad, Reshape, Resize, ResizeGrad, Scale, ScaleBy,
     SelectCrossEntropy, Sigmoid, SigmoidGrad, Slice, SoftmaxCrossEntropy, TransData, Transpose, WeightedL1,
     WeightedSum,

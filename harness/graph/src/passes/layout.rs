@@ -147,6 +147,7 @@ impl<'g> Placement<'g> {
             | Op::ReluGrad(_)
             | Op::Resize(_)
             | Op::ResizeGrad(_)
+            | Op::LossScale(_)
             | Op::Scale(_)
             | Op::ScaleBy(_)
             | Op::Slice(_) => {
@@ -257,6 +258,7 @@ fn filter_layout(graph: &Graph, value: ValueId) -> Option<Layout> {
                 | Op::ApplyEma(_)
                 | Op::ApplyMomentum(_)
                 | Op::L2Loss(_)
+                | Op::LossScale(_)
                 | Op::Scale(_)
                 | Op::ScaleBy(_) => continue,
                 _ => return None,

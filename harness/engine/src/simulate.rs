@@ -1,0 +1,137 @@
+//! The arithmetic of a device: where the step's numbers are rounded, and to what.
+//!
+//! The graph says which values are half precision: [`Arithmetic::place`] puts the casts. Such values are held in f32 and
+//! rounded as soon as a node has computed them ([`zoo_kernels::half`]). So the matrix unit is exact: operands of 11 bits,
+//! exact products, sums in f32, one rounding of the result. Vector operators compute in f32 and round their result.
+//! What overflows raises a sticky flag, because a saturating device shows no infinity.
+
+use crate::EngineError;
+use std::collections::BTreeMap;
+use zoo_graph::{
+    DType, Graph, Node, Op, Phase,
+    passes::{Pass, Pipeline, PlaceCasts, PrecisionPolicy, ScaleLoss},
+};
+use zoo_kernels::{Isa, half};
+
+pub use zoo_kernels::half::{HalfType, Overflow, Range, Subnormals, Tally};
+
+/// How a device computes a step.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Arithmetic {
+    /// Which operators compute in half precision.
+    pub policy: PrecisionPolicy,
+    /// Which exponents half precision has.
+    pub range: Range,
+    /// Whether the loss is scaled, by [`crate::Scalars::loss_scale`].
+    pub scales_loss: bool,
+    /// Whether a step that overflows leaves out its update.
+    pub skips_overflow: bool,
+    /// Operators that hold their results times a power of two while they work: faults that are planted to see whether
+    /// they are found. By name of the node.
+    pub planted: BTreeMap<String, i32>,
+}
+
+impl Arithmetic {
+    /// Places casts, and the loss scale, in a graph of f32.
+    ///
+    /// # Errors
+    /// An operator that the device does not have in the type that is asked for.
+    pub(crate) fn place(&self, graph: &mut Graph) -> Result<Simulation, EngineError> {
+        let mut passes: Vec<Box<dyn Pass + Send + Sync>> = vec![Box::new(PlaceCasts(self.policy.clone()))];
+        if self.scales_loss {
+            passes.push(Box::new(ScaleLoss));
+        }
+        Pipeline::of(passes).run(graph, None)?;
+        let Self { range, skips_overflow, planted, .. } = self.clone();
+        Ok(Simulation { range, skips_overflow, planted })
+    }
+}
+
+/// What happens to the numbers of a graph whose casts are placed.
+#[derive(Clone, Debug)]
+pub(crate) struct Simulation {
+    range: Range,
+    skips_overflow: bool,
+    planted: BTreeMap<String, i32>,
+}
+
+/// What a step ran into.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Findings {
+    /// What rounding did to the results of each node of the graph.
+    pub tallies: Vec<Tally>,
+    /// Whether anything overflowed: the device's sticky flag.
+    pub overflow: bool,
+    /// Whether the update was left out.
+    pub skipped: bool,
+}
+
+impl Findings {
+    /// Nothing yet.
+    pub(crate) fn of(graph: &Graph) -> Self {
+        Self { tallies: vec![Tally::default(); graph.nodes.len()], overflow: false, skipped: false }
+    }
+}
+
+impl Simulation {
+    /// Whether a node of the update is left out because the step has overflowed. Running statistics are no part of the
+    /// optimizer: the frameworks update them in the forward pass.
+    pub(crate) fn skips(&self, findings: &Findings, node: &Node) -> bool {
+        let of_optimizer = node.phase == Phase::Update && !matches!(node.op, Op::BnRunningUpdate(_));
+        findings.skipped && of_optimizer
+    }
+
+    /// Whether results of this type are rounded.
+    pub(crate) fn rounds(&self, node: &Node, dtype: DType) -> bool {
+        half_type(dtype).is_some() && (!only_moves(&node.op) || self.planted.contains_key(&node.name))
+    }
+
+    /// Rounds a result of node `n`.
+    pub(crate) fn round(
+        &self,
+        isa: Isa,
+        (n, node): (usize, &Node),
+        dtype: DType,
+        values: &mut [f32],
+        findings: &mut Findings,
+    ) {
+        let Some(ty) = half_type(dtype).filter(|_| self.rounds(node, dtype)) else { return };
+        let planted = self.planted.get(&node.name).map(|power| 2f32.powi(*power));
+        if let Some(factor) = planted {
+            values.iter_mut().for_each(|x| *x *= factor);
+        }
+        let tally = half::round(isa, ty, self.range, values);
+        if let Some(factor) = planted {
+            values.iter_mut().for_each(|x| *x /= factor);
+        }
+        findings.tallies[n] = findings.tallies[n].plus(tally);
+        findings.overflow |= tally.overflowed > 0;
+        findings.skipped = findings.overflow && self.skips_overflow;
+    }
+}
+
+/// The simulated format of a type.
+fn half_type(dtype: DType) -> Option<HalfType> {
+    match dtype {
+        DType::F16 => Some(HalfType::Fp16),
+        DType::Bf16 => Some(HalfType::Bf16),
+        DType::F32 | DType::F64 | DType::U32 => None,
+    }
+}
+
+/// Whether an operator gives nothing but numbers that it was given: rounding them again changes nothing.
+fn only_moves(op: &Op) -> bool {
+    matches!(
+        op,
+        Op::Concat(_)
+            | Op::ExtractPatches(_)
+            | Op::MaxPool(_)
+            | Op::Pad(_)
+            | Op::Relu(_)
+            | Op::ReluGrad(_)
+            | Op::Reshape(_)
+            | Op::Slice(_)
+            | Op::TransData(_)
+            | Op::Transpose(_)
+    )
+}

@@ -1,0 +1,62 @@
+//! `Mul` with the loss scale: a factor that may change from step to step.
+
+use super::{OpError, Operator, expect_float, operands, per_element};
+use crate::{differentiate::Gradient, error::GraphError, tensor::TensorType, units::Flop};
+
+/// Operand: any tensor. Result: the operand times the step's loss scale, or divided by it (arXiv 1710.03740).
+///
+/// The scale is a power of two in every framework's rule, so both are exact but for the range of the type.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LossScale {
+    /// Whether the operand is divided.
+    pub inverse: bool,
+}
+
+impl LossScale {
+    /// The factor, given the step's loss scale.
+    pub fn factor(&self, scale: f64) -> f64 {
+        if self.inverse { 1.0 / scale } else { scale }
+    }
+}
+
+impl Operator for LossScale {
+    fn name(&self) -> &'static str {
+        "Mul"
+    }
+
+    fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, OpError> {
+        let [x] = operands(inputs, "input")?;
+        expect_float("input", x)?;
+        Ok(vec![x.clone()])
+    }
+
+    fn flop(&self, inputs: &[&TensorType], _outputs: &[&TensorType]) -> Flop {
+        per_element(1, inputs[0])
+    }
+
+    fn gradient(&self, grad: &mut Gradient<'_>) -> Result<(), GraphError> {
+        let Some(dy) = grad.result_grad(0) else { return Ok(()) };
+        let dx = grad.emit("grad", self.clone(), &[dy])?;
+        grad.set(0, dx);
+        Ok(())
+    }
+
+    fn in_place(&self) -> &'static [(usize, usize)] {
+        &[(0, 0)]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tensor::DType;
+
+    #[test]
+    fn what_is_scaled_can_be_scaled_back() {
+        let x = TensorType::plain([3, 4], DType::F16);
+        let [there, back] = [false, true].map(|inverse| LossScale { inverse });
+        assert_eq!(there.infer(&[&x]).unwrap(), [x]);
+        assert_eq!((there.factor(4096.0), back.factor(4096.0)), (4096.0, 1.0 / 4096.0));
+        assert!(there.infer(&[&TensorType::plain([1], DType::U32)]).is_err());
+    }
+}
