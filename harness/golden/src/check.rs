@@ -1,6 +1,7 @@
 //! The check itself: one recipe, one golden, all stages.
 
 use crate::{
+    branch,
     compare::{Distance, F32_MEDIAN, LOSS_FLOOR, Precision},
     conditions::{self, Difference},
     divergence,
@@ -60,8 +61,12 @@ pub fn check(
     checking.conditions();
     checking.facts(progress)?;
     let mut run = Run::new(&setup, golden, options)?;
-    checking.first_step(&mut run, progress)?;
-    checking.later_steps(&mut run, progress)?;
+    run.first_step(progress)?;
+    run.later_steps(progress)?;
+    let bound = under_conditions(recipe, golden);
+    checking.report.branch = branch::judge(&bound, golden, options, &setup, &mut run, progress)?;
+    checking.first_step(&run);
+    checking.later_steps(&run, progress)?;
     Ok(checking.finish(&run))
 }
 
@@ -94,10 +99,12 @@ pub(crate) fn check_faulty(
     checking.facts(quiet)?;
     let mut run = Run::new(&setup, golden, options)?;
     if !checking.failed() {
-        checking.first_step(&mut run, quiet)?;
+        run.first_step(quiet)?;
+        checking.first_step(&run);
     }
     if !checking.failed() {
-        checking.later_steps(&mut run, quiet)?;
+        run.later_steps(quiet)?;
+        checking.later_steps(&run, quiet)?;
     }
     Ok(Some(checking.finish(&run)))
 }
@@ -147,18 +154,15 @@ impl<'a> Checking<'a> {
         Ok(())
     }
 
-    fn first_step(&mut self, run: &mut Run<'_>, progress: &mut dyn FnMut(&str)) -> Result<(), GoldenError> {
-        run.first_step(progress)?;
+    fn first_step(&mut self, run: &Run<'_>) {
         self.report.fused = run.fused.clone();
         self.push(Stage::Forward, run.forward.clone(), run.fused.len());
         self.push(Stage::Loss, run.loss.clone(), 0);
         self.push(Stage::Backward, run.backward.clone(), 0);
         self.push(Stage::Update, run.update.clone(), 0);
-        Ok(())
     }
 
-    fn later_steps(&mut self, run: &mut Run<'_>, progress: &mut dyn FnMut(&str)) -> Result<(), GoldenError> {
-        run.later_steps(progress)?;
+    fn later_steps(&mut self, run: &Run<'_>, progress: &mut dyn FnMut(&str)) -> Result<(), GoldenError> {
         self.push(Stage::Trajectory, run.trajectory.clone(), 0);
         self.push(Stage::Lifted, run.lifted.clone(), 0);
         let mut variants = Vec::new();
@@ -203,6 +207,7 @@ fn empty_report(recipe: &Recipe, golden: &Golden, options: &CheckOptions) -> Rep
         first_divergence: None,
         conditions_differ: Vec::new(),
         fused: Vec::new(),
+        branch: None,
     }
 }
 

@@ -3,6 +3,7 @@
 //! [`check()`] executes the same [`zoo_engine::Step`] that training does and compares it, stage by stage, with what the
 //! reference framework computed.
 
+pub mod branch;
 mod check;
 pub mod compare;
 pub mod conditions;

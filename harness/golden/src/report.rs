@@ -1,6 +1,6 @@
 //! The verdict of a check, for people and for scripts.
 
-use crate::{compare::Precision, conditions::Difference};
+use crate::{branch::Branch, compare::Precision, conditions::Difference};
 use serde::Serialize;
 use std::fmt;
 
@@ -202,6 +202,9 @@ pub struct Report {
     pub conditions_differ: Vec<Difference>,
     /// Module outputs that fusions absorbed, by pass.
     pub fused: Vec<String>,
+    /// What gradients and updates were judged on, if ReLU inputs near zero fell on the other side in f32.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub branch: Option<Branch>,
 }
 
 impl Report {

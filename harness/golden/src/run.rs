@@ -232,7 +232,7 @@ impl<'a> Run<'a> {
 }
 
 /// All steps of a golden have one learning rate.
-fn scalars(golden: &Golden, step: u64) -> Scalars {
+pub(crate) fn scalars(golden: &Golden, step: u64) -> Scalars {
     Scalars { learning_rate: golden.manifest.optimizer.base_lr(), step, seed: 0, ..Scalars::default() }
 }
 
@@ -291,7 +291,7 @@ fn probe(graph: &Graph, golden: &Golden, variant: Option<&str>) -> Result<Probe,
 }
 
 /// The golden's inputs, as the graph takes them.
-fn inputs(golden: &Golden, graph: &Graph) -> Result<Inputs, GoldenError> {
+pub(crate) fn inputs(golden: &Golden, graph: &Graph) -> Result<Inputs, GoldenError> {
     let mut inputs = Inputs::new();
     for input in &graph.inputs {
         let ty = graph.ty(input.value);
@@ -317,7 +317,7 @@ fn indices(golden: &Golden, name: &str, values: &[f64]) -> Result<Vec<u32>, Gold
 }
 
 /// Sets all variables as the golden starts; what it has no rule for starts at zero (slots) or stays.
-fn set_weights(step: &mut Step, golden: &Golden, lifted: bool) -> Result<(), GoldenError> {
+pub(crate) fn set_weights(step: &mut Step, golden: &Golden, lifted: bool) -> Result<(), GoldenError> {
     let manifest = &golden.manifest;
     let graph = step.graph();
     let variables: Vec<(String, VariableRole, zoo_graph::TensorType)> =

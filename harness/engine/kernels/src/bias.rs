@@ -1,11 +1,35 @@
-//! BiasAddGrad: gradient of a bias that was added to every image and pixel. Summed in f64.
+//! BiasAdd: one value added to every image and pixel of a channel, and its gradient, summed in f64.
 
 use crate::{
     Blocked, C0, Isa, parallel,
-    planes::expect_len,
-    simd::{Lanes, pixels, vectorised},
+    planes::{expect_len, for_each_plane},
+    simd::{Lanes, pixels, pixels_mut, vectorised},
 };
 use rayon::prelude::*;
+use std::cell::Cell;
+
+/// Adds `bias[c]` to all of channel `c`, in place; lanes beyond the last channel stay zero.
+///
+/// # Panics
+/// If a length does not match the shape.
+pub fn bias_add(isa: Isa, shape: Blocked, bias: &[f32], x_y: &mut [f32]) {
+    expect_len("the map", x_y.len(), shape.len());
+    expect_len("the bias", bias.len(), shape.c);
+    for_each_plane(shape, x_y, |_, c1, plane| {
+        let mut lanes = [0.0; C0];
+        lanes[..shape.lanes(c1)].copy_from_slice(&bias[c1 * C0..][..shape.lanes(c1)]);
+        add_to_plane(isa, &lanes, pixels_mut(plane));
+    });
+}
+
+vectorised! {
+    fn add_to_plane(simd, bias: &Lanes, plane: &[Cell<Lanes>]) -> () {
+        let bias = simd.load(bias);
+        for pixel in plane {
+            simd.store(simd.add(simd.load(&pixel.get()), bias), pixel);
+        }
+    }
+}
 
 /// Sum of a blocked tensor over images and pixels, per channel.
 ///
@@ -78,6 +102,20 @@ mod tests {
                 bias_gradient(isa, shape, &dy, &mut dbias);
                 expect_close("dbias", &dbias, &expected, 1e-7);
             }
+        }
+    }
+
+    #[test]
+    fn adds_per_channel_and_leaves_the_filling_zero() {
+        let shape = Blocked::new(2, 19, 3, 4);
+        let (x, exact) = blocked(shape, 5);
+        let bias = filled(shape.c, 6);
+        let sum = |(i, x): (usize, &f64)| x + f64::from(bias[i / shape.pixels() % shape.c]);
+        let expected: Vec<f64> = exact.iter().enumerate().map(sum).collect();
+        for isa in Isa::available() {
+            let mut y = x.clone();
+            bias_add(isa, shape, &bias, &mut y);
+            crate::testing::expect_blocked("sum", shape, &y, &expected, 1e-7);
         }
     }
 

@@ -37,6 +37,37 @@ pub fn apply_momentum(isa: Isa, rule: &Momentum, parameter: &mut [f32], velocity
         .for_each(|(p, (v, g))| momentum_chunk(isa, rule, p, v, g));
 }
 
+/// `average = decay * average + (1 - decay) * parameter`.
+///
+/// # Panics
+/// If the lengths differ.
+pub fn apply_average(isa: Isa, decay: f64, average: &mut [f32], parameter: &[f32]) {
+    expect_len("the parameter", parameter.len(), average.len());
+    let chunks = average.par_chunks_mut(TASK_LEN).zip(parameter.par_chunks(TASK_LEN));
+    chunks.for_each(|(average, p)| average_chunk(isa, decay as f32, (1.0 - decay) as f32, average, p));
+}
+
+vectorised! {
+    fn average_chunk(_simd, keep: f32, take: f32, average: &mut [f32], parameter: &[f32]) -> () {
+        for (average, p) in average.iter_mut().zip(parameter) {
+            *average = keep * *average + take * p;
+        }
+    }
+}
+
+/// Brings each element into `[-bound, bound]`; NaN stays NaN.
+pub fn clip(isa: Isa, bound: f32, gradient: &mut [f32]) {
+    gradient.par_chunks_mut(TASK_LEN).for_each(|g| clip_chunk(isa, bound, g));
+}
+
+vectorised! {
+    fn clip_chunk(_simd, bound: f32, gradient: &mut [f32]) -> () {
+        for g in gradient {
+            *g = if *g > bound { bound } else if *g < -bound { -bound } else { *g };
+        }
+    }
+}
+
 /// Adaptive moments: `torch.optim.Adam` with decay as L2, not amsgrad.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Adam {
@@ -192,5 +223,18 @@ mod tests {
             apply_adam(isa, &rule, &mut p, &mut m, &mut s, &g);
             vec![p, v, m, s]
         });
+    }
+
+    #[test]
+    fn averages_and_bounds() {
+        for isa in Isa::available() {
+            let (mut average, parameter) = (vec![1.0, -2.0], [2.0, 2.0]);
+            apply_average(isa, 0.75, &mut average, &parameter);
+            assert_eq!(average, [1.25, -1.0]);
+            let mut gradient = vec![0.5, -3.0, 3.0, f32::NAN];
+            clip(isa, 1.0, &mut gradient);
+            assert_eq!(gradient[..3], [0.5, -1.0, 1.0]);
+            assert!(gradient[3].is_nan());
+        }
     }
 }

@@ -6,6 +6,7 @@
 
 mod call;
 mod conv;
+mod dense;
 mod elementwise;
 mod fallback;
 mod loss;
@@ -109,10 +110,14 @@ impl Executor {
         scalars: Scalars,
         observer: &mut dyn Observer,
     ) -> Result<Outcome, EngineError> {
-        // A previous step may have left variables in other buffers than they start from.
+        // A previous step may have left variables in other buffers than they start from. Those serve other values too, of
+        // other sizes, so the elements move and the buffers stay.
         for (variable, buffer) in graph.variables.iter().zip(&mut self.variables) {
             if let Some(planned) = self.plan.buffer(variable.value).filter(|planned| planned != buffer) {
-                self.buffers.swap(planned.0, buffer.0);
+                let len = graph.ty(variable.value).stored_numel();
+                if let Ok([to, from]) = self.buffers.get_disjoint_mut([planned.0, buffer.0]) {
+                    to[..len].copy_from_slice(&from[..len]);
+                }
                 *buffer = planned;
             }
         }
@@ -307,25 +312,29 @@ fn dispatch(op: &Op, call: Call<'_>) -> Result<(), KernelError> {
         Op::WeightedSum(op) => loss::weighted_sum(&op.weights, call),
         Op::ApplyMomentum(op) => update::momentum(op, call),
         Op::ApplyAdam(op) => update::adam(op, call),
-        Op::ApplyEma(_)
-        | Op::BalancedBce(_)
-        | Op::BiasAdd(_)
-        | Op::ClipByGlobalNorm(_)
-        | Op::ClipByValue(_)
+        Op::ApplyEma(op) => update::ema(op, call),
+        Op::ClipByValue(op) => update::clip_by_value(op, call),
+        Op::ClipByGlobalNorm(op) => dense::global_norm(op.bound, call),
+        Op::BiasAdd(_) => dense::bias_add(call),
+        Op::Resize(op) if blocked => dense::resize(op, call),
+        Op::ResizeGrad(op) if blocked => dense::resize_gradient(op, call),
+        Op::DepthwiseCorrelation(_) if blocked => dense::correlation(call),
+        Op::DepthwiseCorrelationGrad(op) if blocked => dense::correlation_gradient(op, call),
+        Op::ExtractPatches(op) => dense::patches(op, call),
+        Op::ExtractPatchesGrad(op) => dense::patches_gradient(op, call),
+        Op::MaskSoftMargin(op) => dense::mask_soft_margin(op, call),
+        Op::Sigmoid(_) => dense::sigmoid(call),
+        Op::SigmoidGrad(_) => dense::sigmoid_gradient(call),
+        Op::BalancedBce(_)
         | Op::DepthwiseCorrelation(_)
         | Op::DepthwiseCorrelationGrad(_)
         | Op::DiceLoss(_)
-        | Op::ExtractPatches(_)
-        | Op::ExtractPatchesGrad(_)
-        | Op::MaskSoftMargin(_)
         | Op::MaskedL1(_)
         | Op::PairLogSoftmax(_)
         | Op::PairLogSoftmaxGrad(_)
         | Op::Resize(_)
         | Op::ResizeGrad(_)
         | Op::SelectCrossEntropy(_)
-        | Op::Sigmoid(_)
-        | Op::SigmoidGrad(_)
         | Op::WeightedL1(_) => fallback::run(op, call),
     }
 }

@@ -2,7 +2,7 @@
 
 use super::call::Call;
 use crate::KernelError;
-use zoo_graph::ops::{ApplyAdam, ApplyMomentum};
+use zoo_graph::ops::{ApplyAdam, ApplyEma, ApplyMomentum, ClipByValue};
 use zoo_kernels::optimizer::{self, Adam, Momentum};
 
 /// Brings old values into the results that do not overwrite them.
@@ -25,6 +25,22 @@ pub(super) fn momentum(op: &ApplyMomentum, mut call: Call<'_>) -> Result<(), Ker
     };
     let [parameter, velocity] = call.results()?;
     optimizer::apply_momentum(isa, &rule, parameter, velocity, gradient);
+    Ok(())
+}
+
+pub(super) fn ema(op: &ApplyEma, mut call: Call<'_>) -> Result<(), KernelError> {
+    start(&mut call, 1);
+    let (isa, parameter) = (call.isa, call.operand(1)?);
+    let [average] = call.results()?;
+    optimizer::apply_average(isa, op.decay, average, parameter);
+    Ok(())
+}
+
+pub(super) fn clip_by_value(op: &ClipByValue, mut call: Call<'_>) -> Result<(), KernelError> {
+    start(&mut call, 1);
+    let isa = call.isa;
+    let [gradient] = call.results()?;
+    optimizer::clip(isa, op.bound as f32, gradient);
     Ok(())
 }
 

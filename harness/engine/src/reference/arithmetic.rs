@@ -3,7 +3,7 @@
 use crate::elements::{Elements, by_chunks, map, scalar, scalar_value, sum};
 use crate::{KernelError, layout::stored_dims};
 use candle_core::{Device, FloatDType, Tensor};
-use zoo_graph::ops::{CLIP_EPS, ClipByGlobalNorm, ClipByValue, Fill, Scale, WeightedSum};
+use zoo_graph::ops::{ClipByGlobalNorm, ClipByValue, Fill, Scale, WeightedSum, clip_factor};
 
 /// The operands' sum, from left to right.
 pub(super) fn add<T: FloatDType>(operands: &[Tensor]) -> Result<Tensor, KernelError> {
@@ -55,12 +55,6 @@ pub(super) fn clip_by_global_norm<T: FloatDType>(op: &ClipByGlobalNorm, operands
     }
     let norm = squares.sqrt();
     Ok(vec![scalar::<T>(norm)?, scalar::<T>(clip_factor(norm, op.bound))?])
-}
-
-/// `min(1, bound / (norm + 1e-6))`; NaN stays NaN.
-fn clip_factor(norm: f64, bound: f64) -> f64 {
-    let factor = bound / (norm + CLIP_EPS);
-    if factor > 1.0 { 1.0 } else { factor }
 }
 
 /// Each element brought into `[-bound, bound]`.

@@ -17,7 +17,13 @@ pub struct ClipByGlobalNorm {
 }
 
 /// Added to the norm before the bound is divided by it.
-pub const CLIP_EPS: f64 = 1e-6;
+const CLIP_EPS: f64 = 1e-6;
+
+/// `min(1, bound / (norm + 1e-6))`; NaN stays NaN.
+pub fn clip_factor(norm: f64, bound: f64) -> f64 {
+    let factor = bound / (norm + CLIP_EPS);
+    if factor > 1.0 { 1.0 } else { factor }
+}
 
 impl Operator for ClipByGlobalNorm {
     fn name(&self) -> &'static str {

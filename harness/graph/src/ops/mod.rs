@@ -70,7 +70,7 @@ pub use bn_training_reduce_grad::BnTrainingReduceGrad;
 pub use bn_training_update::BnTrainingUpdate;
 pub use bn_training_update_grad::BnTrainingUpdateGrad;
 pub use cast::Cast;
-pub use clip::{CLIP_EPS, ClipByGlobalNorm, ClipByValue};
+pub use clip::{ClipByGlobalNorm, ClipByValue, clip_factor};
 pub use concat::Concat;
 pub use conv2d::Conv2D;
 pub use conv2d_backprop_filter::Conv2DBackpropFilter;

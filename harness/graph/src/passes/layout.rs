@@ -158,7 +158,6 @@ impl<'g> Placement<'g> {
             | Op::BnRunningUpdate(_)
             | Op::DiceLoss(_)
             | Op::Fill(_)
-            | Op::MaskSoftMargin(_)
             | Op::MaskedL1(_)
             | Op::MatMul(_)
             | Op::PairLogSoftmax(_)
@@ -171,6 +170,7 @@ impl<'g> Placement<'g> {
             | Op::Transpose(_)
             | Op::WeightedL1(_)
             | Op::WeightedSum(_) => all(Layout::Plain),
+            Op::MaskSoftMargin(_) => vec![layout(0), Layout::Plain, Layout::Plain],
             Op::ClipByGlobalNorm(_) | Op::TransData(_) => (0..node.inputs.len()).map(layout).collect(),
         }
     }

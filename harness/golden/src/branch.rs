@@ -1,0 +1,310 @@
+//! The truth of the branch that a run in f32 took.
+//!
+//! A ReLU passes a gradient or does not, and where its input is zero but for rounding, that is chance: the reference's own
+//! f32 run may take one side, an equally good one the other, and gradients then differ by far more than any rounding of
+//! arithmetic. The floors of a golden come from one or two such runs and cannot know.
+//!
+//! So a step in f32 whose outputs and losses pass, and whose gradients or updates do not, is judged once more: against the
+//! engine's own f64 step, in which every ReLU decides as it did in f32. This counts only if
+//! - the f64 step itself passes the golden, so that it may stand for the truth,
+//! - every input on which the two decide differently is zero but for rounding: no larger than [`NEAR_ZERO`] of the largest
+//!   output of its ReLU.
+//!
+//! The floors and limits stay what they are, and errors are taken over whole tensors.
+
+use crate::{
+    GoldenError,
+    check::CheckOptions,
+    compare::{LOSS_FLOOR, Precision, TENSOR_FLOOR},
+    manifest::Golden,
+    probe::to_f64,
+    report::Item,
+    run::{self, Run, Setup},
+    weights,
+};
+use candle_core::{DType, Tensor};
+use serde::Serialize;
+use std::collections::HashMap;
+use zoo_engine::{EngineError, Inputs, Observer, Step, StepResult};
+use zoo_graph::{Graph, Op, Source, ValueId, VariableRole};
+use zoo_recipe::Recipe;
+
+/// Largest input of a ReLU that counts as zero but for rounding, relative to its largest output: what a hundred layers
+/// of f32 arithmetic may be off.
+const NEAR_ZERO: f64 = 3e-5;
+
+/// What the second judgement rests on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Branch {
+    /// Inputs of ReLUs on which f32 and f64 decide differently, over all steps.
+    pub decisions: usize,
+    /// The largest of them, relative to the largest output of its ReLU.
+    pub largest: f64,
+}
+
+/// Judges gradients and updates of an f32 run once more; `None` where that is not called for or not allowed.
+///
+/// # Errors
+/// As a run.
+pub(crate) fn judge(
+    recipe: &Recipe,
+    golden: &Golden,
+    options: &CheckOptions,
+    setup: &Setup,
+    run: &mut Run<'_>,
+    progress: &mut dyn FnMut(&str),
+) -> Result<Option<Branch>, GoldenError> {
+    let limit = options.precision.limit();
+    let fails = |items: &[Item]| items.iter().any(|i| i.ratio.is_nan() || i.ratio > limit);
+    let off = fails(&run.backward) || fails(&run.update) || fails(&run.trajectory);
+    let of_gradients = |item: &Item| GRADIENT_METRICS.iter().any(|name| item.name.starts_with(name));
+    let sound = !fails(&run.forward) && !run.loss.iter().any(|i| i.ratio > limit && !of_gradients(i));
+    if options.precision != Precision::F32 || !off || !sound {
+        return Ok(None);
+    }
+    progress("f64 step");
+    let exact = CheckOptions { precision: Precision::F64, ..options.clone() };
+    let truth = Setup::new(recipe, golden, &exact)?;
+    let mut proof = Run::new(&truth, golden, &exact)?;
+    proof.first_step(&mut |_| {})?;
+    let proven = |items: &[Item]| items.iter().all(|i| i.ratio <= exact.precision.limit());
+    if ![&proof.forward, &proof.loss, &proof.backward, &proof.update].into_iter().all(|items| proven(items)) {
+        return Ok(None);
+    }
+    drop(proof);
+    let mut pair = Pair::new(setup, &truth, golden, options)?;
+    let steps = golden.manifest.losses_f64.len();
+    for n in 0..steps {
+        progress(&format!("step {} on the branch that f32 took", n + 1));
+        let (rounded, exact) = pair.step(n)?;
+        if pair.branch.largest > NEAR_ZERO {
+            return Ok(None);
+        }
+        if n == 0 {
+            run.loss = pair.losses(&rounded, &exact, n, std::mem::take(&mut run.loss));
+            run.backward = pair.gradients(std::mem::take(&mut run.backward));
+            run.update = pair.changes(1, std::mem::take(&mut run.update))?;
+        } else {
+            run.trajectory = pair.losses(&rounded, &exact, n, std::mem::take(&mut run.trajectory));
+        }
+    }
+    if steps > 1 {
+        run.trajectory = pair.changes(steps, std::mem::take(&mut run.trajectory))?;
+    }
+    Ok(Some(pair.branch))
+}
+
+/// Quantities beside the losses that depend on gradients.
+const GRADIENT_METRICS: [&str; 2] = ["grad_norm", "clip_coef"];
+
+/// A step in f32 and one in f64 that takes the same decisions.
+struct Pair<'a> {
+    golden: &'a Golden,
+    rounded: Step,
+    exact: Step,
+    inputs: [Inputs; 2],
+    /// Outputs of ReLUs whose sign decides, with the inputs of the exact step that stand for them.
+    decisions: Vec<(ValueId, String)>,
+    /// Gradient of each parameter, in both.
+    gradients: HashMap<String, [ValueId; 2]>,
+    /// What was seen of the last first step.
+    seen: [HashMap<ValueId, Tensor>; 2],
+    branch: Branch,
+}
+
+impl<'a> Pair<'a> {
+    fn new(setup: &Setup, truth: &Setup, golden: &'a Golden, options: &CheckOptions) -> Result<Self, GoldenError> {
+        let inputs = [run::inputs(golden, setup.graph())?, run::inputs(golden, truth.graph())?];
+        let mut graph = truth.graph().clone();
+        let decisions = follow(&mut graph);
+        let mut rounded = Step::new(setup.graph().clone(), options.engine())?;
+        let reference = zoo_engine::Options { kernels: zoo_engine::Kernels::Reference, ..options.engine };
+        let mut exact = Step::new(graph, reference)?;
+        run::set_weights(&mut rounded, golden, false)?;
+        run::set_weights(&mut exact, golden, false)?;
+        let name = |graph: &Graph, id| graph.variable(id).name.clone();
+        let theirs: HashMap<String, ValueId> =
+            exact.graph().gradients.iter().map(|(id, v)| (name(exact.graph(), *id), *v)).collect();
+        let gradients = rounded.graph().gradients.iter().filter_map(|(id, v)| {
+            let name = name(rounded.graph(), *id);
+            let theirs = *theirs.get(&name)?;
+            Some((name, [*v, theirs]))
+        });
+        let gradients = gradients.collect();
+        let seen = [HashMap::new(), HashMap::new()];
+        Ok(Self { golden, rounded, exact, inputs, decisions, gradients, seen, branch: Branch::default() })
+    }
+
+    /// Runs both, the one in f32 first.
+    fn step(&mut self, n: usize) -> Result<(StepResult, StepResult), GoldenError> {
+        let scalars = run::scalars(self.golden, n as u64);
+        let watched = |side: usize| {
+            let decisions = self.decisions.iter().map(|(v, _)| *v);
+            let gradients = self.gradients.values().map(move |pair| pair[side]).filter(|_| n == 0);
+            decisions.chain(gradients).collect::<Vec<_>>()
+        };
+        let mut watch = [Watch::of(watched(0)), Watch::of(watched(1))];
+        let rounded = self.rounded.run(&self.inputs[0], scalars, &mut watch[0])?;
+        let mut inputs = self.inputs[1].clone();
+        for (value, input) in &self.decisions {
+            let shown = watch[0].seen.get(value).ok_or_else(|| unseen(input))?;
+            inputs = inputs.with(input, shown.to_dtype(DType::F64).map_err(EngineError::from)?);
+        }
+        let exact = self.exact.run(&inputs, scalars, &mut watch[1])?;
+        for (value, input) in self.decisions.clone() {
+            let [a, b] = [0, 1].map(|side| watch[side].seen.get(&value).map(to_f64));
+            let (Some(a), Some(b)) = (a, b) else { return Err(unseen(&input)) };
+            let (a, b) = (a.map_err(EngineError::from)?, b.map_err(EngineError::from)?);
+            self.differ(&a, &b);
+        }
+        if n == 0 {
+            self.seen = watch.map(|watch| watch.seen);
+        }
+        Ok((rounded, exact))
+    }
+
+    /// Counts the outputs of a ReLU that are above zero on one side only.
+    fn differ(&mut self, rounded: &[f64], exact: &[f64]) {
+        let largest = exact.iter().fold(0.0f64, |largest, x| largest.max(*x)).max(f64::MIN_POSITIVE);
+        for (a, b) in rounded.iter().zip(exact).filter(|(a, b)| (**a > 0.0) != (**b > 0.0)) {
+            self.branch.decisions += 1;
+            self.branch.largest = self.branch.largest.max((a - b).abs() / largest);
+        }
+    }
+
+    fn losses(&self, rounded: &StepResult, exact: &StepResult, n: usize, items: Vec<Item>) -> Vec<Item> {
+        let manifest = &self.golden.manifest;
+        let values = |result: &StepResult, name: &str| {
+            result.losses.iter().chain(&result.metrics).find(|(n, _)| n == name).map(|(_, value)| *value)
+        };
+        let again = |item: Item| {
+            let suffix = format!(" of step {}", n + 1);
+            let name = if n == 0 { Some(item.name.as_str()) } else { item.name.strip_suffix(suffix.as_str()) };
+            let judged = name.and_then(|name| {
+                let (ours, truth) = (values(rounded, name)?, values(exact, name)?);
+                let (known, floor) = (manifest.losses_f64[n].get(name)?, manifest.losses_f32[n].get(name)?);
+                let scale = if *known == 0.0 { 1.0 } else { known.abs() };
+                let floor = Precision::F32.floor((floor - known).abs() / scale, LOSS_FLOOR);
+                Some(Item { counts: item.counts, ..Item::measured(&item.name, (ours - truth).abs() / scale, floor) })
+            });
+            judged.unwrap_or(item)
+        };
+        items.into_iter().map(again).collect()
+    }
+
+    fn gradients(&self, items: Vec<Item>) -> Vec<Item> {
+        let again = |item: Item| {
+            let judged = self.gradients.get(&item.name).filter(|_| item.counts).and_then(|pair| {
+                let facts = self.golden.manifest.tensors.get(&format!("grad/{}", item.name))?;
+                let [ours, truth] = [0, 1].map(|side| self.seen[side].get(&pair[side]).and_then(|t| to_f64(t).ok()));
+                Some(measured(&item, &ours?, &truth?, facts.f32_rel))
+            });
+            judged.unwrap_or(item)
+        };
+        items.into_iter().map(again).collect()
+    }
+
+    /// Parameters by their changes, everything else as it is, after so many steps.
+    fn changes(&self, steps: usize, items: Vec<Item>) -> Result<Vec<Item>, GoldenError> {
+        let manifest = &self.golden.manifest;
+        let graph = self.rounded.graph();
+        let mut judged = Vec::with_capacity(items.len());
+        for item in items {
+            let known =
+                graph.find_variable(&item.name).filter(|_| item.counts).map(|id| graph.variable(id).role.clone());
+            let Some(role) = known else {
+                judged.push(item);
+                continue;
+            };
+            let key = match role {
+                VariableRole::Slot { parameter, .. } => format!("momentum{steps}/{}", graph.variable(parameter).name),
+                role if role.is_statistic() => format!("buffer{steps}/{}", item.name),
+                _ => format!("param{steps}/{}", item.name),
+            };
+            let Some(facts) = manifest.tensors.get(&key) else {
+                judged.push(item);
+                continue;
+            };
+            let values =
+                |step: &Step| Ok::<_, GoldenError>(to_f64(&step.variable(&item.name)?).map_err(EngineError::from)?);
+            let (mut ours, mut truth) = (values(&self.rounded)?, values(&self.exact)?);
+            let floor = match (facts.delta_f32_rel, manifest.init.get(&item.name)) {
+                (Some(floor), Some(rule)) => {
+                    let start = weights::initial(rule, &manifest.salt, &item.name, ours.len());
+                    for values in [&mut ours, &mut truth] {
+                        values.iter_mut().zip(&start).for_each(|(value, start)| *value -= f64::from(*start));
+                    }
+                    floor
+                }
+                _ => facts.f32_rel,
+            };
+            judged.push(measured(&item, &ours, &truth, floor));
+        }
+        Ok(judged)
+    }
+}
+
+/// Relative error over a whole tensor.
+fn measured(item: &Item, ours: &[f64], truth: &[f64], floor: f64) -> Item {
+    let norm = |values: &mut dyn Iterator<Item = f64>| values.map(|v| v * v).sum::<f64>().sqrt();
+    let (distance, size) = (norm(&mut ours.iter().zip(truth).map(|(a, b)| a - b)), norm(&mut truth.iter().copied()));
+    let error = match distance {
+        _ if ours.len() != truth.len() => f64::INFINITY,
+        0.0 => 0.0,
+        _ if size > 0.0 => distance / size,
+        _ => f64::INFINITY,
+    };
+    Item::measured(&item.name, error, Precision::F32.floor(floor, TENSOR_FLOOR))
+}
+
+fn unseen(input: &str) -> GoldenError {
+    GoldenError::Engine(candle_core::Error::Msg(format!("nothing was seen of {input}")).into())
+}
+
+/// Lets the gradient of every ReLU ask a new input of the step, and not the ReLU's own output. Returns those outputs, with
+/// the names of the inputs that stand for them.
+fn follow(graph: &mut Graph) -> Vec<(ValueId, String)> {
+    let mut decisions: Vec<(ValueId, String)> = Vec::new();
+    for n in 0..graph.nodes.len() {
+        let decides = match &graph.nodes[n].op {
+            Op::ReluGrad(_) => graph.nodes[n].inputs[1],
+            _ => continue,
+        };
+        let of_relu =
+            matches!(graph.value(decides).source, Source::Node(node, 0) if matches!(graph.node(node).op, Op::Relu(_)));
+        if !of_relu {
+            continue;
+        }
+        let name = format!("decision/{}", decides.0);
+        let known = graph.inputs.iter().find(|input| input.name == name).map(|input| input.value);
+        let input = known.unwrap_or_else(|| {
+            let ty = graph.ty(decides).clone();
+            decisions.push((decides, name.clone()));
+            graph.add_input(name, ty)
+        });
+        graph.nodes[n].inputs[1] = input;
+    }
+    decisions
+}
+
+/// Keeps chosen values of a step.
+struct Watch {
+    wanted: std::collections::HashSet<ValueId>,
+    seen: HashMap<ValueId, Tensor>,
+}
+
+impl Watch {
+    fn of(values: Vec<ValueId>) -> Self {
+        Self { wanted: values.into_iter().collect(), seen: HashMap::new() }
+    }
+}
+
+impl Observer for Watch {
+    fn wants(&self, value: ValueId) -> bool {
+        self.wanted.contains(&value)
+    }
+
+    fn observe(&mut self, value: ValueId, tensor: &Tensor) {
+        self.seen.insert(value, tensor.clone());
+    }
+}
