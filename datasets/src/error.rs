@@ -92,6 +92,34 @@ pub enum DataError {
         /// The side without samples.
         empty: &'static str,
     },
+    /// A folder in which images were expected.
+    #[error("{}: no usable image (.png, .jpg, .jpeg)", .0.display())]
+    NoImages(PathBuf),
+    /// An image without annotation file.
+    #[error("{}: no annotation (gt_NAME.txt, NAME.txt) in {}", image.display(), folder.display())]
+    NoAnnotation {
+        /// The image.
+        image: PathBuf,
+        /// Where its annotation should be.
+        folder: PathBuf,
+    },
+    /// A line of an annotation file that cannot be used.
+    #[error("{}:{line}: {reason}", path.display())]
+    Annotation {
+        /// The file.
+        path: PathBuf,
+        /// Number of the line, from 1.
+        line: usize,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// A folder without text data in any of the known layouts.
+    #[error(
+        "{}: no text data found; looked for train_images with train_gts, images with gts, ch4_training_images with \
+         ch4_training_localization_transcription_gt, Images/Train with Groundtruth/Polygon/Train, and their test parts",
+        .0.display()
+    )]
+    UnknownTextLayout(PathBuf),
     /// A configuration that no data can satisfy.
     #[error("data configuration: {0}")]
     Config(String),

@@ -12,6 +12,7 @@
 mod cache;
 mod characters;
 mod dataset;
+pub mod drawing;
 mod error;
 pub mod geometry;
 mod grid;
@@ -19,6 +20,7 @@ pub mod hash;
 pub mod image;
 mod linear;
 mod loader;
+mod paint;
 mod readers;
 mod rng;
 mod sheet;
@@ -33,7 +35,9 @@ pub use grid::{Grid, Mask};
 pub use image::{Image, Rect, Size};
 pub use linear::linear_baseline;
 pub use loader::{Batch, Batches, Loader, LoaderConfig};
-pub use readers::{Cifar10, ImageFolder, Layout, Root, open_root};
+pub use readers::{
+    Cifar10, ImageFolder, Layout, LineError, Root, TextFolder, TextFormat, TextPart, open_root, parse_text_regions,
+};
 pub use rng::{Rng, shuffled};
 pub use sheet::contact_sheet;
 pub use transforms::{Normalize, Pipeline};

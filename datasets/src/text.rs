@@ -7,10 +7,13 @@ mod augment;
 mod detect;
 mod evaluate;
 mod region;
+mod scenes;
 mod targets;
+mod word;
 
 pub use augment::{TextAugment, TextSample};
 pub use detect::{DetectConfig, Detection, Shape, detect};
 pub use evaluate::{Counts, Score, compare};
 pub use region::{TextDataset, TextRegion};
+pub use scenes::{TextScenes, TextScenesConfig};
 pub use targets::{TargetConfig, TextTargets};
