@@ -3,7 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
-use crate::image::DecodeError;
+use crate::image::{DecodeError, Size};
 
 /// A data set that is missing, malformed or unreadable.
 #[derive(Debug, thiserror::Error)]
@@ -120,6 +120,32 @@ pub enum DataError {
         .0.display()
     )]
     UnknownTextLayout(PathBuf),
+    /// A video whose target cannot be seen.
+    #[error("{video}: the target is in none of {frames} frames that were tried")]
+    NoTarget {
+        /// The video.
+        video: String,
+        /// Frames tried.
+        frames: usize,
+    },
+    /// A mask that does not belong to its image.
+    #[error("{}: a mask of {found} pixels for an image of {expected}", path.display())]
+    MaskSize {
+        /// The mask.
+        path: PathBuf,
+        /// Its size.
+        found: Size,
+        /// Size of the image.
+        expected: Size,
+    },
+    /// A frame without its file, or with a number that is left out.
+    #[error("{}: {reason}", path.display())]
+    MissingFrame {
+        /// Where the frame should be.
+        path: PathBuf,
+        /// What is missing.
+        reason: String,
+    },
     /// A configuration that no data can satisfy.
     #[error("data configuration: {0}")]
     Config(String),

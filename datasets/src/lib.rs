@@ -25,6 +25,7 @@ mod readers;
 mod rng;
 mod sheet;
 pub mod text;
+pub mod tracking;
 pub mod transforms;
 
 pub use cache::Cached;

@@ -65,6 +65,16 @@ impl Canvas {
         Self { size, pixels }
     }
 
+    /// Width and height.
+    pub fn size(&self) -> Size {
+        self.size
+    }
+
+    /// Mixes `colour` into pixel `index`, counted row by row.
+    pub fn blend(&mut self, index: usize, colour: Colour, covered: f32) {
+        self.pixels[index] = mix(self.pixels[index], colour, covered);
+    }
+
     /// Paints `colour` on what is covered.
     pub fn fill(&mut self, coverage: &Coverage, colour: Colour) {
         coverage.for_each_covered(|index, coverage| self.pixels[index] = mix(self.pixels[index], colour, coverage));
