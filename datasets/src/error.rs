@@ -113,6 +113,16 @@ pub enum DataError {
         /// What is wrong with it.
         reason: String,
     },
+    /// An entry of an index that cannot be used.
+    #[error("{}: {entry}: {reason}", path.display())]
+    Entry {
+        /// The file.
+        path: PathBuf,
+        /// Names on the way to the entry, divided by slashes.
+        entry: String,
+        /// What is wrong with it.
+        reason: String,
+    },
     /// A folder without text data in any of the known layouts.
     #[error(
         "{}: no text data found; looked for train_images with train_gts, images with gts, ch4_training_images with \

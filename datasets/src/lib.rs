@@ -37,7 +37,8 @@ pub use image::{Image, Rect, Size};
 pub use linear::linear_baseline;
 pub use loader::{Batch, Batches, Loader, LoaderConfig};
 pub use readers::{
-    Cifar10, ImageFolder, Layout, LineError, Root, TextFolder, TextFormat, TextPart, open_root, parse_text_regions,
+    Cifar10, Crop511, FrameFolders, ImageFolder, Layout, LineError, Root, TextFolder, TextFormat, TextPart, open_root,
+    parse_text_regions,
 };
 pub use rng::{Rng, shuffled};
 pub use sheet::contact_sheet;

@@ -93,9 +93,10 @@ impl Blob {
         }
     }
 
-    /// The same thing with another's colours and pattern: what is easily taken for it.
-    pub fn disguised_as(self, other: &Self) -> Self {
-        Self { pattern: other.pattern, colours: other.colours, ..self }
+    /// The same thing in almost another's colours: what is easily taken for it.
+    pub fn coloured_like(self, other: &Self, rng: &mut Rng) -> Self {
+        let colours = other.colours.map(|colour| colour.map(|channel| channel + rng.uniform(-20.0, 20.0) as f32));
+        Self { colours, ..self }
     }
 
     /// Its state in a frame of a scene of `side` pixels.

@@ -116,14 +116,14 @@ pub(super) fn mean_colour(image: &Image) -> [u8; 3] {
 
 /// Subtracts a random colour (`rgbVar`).
 fn shift_colour(planes: &mut [f32], area: usize, rng: &mut Rng) {
-    const DIRECTIONS: [[f32; 3]; 3] = [
+    const DIRECTIONS: [[f64; 3]; 3] = [
         [-0.559_193_61, 0.980_628_31, -0.419_406_27],
         [1.720_914_13, 0.198_793_34, -1.829_685_81],
         [4.644_679_07, 4.737_102_03, 4.883_241_18],
     ];
-    let draws: [f32; 3] = std::array::from_fn(|_| rng.normal());
+    let draws: [f64; 3] = std::array::from_fn(|_| rng.normal().into());
     for (plane, direction) in planes.chunks_exact_mut(area).zip(DIRECTIONS) {
-        let offset: f32 = direction.iter().zip(draws).map(|(d, n)| d * n).sum();
+        let offset = direction.iter().zip(draws).map(|(d, n)| d * n).sum::<f64>() as f32;
         plane.iter_mut().for_each(|value| *value -= offset);
     }
 }

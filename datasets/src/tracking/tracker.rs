@@ -88,6 +88,18 @@ pub struct SearchWindow {
     scale: f64,
 }
 
+impl SearchWindow {
+    /// A box of the frame in pixels of the search image, which has `side` pixels a side.
+    pub fn to_search(&self, target: &TargetBox, side: usize) -> TargetBox {
+        let zoom = side as f64 / self.side;
+        TargetBox {
+            centre: (target.centre - self.corner) * zoom,
+            width: target.width * zoom,
+            height: target.height * zoom,
+        }
+    }
+}
+
 /// The place that the tracker picked from the network's outputs.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Choice {

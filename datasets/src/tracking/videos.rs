@@ -26,7 +26,7 @@ pub struct VideosConfig {
     pub growth: f64,
     /// Largest amplitude of the waves along the outline, as a part of the radius.
     pub waves: f64,
-    /// Other things in the scene; one of them has the target's colours and pattern.
+    /// Other things in the scene; one of them has almost the target's colours.
     pub distractors: (usize, usize),
     /// Part of the videos in which a bar hides parts of the target at times.
     pub occluded: f64,
@@ -143,7 +143,7 @@ impl<'a> Scene<'a> {
         let count = config.distractors.0 + rng.below(config.distractors.1 - config.distractors.0 + 1);
         let others = (0..count).map(|i| {
             let other = blob(&mut rng);
-            if i == 0 { other.disguised_as(&target) } else { other }
+            if i == 0 { other.coloured_like(&target, &mut rng) } else { other }
         });
         let others = others.collect();
         let bar = rng.chance(config.occluded).then(|| {
