@@ -10,7 +10,7 @@ use zoo_datasets::drawing::{colours, draw_polygon, strip, tint, write_gif};
 use zoo_datasets::image::write_png;
 use zoo_datasets::text::{TextScenes, TextScenesConfig};
 use zoo_datasets::tracking::{ChannelOrder, PairConfig, Pairs, Videos, VideosConfig};
-use zoo_datasets::{DataError, Grid, Image, Size};
+use zoo_datasets::{DataError, Grid, Image, Samples, Size};
 
 fn main() -> Result<(), DataError> {
     let folder = PathBuf::from(std::env::args().nth(1).unwrap_or_else(|| "preview".into()));
@@ -52,7 +52,7 @@ fn main() -> Result<(), DataError> {
     };
     let mut shown = Vec::new();
     for index in 0..8 {
-        let pair = pairs.pair(0, 0, index)?;
+        let pair = pairs.sample(0, 0, index)?;
         let mut search = picture(&pair.search, 255);
         if let Some(mask) = Grid::new(Size::square(255), pair.mask) {
             tint(&mut search, &mask.map(|v| v > 0.0), colours::TRUTH, 0.4);

@@ -9,6 +9,7 @@ mod evaluate;
 mod region;
 mod scenes;
 mod targets;
+mod training;
 mod word;
 
 pub use augment::{TextAugment, TextSample};
@@ -17,3 +18,4 @@ pub use evaluate::{Counts, Score, compare};
 pub use region::{TextDataset, TextRegion};
 pub use scenes::{TextScenes, TextScenesConfig};
 pub use targets::{TargetConfig, TextTargets};
+pub use training::{TextExample, TextTraining};

@@ -10,7 +10,7 @@ use zoo_datasets::tracking::{
     ChannelOrder, Outcome, PairConfig, Pairs, TargetBox, Tracker, TrackerConfig, VideoDataset, Videos, VideosConfig,
     accuracy, mask_iou, run_supervised,
 };
-use zoo_datasets::{DataError, FrameFolders, Image, OnError, Size};
+use zoo_datasets::{DataError, FrameFolders, Image, LoaderConfig, OnError, SampleLoader, Samples, Size};
 
 fn videos(len: usize) -> Videos {
     Videos::new(VideosConfig::default(), 0, 0, len).unwrap()
@@ -59,11 +59,11 @@ fn pairs_have_their_shapes_and_do_not_depend_on_threads() {
     let pairs = Pairs::new(Arc::new(videos(12)), PairConfig::default(), 48).unwrap();
     let of_threads = |threads: usize| -> Vec<_> {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
-        pool.install(|| (0..48).into_par_iter().map(|i| pairs.pair(5, 1, i).unwrap()).collect())
+        pool.install(|| (0..48).into_par_iter().map(|i| pairs.sample(5, 1, i).unwrap()).collect())
     };
     let all = of_threads(1);
     assert!(all == of_threads(3));
-    assert_ne!(all[0], pairs.pair(5, 2, 0).unwrap());
+    assert_ne!(all[0], pairs.sample(5, 2, 0).unwrap());
     let mut negative = 0;
     for pair in &all {
         assert_eq!((pair.template.len(), pair.search.len()), (3 * 127 * 127, 3 * 255 * 255));
@@ -87,10 +87,54 @@ fn pairs_have_their_shapes_and_do_not_depend_on_threads() {
 }
 
 #[test]
+fn batches_of_pairs_come_in_an_order_of_their_own() {
+    let of_threads = |threads: usize| {
+        let pairs = Pairs::new(Arc::new(videos(6)), PairConfig::default(), 10).unwrap();
+        let config = LoaderConfig { batch: 4, shuffle: true, threads, seed: 9, ..Default::default() };
+        let loader = SampleLoader::new(pairs, config).unwrap();
+        assert_eq!(loader.batches_per_epoch(), 3);
+        loader.epoch(2, 1).unwrap().collect::<Result<Vec<_>, _>>().unwrap()
+    };
+    let batches = of_threads(1);
+    assert_eq!(batches.iter().map(Vec::len).collect::<Vec<_>>(), [4, 2]);
+    assert!(batches == of_threads(3));
+}
+
+/// Every third sample is unusable.
+struct Holes;
+
+impl Samples for Holes {
+    type Sample = usize;
+
+    fn len(&self) -> usize {
+        9
+    }
+
+    fn sample(&self, _seed: u64, _epoch: u64, index: usize) -> Result<usize, DataError> {
+        if index % 3 == 0 { Err(DataError::Config(format!("hole {index}"))) } else { Ok(index) }
+    }
+}
+
+#[test]
+fn unusable_samples_stop_are_left_out_or_replaced() {
+    let load = |on_error, drop_last| {
+        let config = LoaderConfig { batch: 3, on_error, drop_last, ..Default::default() };
+        let loader = SampleLoader::new(Holes, config).unwrap();
+        let batches = loader.epoch(0, 0).unwrap().collect::<Result<Vec<_>, _>>();
+        (batches, loader.skipped())
+    };
+    assert!(matches!(load(OnError::Fail, false).0, Err(DataError::Config(hole)) if hole == "hole 0"));
+    let (batches, skipped) = load(OnError::Skip, false);
+    assert_eq!((batches.unwrap(), skipped), (vec![vec![1, 2], vec![4, 5], vec![7, 8]], 3));
+    let (batches, _) = load(OnError::Skip, true);
+    assert!(batches.unwrap().iter().all(|batch| batch.len() == 3 && batch.iter().all(|i| i % 3 != 0)));
+}
+
+#[test]
 fn channels_are_put_into_their_order() {
     let of = |channels, permute| {
         let config = PairConfig { channels, permute, grey: 0.0, negative: 0.0, ..Default::default() };
-        Pairs::new(Arc::new(videos(2)), config, 2).unwrap().pair(0, 0, 0).unwrap()
+        Pairs::new(Arc::new(videos(2)), config, 2).unwrap().sample(0, 0, 0).unwrap()
     };
     let (rgb, bgr) = (of(ChannelOrder::Rgb, 0.0), of(ChannelOrder::Bgr, 0.0));
     let area = 255 * 255;
@@ -190,7 +234,7 @@ fn real_frames_of_davis() {
     assert_eq!((frame.image.size(), frame.target, frame.mask), (Size::new(854, 480), None, None));
     // Without masks nothing can be trained, and the pair says so.
     let pairs = Pairs::new(Arc::new(set), PairConfig::default(), 1).unwrap();
-    assert!(matches!(pairs.pair(0, 0, 0), Err(DataError::NoTarget { .. })));
+    assert!(matches!(pairs.sample(0, 0, 0), Err(DataError::NoTarget { .. })));
 }
 
 #[test]

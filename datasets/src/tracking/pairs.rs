@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::crop::{Crop, crop};
 use super::{AnchorConfig, AnchorLabels, Anchors, CropAugment, LabelConfig, TargetBox, VideoDataset, VideoFrame};
-use crate::{DataError, Rng};
+use crate::{DataError, Rng, Samples};
 
 /// Order of the colour channels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -117,26 +117,12 @@ impl Pairs {
         Ok(Self { videos, config, anchors, len })
     }
 
-    /// Pairs per epoch.
-    pub fn len(&self) -> usize {
-        self.len
-    }
-
-    /// True if there are no pairs.
-    pub fn is_empty(&self) -> bool {
-        self.len == 0
-    }
-
     /// The anchors that labels belong to.
     pub fn anchors(&self) -> &Anchors {
         &self.anchors
     }
 
-    /// Pair `index` of `epoch`.
-    ///
-    /// # Errors
-    /// If a frame cannot be read, or none of a video's frames that were tried shows its target.
-    pub fn pair(&self, seed: u64, epoch: u64, index: usize) -> Result<Pair, DataError> {
+    fn pair(&self, seed: u64, epoch: u64, index: usize) -> Result<Pair, DataError> {
         let mut rng = Rng::new(seed, epoch, index as u64);
         let config = &self.config;
         let grey = rng.chance(config.grey);
@@ -196,6 +182,20 @@ impl Pairs {
             number = rng.below(self.videos.frames(video));
         }
         Err(DataError::NoTarget { video: self.videos.name(video), frames: ATTEMPTS })
+    }
+}
+
+impl Samples for Pairs {
+    type Sample = Pair;
+
+    fn len(&self) -> usize {
+        self.len
+    }
+
+    /// # Errors
+    /// If a frame cannot be read, or none of a video's frames that were tried shows its target.
+    fn sample(&self, seed: u64, epoch: u64, index: usize) -> Result<Pair, DataError> {
+        self.pair(seed, epoch, index)
     }
 }
 
