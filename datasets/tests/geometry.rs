@@ -1,5 +1,6 @@
 //! Plane geometry against pyclipper, OpenCV and shapely (`tests/geometry/make.py`).
 
+use proptest::prelude::*;
 use serde_json::Value;
 use zoo_datasets::geometry::{
     Pixel, Point, Polygon, fill_polygon, find_contours, intersection_area, iou, min_area_rect, offset_polygon,
@@ -111,5 +112,53 @@ fn overlaps_are_those_of_shapely() {
 fn polygons_that_cross_themselves_are_those_of_shapely() {
     for case in cases("simple") {
         assert_eq!(polygon(&case["points"]).is_simple(), case["simple"].as_bool().unwrap(), "{}", case["points"]);
+    }
+}
+
+/// Corners anywhere, or on a small grid, where they coincide and lie on lines.
+fn any_polygon() -> impl Strategy<Value = Polygon> {
+    let near = (-8..40_i32, -8..40_i32).prop_map(|(x, y)| Point::new(x.into(), y.into()));
+    let far = (-1e6..1e6_f64, -1e6..1e6_f64).prop_map(|(x, y)| Point::new(x, y));
+    let points = prop_oneof![proptest::collection::vec(near, 3..9), proptest::collection::vec(far, 3..5),];
+    points.prop_map(|points| Polygon::new(points).unwrap())
+}
+
+proptest! {
+    #[test]
+    fn no_polygon_does_any_harm(a in any_polygon(), b in any_polygon(), distance in -50.0..50.0_f64) {
+        for outline in offset_polygon(&a, distance) {
+            prop_assert!(outline.len() >= 3);
+        }
+        let common = intersection_area(&a, &b);
+        prop_assert!(common >= 0.0 && (0.0..=1.0).contains(&iou(&a, &b)));
+        let rect = min_area_rect(a.points()).unwrap();
+        prop_assert!(rect.shorter >= 0.0 && rect.shorter <= rect.longer);
+        let corners: Vec<Pixel> = a.points().iter().map(|p| p.truncated()).collect();
+        let covered = filled(&corners).count();
+        prop_assert!(covered <= SIZE.area());
+    }
+
+    /// Growing keeps what there was, shrinking adds nothing (but for half a pixel of rounding).
+    #[test]
+    fn offsets_enclose_each_other(x in 0..20_i32, y in 0..20_i32, w in 12..40_i32, h in 12..40_i32, d in 1.0..5.0_f64) {
+        let polygon = Polygon::rectangle(x.into(), y.into(), w.into(), h.into());
+        let of = |distance: f64| -> Polygon {
+            let outlines = offset_polygon(&polygon, distance);
+            Polygon::new(outlines[0].iter().map(|&p| p.into()).collect()).unwrap()
+        };
+        let (shrunk, grown) = (of(-d), of(d));
+        prop_assert!((intersection_area(&shrunk, &polygon) - shrunk.area()).abs() < 1e-3 * polygon.area());
+        prop_assert!((intersection_area(&grown, &polygon) - polygon.area()).abs() < 1e-3 * polygon.area());
+    }
+
+    #[test]
+    fn outlines_enclose_their_pixels(values in proptest::collection::vec(any::<bool>(), 12 * 9)) {
+        let mask = Mask::new(Size::new(12, 9), values).unwrap();
+        let contours = find_contours(&mask);
+        prop_assert_eq!(contours.is_empty(), mask.count() == 0);
+        for contour in contours {
+            prop_assert!(contour.pixels.iter().all(|p| mask.get(p.x as isize, p.y as isize) == Some(true)));
+            prop_assert!(!simplify_closed(&contour.points(), 1.0).is_empty());
+        }
     }
 }

@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::PathBuf;
 
+use proptest::prelude::*;
 use safetensors::{Dtype, SafeTensors};
 use serde_json::Value;
 use zoo_datasets::Size;
@@ -62,5 +63,24 @@ fn targets_are_those_of_the_authors() {
         let cleared = targets.shrink_mask.values().iter().filter(|&&v| v == 0.0).count();
         let all = expected.iter().filter(|&&v| v == 0.0).count();
         println!("image {n}: {cleared} masked pixels, {} more for the golden", all - cleared);
+    }
+}
+
+proptest! {
+    /// Whatever the polygons, targets keep their ranges; the threshold map is learnt around shrunken text.
+    #[test]
+    fn any_text_has_sound_targets(
+        corners in proptest::collection::vec((-40.0..120.0_f64, -40.0..120.0_f64), 3..20),
+        ignore in any::<bool>(),
+    ) {
+        let polygon = Polygon::new(corners.into_iter().map(|(x, y)| Point::new(x, y)).collect()).unwrap();
+        let region = TextRegion { polygon, text: String::new(), ignore };
+        let targets = TextTargets::new(Size::new(80, 60), &[region], &TargetConfig::default());
+        let either = |v: &f32| *v == 0.0 || *v == 1.0;
+        prop_assert!(targets.shrink.values().iter().all(either) && targets.shrink_mask.values().iter().all(either));
+        prop_assert!(targets.threshold.values().iter().all(|v| (0.299..0.701).contains(v)));
+        let learnt = targets.shrink.values().contains(&1.0);
+        prop_assert_eq!(targets.ignored[0], !learnt);
+        prop_assert_eq!(targets.shrink_mask.values().contains(&0.0), !learnt);
     }
 }

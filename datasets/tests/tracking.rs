@@ -111,7 +111,7 @@ impl Samples for Holes {
     }
 
     fn sample(&self, _seed: u64, _epoch: u64, index: usize) -> Result<usize, DataError> {
-        if index % 3 == 0 { Err(DataError::Config(format!("hole {index}"))) } else { Ok(index) }
+        if index.is_multiple_of(3) { Err(DataError::Config(format!("hole {index}"))) } else { Ok(index) }
     }
 }
 
