@@ -127,7 +127,7 @@ impl Characters {
         let over = rng.below(strokes + 1);
 
         let size = Size::square(config.side);
-        let mut coverage = Coverage::new(size);
+        let mut coverage = Coverage::new(size, config.side / 2);
         let background = random_colour(&mut rng);
         let cells = 2 + rng.below(7);
         let mut canvas = Canvas::textured(size, background, cells, amplitude, &mut rng);

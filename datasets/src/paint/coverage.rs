@@ -14,9 +14,8 @@ pub(crate) struct Coverage {
 }
 
 impl Coverage {
-    /// Nothing covered.
-    pub fn new(size: Size) -> Self {
-        let margin = size.width.max(size.height) / 2;
+    /// Nothing covered. What lies further than `margin` pixels outside the image is moved to the margin's border.
+    pub fn new(size: Size, margin: usize) -> Self {
         Self { canvas: Rasterizer::new(size.width + 2 * margin, size.height + 2 * margin), size, margin }
     }
 
@@ -65,5 +64,33 @@ impl Coverage {
                 paint((y - self.margin) * self.size.width + x - self.margin, coverage.min(1.0));
             }
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn covered(corners: &[(f64, f64)]) -> Vec<(usize, f32)> {
+        let mut coverage = Coverage::new(Size::new(4, 3), 8);
+        coverage.polygon(&corners.iter().map(|&(x, y)| Point::new(x, y)).collect::<Vec<_>>());
+        let mut found = Vec::new();
+        coverage.for_each_covered(|index, covered| found.push((index, covered)));
+        found
+    }
+
+    #[test]
+    fn parts_of_pixels_are_covered_in_part() {
+        // The lower halves of pixels 1 and 2 of row 1.
+        assert_eq!(covered(&[(1.0, 1.5), (3.0, 1.5), (3.0, 2.0), (1.0, 2.0)]), [(5, 0.5), (6, 0.5)]);
+    }
+
+    #[test]
+    fn what_lies_outside_the_image_covers_nothing() {
+        assert_eq!(covered(&[(-9.0, -9.0), (20.0, -9.0), (20.0, 20.0), (-9.0, 20.0)]).len(), 12);
+        for (x, y) in [(-3.0, 1.0), (5.0, 1.0), (1.0, -3.0), (1.0, 5.0)] {
+            assert!(covered(&[(x, y), (x + 1.0, y), (x + 1.0, y + 1.0), (x, y + 1.0)]).is_empty(), "{x} {y}");
+        }
+        assert!(covered(&[]).is_empty());
     }
 }

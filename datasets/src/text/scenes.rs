@@ -131,7 +131,9 @@ impl<'a> Scene<'a> {
         let background = random_colour(&mut rng);
         let canvas = Canvas::textured(config.size, background, cells, amplitude, &mut rng);
         let unit = config.size.width.min(config.size.height) as f64 / 192.0;
-        Self { config, faces, rng, unit, canvas, coverage: Coverage::new(config.size) }
+        // Shapes reach less than 45 pixels of a 192-pixel scene beyond the border.
+        let coverage = Coverage::new(config.size, config.size.width.max(config.size.height) / 4);
+        Self { config, faces, rng, unit, canvas, coverage }
     }
 
     fn within(&mut self, (low, high): (f64, f64)) -> f64 {

@@ -136,7 +136,7 @@ mod tests {
             let mut rng = Rng::new(1, 2, i as u64);
             let size = Size::new(200, 150);
             let word = Word::new(&faces[i], "Heidelberg", &style, Point::new(100.0, 75.0), &mut rng).unwrap();
-            let mut coverage = Coverage::new(size);
+            let mut coverage = Coverage::new(size, 0);
             word.draw(&mut coverage);
             let mut inside = crate::Grid::filled(size, false);
             let corners: Vec<_> = word.polygon.points().iter().map(|p| p.truncated()).collect();

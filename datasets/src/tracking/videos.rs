@@ -5,8 +5,8 @@ use super::blob::{Blob, BlobRanges, Colour, Pose};
 use super::{TargetBox, VideoDataset, VideoFrame};
 use crate::geometry::Point;
 use crate::grid::{Grid, Mask};
-use crate::image::Size;
-use crate::paint::{Canvas, Coverage, contrasting_colour, random_colour};
+use crate::image::{Rect, Size};
+use crate::paint::{Canvas, contrasting_colour, random_colour};
 use crate::{DataError, Rng};
 
 /// How videos are drawn. Pairs are the smallest and the largest value of a uniform draw.
@@ -123,9 +123,8 @@ impl<'a> Scene<'a> {
         let cells = 3 + rng.below(10);
         let backdrop = random_colour(&mut rng);
         let mut background = Canvas::textured(config.size, backdrop, cells, amplitude, &mut rng);
-        let mut coverage = Coverage::new(config.size);
         for _ in 0..rng.below(5) {
-            background.stroke(&mut coverage, &mut rng);
+            stroke(&mut background, &mut rng);
         }
         let ranges = BlobRanges {
             radius: config.radius,
@@ -169,14 +168,10 @@ impl<'a> Scene<'a> {
         paint(&mut self.background, &self.target.pose(time, side), |i, covered| shown.values_mut()[i] = covered);
         if let Some(bar) = &self.bar {
             let at = bar.start + bar.velocity * time;
-            for i in 0..size.area() {
-                let p = Point::new((i % size.width) as f64, (i / size.width) as f64);
-                let covered = (bar.half_width - (p - at).dot(bar.across).abs() + 0.5).clamp(0.0, 1.0) as f32;
-                if covered > 0.0 {
-                    self.background.blend(i, bar.colour, covered);
-                    shown.values_mut()[i] *= 1.0 - covered;
-                }
-            }
+            let across = |p: Point| bar.half_width - (p - at).dot(bar.across).abs();
+            paint_where(&mut self.background, Rect::full(size), across, bar.colour, |i, covered| {
+                shown.values_mut()[i] *= 1.0 - covered;
+            });
         }
         let mask: Mask = shown.map(|shown| shown > 0.5);
         let target = mask.bounds().map(|bounds| {
@@ -185,6 +180,45 @@ impl<'a> Scene<'a> {
             TargetBox { centre: target.centre - Point::new(0.5, 0.5), ..target }
         });
         VideoFrame { image: self.background.finish(self.noise, &mut rng), target, mask: Some(mask) }
+    }
+}
+
+/// Paints a straight line of random place, width and colour.
+fn stroke(canvas: &mut Canvas, rng: &mut Rng) {
+    let size = canvas.size();
+    let mut place = || Point::new(rng.unit() * size.width as f64, rng.unit() * size.height as f64);
+    let (a, b) = (place(), place());
+    let half_width = rng.uniform(1.5, 6.0);
+    let along = b - a;
+    let inside = |p: Point| {
+        let t = ((p - a).dot(along) / along.dot(along).max(1e-9)).clamp(0.0, 1.0);
+        half_width - p.distance(a + along * t)
+    };
+    let limit = |value: f64, length: usize| value.clamp(0.0, length as f64) as usize;
+    let (left, top) = (limit(a.x.min(b.x) - 8.0, size.width), limit(a.y.min(b.y) - 8.0, size.height));
+    let (right, bottom) = (limit(a.x.max(b.x) + 8.0, size.width), limit(a.y.max(b.y) + 8.0, size.height));
+    let colour = random_colour(rng);
+    paint_where(canvas, Rect::new(left, top, right - left, bottom - top), inside, colour, |_, _| {});
+}
+
+/// Paints the pixels of `rect` in one colour by their distance inside a border (negative outside), and reports how much
+/// of each of them is covered.
+fn paint_where(
+    canvas: &mut Canvas,
+    rect: Rect,
+    inside: impl Fn(Point) -> f64,
+    colour: Colour,
+    mut report: impl FnMut(usize, f32),
+) {
+    let width = canvas.size().width;
+    for y in rect.y..rect.bottom() {
+        for x in rect.x..rect.right() {
+            let covered = (inside(Point::new(x as f64, y as f64)) + 0.5).clamp(0.0, 1.0) as f32;
+            if covered > 0.0 {
+                canvas.blend(y * width + x, colour, covered);
+                report(y * width + x, covered);
+            }
+        }
     }
 }
 
