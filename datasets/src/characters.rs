@@ -4,15 +4,12 @@
 //! random over a textured background with strokes, blur and noise. Contrast goes either way, so that no pixel's
 //! brightness tells much by itself: a linear classifier stays near chance while a network learns the set in minutes.
 
-mod font;
-mod paint;
-
 use std::sync::Arc;
 
+use crate::geometry::Affine;
 use crate::image::{Image, Size};
+use crate::paint::{Canvas, Coverage, Outline, contrasting_colour, embedded_faces, random_colour};
 use crate::{DataError, Dataset, Rng, Source};
-use font::{Affine, Mask, Outline};
-use paint::{Canvas, contrasting_colour, random_colour};
 
 /// The characters that are the classes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -112,7 +109,9 @@ impl Characters {
     pub fn new(config: CharactersConfig, seed: u64, first: u64, len: usize) -> Result<Self, DataError> {
         check(&config).map_err(|reason| DataError::Config(format!("characters: {reason}")))?;
         let classes = config.alphabet.characters().map(String::from).collect();
-        let outlines = Arc::new(Outline::embedded(config.alphabet.characters()));
+        let faces = embedded_faces();
+        let of_character = |c| faces.iter().filter_map(|face| face.centred(c)).collect();
+        let outlines = Arc::new(config.alphabet.characters().map(of_character).collect());
         Ok(Self { config, seed, first, len, classes, outlines })
     }
 
@@ -132,21 +131,22 @@ impl Characters {
         let strokes = rng.below(config.strokes + 1);
         let over = rng.below(strokes + 1);
 
-        let mut mask = Mask::new(config.side);
+        let size = Size::square(config.side);
+        let mut coverage = Coverage::new(size, config.side / 2);
         let background = random_colour(&mut rng);
         let cells = 2 + rng.below(7);
-        let mut canvas = Canvas::textured(config.side, background, cells, amplitude, &mut rng);
+        let mut canvas = Canvas::textured(size, background, cells, amplitude, &mut rng);
         for _ in over..strokes {
-            canvas.stroke(&mut mask, &mut rng);
+            canvas.stroke(&mut coverage, &mut rng);
         }
         let faces = &self.outlines[self.label(index) as usize];
-        mask.clear();
+        coverage.clear();
         if let Some(outline) = faces.get(rng.below(faces.len())) {
-            outline.draw(&mut mask, &map);
+            outline.draw(&mut coverage, |p| map.apply(p));
         }
-        canvas.fill(&mask, contrasting_colour(background, gap, &mut rng));
+        canvas.fill(&coverage, contrasting_colour(background, gap, &mut rng));
         for _ in 0..over {
-            canvas.stroke(&mut mask, &mut rng);
+            canvas.stroke(&mut coverage, &mut rng);
         }
         canvas.blur(blur);
         canvas.finish(noise, &mut rng)

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
-use crate::image::DecodeError;
+use crate::image::{DecodeError, Size};
 
 /// A data set that is missing, malformed or unreadable.
 #[derive(Debug, thiserror::Error)]
@@ -91,6 +91,70 @@ pub enum DataError {
         total: usize,
         /// The side without samples.
         empty: &'static str,
+    },
+    /// A folder in which images were expected.
+    #[error("{}: no usable image (.png, .jpg, .jpeg)", .0.display())]
+    NoImages(PathBuf),
+    /// An image without annotation file.
+    #[error("{}: no annotation (gt_NAME.txt, NAME.txt) in {}", image.display(), folder.display())]
+    NoAnnotation {
+        /// The image.
+        image: PathBuf,
+        /// Where its annotation should be.
+        folder: PathBuf,
+    },
+    /// A line of an annotation file that cannot be used.
+    #[error("{}:{line}: {reason}", path.display())]
+    Annotation {
+        /// The file.
+        path: PathBuf,
+        /// Number of the line, from 1.
+        line: usize,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// An entry of an index that cannot be used.
+    #[error("{}: {entry}: {reason}", path.display())]
+    Entry {
+        /// The file.
+        path: PathBuf,
+        /// Names on the way to the entry, divided by slashes.
+        entry: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// A folder without text data in any of the known layouts.
+    #[error(
+        "{}: no text data found; looked for train_images with train_gts, images with gts, ch4_training_images with \
+         ch4_training_localization_transcription_gt, Images/Train with Groundtruth/Polygon/Train, and their test parts",
+        .0.display()
+    )]
+    UnknownTextLayout(PathBuf),
+    /// A video whose target cannot be seen.
+    #[error("{video}: the target is in none of {frames} frames that were tried")]
+    NoTarget {
+        /// The video.
+        video: String,
+        /// Frames tried.
+        frames: usize,
+    },
+    /// A mask that does not belong to its image.
+    #[error("{}: a mask of {found} pixels for an image of {expected}", path.display())]
+    MaskSize {
+        /// The mask.
+        path: PathBuf,
+        /// Its size.
+        found: Size,
+        /// Size of the image.
+        expected: Size,
+    },
+    /// A frame without its file, or with a number that is left out.
+    #[error("{}: {reason}", path.display())]
+    MissingFrame {
+        /// Where the frame should be.
+        path: PathBuf,
+        /// What is missing.
+        reason: String,
     },
     /// A configuration that no data can satisfy.
     #[error("data configuration: {0}")]

@@ -3,10 +3,12 @@
 mod decode;
 mod encode;
 mod jpeg;
+mod warp;
 
 pub use decode::{DecodeError, MAX_PIXELS, MAX_SIDE, decode, decode_region, encoded_size};
 pub use encode::write_png;
 pub use jpeg::JpegError;
+pub use warp::{warp, warp_grid};
 
 /// Width and height in pixels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

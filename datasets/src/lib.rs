@@ -12,24 +12,34 @@
 mod cache;
 mod characters;
 mod dataset;
+pub mod drawing;
 mod error;
+pub mod geometry;
+mod grid;
 pub mod hash;
 pub mod image;
 mod linear;
 mod loader;
+mod paint;
 mod readers;
 mod rng;
 mod sheet;
+pub mod text;
+pub mod tracking;
 pub mod transforms;
 
 pub use cache::Cached;
 pub use characters::{Alphabet, Characters, CharactersConfig};
 pub use dataset::{Dataset, Source};
 pub use error::{DataError, OnError};
+pub use grid::{Grid, Mask};
 pub use image::{Image, Rect, Size};
 pub use linear::linear_baseline;
-pub use loader::{Batch, Batches, Loader, LoaderConfig};
-pub use readers::{Cifar10, ImageFolder, Layout, Root, open_root};
+pub use loader::{Ahead, Batch, Batches, Loader, LoaderConfig, SampleLoader, Samples};
+pub use readers::{
+    Cifar10, Crop511, FrameFolders, ImageFolder, Layout, LineError, Root, TextFolder, TextFormat, TextPart, open_root,
+    parse_text_regions,
+};
 pub use rng::{Rng, shuffled};
 pub use sheet::contact_sheet;
 pub use transforms::{Normalize, Pipeline};

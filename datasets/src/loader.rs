@@ -1,14 +1,21 @@
 //! Batches for training and evaluation, prepared ahead on other threads.
 
+mod ahead;
+mod samples;
+mod slot;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::thread::{self, JoinHandle};
+use std::thread;
 
 use rayon::prelude::*;
 
 use crate::transforms::Pipeline;
 use crate::{DataError, Dataset, OnError, Rng, shuffled};
+
+pub use ahead::Ahead;
+pub use samples::{SampleLoader, Samples};
+use slot::{Place, Slot};
 
 /// How a [`Loader`] forms batches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,6 +49,44 @@ impl Default for LoaderConfig {
             prefetch: 2,
             on_error: OnError::Fail,
         }
+    }
+}
+
+impl LoaderConfig {
+    fn check(&self, samples: usize) -> Result<(), DataError> {
+        if self.batch == 0 || self.threads == 0 {
+            let reason = format!("a batch of {} on {} threads", self.batch, self.threads);
+            return Err(DataError::Config(reason));
+        }
+        let least = if self.drop_last { self.batch } else { 1 };
+        if samples < least {
+            let reason = format!("{samples} samples, but at least {least} are needed for one batch");
+            return Err(DataError::Config(reason));
+        }
+        Ok(())
+    }
+
+    fn pool(&self) -> Result<rayon::ThreadPool, DataError> {
+        rayon::ThreadPoolBuilder::new()
+            .num_threads(self.threads)
+            .thread_name(|i| format!("loader-{i}"))
+            .build()
+            .map_err(|error| DataError::Config(format!("the loader's threads: {error}")))
+    }
+
+    /// Batches per epoch.
+    fn batches(&self, samples: usize) -> usize {
+        if self.drop_last { samples / self.batch } else { samples.div_ceil(self.batch) }
+    }
+
+    /// The order of samples in an epoch.
+    fn order(&self, samples: usize, epoch: u64) -> Vec<usize> {
+        if self.shuffle { shuffled(samples, self.seed, epoch) } else { (0..samples).collect() }
+    }
+
+    /// The samples of batch `number`.
+    fn indices<'a>(&self, order: &'a [usize], number: usize) -> &'a [usize] {
+        &order[number * self.batch..order.len().min((number + 1) * self.batch)]
     }
 }
 
@@ -80,14 +125,8 @@ impl Loader {
     /// If the batch or the number of threads is 0, the data set has no samples or fewer than one full batch while
     /// `drop_last` is set, the transforms leave the size of images open, or threads cannot be started.
     pub fn new(dataset: Arc<dyn Dataset>, pipeline: Pipeline, config: LoaderConfig) -> Result<Self, DataError> {
+        config.check(dataset.len())?;
         let refuse = |reason: String| Err(DataError::Config(reason));
-        if config.batch == 0 || config.threads == 0 {
-            return refuse(format!("a batch of {} on {} threads", config.batch, config.threads));
-        }
-        let least = if config.drop_last { config.batch } else { 1 };
-        if dataset.len() < least {
-            return refuse(format!("{} samples, but at least {least} are needed for one batch", dataset.len()));
-        }
         let Some(size) = pipeline.output(dataset.image_size()) else {
             return refuse("the transforms leave the image size open; add a resize or a crop to a fixed size".into());
         };
@@ -96,11 +135,7 @@ impl Loader {
             return refuse(format!("a batch of {} images of {size} pixels", config.batch));
         }
         let channels_height_width = [3, size.height, size.width];
-        let pool = rayon::ThreadPoolBuilder::new()
-            .num_threads(config.threads)
-            .thread_name(|i| format!("loader-{i}"))
-            .build()
-            .map_err(|error| DataError::Config(format!("the loader's threads: {error}")))?;
+        let pool = config.pool()?;
         let skipped = AtomicUsize::new(0);
         let job = Job { dataset, pipeline, config, sample_len, channels_height_width, skipped, pool };
         Ok(Self { job: Arc::new(job) })
@@ -118,9 +153,7 @@ impl Loader {
 
     /// Batches per epoch.
     pub fn batches_per_epoch(&self) -> usize {
-        let LoaderConfig { batch, drop_last, .. } = self.job.config;
-        let n = self.job.dataset.len();
-        if drop_last { n / batch } else { n.div_ceil(batch) }
+        self.job.config.batches(self.job.dataset.len())
     }
 
     /// Number of unreadable samples left out or replaced so far, over all epochs.
@@ -135,18 +168,11 @@ impl Loader {
     /// If a thread cannot be started.
     pub fn epoch(&self, epoch: u64, first: usize) -> Result<Batches, DataError> {
         let job = Arc::clone(&self.job);
-        let stop = Arc::new(AtomicBool::new(false));
-        let (sender, receiver) = sync_channel(job.config.prefetch);
+        let order = job.config.order(job.dataset.len(), epoch);
         let batches = first..self.batches_per_epoch().max(first);
-        let remaining = batches.len();
-        let worker = thread::Builder::new()
-            .name("loader".into())
-            .spawn({
-                let stop = Arc::clone(&stop);
-                move || job.produce(epoch, batches, &sender, &stop)
-            })
-            .map_err(|error| DataError::Config(format!("the loader's thread: {error}")))?;
-        Ok(Batches { receiver: Some(receiver), worker: Some(worker), stop, remaining })
+        Ahead::start(batches, job.config.prefetch, move |number, stop| {
+            job.pool.install(|| job.batch(job.config.indices(&order, number), epoch, stop))
+        })
     }
 }
 
@@ -154,33 +180,16 @@ impl Loader {
 const MAX_BATCH_LEN: usize = 4 << 30;
 
 impl Job {
-    fn produce(
-        &self,
-        epoch: u64,
-        batches: std::ops::Range<usize>,
-        sender: &SyncSender<Result<Batch, DataError>>,
-        stop: &AtomicBool,
-    ) {
-        let LoaderConfig { batch, shuffle, seed, .. } = self.config;
-        let n = self.dataset.len();
-        let order = if shuffle { shuffled(n, seed, epoch) } else { (0..n).collect() };
-        for number in batches {
-            let indices = &order[number * batch..n.min((number + 1) * batch)];
-            let result = self.pool.install(|| self.batch(indices, epoch, stop));
-            let failed = result.is_err();
-            // A closed channel: the consumer is gone.
-            if stop.load(Ordering::Relaxed) || sender.send(result).is_err() || failed {
-                return;
-            }
-        }
-    }
-
     fn batch(&self, indices: &[usize], epoch: u64, stop: &AtomicBool) -> Result<Batch, DataError> {
         let mut images = vec![0.0; indices.len() * self.sample_len];
         let labels = images
             .par_chunks_exact_mut(self.sample_len)
             .zip(indices)
-            .map(|(out, &index)| if stop.load(Ordering::Relaxed) { Ok(None) } else { self.slot(index, epoch, out) })
+            .map(|(out, &index)| {
+                let LoaderConfig { seed, .. } = self.config;
+                let slot = Slot { config: &self.config, samples: self.dataset.len(), skipped: &self.skipped };
+                slot.fill(stop, Place { seed, epoch, index }, |index| self.sample(index, epoch, out))
+            })
             .collect::<Vec<_>>();
         let mut kept = Vec::with_capacity(indices.len());
         for (slot, label) in labels.into_iter().enumerate() {
@@ -192,40 +201,6 @@ impl Job {
         }
         images.truncate(kept.len() * self.sample_len);
         Ok(Batch { images, n: kept.len(), labels: kept })
-    }
-
-    /// Fills one place of a batch; `None` if it stays empty.
-    fn slot(&self, index: usize, epoch: u64, out: &mut [f32]) -> Result<Option<u32>, DataError> {
-        let failed = match (self.sample(index, epoch, out), self.config.on_error) {
-            (Ok(label), _) => return Ok(Some(label)),
-            (Err(error), OnError::Fail) => return Err(error),
-            (Err(error), OnError::Skip) => self.count(error),
-        };
-        if !self.config.drop_last {
-            return Ok(None);
-        }
-        self.substitute(index, epoch, out, failed).map(Some)
-    }
-
-    /// Fills the place of the unreadable sample `index` with another one, chosen by seed, epoch and index.
-    fn substitute(&self, index: usize, epoch: u64, out: &mut [f32], failed: DataError) -> Result<u32, DataError> {
-        const ATTEMPTS: usize = 32;
-        // Apart from the stream of the sample's augmentation.
-        let mut rng = Rng::new(!self.config.seed, epoch, index as u64);
-        let mut last = failed;
-        for _ in 0..ATTEMPTS {
-            match self.sample(rng.below(self.dataset.len()), epoch, out) {
-                Ok(label) => return Ok(label),
-                Err(error) => last = error,
-            }
-        }
-        Err(DataError::NothingReadable { attempts: ATTEMPTS + 1, last: Box::new(last) })
-    }
-
-    fn count(&self, error: DataError) -> DataError {
-        tracing::warn!("left out: {error}");
-        self.skipped.fetch_add(1, Ordering::Relaxed);
-        error
     }
 
     /// Writes sample `index`, transformed, to `out`, and returns its class.
@@ -249,46 +224,4 @@ impl Job {
 }
 
 /// The batches of one epoch, in order. Dropping it stops the threads.
-pub struct Batches {
-    receiver: Option<Receiver<Result<Batch, DataError>>>,
-    worker: Option<JoinHandle<()>>,
-    stop: Arc<AtomicBool>,
-    remaining: usize,
-}
-
-impl Iterator for Batches {
-    type Item = Result<Batch, DataError>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        if self.remaining == 0 {
-            return None;
-        }
-        match self.receiver.as_ref()?.recv() {
-            Ok(batch) => {
-                // After an error nothing follows.
-                self.remaining = if batch.is_ok() { self.remaining - 1 } else { 0 };
-                Some(batch)
-            }
-            Err(_) => {
-                self.remaining = 0;
-                Some(Err(DataError::Config("the loader's thread ended early".into())))
-            }
-        }
-    }
-
-    fn size_hint(&self) -> (usize, Option<usize>) {
-        (0, Some(self.remaining))
-    }
-}
-
-impl Drop for Batches {
-    fn drop(&mut self) {
-        self.stop.store(true, Ordering::Relaxed);
-        // A thread that waits for room in the channel gives up once the receiver is gone.
-        drop(self.receiver.take());
-        if let Some(worker) = self.worker.take() {
-            // A panic of the worker was reported by `next`.
-            let _ = worker.join();
-        }
-    }
-}
+pub type Batches = Ahead<Batch>;

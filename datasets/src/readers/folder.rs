@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 
 use walkdir::WalkDir;
 
-use crate::image::{DecodeError, MAX_PIXELS};
-use crate::{DataError, Dataset, OnError, Size, Source};
+use crate::image::{self, DecodeError, MAX_PIXELS};
+use crate::{DataError, Dataset, Image, OnError, Size, Source};
 
 /// Longest file that is read: an uncompressed image of the largest size, and some room for headers.
 const MAX_FILE: u64 = 4 * MAX_PIXELS as u64;
@@ -178,18 +178,21 @@ impl Dataset for ImageFolder {
     }
 
     fn source(&self, index: usize) -> Result<Source<'_>, DataError> {
-        let path = self.path(index);
-        let read = || {
-            let size = fs::metadata(&path)?.len();
-            if size > MAX_FILE { Ok(None) } else { fs::read(&path).map(Some) }
-        };
-        match read() {
-            Ok(Some(bytes)) => Ok(Source::Encoded(Cow::Owned(bytes))),
-            Ok(None) => {
-                let source = DecodeError::Invalid(format!("a file of more than {MAX_FILE} bytes"));
-                Err(DataError::Decode { name: self.name(index), source })
-            }
-            Err(source) => Err(DataError::Io { path, source }),
-        }
+        Ok(Source::Encoded(Cow::Owned(read_file(&self.path(index))?)))
     }
+}
+
+/// The bytes of an image file, unless it is too long to be one.
+fn read_file(path: &Path) -> Result<Vec<u8>, DataError> {
+    let io = |source| DataError::Io { path: path.to_owned(), source };
+    if fs::metadata(path).map_err(io)?.len() > MAX_FILE {
+        let source = DecodeError::Invalid(format!("a file of more than {MAX_FILE} bytes"));
+        return Err(DataError::Decode { name: path.display().to_string(), source });
+    }
+    fs::read(path).map_err(io)
+}
+
+/// Reads and decodes an image file.
+pub(super) fn read_image(path: &Path) -> Result<Image, DataError> {
+    image::decode(&read_file(path)?).map_err(|source| DataError::Decode { name: path.display().to_string(), source })
 }

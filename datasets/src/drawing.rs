@@ -1,0 +1,21 @@
+//! Pictures for people: outlines, boxes and masks over images; strips and animations of several.
+
+mod animation;
+mod overlay;
+mod strip;
+
+pub use animation::write_gif;
+pub use overlay::{draw_polygon, draw_rectangle, tint};
+pub use strip::strip;
+
+/// Colours that can be told apart on most images.
+pub mod colours {
+    /// What was found.
+    pub const FOUND: [u8; 3] = [0, 230, 0];
+    /// What there is to find.
+    pub const TRUTH: [u8; 3] = [255, 210, 0];
+    /// What does not count.
+    pub const IGNORED: [u8; 3] = [120, 120, 255];
+    /// What was missed, or found wrongly.
+    pub const WRONG: [u8; 3] = [255, 40, 40];
+}

@@ -1,0 +1,247 @@
+//! Videos as folders of frames, with or without masks: DAVIS, or any folder of numbered images.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::folder::{is_image, read_image};
+use crate::geometry::Point;
+use crate::grid::Mask;
+use crate::image::Size;
+use crate::tracking::{TargetBox, VideoDataset, VideoFrame};
+use crate::{DataError, OnError};
+
+/// Videos whose frames are image files, sorted by name.
+#[derive(Debug, Clone)]
+pub struct FrameFolders {
+    videos: Vec<Video>,
+    skipped: usize,
+}
+
+#[derive(Debug, Clone)]
+struct Video {
+    folder: PathBuf,
+    /// Image and mask of each frame.
+    frames: Vec<(PathBuf, Option<PathBuf>)>,
+}
+
+/// Folders of DAVIS below which there is one folder per video, by resolution.
+const RESOLUTIONS: [&str; 3] = ["480p", "Full-Resolution", "1080p"];
+
+impl FrameFolders {
+    /// One video: the images of `frames`, and the masks of the same names (`.png`) in `masks` where there are any.
+    ///
+    /// # Errors
+    /// If a folder cannot be read or holds no image; and with [`OnError::Fail`] for a number that is left out between the
+    /// first and the last frame, and a frame without mask. With [`OnError::Skip`] these are logged and counted, and a
+    /// frame without mask counts as unknown.
+    pub fn open(frames: &Path, masks: Option<&Path>, on_error: OnError) -> Result<Self, DataError> {
+        let mut set = Self { videos: Vec::new(), skipped: 0 };
+        set.add(frames, masks, on_error)?;
+        Ok(set)
+    }
+
+    /// All videos of a DAVIS root: `JPEGImages/480p/NAME/*.jpg` with `Annotations/480p/NAME/*.png`.
+    ///
+    /// # Errors
+    /// If there are no such folders, and as [`open`](Self::open).
+    pub fn open_davis(root: &Path, on_error: OnError) -> Result<Self, DataError> {
+        let below = |part: &str, resolution: &str| root.join(part).join(resolution);
+        let fits = |resolution: &&&str| below("JPEGImages", resolution).is_dir();
+        let Some(resolution) = RESOLUTIONS.iter().find(fits) else {
+            return Err(DataError::NotAFolder(below("JPEGImages", RESOLUTIONS[0])));
+        };
+        let images = below("JPEGImages", resolution);
+        let mut set = Self { videos: Vec::new(), skipped: 0 };
+        for folder in sorted(&images)?.into_iter().filter(|path| path.is_dir()) {
+            let masks = below("Annotations", resolution).join(folder.file_name().unwrap_or_default());
+            set.add(&folder, Some(&masks), on_error)?;
+        }
+        if set.videos.is_empty() {
+            return Err(DataError::NoImages(images));
+        }
+        Ok(set)
+    }
+
+    /// Number of frames left out and masks that are missing.
+    pub fn skipped(&self) -> usize {
+        self.skipped
+    }
+
+    fn add(&mut self, folder: &Path, masks: Option<&Path>, on_error: OnError) -> Result<(), DataError> {
+        if !folder.is_dir() {
+            return Err(DataError::NotAFolder(folder.to_owned()));
+        }
+        let mut frames = Vec::new();
+        let mut last: Option<u64> = None;
+        for path in sorted(folder)?.into_iter().filter(|path| is_image(path)) {
+            let stem = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+            let number = stem.parse::<u64>().ok();
+            if let (Some(last), Some(number)) = (last, number)
+                && number > last.saturating_add(1)
+            {
+                let missing = if number == last + 2 {
+                    format!("frame {} is missing before it", last + 1)
+                } else {
+                    format!("frames {} to {} are missing before it", last + 1, number - 1)
+                };
+                self.skip_or_fail(DataError::MissingFrame { path: path.clone(), reason: missing }, on_error)?;
+            }
+            last = number;
+            let mask = match masks.map(|masks| masks.join(format!("{stem}.png"))) {
+                Some(mask) if mask.is_file() => Some(mask),
+                Some(mask) => {
+                    let reason = format!("no mask for {}", path.display());
+                    self.skip_or_fail(DataError::MissingFrame { path: mask, reason }, on_error)?;
+                    None
+                }
+                None => None,
+            };
+            frames.push((path, mask));
+        }
+        if frames.is_empty() {
+            return Err(DataError::NoImages(folder.to_owned()));
+        }
+        self.videos.push(Video { folder: folder.to_owned(), frames });
+        Ok(())
+    }
+
+    fn skip_or_fail(&mut self, error: DataError, on_error: OnError) -> Result<(), DataError> {
+        match on_error {
+            OnError::Fail => Err(error),
+            OnError::Skip => {
+                tracing::warn!("left out: {error}");
+                self.skipped += 1;
+                Ok(())
+            }
+        }
+    }
+}
+
+/// The entries of a folder, sorted by name.
+fn sorted(folder: &Path) -> Result<Vec<PathBuf>, DataError> {
+    let io = |source| DataError::Io { path: folder.to_owned(), source };
+    let entries = fs::read_dir(folder).map_err(io)?;
+    let mut paths = entries.map(|entry| entry.map(|entry| entry.path())).collect::<Result<Vec<_>, _>>().map_err(io)?;
+    paths.sort();
+    Ok(paths)
+}
+
+/// Reads a mask: all pixels that are not black.
+pub(super) fn read_mask(path: &Path) -> Result<Mask, DataError> {
+    let image = read_image(path)?;
+    let inside = image.pixels().as_chunks::<3>().0.iter().map(|pixel| *pixel != [0; 3]).collect();
+    // One value per pixel, so there is always a mask.
+    Ok(Mask::new(image.size(), inside).unwrap_or_else(|| Mask::filled(image.size(), false)))
+}
+
+/// Refuses a mask of another size than its image.
+pub(super) fn check_mask_size(mask: &Mask, expected: Size, path: &Path) -> Result<(), DataError> {
+    if mask.size() == expected {
+        return Ok(());
+    }
+    Err(DataError::MaskSize { path: path.to_owned(), found: mask.size(), expected })
+}
+
+impl VideoDataset for FrameFolders {
+    fn len(&self) -> usize {
+        self.videos.len()
+    }
+
+    fn name(&self, index: usize) -> String {
+        self.videos[index].folder.display().to_string()
+    }
+
+    fn frames(&self, index: usize) -> usize {
+        self.videos[index].frames.len()
+    }
+
+    fn frame(&self, index: usize, frame: usize) -> Result<VideoFrame, DataError> {
+        let (image, mask) = &self.videos[index].frames[frame];
+        let picture = read_image(image)?;
+        let mask = match mask {
+            Some(path) => {
+                let mask = read_mask(path)?;
+                check_mask_size(&mask, picture.size(), path)?;
+                Some(mask)
+            }
+            None => None,
+        };
+        let target = mask.as_ref().and_then(Mask::bounds).map(|bounds| {
+            // Pixels reach half a pixel to both sides of their centres, which are whole numbers.
+            let target = TargetBox::from_rect(bounds);
+            TargetBox { centre: target.centre - Point::new(0.5, 0.5), ..target }
+        });
+        Ok(VideoFrame { image: picture, target, mask })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::image::{Image, write_png};
+
+    /// Frames of 20 x 10 pixels, and masks of a pixel or, where a size is given, of that size.
+    fn davis(frames: &[&str], masks: &[(&str, Size)]) -> tempfile::TempDir {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = |part: &str| dir.path().join(part).join("480p/tennis");
+        for part in ["JPEGImages", "Annotations"] {
+            fs::create_dir_all(folder(part)).unwrap();
+        }
+        for name in frames {
+            let image = Image::filled(Size::new(20, 10), [50; 3]);
+            write_png(&image, &folder("JPEGImages").join(format!("{name}.png"))).unwrap();
+        }
+        for (name, size) in masks {
+            let mut mask = Image::filled(*size, [0; 3]);
+            mask.pixels_mut()[3 * (size.width + 2)..][..9].fill(128);
+            write_png(&mask, &folder("Annotations").join(format!("{name}.png"))).unwrap();
+        }
+        dir
+    }
+
+    const SIZE: Size = Size::new(20, 10);
+
+    #[test]
+    fn targets_come_from_masks() {
+        let dir = davis(&["00000", "00001"], &[("00000", SIZE), ("00001", SIZE)]);
+        let set = FrameFolders::open_davis(dir.path(), OnError::Fail).unwrap();
+        assert_eq!((set.len(), set.frames(0), set.skipped()), (1, 2, 0));
+        let frame = set.frame(0, 1).unwrap();
+        // Pixels 2 to 4 of row 1.
+        let target = frame.target.unwrap();
+        assert_eq!((target.centre, target.width, target.height), (Point::new(3.0, 1.0), 3.0, 1.0));
+        assert_eq!(frame.mask.unwrap().count(), 3);
+    }
+
+    #[test]
+    fn missing_frames_and_masks_are_named_or_counted() {
+        let gap = davis(&["00000", "00003"], &[("00000", SIZE), ("00003", SIZE)]);
+        let error = FrameFolders::open_davis(gap.path(), OnError::Fail).unwrap_err().to_string();
+        assert!(error.contains("00003.png: frames 1 to 2 are missing"), "{error}");
+        assert_eq!(FrameFolders::open_davis(gap.path(), OnError::Skip).unwrap().skipped(), 1);
+        let without = davis(&["00000", "00001"], &[("00000", SIZE)]);
+        let error = FrameFolders::open_davis(without.path(), OnError::Fail).unwrap_err().to_string();
+        assert!(error.contains("Annotations/480p/tennis/00001.png: no mask for"), "{error}");
+        let set = FrameFolders::open_davis(without.path(), OnError::Skip).unwrap();
+        assert_eq!((set.skipped(), set.frame(0, 1).unwrap().mask), (1, None));
+    }
+
+    #[test]
+    fn a_mask_of_another_size_is_named() {
+        let dir = davis(&["00000"], &[("00000", Size::new(20, 11))]);
+        let set = FrameFolders::open_davis(dir.path(), OnError::Fail).unwrap();
+        let error = set.frame(0, 0).unwrap_err().to_string();
+        assert!(error.contains("00000.png: a mask of 20x11 pixels for an image of 20x10"), "{error}");
+    }
+
+    #[test]
+    fn folders_without_frames_are_refused() {
+        let dir = davis(&[], &[]);
+        assert!(matches!(FrameFolders::open_davis(dir.path(), OnError::Skip), Err(DataError::NoImages(_))));
+        assert!(matches!(
+            FrameFolders::open_davis(&dir.path().join("x"), OnError::Skip),
+            Err(DataError::NotAFolder(_))
+        ));
+        assert!(matches!(FrameFolders::open(dir.path(), None, OnError::Skip), Err(DataError::NoImages(_))));
+    }
+}

@@ -1,0 +1,170 @@
+//! Folders of images with annotated text: ICDAR 2015 and Total-Text.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::folder::{is_image, read_image};
+use super::text_lines::{TextFormat, parse_text_regions};
+use crate::text::{TextDataset, TextRegion};
+use crate::{DataError, Image, OnError};
+
+/// Longest annotation file that is read.
+const MAX_ANNOTATION: u64 = 4 << 20;
+
+/// Images with annotated text, sorted by name. Annotations are read when the folder is opened, images when they are used.
+#[derive(Debug, Clone)]
+pub struct TextFolder {
+    samples: Vec<(PathBuf, Vec<TextRegion>)>,
+    skipped: usize,
+}
+
+/// The part of a text data set.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TextPart {
+    /// Images to train on.
+    Train,
+    /// Images to evaluate on.
+    Test,
+}
+
+/// Names of the folders of images and annotations below the root, as published and as DB's copies have them.
+const LAYOUTS: [(TextPart, &str, &str); 10] = [
+    (TextPart::Train, "train_images", "train_gts"),
+    (TextPart::Test, "test_images", "test_gts"),
+    (TextPart::Train, "ch4_training_images", "ch4_training_localization_transcription_gt"),
+    (TextPart::Test, "ch4_test_images", "Challenge4_Test_Task1_GT"),
+    (TextPart::Train, "Images/Train", "Groundtruth/Polygon/Train"),
+    (TextPart::Test, "Images/Test", "Groundtruth/Polygon/Test"),
+    (TextPart::Train, "train/images", "train/gts"),
+    (TextPart::Test, "test/images", "test/gts"),
+    (TextPart::Train, "images", "gts"),
+    (TextPart::Test, "images", "gts"),
+];
+
+impl TextFolder {
+    /// The images of `images`, each with its annotation in `annotations`: of `img_1.jpg` in `gt_img_1.txt`, `img_1.txt`,
+    /// `img_1.jpg.txt` or `poly_gt_img_1.txt`.
+    ///
+    /// # Errors
+    /// If a folder cannot be read or holds no image; and with [`OnError::Fail`] for an image without annotation, an
+    /// annotation too long to be one, and a malformed line or a polygon that crosses itself (with its number). With
+    /// [`OnError::Skip`] these are logged, counted and left out. A file without lines is an image without text.
+    pub fn open(images: &Path, annotations: &Path, format: TextFormat, on_error: OnError) -> Result<Self, DataError> {
+        for folder in [images, annotations] {
+            if !folder.is_dir() {
+                return Err(DataError::NotAFolder(folder.to_owned()));
+            }
+        }
+        let io = |source| DataError::Io { path: images.to_owned(), source };
+        let mut paths = Vec::new();
+        for entry in fs::read_dir(images).map_err(io)? {
+            let path = entry.map_err(io)?.path();
+            if is_image(&path) {
+                paths.push(path);
+            }
+        }
+        paths.sort();
+        let mut folder = Self { samples: Vec::with_capacity(paths.len()), skipped: 0 };
+        for path in paths {
+            match annotation_of(&path, annotations).and_then(|file| Ok((read_annotation(&file)?, file))) {
+                Ok((bytes, file)) => {
+                    let regions = folder.regions(&bytes, &file, format, on_error)?;
+                    folder.samples.push((path, regions));
+                }
+                Err(error) => folder.skip_or_fail(error, on_error)?,
+            }
+        }
+        if folder.samples.is_empty() {
+            return Err(DataError::NoImages(images.to_owned()));
+        }
+        Ok(folder)
+    }
+
+    /// Opens a part of the data set in `root`, whichever of the published layouts it has.
+    ///
+    /// # Errors
+    /// If no layout fits, and as [`open`](Self::open).
+    pub fn open_root(root: &Path, part: TextPart, format: TextFormat, on_error: OnError) -> Result<Self, DataError> {
+        if !root.is_dir() {
+            return Err(DataError::NotAFolder(root.to_owned()));
+        }
+        let fits = |(of, images, gts): &&(TextPart, &str, &str)| {
+            *of == part && root.join(images).is_dir() && root.join(gts).is_dir()
+        };
+        match LAYOUTS.iter().find(fits) {
+            Some((_, images, gts)) => Self::open(&root.join(images), &root.join(gts), format, on_error),
+            None => Err(DataError::UnknownTextLayout(root.to_owned())),
+        }
+    }
+
+    /// Number of lines and images left out.
+    pub fn skipped(&self) -> usize {
+        self.skipped
+    }
+
+    /// The text in the bytes of an annotation file.
+    fn regions(
+        &mut self,
+        bytes: &[u8],
+        file: &Path,
+        format: TextFormat,
+        on_error: OnError,
+    ) -> Result<Vec<TextRegion>, DataError> {
+        let mut regions = Vec::new();
+        for region in parse_text_regions(bytes, format) {
+            match region {
+                Ok(region) => regions.push(region),
+                Err(error) => {
+                    let error = DataError::Annotation { path: file.to_owned(), line: error.line, reason: error.reason };
+                    self.skip_or_fail(error, on_error)?;
+                }
+            }
+        }
+        Ok(regions)
+    }
+
+    fn skip_or_fail(&mut self, error: DataError, on_error: OnError) -> Result<(), DataError> {
+        match on_error {
+            OnError::Fail => Err(error),
+            OnError::Skip => {
+                tracing::warn!("left out: {error}");
+                self.skipped += 1;
+                Ok(())
+            }
+        }
+    }
+}
+
+/// The annotation file of an image.
+fn annotation_of(image: &Path, annotations: &Path) -> Result<PathBuf, DataError> {
+    let part = |part: Option<&std::ffi::OsStr>| part.unwrap_or_default().to_string_lossy().into_owned();
+    let (name, stem) = (part(image.file_name()), part(image.file_stem()));
+    let names = [format!("gt_{stem}.txt"), format!("{stem}.txt"), format!("{name}.txt"), format!("poly_gt_{stem}.txt")];
+    let found = names.iter().map(|name| annotations.join(name)).find(|path| path.is_file());
+    found.ok_or_else(|| DataError::NoAnnotation { image: image.to_owned(), folder: annotations.to_owned() })
+}
+
+fn read_annotation(path: &Path) -> Result<Vec<u8>, DataError> {
+    let io = |source| DataError::Io { path: path.to_owned(), source };
+    let size = fs::metadata(path).map_err(io)?.len();
+    if size > MAX_ANNOTATION {
+        let reason = format!("{size} bytes, more than {MAX_ANNOTATION}");
+        return Err(DataError::Annotation { path: path.to_owned(), line: 1, reason });
+    }
+    fs::read(path).map_err(io)
+}
+
+impl TextDataset for TextFolder {
+    fn len(&self) -> usize {
+        self.samples.len()
+    }
+
+    fn name(&self, index: usize) -> String {
+        self.samples[index].0.display().to_string()
+    }
+
+    fn load(&self, index: usize) -> Result<(Image, Vec<TextRegion>), DataError> {
+        let (path, regions) = &self.samples[index];
+        Ok((read_image(path)?, regions.clone()))
+    }
+}

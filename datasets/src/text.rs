@@ -1,0 +1,21 @@
+//! Text in images: regions, targets of DB ("Real-time scene text detection with differentiable binarization", arXiv
+//! 1911.08947), augmentation, detection from probability maps, and the ICDAR 2015 protocol.
+//!
+//! The original implementation is <https://github.com/MhLiao/DB>; functions name the part of it that they follow.
+
+mod augment;
+mod detect;
+mod evaluate;
+mod region;
+mod scenes;
+mod targets;
+mod training;
+mod word;
+
+pub use augment::{TextAugment, TextSample};
+pub use detect::{DetectConfig, Detection, Shape, detect};
+pub use evaluate::{Counts, Score, compare};
+pub use region::{TextDataset, TextRegion};
+pub use scenes::{TextScenes, TextScenesConfig};
+pub use targets::{TargetConfig, TextTargets};
+pub use training::{TextExample, TextTraining};

@@ -1,0 +1,54 @@
+//! Images with text and the targets of DB, ready for training.
+
+use std::sync::Arc;
+
+use super::{TargetConfig, TextAugment, TextDataset, TextTargets};
+use crate::{DataError, Image, Rng, Samples};
+
+/// A varied image and what is learnt from it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TextExample {
+    /// The image, RGB.
+    pub image: Image,
+    /// Targets of its size.
+    pub targets: TextTargets,
+}
+
+/// Training examples from a data set: example `index` is a pure function of seed, epoch and index.
+#[derive(Clone)]
+pub struct TextTraining {
+    dataset: Arc<dyn TextDataset>,
+    augment: TextAugment,
+    targets: TargetConfig,
+}
+
+impl TextTraining {
+    /// Examples from `dataset`.
+    ///
+    /// # Errors
+    /// If the data set is empty, or a setting makes no sense.
+    pub fn new(dataset: Arc<dyn TextDataset>, augment: TextAugment, targets: TargetConfig) -> Result<Self, DataError> {
+        augment.check()?;
+        let (low, high) = targets.threshold;
+        let sane = (0.0..1.0).contains(&targets.shrink_ratio) && low <= high && targets.min_size >= 0.0;
+        if dataset.is_empty() || !sane {
+            return Err(DataError::Config(format!("text of {} images with {targets:?}", dataset.len())));
+        }
+        Ok(Self { dataset, augment, targets })
+    }
+}
+
+impl Samples for TextTraining {
+    type Sample = TextExample;
+
+    fn len(&self) -> usize {
+        self.dataset.len()
+    }
+
+    fn sample(&self, seed: u64, epoch: u64, index: usize) -> Result<TextExample, DataError> {
+        let (image, regions) = self.dataset.load(index)?;
+        let sample = self.augment.apply(&image, &regions, &mut Rng::new(seed, epoch, index as u64));
+        let targets = TextTargets::new(sample.image.size(), &sample.regions, &self.targets);
+        Ok(TextExample { image: sample.image, targets })
+    }
+}

@@ -1,0 +1,27 @@
+//! Tracking and segmenting one target through a video, as SiamMask does it ("Fast online object tracking and
+//! segmentation: a unifying approach", arXiv 1812.05050): generated videos, training pairs and their labels, the tracker
+//! around the network, and the metrics of DAVIS and VOT.
+//!
+//! The original implementation is <https://github.com/foolwood/SiamMask>; functions name the part of it that they follow.
+//! No network is in here: the tracker takes its outputs as arrays.
+
+mod anchors;
+mod blob;
+mod crop;
+mod labels;
+mod pairs;
+mod segmentation;
+mod target;
+mod tracker;
+mod videos;
+mod vot;
+
+pub use anchors::{AnchorConfig, Anchors};
+pub use crop::{CropAugment, context_side};
+pub use labels::{AnchorLabels, LabelConfig};
+pub use pairs::{ChannelOrder, Pair, PairConfig, Pairs};
+pub use segmentation::{boundary_f, mask_iou};
+pub use target::{TargetBox, VideoDataset, VideoFrame};
+pub use tracker::{Choice, SearchWindow, Tracked, Tracker, TrackerConfig};
+pub use videos::{Videos, VideosConfig};
+pub use vot::{Outcome, SequenceResult, accuracy, expected_average_overlap, robustness, run_supervised};

@@ -1,0 +1,109 @@
+//! Folders of annotated text, sound and broken, made up and real.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use tempfile::TempDir;
+use zoo_datasets::image::write_png;
+use zoo_datasets::text::{TargetConfig, TextAugment, TextDataset, TextTargets};
+use zoo_datasets::{DataError, Image, OnError, Rng, Size, TextFolder, TextFormat, TextPart};
+
+/// A folder with `images/NAME.png` and `gts/gt_NAME.txt`.
+fn folder(files: &[(&str, Option<&str>)]) -> TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    for part in ["images", "gts"] {
+        fs::create_dir(dir.path().join(part)).unwrap();
+    }
+    for (name, annotation) in files {
+        let image = Image::filled(Size::new(60, 40), [90; 3]);
+        write_png(&image, &dir.path().join(format!("images/{name}.png"))).unwrap();
+        if let Some(lines) = annotation {
+            fs::write(dir.path().join(format!("gts/gt_{name}.txt")), lines).unwrap();
+        }
+    }
+    dir
+}
+
+fn open(root: &Path, on_error: OnError) -> Result<TextFolder, DataError> {
+    TextFolder::open_root(root, TextPart::Train, TextFormat::Icdar2015, on_error)
+}
+
+const SOUND: &str = "\u{feff}5,5,45,5,45,25,5,25,word\r\n";
+
+#[test]
+fn an_image_without_text_is_sound() {
+    let dir = folder(&[("a", Some(SOUND)), ("b", Some("")), ("c", Some("\u{feff}\r\n"))]);
+    let set = open(dir.path(), OnError::Fail).unwrap();
+    assert_eq!((set.len(), set.skipped()), (3, 0));
+    let texts: Vec<usize> = (0..3).map(|i| set.load(i).unwrap().1.len()).collect();
+    assert_eq!(texts, [1, 0, 0]);
+    // It goes through augmentation and targets like any other.
+    let (image, regions) = set.load(1).unwrap();
+    let augment = TextAugment { size: Size::square(32), ..TextAugment::original() };
+    let sample = augment.apply(&image, &regions, &mut Rng::new(0, 0, 0));
+    let targets = TextTargets::new(sample.image.size(), &sample.regions, &TargetConfig::default());
+    assert!(targets.shrink.values().iter().all(|&v| v == 0.0));
+}
+
+#[test]
+fn defects_are_named_with_file_and_line_or_counted() {
+    let wrong_line = format!("{SOUND}1,2,3\r\n");
+    let crossed = format!("{SOUND}\r\n5,5,45,25,45,5,5,25,crossed\r\n");
+    let cases = [
+        ("a", Some(wrong_line.as_str()), "gts/gt_a.txt:2: 3 fields", (2, 1)),
+        ("a", Some(crossed.as_str()), "gts/gt_a.txt:3: the polygon crosses itself", (2, 1)),
+        ("a", None, "images/a.png: no annotation", (1, 1)),
+    ];
+    for (name, annotation, message, (images, skipped)) in cases {
+        let dir = folder(&[(name, annotation), ("sound", Some(SOUND))]);
+        let error = open(dir.path(), OnError::Fail).unwrap_err().to_string();
+        assert!(error.contains(message), "{error}");
+        let set = open(dir.path(), OnError::Skip).unwrap();
+        assert_eq!((set.len(), set.skipped()), (images, skipped), "{message}");
+    }
+}
+
+#[test]
+fn text_outside_the_image_is_kept_and_ignored_by_the_targets() {
+    let dir = folder(&[("a", Some("500,500,560,500,560,540,500,540,far\n-20,5,20,5,20,25,-20,25,half\n"))]);
+    let set = open(dir.path(), OnError::Fail).unwrap();
+    let (image, regions) = set.load(0).unwrap();
+    let targets = TextTargets::new(image.size(), &regions, &TargetConfig::default());
+    assert_eq!(targets.ignored, [true, false]);
+}
+
+#[test]
+fn missing_folders_and_images_are_named() {
+    let dir = tempfile::tempdir().unwrap();
+    assert!(matches!(open(dir.path(), OnError::Skip), Err(DataError::UnknownTextLayout(_))));
+    assert!(matches!(open(&dir.path().join("none"), OnError::Skip), Err(DataError::NotAFolder(_))));
+    let empty = folder(&[]);
+    assert!(matches!(open(empty.path(), OnError::Skip), Err(DataError::NoImages(_))));
+    let broken = folder(&[("a", Some(SOUND))]);
+    fs::write(broken.path().join("images/a.png"), "no image").unwrap();
+    let error = open(broken.path(), OnError::Fail).unwrap().load(0).unwrap_err();
+    assert!(matches!(&error, DataError::Decode { name, .. } if name.ends_with("a.png")), "{error}");
+}
+
+#[test]
+fn real_photographs_of_icdar_2015() {
+    let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../shared/data/icdar-sample");
+    if !root.is_dir() {
+        println!("skipped: {} is absent", root.display());
+        return;
+    }
+    let set = open(&root, OnError::Fail).unwrap();
+    assert_eq!((set.len(), set.skipped()), (10, 0));
+    let augment = TextAugment { size: Size::square(320), ..TextAugment::original() };
+    let (mut texts, mut learnt) = (0, 0);
+    for index in 0..set.len() {
+        let (image, regions) = set.load(index).unwrap();
+        assert_eq!(image.size(), Size::new(1280, 720));
+        texts += regions.iter().filter(|region| !region.ignore).count();
+        let sample = augment.apply(&image, &regions, &mut Rng::new(0, 0, index as u64));
+        let targets = TextTargets::new(sample.image.size(), &sample.regions, &TargetConfig::default());
+        learnt += targets.ignored.iter().filter(|ignored| !**ignored).count();
+    }
+    println!("{texts} texts, {learnt} learnt after augmentation");
+    assert!(texts > 10 && learnt > 0);
+}
