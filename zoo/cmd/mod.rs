@@ -7,8 +7,10 @@ mod data;
 mod eval;
 mod golden;
 mod ls;
+mod profile;
 mod run;
 mod schema;
+mod score;
 mod show;
 mod validate;
 
@@ -22,6 +24,7 @@ use serde::Serialize;
 use std::path::PathBuf;
 use tracing::warn;
 use zoo_engine::{Kernels, Options};
+use zoo_npu::DeviceLibrary;
 use zoo_recipe::{Diagnostics, Loaded, Recipe};
 
 /// Version of everything that is printed as JSON; goes up when a field changes its meaning or vanishes.
@@ -49,6 +52,10 @@ pub enum Command {
     Eval(eval::Args),
     /// Measure a training step on this machine
     Bench(bench::Args),
+    /// Predict what a step costs on a simulated NPU, and why
+    Profile(profile::Args),
+    /// Compare the simulated NPUs with published throughput
+    Score(score::Args),
     /// Make golden tensors
     #[command(subcommand)]
     Golden(golden::Command),
@@ -74,6 +81,8 @@ pub fn run(command: &Command, context: &mut Context) -> Result<Exit, Failure> {
         Command::Run(args) => run::run(args, context),
         Command::Eval(args) => eval::run(args, context),
         Command::Bench(args) => bench::run(args, context),
+        Command::Profile(args) => profile::run(args, context),
+        Command::Score(args) => score::run(args, context),
         Command::Golden(command) => golden::run(command, context),
         Command::Data(command) => data::run(command, context),
         Command::Schema(args) => schema::run(args, context),
@@ -125,6 +134,14 @@ impl Context {
     /// A folder of `--recipes` that is none.
     pub fn catalog(&self) -> Result<Catalog, Failure> {
         Catalog::new(&self.recipes)
+    }
+
+    /// Where simulated devices are found: beside the recipes.
+    ///
+    /// # Errors
+    /// A folder of `--recipes` that is none.
+    pub fn devices(&self) -> Result<DeviceLibrary, Failure> {
+        Ok(DeviceLibrary::new(self.catalog()?.dirs()))
     }
 
     /// Loads a recipe and shows its warnings.

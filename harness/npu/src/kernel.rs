@@ -4,7 +4,7 @@
 //! its results pass through the Vector unit on their way out anyway (CANN's buffer fusion). Values inside a kernel never
 //! reach memory.
 
-use zoo_graph::{Graph, Op, Phase, Place, Shape, Source, ValueId};
+use zoo_graph::{C0, Graph, Op, Phase, Place, Shape, Source, ValueId};
 
 /// Nodes that run as one.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -98,6 +98,10 @@ fn is_free(graph: &Graph, n: usize) -> bool {
     match &node.op {
         Op::Reshape(_) | Op::Fill(_) | Op::BnRunningUpdate(_) => true,
         Op::Transpose(transpose) => transpose.is_metadata(),
+        // One pixel per map lies the same in row-major order and in blocks of channels.
+        Op::TransData(_) => {
+            graph.ty(node.inputs[0]).shape.nchw().is_some_and(|[_, c, h, w]| h * w == 1 && c.is_multiple_of(C0))
+        }
         _ if is_constant(graph, n) => true,
         _ => node.inputs.iter().all(scalar) && node.outputs.iter().all(scalar),
     }

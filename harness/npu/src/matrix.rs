@@ -36,8 +36,8 @@ pub struct Tiling {
     pub split: [u64; 3],
     /// Rows and columns of a block, in tiles.
     pub block: [u64; 2],
-    /// Blocks that one core walks through.
-    pub blocks: u64,
+    /// Loads of L0 that one core walks through, one block and a part of the depth each.
+    pub loads: u64,
     /// Time of the matrix units.
     pub cube: Seconds,
     /// Time of the transfers between the shared cache and the cores.
@@ -105,6 +105,8 @@ pub fn product(graph: &Graph, node: &Node, device: &Device) -> Option<Product> {
         Op::Conv2DBackpropFilter(op) => {
             let [out, channels, ..] = ty(&node.outputs[0]).shape.nchw()?;
             let [images, _, oh, ow] = right.shape.nchw()?;
+            // The output gradient is the left operand: its channels are the rows.
+            let made = |m, n, k| Product { left_bytes: right.bytes().0, right_bytes: left.bytes().0, ..made(m, n, k) };
             let taps = op.conv.window.taps();
             let k =
                 if device.matrix.pads_each_image { images as u64 * up(oh * ow, tk) } else { up(images * oh * ow, tk) };
@@ -176,9 +178,11 @@ struct Machine {
     cycles_per_s: f64,
     /// Tiles that a block may have.
     block_tiles: u64,
+    /// Tiles that half of L0 holds of an operand.
+    load_tiles: u64,
     /// Left and right tiles per cycle into L0.
     feed: [f64; 2],
-    /// Bytes of one tile of a left operand.
+    /// Bytes of half of L1.
     half_l1: u64,
     /// Bytes per second between shared cache and one core.
     l2_per_core: f64,
@@ -198,6 +202,7 @@ impl Machine {
         Self {
             cycles_per_s: clock * efficiency.value * rate,
             block_tiles: (kib(&buffers.l0c_kib) / 2 / sum_bytes).max(1),
+            load_tiles: kib(&buffers.l0a_kib).min(kib(&buffers.l0b_kib)) / 2 / (2 * tk * tm.max(tn)),
             feed: [
                 buffers.l0a_bytes_per_cycle.value / (tm * tk * 2) as f64,
                 buffers.l0b_bytes_per_cycle.value / (tk * tn * 2) as f64,
@@ -228,7 +233,7 @@ impl Machine {
         Tiling {
             split,
             block: [m0, n0],
-            blocks,
+            loads: blocks * k.div_ceil((self.load_tiles / m0.max(n0)).max(1)),
             cube: Seconds(cycles / self.cycles_per_s),
             l2: Seconds(per_core as f64 / self.l2_per_core),
             l2_bytes: per_core * cm * cn * ck,

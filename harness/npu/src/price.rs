@@ -120,7 +120,7 @@ impl<'d> Pricing<'d> {
         let l2 = tiling.map_or(streamed, |t| t.l2.max(streamed));
         let cube = tiling.map_or(Seconds::ZERO, |t| t.cube);
         let tiles = match &tiling {
-            Some(tiling) => tiling.blocks as f64,
+            Some(tiling) => tiling.loads as f64,
             None => traffic.total() as f64 / cores / (device.buffers.unified_kib.value * 1024.0 / 4.0),
         };
         let busy = pipelined([cube, vector, hbm, l2], tiles.max(1.0), self.overlap);
