@@ -109,11 +109,9 @@ impl<'d> Pricing<'d> {
         let work = nodes().map(|node| vector::work(graph, node)).fold(VectorWork::default(), VectorWork::plus);
         let cores = device.cores.value;
         let unit = &device.vector;
-        let vector_rate = cores * unit.bytes_per_cycle.value * unit.clock_ghz.value * 1e9;
-        let vector = Seconds(
-            work.streaming / (vector_rate * unit.efficiency.value)
-                + work.windows / (vector_rate * unit.window_efficiency.value),
-        );
+        let cycles =
+            work.bytes / (unit.bytes_per_cycle.value * unit.efficiency.value) + work.starts * unit.start_cycles.value;
+        let vector = Seconds(cycles / (cores * unit.clock_ghz.value * 1e9));
         let hbm = Seconds(traffic.hbm() as f64 * traffic.run_factor / self.hbm);
         let l2_rate = cores * device.l2.bytes_per_cycle.value * device.matrix.clock_ghz.value * 1e9;
         let streamed = Seconds(traffic.total() as f64 / l2_rate);

@@ -91,8 +91,8 @@ pub struct Vector {
     pub clock_ghz: Figure,
     /// Share of the peak that is reached.
     pub efficiency: Figure,
-    /// Share that is reached where windows overlap (pools): the accesses are strided and the sums depend on each other.
-    pub window_efficiency: Figure,
+    /// Cycles to start an instruction. Streams of whole tensors hide them; pools, which work row by row, do not.
+    pub start_cycles: Figure,
 }
 
 /// On-chip memory of one core.
@@ -239,6 +239,9 @@ pub struct Operators {
     /// Operators without an f32 form.
     #[serde(default)]
     pub half_only: Vec<String>,
+    /// Operators that take row-major tensors only, so that feature maps are converted around them.
+    #[serde(default)]
+    pub row_major: Vec<String>,
     /// Operators that the device does not have.
     #[serde(default)]
     pub missing: Vec<String>,
