@@ -66,7 +66,7 @@ fn carrier(graph: &Graph, readers: &[Vec<usize>], n: usize, riding: Riding) -> O
     }
     let data: &[ValueId] = match &node.op {
         Op::Add(_) => &node.inputs,
-        Op::Relu(_) | Op::ReluGrad(_) | Op::Scale(_) => &node.inputs[..1],
+        Op::Relu(_) | Op::Relu6(_) | Op::Relu6Grad(_) | Op::ReluGrad(_) | Op::Scale(_) => &node.inputs[..1],
         Op::BnTrainingUpdateGrad(_) if riding.sums => &node.inputs[..1],
         _ => return None,
     };
@@ -78,9 +78,16 @@ fn carrier(graph: &Graph, readers: &[Vec<usize>], n: usize, riding: Riding) -> O
     let (by, value) = data.iter().filter_map(made_by).max()?;
     let alone = readers[value.0].len() == 1;
     let maker = &graph.nodes[by];
-    let is_product = matches!(maker.op, Op::Conv2D(_) | Op::Conv2DBackpropInput(_) | Op::MatMul(_));
+    let is_product = match maker.op {
+        Op::Conv2D(_) | Op::Conv2DBackpropInput(_) | Op::MatMul(_) => true,
+        // A normalisation carries an activation behind it as a product does.
+        Op::BnTrainingUpdate(_) | Op::BnInfer(_) => matches!(node.op, Op::Relu(_) | Op::Relu6(_)),
+        _ => false,
+    };
     let rides = match maker.op {
-        Op::Add(_) | Op::Relu(_) | Op::ReluGrad(_) | Op::Scale(_) => carrier(graph, readers, by, riding).is_some(),
+        Op::Add(_) | Op::Relu(_) | Op::Relu6(_) | Op::Relu6Grad(_) | Op::ReluGrad(_) | Op::Scale(_) => {
+            carrier(graph, readers, by, riding).is_some()
+        }
         _ => false,
     };
     // A sum only looks at what passes by; others need what they read to themselves.

@@ -124,6 +124,8 @@ fn dispatch<T: FloatDType>(op: &Op, call: &Call<'_>) -> Results {
         Op::MaxPoolGrad(op) => vec![max_pool::grad::<T>(&op.window, call.take()?)?],
         Op::Pad(op) => vec![shape::pad(op, call.take()?)?],
         Op::Relu(_) => vec![activation::relu::<T>(call.take()?)?],
+        Op::Relu6(_) => vec![activation::relu6::<T>(call.take()?)?],
+        Op::Relu6Grad(_) => vec![activation::relu6_grad::<T>(call.take()?)?],
         Op::ReluGrad(_) => vec![activation::relu_grad::<T>(call.take()?)?],
         Op::Reshape(op) => vec![shape::reshape(op, call.take()?)?],
         Op::Scale(op) => vec![arithmetic::scale::<T>(op, call.take()?)?],

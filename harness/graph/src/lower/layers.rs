@@ -6,7 +6,7 @@ use crate::{
     graph::{Graph, Origin, Phase, Scope, Tap, TapState, ValueId, VariableId, VariableRole},
     ops::{
         AdaptiveAvgPool, Add, AvgPool, BnInfer, BnRunningUpdate, BnTrainingReduce, BnTrainingUpdate, Concat, Conv2D,
-        Dropout, Lrn, MatMul, MaxPool, Op, Pad, Relu, Reshape, Window,
+        Dropout, Lrn, MatMul, MaxPool, Op, Pad, Relu, Relu6, Reshape, Window,
     },
     tensor::{Layout, TensorType},
 };
@@ -85,6 +85,7 @@ impl Lowering<'_> {
                 self.add(site, Pad { before, after }, &[x])
             }
             LayerKind::Relu => self.add(site, Relu, &[x]),
+            LayerKind::Relu6 => self.add(site, Relu6, &[x]),
             LayerKind::MaxPool(p) => {
                 let window = Window { pad: p.pad, ceil: p.ceil_mode, ..Window::new(p.kernel, p.stride) };
                 self.add(site, MaxPool { window }, &[x])

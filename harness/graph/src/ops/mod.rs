@@ -29,6 +29,7 @@ mod max_pool;
 mod momentum;
 mod pad;
 mod relu;
+mod relu6;
 mod relu_grad;
 mod reshape;
 mod scale;
@@ -67,6 +68,7 @@ pub use momentum::ApplyMomentum;
 pub use pad::Pad;
 pub use relu::Relu;
 pub use relu_grad::ReluGrad;
+pub use relu6::{Relu6, Relu6Grad};
 pub use reshape::Reshape;
 pub use scale::Scale;
 pub use scale_by::ScaleBy;
@@ -203,7 +205,7 @@ operators! {
     AdaptiveAvgPool, AdaptiveAvgPoolGrad, Add, ApplyAdam, ApplyMomentum, AvgPool, AvgPoolGrad, BiasAddGrad,
     BnInfer, BnInferGrad, BnRunningUpdate, BnTrainingGrad, BnTrainingReduce, BnTrainingReduceGrad, BnTrainingUpdate,
     BnTrainingUpdateGrad, Cast, Concat, Conv2D, Conv2DBackpropFilter, Conv2DBackpropInput, Dropout, Fill, L2Loss, Lrn,
-    LrnGrad, MatMul, MaxPool, MaxPoolGrad, Pad, Relu, ReluGrad, Reshape, Scale, ScaleBy, Slice,
+    LrnGrad, MatMul, MaxPool, MaxPoolGrad, Pad, Relu, Relu6, Relu6Grad, ReluGrad, Reshape, Scale, ScaleBy, Slice,
     SoftmaxCrossEntropy, TransData, Transpose, WeightedSum,
 }
 

@@ -148,6 +148,8 @@ impl<'g> Placement<'g> {
             | Op::MaxPoolGrad(_)
             | Op::Pad(_)
             | Op::Relu(_)
+            | Op::Relu6(_)
+            | Op::Relu6Grad(_)
             | Op::ReluGrad(_)
             | Op::Scale(_)
             | Op::ScaleBy(_)

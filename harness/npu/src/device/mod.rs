@@ -209,9 +209,22 @@ pub struct Host {
     pub normalize_share: Figure,
     /// Bytes per second that an operator on the host moves.
     pub operator_gb_per_s: Figure,
+    /// Networks whose published pipelines do more than decode, crop and mirror.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub pipelines: Vec<PipelineRate>,
     /// Least time of a step of particular networks: what their own host code costs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub floors: Vec<Floor>,
+}
+
+/// Input rate of a network.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PipelineRate {
+    /// Recipe.
+    pub recipe: String,
+    /// Images per second of a whole server.
+    pub server_images_per_s: Figure,
 }
 
 /// Least time of a step of a network.

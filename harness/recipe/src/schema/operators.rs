@@ -111,6 +111,10 @@ plain_layer!(
     Relu
 );
 plain_layer!(
+    /// min(max(x, 0), 6).
+    Relu6
+);
+plain_layer!(
     /// Mean over height and width.
     GlobalAvgPool
 );
