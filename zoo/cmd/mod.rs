@@ -1,5 +1,6 @@
 //! One file per verb.
 
+mod advise;
 mod bench;
 mod check;
 mod completions;
@@ -12,6 +13,7 @@ mod run;
 mod schema;
 mod score;
 mod show;
+mod study;
 mod validate;
 
 use crate::catalog::Catalog;
@@ -54,6 +56,10 @@ pub enum Command {
     Bench(bench::Args),
     /// Predict what a step costs on a simulated NPU, and why
     Profile(profile::Args),
+    /// Name what costs a recipe time on a simulated NPU, with its line and its price
+    Advise(advise::Args),
+    /// Replay a published series of measurements, published beside simulated
+    Study(study::Args),
     /// Compare the simulated NPUs with published throughput
     Score(score::Args),
     /// Make golden tensors
@@ -82,6 +88,8 @@ pub fn run(command: &Command, context: &mut Context) -> Result<Exit, Failure> {
         Command::Eval(args) => eval::run(args, context),
         Command::Bench(args) => bench::run(args, context),
         Command::Profile(args) => profile::run(args, context),
+        Command::Advise(args) => advise::run(args, context),
+        Command::Study(args) => study::run(args, context),
         Command::Score(args) => score::run(args, context),
         Command::Golden(command) => golden::run(command, context),
         Command::Data(command) => data::run(command, context),

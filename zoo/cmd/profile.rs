@@ -83,7 +83,16 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
     let device = args.machine.apply(&mut recipe, context)?;
     let work = if args.eval { Work::Eval } else { Work::Train };
     let profile = zoo_npu::profile(&recipe, &device, work)?;
-    let report = report::Report::new(&recipe, &device, &profile, args.kernels);
+    let options = if args.what_if { zoo_npu::what_if(&recipe, &device, work)? } else { Vec::new() };
+    let title = format!("{} on {}", recipe.name, device.name);
+    if let Some(path) = &args.trace {
+        write(path, &zoo_npu::trace(&profile, &title).to_string())?;
+    }
+    if let Some(path) = &args.html {
+        write(path, &zoo_npu::page(&profile, &title, &options)?)?;
+    }
+    let what_if = args.what_if.then_some(options);
+    let report = report::Report::new(&recipe, &device, &profile, args.kernels, what_if);
     match context.format {
         Format::Json => context.out.json(&report)?,
         Format::Text => report.print(&mut context.out)?,

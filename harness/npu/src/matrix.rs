@@ -143,33 +143,27 @@ fn grouped(out: usize, channels: usize, groups: usize, taps: usize, device: &Dev
     (out.div_ceil(tn) as u64, (seen * taps) as u64)
 }
 
-/// Finds the tiles whose slowest stage is shortest; `tuned` operators reach more of the peak.
-pub fn search(product: &Product, device: &Device, tuned: bool) -> Tiling {
+/// Finds the tiles with which a kernel takes the least time: `time` is what it takes with given tiles. All splits over all
+/// numbers of cores are tried, so that more cores never make it slower.
+pub fn search(product: &Product, device: &Device, tuned: bool, time: &dyn Fn(&Tiling) -> Seconds) -> Tiling {
     let machine = Machine::new(product, device, tuned);
     let cores = device.cores() as u64;
-    let mut best: Option<Tiling> = None;
-    for &cm in shares(cores).iter().filter(|c| **c <= product.m) {
-        for &cn in shares(cores / cm).iter().filter(|c| **c <= product.n) {
-            for ck in shares(cores / (cm * cn)).into_iter().filter(|c| *c <= product.k) {
+    let first = machine.cost(product, [1, 1, 1], 1);
+    let mut best = (time(&first), first);
+    for cm in 1..=cores.min(product.m) {
+        for cn in 1..=(cores / cm).min(product.n) {
+            for ck in 1..=(cores / (cm * cn)).min(product.k) {
                 for n0 in [1, 2, 4, 8, 16, 32] {
                     let tiling = machine.cost(product, [cm, cn, ck], n0);
-                    let slowest = |t: &Tiling| (t.cube.max(t.l2).0, t.cube.0 + t.l2.0);
-                    if best.as_ref().is_none_or(|known| slowest(&tiling) < slowest(known)) {
-                        best = Some(tiling);
+                    let needed = time(&tiling);
+                    if needed < best.0 {
+                        best = (needed, tiling);
                     }
                 }
             }
         }
     }
-    best.unwrap_or_else(|| machine.cost(product, [1, 1, 1], 1))
-}
-
-/// Numbers of shares that are tried, up to `most`.
-fn shares(most: u64) -> Vec<u64> {
-    let mut all: Vec<u64> = [1, 2, 3, 4, 5, 6, 8, 10, 12, 15, 16, 20, 24, 30, 32, 40, 48, 64, 80].to_vec();
-    all.retain(|share| *share < most);
-    all.push(most.max(1));
-    all
+    best.1
 }
 
 /// What of a device the search asks for.

@@ -9,7 +9,7 @@ use serde::Serialize;
 use std::io::Write;
 use zoo_graph::Bytes;
 use zoo_npu::collective::Bucket;
-use zoo_npu::{Device, Limit, OpCost, Profile};
+use zoo_npu::{Device, Limit, OpCost, Profile, WhatIf};
 use zoo_recipe::Recipe;
 
 /// The report as JSON.
@@ -38,6 +38,8 @@ pub(super) struct Report {
     all_reduce: Collective,
     passes: Vec<Pass>,
     ops: Vec<OpCost>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    what_if: Option<Vec<WhatIf>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     kernels: Option<Vec<KernelRow>>,
 }
@@ -85,7 +87,13 @@ struct KernelRow {
 }
 
 impl Report {
-    pub(super) fn new(recipe: &Recipe, device: &Device, profile: &Profile, kernels: bool) -> Self {
+    pub(super) fn new(
+        recipe: &Recipe,
+        device: &Device,
+        profile: &Profile,
+        kernels: bool,
+        what_if: Option<Vec<WhatIf>>,
+    ) -> Self {
         let [cube, vector, hbm] = profile.utilisation();
         let timeline = &profile.timeline;
         let bounds = timeline.bounds(&profile.prices).into_iter().map(|(bound, time)| Bound { bound, ms: time.ms() });
@@ -110,6 +118,7 @@ impl Report {
             all_reduce: Collective { buckets: timeline.buckets.clone(), exposed_ms: timeline.exposed.ms() },
             passes: passes.collect(),
             ops: profile.by_operator(),
+            what_if,
             kernels: kernels.then(|| rows(profile)),
         }
     }
@@ -165,6 +174,9 @@ impl Report {
             ]);
         }
         write!(out, "{table}")?;
+        if let Some(options) = &self.what_if {
+            write!(out, "\n{}", options_table(options))?;
+        }
         let Some(kernels) = &self.kernels else { return Ok(()) };
         let mut table = Table::new([
             ("kernel", Align::Left),
@@ -193,6 +205,23 @@ impl Report {
         write!(out, "\n{table}")?;
         Ok(())
     }
+}
+
+/// What each option would bring.
+fn options_table(options: &[WhatIf]) -> Table {
+    let mut table = Table::new([
+        ("option", Align::Left),
+        ("step ms", Align::Right),
+        ("images/s", Align::Right),
+        ("what it does", Align::Left),
+    ]);
+    for option in options {
+        let ms = option.step_ms.map(|ms| format!("{ms:.1}")).unwrap_or_default();
+        let gain = option.gain.map_or("refused".to_owned(), |gain| format!("{:+.1} %", 100.0 * gain));
+        let what = option.refused.as_deref().unwrap_or(option.what);
+        table.row([(&option.set).into(), ms.into(), gain.into(), what.into()]);
+    }
+    table
 }
 
 fn rows(profile: &Profile) -> Vec<KernelRow> {
