@@ -8,6 +8,7 @@ use zoo_engine::EngineError;
 use zoo_golden::GoldenError;
 use zoo_graph::GraphError;
 use zoo_input::InputError;
+use zoo_npu::NpuError;
 use zoo_recipe::Diagnostics;
 use zoo_train::{CheckpointError, TrainError};
 
@@ -60,6 +61,15 @@ pub enum Failure {
         /// The folder.
         folder: PathBuf,
     },
+    /// The simulated NPU cannot price what it was asked.
+    #[error(transparent)]
+    Npu(#[from] NpuError),
+    /// A file that was named and is not there.
+    #[error("{}: no such file", path.display())]
+    FileNotFound {
+        /// The file.
+        path: PathBuf,
+    },
     /// The results could not be written.
     #[error("cannot write the results: {0}")]
     Output(#[from] std::io::Error),
@@ -77,6 +87,8 @@ impl Failure {
             Self::GoldenNotFound { .. } | Self::Checkpoint(_) | Self::NoCheckpoint { .. } => Exit::Missing,
             Self::Train(error) => train(error),
             Self::Engine(error) => engine(error),
+            Self::Npu(error) => npu(error),
+            Self::FileNotFound { .. } => Exit::Missing,
             Self::Output(_) => Exit::Internal,
         }
     }
@@ -121,6 +133,20 @@ fn train(error: &TrainError) -> Exit {
         // The training ran and came to nothing: its target is missed.
         TrainError::LossNotFinite { .. } | TrainError::VariableNotFinite { .. } => Exit::Missed,
         TrainError::Listen(_) | TrainError::Candle(_) => Exit::Internal,
+    }
+}
+
+fn npu(error: &NpuError) -> Exit {
+    match error {
+        NpuError::UnknownDevice { .. }
+        | NpuError::File(_)
+        | NpuError::NoXla { .. }
+        | NpuError::InferenceOnly { .. }
+        | NpuError::MissingOperators { .. }
+        | NpuError::Devices { .. }
+        | NpuError::Memory { .. } => Exit::Invalid,
+        NpuError::Graph(error) => graph(error),
+        NpuError::Page(_) | NpuError::Write { .. } => Exit::Internal,
     }
 }
 

@@ -1,5 +1,6 @@
 //! One file per verb.
 
+mod advise;
 mod bench;
 mod check;
 mod completions;
@@ -7,9 +8,12 @@ mod data;
 mod eval;
 mod golden;
 mod ls;
+mod profile;
 mod run;
 mod schema;
+mod score;
 mod show;
+mod study;
 mod validate;
 
 use crate::catalog::Catalog;
@@ -21,6 +25,7 @@ use clap::Subcommand;
 use serde::Serialize;
 use std::path::PathBuf;
 use tracing::warn;
+use zoo_npu::DeviceLibrary;
 use zoo_recipe::{Diagnostics, Loaded};
 
 /// Version of everything that is printed as JSON; goes up when a field changes its meaning or vanishes.
@@ -48,6 +53,14 @@ pub enum Command {
     Eval(eval::Args),
     /// Measure a training step on this machine
     Bench(bench::Args),
+    /// Predict what a step costs on a simulated NPU, and why
+    Profile(profile::Args),
+    /// Name what costs a recipe time on a simulated NPU, with its line and its price
+    Advise(advise::Args),
+    /// Replay a published series of measurements, published beside simulated
+    Study(study::Args),
+    /// Compare the simulated NPUs with published throughput
+    Score(score::Args),
     /// Make golden tensors
     #[command(subcommand)]
     Golden(golden::Command),
@@ -73,6 +86,10 @@ pub fn run(command: &Command, context: &mut Context) -> Result<Exit, Failure> {
         Command::Run(args) => run::run(args, context),
         Command::Eval(args) => eval::run(args, context),
         Command::Bench(args) => bench::run(args, context),
+        Command::Profile(args) => profile::run(args, context),
+        Command::Advise(args) => advise::run(args, context),
+        Command::Study(args) => study::run(args, context),
+        Command::Score(args) => score::run(args, context),
         Command::Golden(command) => golden::run(command, context),
         Command::Data(command) => data::run(command, context),
         Command::Schema(args) => schema::run(args, context),
@@ -115,6 +132,14 @@ impl Context {
     /// A folder of `--recipes` that is none.
     pub fn catalog(&self) -> Result<Catalog, Failure> {
         Catalog::new(&self.recipes)
+    }
+
+    /// Where simulated devices are found: beside the recipes.
+    ///
+    /// # Errors
+    /// A folder of `--recipes` that is none.
+    pub fn devices(&self) -> Result<DeviceLibrary, Failure> {
+        Ok(DeviceLibrary::new(self.catalog()?.dirs()))
     }
 
     /// Loads a recipe and shows its warnings.

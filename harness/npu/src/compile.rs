@@ -97,7 +97,8 @@ fn pipeline(recipe: &Recipe, device: &Device, work: Work) -> Pipeline {
     add(npu.fusion, Box::new(FuseBnRelu));
     add(npu.fusion, Box::new(FuseConvStatistics));
     add(npu.fusion, Box::new(FuseConvRelu));
-    add(device.matrix.blocked_channels, Box::new(BlockedLayout));
+    let row_major = device.operators.row_major.iter().cloned().collect();
+    add(device.matrix.blocked_channels, Box::new(BlockedLayout { row_major }));
     let on_host: BTreeSet<String> = device.operators.missing.iter().chain(&npu.host_operators).cloned().collect();
     add(!on_host.is_empty(), Box::new(HostPlacement { operators: on_host }));
     Pipeline::of(passes)

@@ -47,7 +47,9 @@ pub fn input(recipe: &Recipe, device: &Device, batch: usize, devices: usize) -> 
     let work = decode + (1.0 - host.decode_share.value - normalize) * pixels / PIXELS;
     let process = options.images_per_s.unwrap_or(host.process_images_per_s.value) / work;
     let in_server = devices.min(device.links.devices_per_server.value as usize).max(1) as f64;
-    let server = host.server_images_per_s.value / work / in_server;
+    let own = host.pipelines.iter().find(|pipeline| pipeline.recipe == recipe.name);
+    let rate = own.map_or(&host.server_images_per_s, |pipeline| &pipeline.server_images_per_s);
+    let server = rate.value / work / in_server;
     let limit = if process <= server { "process" } else { "server" };
     Input { pipeline: Seconds(images / process.min(server)), copy, limit }
 }

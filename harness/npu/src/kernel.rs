@@ -4,7 +4,7 @@
 //! its results pass through the Vector unit on their way out anyway (CANN's buffer fusion). Values inside a kernel never
 //! reach memory.
 
-use zoo_graph::{Graph, Op, Phase, Place, Shape, Source, ValueId};
+use zoo_graph::{C0, Graph, Op, Phase, Place, Shape, Source, ValueId};
 
 /// Nodes that run as one.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -66,7 +66,7 @@ fn carrier(graph: &Graph, readers: &[Vec<usize>], n: usize, riding: Riding) -> O
     }
     let data: &[ValueId] = match &node.op {
         Op::Add(_) => &node.inputs,
-        Op::Relu(_) | Op::ReluGrad(_) | Op::Scale(_) => &node.inputs[..1],
+        Op::Relu(_) | Op::Relu6(_) | Op::Relu6Grad(_) | Op::ReluGrad(_) | Op::Scale(_) => &node.inputs[..1],
         Op::BnTrainingUpdateGrad(_) if riding.sums => &node.inputs[..1],
         _ => return None,
     };
@@ -78,9 +78,16 @@ fn carrier(graph: &Graph, readers: &[Vec<usize>], n: usize, riding: Riding) -> O
     let (by, value) = data.iter().filter_map(made_by).max()?;
     let alone = readers[value.0].len() == 1;
     let maker = &graph.nodes[by];
-    let is_product = matches!(maker.op, Op::Conv2D(_) | Op::Conv2DBackpropInput(_) | Op::MatMul(_));
+    let is_product = match maker.op {
+        Op::Conv2D(_) | Op::Conv2DBackpropInput(_) | Op::MatMul(_) => true,
+        // A normalisation carries an activation behind it as a product does.
+        Op::BnTrainingUpdate(_) | Op::BnInfer(_) => matches!(node.op, Op::Relu(_) | Op::Relu6(_)),
+        _ => false,
+    };
     let rides = match maker.op {
-        Op::Add(_) | Op::Relu(_) | Op::ReluGrad(_) | Op::Scale(_) => carrier(graph, readers, by, riding).is_some(),
+        Op::Add(_) | Op::Relu(_) | Op::Relu6(_) | Op::Relu6Grad(_) | Op::ReluGrad(_) | Op::Scale(_) => {
+            carrier(graph, readers, by, riding).is_some()
+        }
         _ => false,
     };
     // A sum only looks at what passes by; others need what they read to themselves.
@@ -98,6 +105,10 @@ fn is_free(graph: &Graph, n: usize) -> bool {
     match &node.op {
         Op::Reshape(_) | Op::Fill(_) | Op::BnRunningUpdate(_) => true,
         Op::Transpose(transpose) => transpose.is_metadata(),
+        // One pixel per map lies the same in row-major order and in blocks of channels.
+        Op::TransData(_) => {
+            graph.ty(node.inputs[0]).shape.nchw().is_some_and(|[_, c, h, w]| h * w == 1 && c.is_multiple_of(C0))
+        }
         _ if is_constant(graph, n) => true,
         _ => node.inputs.iter().all(scalar) && node.outputs.iter().all(scalar),
     }

@@ -4,25 +4,34 @@
 //! ([`matrix`]) and instructions ([`vector`]) -> price of each kernel ([`price`]) -> events on streams ([`schedule`]) ->
 //! step ([`mod@profile`]). Every option is priced by rewriting the graph or the plan, never by a factor on the result.
 
+pub mod advise;
 pub mod collective;
 pub mod compile;
 pub mod device;
 pub mod input;
 pub mod kernel;
 pub mod matrix;
+pub mod page;
 pub mod price;
 pub mod profile;
 pub mod schedule;
 pub mod score;
+pub mod study;
+pub mod trace;
 pub mod traffic;
 pub mod units;
 pub mod vector;
+pub mod what_if;
 
 mod error;
 
+pub use advise::{Advice, advise};
 pub use compile::{Work, compile};
 pub use device::{Device, DeviceLibrary};
 pub use error::NpuError;
+pub use page::page;
 pub use profile::{Limit, OpCost, Profile, profile};
 pub use score::{Row, Scored, Throughput};
+pub use trace::trace;
 pub use units::Seconds;
+pub use what_if::{WhatIf, what_if};

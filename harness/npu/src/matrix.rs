@@ -36,8 +36,8 @@ pub struct Tiling {
     pub split: [u64; 3],
     /// Rows and columns of a block, in tiles.
     pub block: [u64; 2],
-    /// Blocks that one core walks through.
-    pub blocks: u64,
+    /// Loads of L0 that one core walks through, one block and a part of the depth each.
+    pub loads: u64,
     /// Time of the matrix units.
     pub cube: Seconds,
     /// Time of the transfers between the shared cache and the cores.
@@ -105,6 +105,8 @@ pub fn product(graph: &Graph, node: &Node, device: &Device) -> Option<Product> {
         Op::Conv2DBackpropFilter(op) => {
             let [out, channels, ..] = ty(&node.outputs[0]).shape.nchw()?;
             let [images, _, oh, ow] = right.shape.nchw()?;
+            // The output gradient is the left operand: its channels are the rows.
+            let made = |m, n, k| Product { left_bytes: right.bytes().0, right_bytes: left.bytes().0, ..made(m, n, k) };
             let taps = op.conv.window.taps();
             let k =
                 if device.matrix.pads_each_image { images as u64 * up(oh * ow, tk) } else { up(images * oh * ow, tk) };
@@ -141,33 +143,27 @@ fn grouped(out: usize, channels: usize, groups: usize, taps: usize, device: &Dev
     (out.div_ceil(tn) as u64, (seen * taps) as u64)
 }
 
-/// Finds the tiles whose slowest stage is shortest; `tuned` operators reach more of the peak.
-pub fn search(product: &Product, device: &Device, tuned: bool) -> Tiling {
+/// Finds the tiles with which a kernel takes the least time: `time` is what it takes with given tiles. All splits over all
+/// numbers of cores are tried, so that more cores never make it slower.
+pub fn search(product: &Product, device: &Device, tuned: bool, time: &dyn Fn(&Tiling) -> Seconds) -> Tiling {
     let machine = Machine::new(product, device, tuned);
     let cores = device.cores() as u64;
-    let mut best: Option<Tiling> = None;
-    for &cm in shares(cores).iter().filter(|c| **c <= product.m) {
-        for &cn in shares(cores / cm).iter().filter(|c| **c <= product.n) {
-            for ck in shares(cores / (cm * cn)).into_iter().filter(|c| *c <= product.k) {
+    let first = machine.cost(product, [1, 1, 1], 1);
+    let mut best = (time(&first), first);
+    for cm in 1..=cores.min(product.m) {
+        for cn in 1..=(cores / cm).min(product.n) {
+            for ck in 1..=(cores / (cm * cn)).min(product.k) {
                 for n0 in [1, 2, 4, 8, 16, 32] {
                     let tiling = machine.cost(product, [cm, cn, ck], n0);
-                    let slowest = |t: &Tiling| (t.cube.max(t.l2).0, t.cube.0 + t.l2.0);
-                    if best.as_ref().is_none_or(|known| slowest(&tiling) < slowest(known)) {
-                        best = Some(tiling);
+                    let needed = time(&tiling);
+                    if needed < best.0 {
+                        best = (needed, tiling);
                     }
                 }
             }
         }
     }
-    best.unwrap_or_else(|| machine.cost(product, [1, 1, 1], 1))
-}
-
-/// Numbers of shares that are tried, up to `most`.
-fn shares(most: u64) -> Vec<u64> {
-    let mut all: Vec<u64> = [1, 2, 3, 4, 5, 6, 8, 10, 12, 15, 16, 20, 24, 30, 32, 40, 48, 64, 80].to_vec();
-    all.retain(|share| *share < most);
-    all.push(most.max(1));
-    all
+    best.1
 }
 
 /// What of a device the search asks for.
@@ -176,9 +172,11 @@ struct Machine {
     cycles_per_s: f64,
     /// Tiles that a block may have.
     block_tiles: u64,
+    /// Tiles that half of L0 holds of an operand.
+    load_tiles: u64,
     /// Left and right tiles per cycle into L0.
     feed: [f64; 2],
-    /// Bytes of one tile of a left operand.
+    /// Bytes of half of L1.
     half_l1: u64,
     /// Bytes per second between shared cache and one core.
     l2_per_core: f64,
@@ -198,6 +196,7 @@ impl Machine {
         Self {
             cycles_per_s: clock * efficiency.value * rate,
             block_tiles: (kib(&buffers.l0c_kib) / 2 / sum_bytes).max(1),
+            load_tiles: kib(&buffers.l0a_kib).min(kib(&buffers.l0b_kib)) / 2 / (2 * tk * tm.max(tn)),
             feed: [
                 buffers.l0a_bytes_per_cycle.value / (tm * tk * 2) as f64,
                 buffers.l0b_bytes_per_cycle.value / (tk * tn * 2) as f64,
@@ -228,7 +227,7 @@ impl Machine {
         Tiling {
             split,
             block: [m0, n0],
-            blocks,
+            loads: blocks * k.div_ceil((self.load_tiles / m0.max(n0)).max(1)),
             cube: Seconds(cycles / self.cycles_per_s),
             l2: Seconds(per_core as f64 / self.l2_per_core),
             l2_bytes: per_core * cm * cn * ck,

@@ -79,8 +79,8 @@ pub struct Pricing<'d> {
     tuned: bool,
     /// Bytes per second through device memory.
     hbm: f64,
-    /// Searches that have been done.
-    known: HashMap<Product, Tiling>,
+    /// Searches that have been done, by the product and the kernel's other stages.
+    known: HashMap<(Product, [u64; 3]), Tiling>,
 }
 
 impl<'d> Pricing<'d> {
@@ -104,26 +104,26 @@ impl<'d> Pricing<'d> {
         let device = self.device;
         let nodes = || kernel.nodes.iter().map(|n| &graph.nodes[*n]);
         let product = nodes().find_map(|node| matrix::product(graph, node, device));
-        let tuned = self.tuned;
-        let tiling = product.map(|p| *self.known.entry(p).or_insert_with(|| matrix::search(&p, device, tuned)));
         let work = nodes().map(|node| vector::work(graph, node)).fold(VectorWork::default(), VectorWork::plus);
         let cores = device.cores.value;
         let unit = &device.vector;
-        let vector_rate = cores * unit.bytes_per_cycle.value * unit.clock_ghz.value * 1e9;
-        let vector = Seconds(
-            work.streaming / (vector_rate * unit.efficiency.value)
-                + work.windows / (vector_rate * unit.window_efficiency.value),
-        );
+        let cycles =
+            work.bytes / (unit.bytes_per_cycle.value * unit.efficiency.value) + work.starts * unit.start_cycles.value;
+        let vector = Seconds(cycles / (cores * unit.clock_ghz.value * 1e9));
         let hbm = Seconds(traffic.hbm() as f64 * traffic.run_factor / self.hbm);
         let l2_rate = cores * device.l2.bytes_per_cycle.value * device.matrix.clock_ghz.value * 1e9;
         let streamed = Seconds(traffic.total() as f64 / l2_rate);
+        let (overlap, tuned) = (self.overlap, self.tuned);
+        let with = |t: &Tiling| pipelined([t.cube, vector, hbm, t.l2.max(streamed)], t.loads as f64, overlap);
+        let key = |product| (product, [vector, hbm, streamed].map(|stage| stage.0.to_bits()));
+        let tiling = product.map(|product| {
+            let found = || matrix::search(&product, device, tuned, &with);
+            *self.known.entry(key(product)).or_insert_with(found)
+        });
         let l2 = tiling.map_or(streamed, |t| t.l2.max(streamed));
         let cube = tiling.map_or(Seconds::ZERO, |t| t.cube);
-        let tiles = match &tiling {
-            Some(tiling) => tiling.blocks as f64,
-            None => traffic.total() as f64 / cores / (device.buffers.unified_kib.value * 1024.0 / 4.0),
-        };
-        let busy = pipelined([cube, vector, hbm, l2], tiles.max(1.0), self.overlap);
+        let loads = traffic.total() as f64 / cores / (device.buffers.unified_kib.value * 1024.0 / 4.0);
+        let busy = tiling.map_or_else(|| pipelined([cube, vector, hbm, l2], loads, overlap), |t| with(&t));
         let launch = Seconds(device.control.launch_us.value * 1e-6);
         let stages = [(Bound::Cube, cube), (Bound::Vector, vector), (Bound::Hbm, hbm), (Bound::L2, l2)];
         let (bound, _) = stages

@@ -156,6 +156,7 @@ fn run_bytes(graph: &Graph, n: usize, trans_data: TransDataKernel) -> Option<u64
             Some(x.shape.get(3).copied().unwrap_or(1).min(y.shape.get(3).copied().unwrap_or(1)) as u64 * block)
         }
         Op::Slice(_) | Op::Pad(_) => Some(x.shape.last().copied().unwrap_or(1) as u64 * width),
+
         Op::TransData(_) => Some(match trans_data {
             TransDataKernel::Blocks => block,
             TransDataKernel::Elements => width,

@@ -191,6 +191,7 @@ fn describe(kind: &LayerKind) -> String {
         LayerKind::Pad(pad) => format!("pad {}", one(pad)),
         LayerKind::BatchNorm(_) => "bn".to_owned(),
         LayerKind::Relu => "relu".to_owned(),
+        LayerKind::Relu6 => "relu6".to_owned(),
         LayerKind::MaxPool(pool) => format!("max_pool {}", window(pool.kernel, pool.stride, pool.pad, pool.kernel)),
         LayerKind::AvgPool(pool) => format!("avg_pool {}", window(pool.kernel, pool.stride, pool.pad, pool.kernel)),
         LayerKind::AdaptiveAvgPool(out) => format!("adaptive_avg_pool {}", pair(*out)),

@@ -303,7 +303,7 @@ fn dispatch(op: &Op, call: Call<'_>) -> Result<(), KernelError> {
         Op::Concat(concat) if blocked => shape::concat(concat, call),
         Op::Pad(_) | Op::Slice(_) | Op::Concat(_) => fallback::run(op, call),
         Op::Cast(_) => elementwise::copy(call),
-        Op::Transpose(_) => fallback::run(op, call),
+        Op::Relu6(_) | Op::Relu6Grad(_) | Op::Transpose(_) => fallback::run(op, call),
         Op::Reshape(_) => shape::reshape(call),
         Op::TransData(_) => shape::trans_data(call),
         Op::Fill(op) => elementwise::fill(op.value, call),

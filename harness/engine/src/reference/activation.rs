@@ -30,6 +30,27 @@ pub(super) fn sigmoid_grad<T: FloatDType>([dy, y]: [&Tensor; 2]) -> Result<Tenso
     Ok(dx)
 }
 
+/// `min(max(x, 0), 6)`; NaN stays NaN.
+pub(super) fn relu6<T: FloatDType>([x]: [&Tensor; 1]) -> Result<Tensor, KernelError> {
+    let clip = |x: f64| {
+        if x <= 0.0 {
+            0.0
+        } else if x >= 6.0 {
+            6.0
+        } else {
+            x
+        }
+    };
+    let [y] = map::<T, 1, 1>([x], |[x]| [clip(x)])?;
+    Ok(y)
+}
+
+/// `dy` where the output is between 0 and 6 (or NaN), else zero.
+pub(super) fn relu6_grad<T: FloatDType>([dy, y]: [&Tensor; 2]) -> Result<Tensor, KernelError> {
+    let [dx] = map::<T, 2, 1>([dy, y], |[dy, y]| [if y <= 0.0 || y >= 6.0 { 0.0 } else { dy }])?;
+    Ok(dx)
+}
+
 /// Keeps an element or not as the kernels' counter-based generator says, so that both directions and all kernels agree.
 pub(super) fn dropout<T: FloatDType>(op: &Dropout, [x]: [&Tensor; 1], scalars: Scalars) -> Result<Tensor, KernelError> {
     let mask = dropout::Dropout::new(scalars.seed, scalars.step, op.stream, op.rate);

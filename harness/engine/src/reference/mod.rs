@@ -148,6 +148,8 @@ fn dispatch<T: FloatDType>(op: &Op, call: &Call<'_>) -> Results {
         Op::PairLogSoftmax(_) => vec![siamese_loss::pair_log_softmax::<T>(call.take()?)?],
         Op::PairLogSoftmaxGrad(_) => vec![siamese_loss::pair_log_softmax_grad::<T>(call.take()?)?],
         Op::Relu(_) => vec![activation::relu::<T>(call.take()?)?],
+        Op::Relu6(_) => vec![activation::relu6::<T>(call.take()?)?],
+        Op::Relu6Grad(_) => vec![activation::relu6_grad::<T>(call.take()?)?],
         Op::ReluGrad(_) => vec![activation::relu_grad::<T>(call.take()?)?],
         Op::Reshape(op) => vec![shape::reshape(op, call.take()?)?],
         Op::Resize(op) => vec![resize::forward::<T>(op, call.take()?)?],

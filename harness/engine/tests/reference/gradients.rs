@@ -143,6 +143,12 @@ fn sums_and_multiples() {
     check(&[&[2, 3]], "twice itself", |tiny, x| tiny.add(Add, &[x[0], x[0]]));
     check(&[&[2, 3]], "scale", |tiny, x| tiny.add(Scale { factor: -1.5 }, x));
     check(&[&[5]], "relu", |tiny, x| tiny.add(Relu, x));
+    check(&[&[5]], "relu6", |tiny, x| {
+        let x = tiny.add(Scale { factor: 20.0 }, x);
+        tiny.add(Relu6, &[x])
+    });
+    check(&[&[2, 3, 4]], "transpose", |tiny, x| tiny.add(Transpose { permutation: vec![2, 0, 1] }, x));
+    check(&[&[4, 3]], "cast", |tiny, x| tiny.add(Cast { to: DType::F64 }, x));
 }
 
 #[test]

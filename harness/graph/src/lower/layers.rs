@@ -7,7 +7,7 @@ use crate::{
     ops::{
         AdaptiveAvgPool, Add, AvgPool, BiasAdd, BnInfer, BnRunningUpdate, BnTrainingReduce, BnTrainingUpdate, Concat,
         Conv2D, Conv2DBackpropInput, DepthwiseCorrelation, Dropout, ExtractPatches, Interpolation, Lrn, MatMul,
-        MaxPool, Op, Pad, PairLogSoftmax, Relu, Reshape, Resize, Scale, Sigmoid, Slice, WeightedSum, Window,
+        MaxPool, Op, Pad, PairLogSoftmax, Relu, Relu6, Reshape, Resize, Scale, Sigmoid, Slice, WeightedSum, Window,
     },
     tensor::{Layout, TensorType},
 };
@@ -145,6 +145,7 @@ impl Lowering<'_> {
                 self.add(site, Pad { before, after }, &[x])
             }
             LayerKind::Relu => self.add(site, Relu, &[x]),
+            LayerKind::Relu6 => self.add(site, Relu6, &[x]),
             LayerKind::MaxPool(p) => {
                 let window = Window { pad: p.pad, ceil: p.ceil_mode, ..Window::new(p.kernel, p.stride) };
                 self.add(site, MaxPool { window }, &[x])

@@ -40,6 +40,7 @@ mod momentum;
 mod pad;
 mod pair_log_softmax;
 mod relu;
+mod relu6;
 mod relu_grad;
 mod reshape;
 mod resize;
@@ -93,6 +94,7 @@ pub use pad::Pad;
 pub use pair_log_softmax::{PairLogSoftmax, PairLogSoftmaxGrad};
 pub use relu::Relu;
 pub use relu_grad::ReluGrad;
+pub use relu6::{Relu6, Relu6Grad};
 pub use reshape::Reshape;
 pub use resize::{Interpolation, Resize, ResizeGrad, ResizeTap};
 pub use scale::Scale;
@@ -234,10 +236,10 @@ operators! {
     BiasAdd, BiasAddGrad, BnInfer, BnInferGrad, BnRunningUpdate, BnTrainingGrad, BnTrainingReduce,
     BnTrainingReduceGrad, BnTrainingUpdate, BnTrainingUpdateGrad, Cast, ClipByGlobalNorm, ClipByValue, Concat, Conv2D,
     Conv2DBackpropFilter, Conv2DBackpropInput, DepthwiseCorrelation, DepthwiseCorrelationGrad, DiceLoss, Dropout,
-    ExtractPatches, ExtractPatchesGrad, Fill, L2Loss, LossScale, Lrn, LrnGrad, MaskSoftMargin, MaskedL1, MatMul, MaxPool,
-    MaxPoolGrad, Pad, PairLogSoftmax, PairLogSoftmaxGrad, Relu, ReluGrad, Reshape, Resize, ResizeGrad, Scale, ScaleBy,
-    SelectCrossEntropy, Sigmoid, SigmoidGrad, Slice, SoftmaxCrossEntropy, TransData, Transpose, WeightedL1,
-    WeightedSum,
+    ExtractPatches, ExtractPatchesGrad, Fill, L2Loss, LossScale, Lrn, LrnGrad, MaskSoftMargin, MaskedL1, MatMul,
+    MaxPool, MaxPoolGrad, Pad, PairLogSoftmax, PairLogSoftmaxGrad, Relu, Relu6, Relu6Grad, ReluGrad, Reshape, Resize,
+    ResizeGrad, Scale, ScaleBy, SelectCrossEntropy, Sigmoid, SigmoidGrad, Slice, SoftmaxCrossEntropy, TransData,
+    Transpose, WeightedL1, WeightedSum,
 }
 
 impl Op {

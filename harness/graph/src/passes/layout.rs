@@ -16,13 +16,18 @@ use crate::{
     ops::{Op, TransData},
     tensor::{Layout, TensorType},
 };
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 /// Channels up to which a convolution reads a row-major image.
 pub const PLAIN_CHANNELS: usize = 4;
 
 /// See the module's documentation.
-pub struct BlockedLayout;
+#[derive(Clone, Debug, Default)]
+pub struct BlockedLayout {
+    /// Operators (device names) that a device has in row-major form only: their operands are converted, and their results
+    /// wherever a blocked one is wanted.
+    pub row_major: BTreeSet<String>,
+}
 
 impl Pass for BlockedLayout {
     fn name(&self) -> &'static str {
@@ -30,7 +35,7 @@ impl Pass for BlockedLayout {
     }
 
     fn patches(&self, graph: &Graph) -> Result<Vec<Patch>, GraphError> {
-        let mut placement = Placement::new(graph);
+        let mut placement = Placement::new(graph, &self.row_major);
         for n in 0..graph.nodes.len() {
             placement.place(n)?;
         }
@@ -46,6 +51,7 @@ impl Pass for BlockedLayout {
 
 struct Placement<'g> {
     graph: &'g Graph,
+    row_major: &'g BTreeSet<String>,
     /// Types as decided so far, by value; grows with the conversions.
     types: Vec<TensorType>,
     conversions: HashMap<(ValueId, Layout), ValueId>,
@@ -53,9 +59,9 @@ struct Placement<'g> {
 }
 
 impl<'g> Placement<'g> {
-    fn new(graph: &'g Graph) -> Self {
+    fn new(graph: &'g Graph, row_major: &'g BTreeSet<String>) -> Self {
         let types = graph.values.iter().map(|v| v.ty.clone()).collect();
-        let mut placement = Self { graph, types, conversions: HashMap::new(), patch: Patch::default() };
+        let mut placement = Self { graph, row_major, types, conversions: HashMap::new(), patch: Patch::default() };
         for (id, variable) in graph.parameters() {
             let Some(layout) = filter_layout(graph, variable.value) else { continue };
             let slots = graph
@@ -103,6 +109,9 @@ impl<'g> Placement<'g> {
         let layout = |i: usize| self.types[node.inputs[i].0].layout;
         let blocked = Layout::Nc1hwc0;
         let all = |map: Layout| node.inputs.iter().map(|v| self.map_layout(*v, map)).collect::<Vec<_>>();
+        if self.row_major.contains(node.op.name()) {
+            return all(Layout::Plain);
+        }
         match &node.op {
             Op::Conv2D(conv) => {
                 let mut wanted = all(Layout::Plain);
@@ -112,6 +121,8 @@ impl<'g> Placement<'g> {
             }
             Op::Conv2DBackpropInput(op) => vec![blocked, Layout::FractalZ { groups: op.conv.groups }],
             Op::Conv2DBackpropFilter(_) => vec![self.image_layout(node.inputs[0]), blocked],
+            // The gradient of a pool is larger than what it is made of: what is small is converted.
+            Op::AdaptiveAvgPoolGrad(op) if op.input.iter().skip(2).product::<usize>() > 1 => all(blocked),
             Op::AdaptiveAvgPool(_)
             | Op::AdaptiveAvgPoolGrad(_)
             | Op::Add(_)
@@ -144,6 +155,8 @@ impl<'g> Placement<'g> {
             | Op::MaxPoolGrad(_)
             | Op::Pad(_)
             | Op::Relu(_)
+            | Op::Relu6(_)
+            | Op::Relu6Grad(_)
             | Op::ReluGrad(_)
             | Op::Resize(_)
             | Op::ResizeGrad(_)

@@ -76,7 +76,7 @@ impl Pipeline {
             passes.push(Box::new(FuseConvStatistics));
             passes.push(Box::new(FuseConvRelu));
         }
-        passes.push(Box::new(BlockedLayout));
+        passes.push(Box::new(BlockedLayout::default()));
         Self(passes)
     }
 

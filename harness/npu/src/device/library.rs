@@ -75,7 +75,10 @@ fn check(document: &Document<Device>, path: &Path) -> Vec<Diagnostic> {
     let shares = ["efficiency", "tuned_efficiency", "f32_rate", "resident", "in_order_overlap", "_share"];
     for (path, figure) in device.figures() {
         let value = format!("{path}.value");
-        let may_be_zero = path.starts_with("links.step") || path.starts_with("control") || path.ends_with("_share");
+        let may_be_zero = path.starts_with("links.step")
+            || path.starts_with("control")
+            || path.ends_with("start_cycles")
+            || path.ends_with("_share");
         if figure.value == 0.0 && !may_be_zero && !path.ends_with("run_overhead_bytes") {
             found.push(document.error_at(&value, "must be more than 0"));
         }

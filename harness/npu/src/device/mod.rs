@@ -3,6 +3,7 @@
 mod library;
 
 pub use library::DeviceLibrary;
+pub(crate) use library::yaml_files;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -91,8 +92,8 @@ pub struct Vector {
     pub clock_ghz: Figure,
     /// Share of the peak that is reached.
     pub efficiency: Figure,
-    /// Share that is reached where windows overlap (pools): the accesses are strided and the sums depend on each other.
-    pub window_efficiency: Figure,
+    /// Cycles to start an instruction. Streams of whole tensors hide them; pools, which work row by row, do not.
+    pub start_cycles: Figure,
 }
 
 /// On-chip memory of one core.
@@ -209,9 +210,22 @@ pub struct Host {
     pub normalize_share: Figure,
     /// Bytes per second that an operator on the host moves.
     pub operator_gb_per_s: Figure,
+    /// Networks whose published pipelines do more than decode, crop and mirror.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub pipelines: Vec<PipelineRate>,
     /// Least time of a step of particular networks: what their own host code costs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub floors: Vec<Floor>,
+}
+
+/// Input rate of a network.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PipelineRate {
+    /// Recipe.
+    pub recipe: String,
+    /// Images per second of a whole server.
+    pub server_images_per_s: Figure,
 }
 
 /// Least time of a step of a network.
@@ -239,6 +253,9 @@ pub struct Operators {
     /// Operators without an f32 form.
     #[serde(default)]
     pub half_only: Vec<String>,
+    /// Operators that take row-major tensors only, so that feature maps are converted around them.
+    #[serde(default)]
+    pub row_major: Vec<String>,
     /// Operators that the device does not have.
     #[serde(default)]
     pub missing: Vec<String>,

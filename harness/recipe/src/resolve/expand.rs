@@ -217,6 +217,7 @@ impl<'a> Expander<'a> {
                 })
             }
             Layer::Relu(_) => LayerKind::Relu,
+            Layer::Relu6(_) => LayerKind::Relu6,
             Layer::MaxPool(pool) => {
                 let kernel = self.pair(&pool.kernel, &inner.key("kernel"), scope);
                 let stride = pool.stride.as_ref().map(|stride| self.pair(stride, &inner.key("stride"), scope));
@@ -482,7 +483,7 @@ fn head(layer: &Layer) -> (&'static str, Option<&str>, &Param<bool>) {
         };
     }
     heads! {
-        Conv => "conv", Pad => "pad", Bn => "bn", Relu => "relu", MaxPool => "max_pool", AvgPool => "avg_pool",
+        Conv => "conv", Pad => "pad", Bn => "bn", Relu => "relu", Relu6 => "relu6", MaxPool => "max_pool", AvgPool => "avg_pool",
         AdaptiveAvgPool => "adaptive_avg_pool", GlobalAvgPool => "global_avg_pool", Lrn => "lrn", Linear => "linear",
         Sigmoid => "sigmoid", Scale => "scale", ConvTranspose => "conv_transpose", Upsample => "upsample", Crop => "crop",
         PairLogSoftmax => "pair_log_softmax", Xcorr => "xcorr", Patches => "patches", Dropout => "dropout", Flatten => "flatten", Residual => "residual", Concat => "concat", Sequential => "sequential",

@@ -56,6 +56,8 @@ pub enum LayerKind {
     BatchNorm(BatchNorm),
     /// max(x, 0).
     Relu,
+    /// min(max(x, 0), 6).
+    Relu6,
     /// Maximum of each window.
     MaxPool(MaxPool),
     /// Mean of each window.

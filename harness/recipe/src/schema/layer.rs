@@ -26,6 +26,8 @@ pub enum Layer {
     Bn(Bn),
     /// max(x, 0).
     Relu(Relu),
+    /// min(max(x, 0), 6).
+    Relu6(Relu6),
     /// Maximum of each window.
     MaxPool(MaxPool),
     /// Mean of each window.

@@ -119,6 +119,10 @@ plain_layer!(
     PairLogSoftmax
 );
 plain_layer!(
+    /// min(max(x, 0), 6).
+    Relu6
+);
+plain_layer!(
     /// Mean over height and width.
     GlobalAvgPool
 );

@@ -1,0 +1,225 @@
+//! What the guides warn of, found in a recipe, with its line and its price: the step as written against the step without.
+
+use crate::{
+    NpuError, Work,
+    compile::compile,
+    device::Device,
+    profile::{Limit, Profile, largest_batch, profile},
+};
+use serde::Serialize;
+use zoo_graph::{Op, Place};
+use zoo_recipe::{
+    Recipe, Span,
+    schema::{InputPipeline, Mode, Split, SplitWord},
+};
+
+/// An anti-pattern of a recipe.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Advice {
+    /// Its name.
+    pub pattern: &'static str,
+    /// Where the recipe has it: `file:line:column`.
+    pub line: String,
+    /// What is the matter.
+    pub message: String,
+    /// What takes it away.
+    pub remedy: String,
+    /// Time that it costs per step; for a small batch, per step of as many images.
+    pub cost_ms: f64,
+    /// That as a share of the step.
+    pub cost: f64,
+}
+
+/// Launches that take more than this share of a step make the batch a small one.
+const LAUNCH_SHARE: f64 = 0.05;
+
+/// Everything that the guides would warn of, dearest first.
+///
+/// # Errors
+/// The step as written cannot be simulated.
+pub fn advise(recipe: &Recipe, device: &Device, work: Work) -> Result<Vec<Advice>, NpuError> {
+    let written = profile(recipe, device, work)?;
+    let mut advisor = Advisor { recipe, device, work, written: &written, found: Vec::new() };
+    advisor.graph_patterns()?;
+    advisor.options();
+    advisor.placement();
+    advisor.input();
+    advisor.batch()?;
+    let mut found = advisor.found;
+    found.sort_by(|a, b| b.cost_ms.total_cmp(&a.cost_ms).then(a.pattern.cmp(b.pattern)));
+    Ok(found)
+}
+
+struct Advisor<'a> {
+    recipe: &'a Recipe,
+    device: &'a Device,
+    work: Work,
+    written: &'a Profile,
+    found: Vec<Advice>,
+}
+
+impl Advisor<'_> {
+    /// The step with a change; `None` if the device refuses it.
+    fn with(&self, change: impl FnOnce(&mut Recipe)) -> Option<Profile> {
+        let mut recipe = self.recipe.clone();
+        change(&mut recipe);
+        profile(&recipe, self.device, self.work).ok()
+    }
+
+    fn add(&mut self, pattern: &'static str, span: &Span, message: String, remedy: &str, cost_ms: f64) {
+        let cost = cost_ms / self.written.step.ms();
+        let (line, remedy) = (span.to_string(), remedy.to_owned());
+        self.found.push(Advice { pattern, line, message, remedy, cost_ms, cost });
+    }
+
+    /// What the step with a change saves.
+    fn saved(&self, change: impl FnOnce(&mut Recipe)) -> f64 {
+        self.with(change).map_or(0.0, |other| self.written.step.ms() - other.step.ms())
+    }
+
+    /// Pads, and L2 in the loss.
+    fn graph_patterns(&mut self) -> Result<(), NpuError> {
+        let mut plain = self.recipe.clone();
+        plain.npu.fold_pad = false;
+        let graph = compile(&plain, self.device, self.work, self.recipe.train.batch)?.graph;
+        let pads: Vec<_> = graph.nodes.iter().filter(|node| matches!(node.op, Op::Pad(_))).collect();
+        let from_recipe = pads.iter().filter_map(|node| node.origin.as_ref()).map(|origin| origin.span.clone());
+        if let Some(span) = from_recipe.min_by_key(|span| span.line) {
+            let [with, without] = [false, true].map(|fold| self.with(|recipe| recipe.npu.fold_pad = fold));
+            let cost = with.zip(without).map_or(0.0, |(with, without)| with.step.ms() - without.step.ms());
+            let count = pads.iter().filter(|node| node.phase == zoo_graph::Phase::Forward).count();
+            let (now, remedy) = match self.recipe.npu.fold_pad {
+                true => ("; this device's compiler folds them", "write the padding into the convolutions"),
+                false => ("", "`npu.fold_pad: true`, or write the padding into the convolutions"),
+            };
+            let message = format!("{count} explicit pads copy whole feature maps{now}");
+            self.add("explicit pad", &span, message, remedy, cost);
+        }
+        if self.recipe.loss.l2.is_some() && self.work == Work::Train && !self.recipe.npu.l2_as_decay {
+            let cost = self.saved(|recipe| recipe.npu.l2_as_decay = true);
+            let message = "the L2 loss reads every parameter to make a number that training does not need".to_owned();
+            let remedy = "`npu.l2_as_decay: true`, or weight decay in the optimizer";
+            self.add("L2 in the loss", &self.recipe.span("loss.l2"), message, remedy, cost);
+        }
+        Ok(())
+    }
+
+    /// Options that cost time.
+    fn options(&mut self) {
+        let npu = &self.recipe.npu;
+        let normalises = |node: &zoo_graph::Node| matches!(node.op, Op::BnTrainingUpdate(_) | Op::BnInfer(_));
+        if !npu.fusion && self.written.graph.nodes.iter().any(normalises) {
+            let cost = self.saved(|recipe| recipe.npu.fusion = true);
+            let message = "normalisations run as operators of their own and stream every feature map".to_owned();
+            self.add("unfused BN", &self.recipe.span("npu.fusion"), message, "`npu.fusion: true`", cost);
+        }
+        if npu.iterations_per_loop == 1 && self.work == Work::Train {
+            let cost = self.saved(|recipe| recipe.npu.iterations_per_loop = 100);
+            let message = "device and host wait for each other after every step".to_owned();
+            let span = self.recipe.span("npu.iterations_per_loop");
+            self.add("iterations_per_loop 1", &span, message, "`npu.iterations_per_loop: 100`", cost);
+        }
+        if npu.mode == Mode::Eager {
+            let cost = self.saved(|recipe| recipe.npu.mode = Mode::Graph);
+            let message = format!("the host launches {} operators one by one", self.written.kernels.len());
+            self.add("eager mode", &self.recipe.span("npu.mode"), message, "`npu.mode: graph`", cost);
+        }
+        if npu.devices > 1 && npu.all_reduce.split == Split::Word(SplitWord::One) {
+            let cost = self.saved(|recipe| recipe.npu.all_reduce.split = Split::Word(SplitWord::Auto));
+            let message = "all gradients travel together, after the last of them".to_owned();
+            let span = self.recipe.span("npu.all_reduce.split");
+            self.add("one bucket", &span, message, "`npu.all_reduce.split: auto`", cost);
+        }
+    }
+
+    /// Transposes that copy, and operators on the host.
+    fn placement(&mut self) {
+        let copies = |node: &&zoo_graph::Node| matches!(&node.op, Op::Transpose(op) if !op.is_metadata());
+        let count = self.written.graph.nodes.iter().filter(copies).count();
+        if count > 0 {
+            let cost = match self.recipe.npu.input.channels_last {
+                true => self.saved(|recipe| recipe.npu.input.channels_last = false),
+                false => self.time_of(|node| copies(&node)),
+            };
+            let message = format!("{count} transposes of the fastest axis copy whole tensors");
+            let span = self.recipe.span("npu.input.channels_last");
+            self.add("DMA transpose", &span, message, "let the loader give channels first", cost);
+        }
+        let mut on_host: Vec<&str> = Vec::new();
+        for node in self.written.graph.nodes.iter().filter(|node| node.place == Place::Host) {
+            if !on_host.contains(&node.op.name()) {
+                on_host.push(node.op.name());
+            }
+        }
+        if !on_host.is_empty() {
+            let mut device = self.device.clone();
+            device.operators.missing.clear();
+            let mut recipe = self.recipe.clone();
+            recipe.npu.host_operators.clear();
+            let without = profile(&recipe, &device, self.work).map_or(0.0, |other| other.step.ms());
+            let node = self.written.graph.nodes.iter().find(|node| node.place == Place::Host);
+            let span = node.and_then(|node| node.origin.as_ref()).map_or_else(Span::default, |o| o.span.clone());
+            let message = format!("{} run on the host, with copies there and back", on_host.join(", "));
+            let cost = self.written.step.ms() - without;
+            self.add("host fallback", &span, message, "build them of operators that the device has", cost);
+        }
+    }
+
+    /// Time of the kernels with such a node.
+    fn time_of(&self, wanted: impl Fn(&zoo_graph::Node) -> bool) -> f64 {
+        let of_kernel =
+            |kernel: &crate::kernel::Kernel| kernel.nodes.iter().any(|n| wanted(&self.written.graph.nodes[*n]));
+        let kernels = self.written.kernels.iter().zip(&self.written.prices);
+        kernels.filter(|(kernel, _)| of_kernel(kernel)).map(|(_, price)| price.time.ms()).sum()
+    }
+
+    /// A pipeline slower than the device, and copies in the way.
+    fn input(&mut self) {
+        let input = |change: fn(&mut InputPipeline)| move |recipe: &mut Recipe| change(&mut recipe.npu.input);
+        if self.written.limit == Limit::Input {
+            let cost = self.saved(input(|input| input.enabled = false));
+            let rate = self.written.images_per_s;
+            let message = format!(
+                "the device waits for its samples: one {} makes {rate:.0} images per second, the device would take {:.1} ms",
+                self.written.input.limit,
+                self.written.timeline.end.ms()
+            );
+            let remedy = "more host cores, `npu.input.normalize: device`, or smaller files";
+            self.add("slow input", &self.recipe.span("preprocess.train"), message, remedy, cost);
+        }
+        if !self.recipe.npu.input.prefetch {
+            let cost = self.saved(input(|input| input.prefetch = true));
+            let message = "each batch is copied to the device before its step begins".to_owned();
+            self.add(
+                "no prefetch",
+                &self.recipe.span("npu.input.prefetch"),
+                message,
+                "`npu.input.prefetch: true`",
+                cost,
+            );
+        }
+    }
+
+    /// A batch so small that starting operators counts.
+    fn batch(&mut self) -> Result<(), NpuError> {
+        let launch = self.device.control.launch_us.value * 1e-3 * self.written.kernels.len() as f64;
+        if launch < LAUNCH_SHARE * self.written.step.ms() || self.written.limit != Limit::Device {
+            return Ok(());
+        }
+        let Some(largest) = largest_batch(self.recipe, self.device, self.work)? else { return Ok(()) };
+        let batch = self.recipe.train.batch;
+        if largest < 2 * batch {
+            return Ok(());
+        }
+        let larger = (8 * batch).min(largest);
+        let per_image = self.with(|recipe| recipe.train.batch = larger).map_or(0.0, |p| p.step.ms() / larger as f64);
+        let cost = self.written.step.ms() - per_image * batch as f64;
+        let message = format!(
+            "{launch:.1} ms of {:.1} are launches: at batch {larger} an image takes {:.0} % less (largest that fits: {largest})",
+            self.written.step.ms(),
+            100.0 * cost / self.written.step.ms()
+        );
+        self.add("small batch", &self.recipe.span("train.batch"), message, "a larger `train.batch`", cost);
+        Ok(())
+    }
+}

@@ -1,0 +1,259 @@
+//! Studies: series of options with published figures beside the simulated ones.
+
+use crate::device::yaml_files;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::path::{Path, PathBuf};
+use zoo_recipe::{Diagnostics, Document};
+
+/// A published series of measurements, and how to simulate it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Study {
+    /// Name: that of the file.
+    pub name: String,
+    /// What it is about.
+    pub description: String,
+    /// Where the figures come from.
+    pub source: String,
+    /// Recipe of the rows.
+    pub recipe: String,
+    /// Device of the rows.
+    pub device: String,
+    /// Devices.
+    #[serde(default = "one")]
+    #[schemars(range(min = 1, max = 65536))]
+    pub devices: usize,
+    /// Images per step and device.
+    #[schemars(range(min = 1, max = 65536))]
+    pub batch: usize,
+    /// Options of every row, as `--set` takes them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub set: Vec<String>,
+    /// The tables.
+    #[schemars(length(min = 1))]
+    pub tables: Vec<StudyTable>,
+}
+
+fn one() -> usize {
+    1
+}
+
+/// Rows that belong together; ratios are against the first.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct StudyTable {
+    /// Its title.
+    pub title: String,
+    /// What to know about it: what holds, what contradicts what.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
+    /// The rows.
+    #[schemars(length(min = 1))]
+    pub rows: Vec<StudyRow>,
+}
+
+/// One set of options.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct StudyRow {
+    /// What is different here.
+    pub what: String,
+    /// Options, after those of the study.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub set: Vec<String>,
+    /// Devices, where they differ.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 65536))]
+    pub devices: Option<usize>,
+    /// Images per step and device, where they differ.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 65536))]
+    pub batch: Option<usize>,
+    /// What was published, in milliseconds per step: a number, or the ends of a range.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub published_ms: Option<PublishedMs>,
+    /// Whether what was published is that it does not run.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub published_error: bool,
+    /// What was published without a figure: slower or faster than the table's first row.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub published_direction: Option<Direction>,
+    /// Why the row is not simulated.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub not_modelled: Option<String>,
+    /// Why simulated and published ratio differ, where they do.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub because: Option<String>,
+}
+
+fn is_false(value: &bool) -> bool {
+    !value
+}
+
+/// A change without a figure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Direction {
+    /// Takes longer.
+    Slower,
+    /// Takes less time.
+    Faster,
+}
+
+/// Milliseconds per step, as published.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub enum PublishedMs {
+    /// A number.
+    One(f64),
+    /// The ends of a range.
+    Range([f64; 2]),
+}
+
+impl PublishedMs {
+    /// The number, or the middle of the range.
+    pub fn middle(self) -> f64 {
+        match self {
+            Self::One(ms) => ms,
+            Self::Range([low, high]) => low.midpoint(high),
+        }
+    }
+}
+
+/// What became of a row.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Outcome {
+    /// The table it is in.
+    pub table: String,
+    /// What is different in it.
+    pub what: String,
+    /// What was published.
+    pub published_ms: Option<f64>,
+    /// What the clock says.
+    pub simulated_ms: Option<f64>,
+    /// What was published without a figure.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub published_direction: Option<Direction>,
+    /// Published time over that of the table's first row.
+    pub published_ratio: Option<f64>,
+    /// Simulated time over that of the table's first row.
+    pub simulated_ratio: Option<f64>,
+    /// Whether the two ratios agree (or both are errors).
+    pub verdict: Verdict,
+    /// The device's refusal.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+    /// Why the ratios differ, or why there is no simulation.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub because: Option<String>,
+}
+
+/// How a row was met.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Verdict {
+    /// Same direction, and the ratios differ by no more than a quarter.
+    Agrees,
+    /// They differ, and the study says why.
+    Explained,
+    /// They differ.
+    Differs,
+    /// There is nothing to compare.
+    Open,
+}
+
+/// Ratios may differ by this share.
+const TOLERANCE: f64 = 0.25;
+/// A ratio this close to one has no direction.
+const NO_CHANGE: f64 = 0.03;
+
+/// Whether a simulated ratio is as published: in the same direction, and within a quarter.
+pub fn ratios_agree(published: f64, simulated: f64) -> bool {
+    let direction = |ratio: f64| match ratio {
+        ratio if ratio > 1.0 + NO_CHANGE => 1,
+        ratio if ratio < 1.0 - NO_CHANGE => -1,
+        _ => 0,
+    };
+    let opposite = direction(published) * direction(simulated) < 0;
+    !opposite && (simulated / published - 1.0).abs() <= TOLERANCE
+}
+
+/// Names and files of the studies beside the recipes in these folders.
+pub fn list(recipes: impl IntoIterator<Item = impl AsRef<Path>>) -> Vec<(String, PathBuf)> {
+    let dirs: Vec<PathBuf> = recipes.into_iter().map(|dir| dir.as_ref().join("studies")).collect();
+    yaml_files(&dirs)
+}
+
+/// Reads a study.
+///
+/// # Errors
+/// Everything that is wrong with it.
+pub fn read(path: &Path) -> Result<Study, Diagnostics> {
+    let document: Document<Study> = Document::read(path)?;
+    if path.file_stem().and_then(|stem| stem.to_str()) != Some(document.value.name.as_str()) {
+        let error = document.error_at("name", "a study is named as its file");
+        return Err(document.errors(vec![error]));
+    }
+    Ok(document.value)
+}
+
+impl StudyRow {
+    /// Holds the simulated time of a row against the published one; `first` are those of the table's first row.
+    pub fn judge(
+        &self,
+        table: &str,
+        simulated: Result<f64, String>,
+        first: Option<(Option<f64>, Option<f64>)>,
+    ) -> Outcome {
+        let published = self.published_ms.map(PublishedMs::middle);
+        let (ms, error) = match simulated {
+            Ok(ms) => (Some(ms), None),
+            Err(error) => (None, Some(error)),
+        };
+        let ratio = |own: Option<f64>, of: Option<f64>| own.zip(of).map(|(own, of)| own / of);
+        let (first_published, first_simulated) = first.unwrap_or((published, ms));
+        let (published_ratio, simulated_ratio) = (ratio(published, first_published), ratio(ms, first_simulated));
+        let agrees = match (self.published_error, published_ratio, simulated_ratio) {
+            (true, ..) => Some(error.is_some()),
+            (false, Some(published), Some(simulated)) => Some(ratios_agree(published, simulated)),
+            (false, None, Some(simulated)) => self.published_direction.map(|direction| match direction {
+                Direction::Slower => simulated > 1.0,
+                Direction::Faster => simulated < 1.0,
+            }),
+            _ => None,
+        };
+        let verdict = match (agrees, &self.because) {
+            (Some(true), _) => Verdict::Agrees,
+            (Some(false), Some(_)) => Verdict::Explained,
+            (Some(false), None) => Verdict::Differs,
+            (None, _) => Verdict::Open,
+        };
+        Outcome {
+            table: table.to_owned(),
+            what: self.what.clone(),
+            published_ms: published,
+            published_direction: self.published_direction,
+            simulated_ms: ms,
+            published_ratio,
+            simulated_ratio,
+            verdict,
+            error,
+            because: self.not_modelled.clone().or_else(|| self.because.clone()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ratios_have_direction_and_size() {
+        assert!(ratios_agree(2.0, 1.6) && ratios_agree(2.0, 2.4) && ratios_agree(1.0, 1.0));
+        assert!(!ratios_agree(2.0, 1.4) && !ratios_agree(2.0, 2.6));
+        // Within a quarter, but one faster and one slower.
+        assert!(!ratios_agree(1.1, 0.95));
+        assert!(ratios_agree(1.02, 0.98), "neither is a change");
+    }
+}

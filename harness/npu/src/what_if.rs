@@ -1,0 +1,224 @@
+//! What each option would bring: the step simulated again with one option changed.
+
+use crate::{
+    NpuError, Work,
+    device::{Device, Half},
+    profile::profile,
+};
+use serde::Serialize;
+use zoo_graph::Op;
+use zoo_recipe::{
+    Recipe,
+    schema::{
+        DropoutKernel, FixedScale, LossScale, Mode, NormalizePlace, Npu, Precision, Split, SplitWord, TransDataKernel,
+    },
+};
+
+/// One option changed.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct WhatIf {
+    /// The change, as `--set` takes it.
+    pub set: String,
+    /// What it does.
+    pub what: &'static str,
+    /// Step time with it; absent if the device refuses.
+    pub step_ms: Option<f64>,
+    /// Images per second with it over images per second without, minus one.
+    pub gain: Option<f64>,
+    /// Why the device refuses.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub refused: Option<String>,
+}
+
+/// A change of the recipe: as `--set` takes it, what it does, and the change itself.
+type Change = (String, &'static str, Box<dyn Fn(&mut Recipe)>);
+
+/// Simulates the step with each option changed, one at a time; the greatest gain first.
+///
+/// # Errors
+/// The step as it is cannot be simulated.
+pub fn what_if(recipe: &Recipe, device: &Device, work: Work) -> Result<Vec<WhatIf>, NpuError> {
+    let base = profile(recipe, device, work)?;
+    let mut found: Vec<WhatIf> = changes(recipe, device, work, &base.graph)
+        .into_iter()
+        .map(|(set, what, change)| {
+            let mut changed = recipe.clone();
+            change(&mut changed);
+            match profile(&changed, device, work) {
+                Ok(other) => WhatIf {
+                    set,
+                    what,
+                    step_ms: Some(other.step.ms()),
+                    gain: Some(other.images_per_s / base.images_per_s - 1.0),
+                    refused: None,
+                },
+                Err(error) => WhatIf { set, what, step_ms: None, gain: None, refused: Some(error.to_string()) },
+            }
+        })
+        .collect();
+    let gain = |w: &WhatIf| w.gain.unwrap_or(f64::NEG_INFINITY);
+    found.sort_by(|a, b| gain(b).total_cmp(&gain(a)).then(a.set.cmp(&b.set)));
+    Ok(found)
+}
+
+/// The options that are not as they could be.
+fn changes(recipe: &Recipe, device: &Device, work: Work, graph: &zoo_graph::Graph) -> Vec<Change> {
+    let npu = &recipe.npu;
+    let train = work == Work::Train;
+    let has = |wanted: fn(&Op) -> bool| graph.nodes.iter().any(|node| wanted(&node.op));
+    let mut found: Vec<Change> = Vec::new();
+    let mut flag = |wanted: bool, path: &str, what, is: bool, change: fn(&mut Npu, bool)| {
+        if wanted {
+            found.push((format!("npu.{path}={}", !is), what, Box::new(move |recipe| change(&mut recipe.npu, !is))));
+        }
+    };
+    flag(true, "fusion", "convolution, normalisation and activation as one operator", npu.fusion, |n, v| n.fusion = v);
+    flag(
+        train && npu.fusion && has(|op| matches!(op, Op::BnTrainingUpdateGrad(_))),
+        "deep_fusion",
+        "sums of normalisation gradients on the convolutions around them",
+        npu.deep_fusion,
+        |n, v| n.deep_fusion = v,
+    );
+    flag(pads(recipe), "fold_pad", "explicit padding inside the convolution", npu.fold_pad, |n, v| n.fold_pad = v);
+    flag(
+        train && recipe.loss.l2.is_some(),
+        "l2_as_decay",
+        "L2 loss as decay of the gradients",
+        npu.l2_as_decay,
+        |n, v| n.l2_as_decay = v,
+    );
+    flag(
+        train && has(|op| matches!(op, Op::BiasAddGrad(_))),
+        "reduce_on_matrix",
+        "bias gradients summed on the matrix engine",
+        npu.reduce_on_matrix,
+        |n, v| n.reduce_on_matrix = v,
+    );
+    flag(
+        true,
+        "instruction_reordering",
+        "move-in, Cube, Vector and move-out of neighbouring tiles overlap",
+        npu.instruction_reordering,
+        |n, v| n.instruction_reordering = v,
+    );
+    flag(true, "tuned", "operators from the tuning engine", npu.tuned, |n, v| n.tuned = v);
+    let several = train && npu.devices > 1;
+    flag(several, "all_reduce.overlap", "gradients summed beside the backward pass", npu.all_reduce.overlap, |n, v| {
+        n.all_reduce.overlap = v;
+    });
+    flag(true, "input.prefetch", "next batch copied during the step", npu.input.prefetch, |n, v| n.input.prefetch = v);
+    flag(true, "input.channels_last", "images transposed on the device", npu.input.channels_last, |n, v| {
+        n.input.channels_last = v
+    });
+    flag(train, "input.enabled", "samples from the input pipeline", npu.input.enabled, |n, v| n.input.enabled = v);
+    let mut set = |wanted: bool, text: String, what, change: Box<dyn Fn(&mut Recipe)>| {
+        if wanted {
+            found.push((format!("npu.{text}"), what, change));
+        }
+    };
+    for (precision, name, what) in precisions(device) {
+        let change = Box::new(move |recipe: &mut Recipe| recipe.npu.precision = precision);
+        set(precision != npu.precision, format!("precision={name}"), what, change);
+    }
+    let (mode, name) = match npu.mode {
+        Mode::Graph => (Mode::Eager, "eager"),
+        Mode::Eager => (Mode::Graph, "graph"),
+    };
+    set(
+        true,
+        format!("mode={name}"),
+        "who launches the operators: the device its graph, or the host one by one",
+        Box::new(move |recipe| recipe.npu.mode = mode),
+    );
+    let steps = if npu.iterations_per_loop == 1 { 100 } else { 1 };
+    set(
+        true,
+        format!("iterations_per_loop={steps}"),
+        "steps that the device runs before it reports to the host",
+        Box::new(move |recipe| recipe.npu.iterations_per_loop = steps),
+    );
+    let (scale, name) = match npu.loss_scale {
+        LossScale::None => (LossScale::Fixed(FixedScale { scale: 1024.0 }), "{fixed: {scale: 1024}}"),
+        LossScale::Fixed(_) | LossScale::Dynamic(_) => (LossScale::None, "none"),
+    };
+    set(
+        train,
+        format!("loss_scale={name}"),
+        "factor on the loss, taken back from every gradient",
+        Box::new(move |recipe| recipe.npu.loss_scale = scale.clone()),
+    );
+    let one = Split::Word(SplitWord::One);
+    let (split, name) = if npu.all_reduce.split == one { (Split::Word(SplitWord::Auto), "auto") } else { (one, "one") };
+    set(
+        several,
+        format!("all_reduce.split={name}"),
+        "which gradients travel together",
+        Box::new(move |recipe| recipe.npu.all_reduce.split = split.clone()),
+    );
+    let (place, name) = match npu.input.normalize {
+        NormalizePlace::Host => (NormalizePlace::Device, "device"),
+        NormalizePlace::Device => (NormalizePlace::Host, "host"),
+    };
+    set(
+        crate::compile::normalization(recipe).is_some(),
+        format!("input.normalize={name}"),
+        "where images are normalised",
+        Box::new(move |recipe| recipe.npu.input.normalize = place),
+    );
+    let (dropout, name) = match npu.dropout {
+        DropoutKernel::Device => (DropoutKernel::Framework, "framework"),
+        DropoutKernel::Framework => (DropoutKernel::Device, "device"),
+    };
+    set(
+        has(|op| matches!(op, Op::Dropout(_))),
+        format!("dropout={name}"),
+        "whose kernel makes the masks of dropout",
+        Box::new(move |recipe| recipe.npu.dropout = dropout),
+    );
+    let (kernel, name) = match npu.trans_data {
+        TransDataKernel::Blocks => (TransDataKernel::Elements, "elements"),
+        TransDataKernel::Elements => (TransDataKernel::Blocks, "blocks"),
+    };
+    set(
+        has(|op| matches!(op, Op::TransData(_))),
+        format!("trans_data={name}"),
+        "how feature maps change their layout",
+        Box::new(move |recipe| recipe.npu.trans_data = kernel),
+    );
+    found.push((
+        format!("train.batch={}", 2 * recipe.train.batch),
+        "twice the images per step (gain per image)",
+        Box::new(|recipe| recipe.train.batch *= 2),
+    ));
+    found
+}
+
+/// Whether the model pads explicitly.
+pub(crate) fn pads(recipe: &Recipe) -> bool {
+    let of_model = zoo_graph::build(
+        recipe,
+        &match recipe.resolve() {
+            Ok(model) => model,
+            Err(_) => return false,
+        },
+        &zoo_graph::BuildOptions::eval(1),
+    );
+    of_model.is_ok_and(|graph| graph.nodes.iter().any(|node| matches!(node.op, Op::Pad(_))))
+}
+
+/// The precision modes of a device.
+fn precisions(device: &Device) -> Vec<(Precision, &'static str, &'static str)> {
+    let mixed = (Precision::AllowMixPrecision, "allow_mix_precision", "white operators in half precision");
+    match device.operators.half {
+        Half::Bf16 => {
+            vec![(Precision::Bf16, "bf16", "bf16 where it is allowed"), (Precision::Fp32, "fp32", "fp32 throughout")]
+        }
+        Half::Fp16 => vec![
+            mixed,
+            (Precision::AllowFp32ToFp16, "allow_fp32_to_fp16", "fp32 wherever the device has it"),
+            (Precision::ForceFp16, "force_fp16", "fp16 throughout"),
+            (Precision::MustKeepOriginDtype, "must_keep_origin_dtype", "as the graph says: fp32"),
+        ],
+    }
+}

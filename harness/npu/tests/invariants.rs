@@ -1,0 +1,171 @@
+//! What holds for every network, device and option: physics does not depend on how the model is fitted.
+
+use proptest::prelude::*;
+use std::path::{Path, PathBuf};
+use zoo_npu::{
+    Device, DeviceLibrary, Seconds, Work,
+    collective::{self, Gradient},
+    price::pipelined,
+    profile::{largest_batch, peak_memory},
+};
+use zoo_recipe::{
+    Library, LoadOptions, Recipe,
+    schema::{Split, SplitWord},
+};
+
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../recipes")
+}
+
+fn device(name: &str) -> Device {
+    DeviceLibrary::new([folder()]).load(name).unwrap_or_else(|error| panic!("{error}"))
+}
+
+fn recipe(name: &str, batch: usize) -> Recipe {
+    let loaded = Library::new([folder()]).load(name, &LoadOptions::default());
+    let mut recipe = loaded.unwrap_or_else(|errors| panic!("{errors}")).recipe;
+    recipe.train.batch = batch;
+    recipe.npu.input.enabled = false;
+    recipe
+}
+
+fn step(recipe: &Recipe, device: &Device) -> f64 {
+    zoo_npu::profile(recipe, device, Work::Train).unwrap_or_else(|error| panic!("{error}")).step.0
+}
+
+/// Ways in which a device can be better.
+const BETTER: &[(&str, fn(&mut Device, f64))] = &[
+    ("memory bandwidth", |device, by| device.hbm.gb_per_s.value *= by),
+    ("cache bandwidth", |device, by| device.l2.bytes_per_cycle.value *= by),
+    ("clock", |device, by| {
+        device.matrix.clock_ghz.value *= by;
+        device.vector.clock_ghz.value *= by;
+    }),
+    ("cores", |device, by| device.cores.value = (device.cores.value * by).ceil()),
+    ("Vector width", |device, by| device.vector.bytes_per_cycle.value *= by),
+    ("launch", |device, by| device.control.launch_us.value /= by),
+    ("links", |device, by| {
+        device.links.gb_per_s.value *= by;
+        device.links.server_gb_per_s.value *= by;
+    }),
+];
+
+const NETWORKS: [&str; 4] = ["alexnet", "resnet18", "squeezenet1_1", "mobilenetv2"];
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 40, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_better_device_is_never_slower(
+        network in 0..NETWORKS.len(), batch in 2usize..40, way in 0..BETTER.len(), by in 1.01f64..4.0,
+        devices in prop::sample::select(vec![1usize, 8, 16]),
+    ) {
+        let mut recipe = recipe(NETWORKS[network], batch);
+        recipe.npu.devices = devices;
+        let base = device("ascend910");
+        let mut better = base.clone();
+        BETTER[way].1(&mut better, by);
+        let (before, after) = (step(&recipe, &base), step(&recipe, &better));
+        prop_assert!(after <= before * (1.0 + 1e-9), "{} x {by}: {before} -> {after}", BETTER[way].0);
+    }
+
+    #[test]
+    fn no_kernel_beats_arithmetic_or_bandwidth(network in 0..NETWORKS.len(), batch in 2usize..40, fusion: bool) {
+        let mut recipe = recipe(NETWORKS[network], batch);
+        recipe.npu.fusion = fusion;
+        for name in ["ascend910", "v100", "gaudi", "gaudi2"] {
+            let device = device(name);
+            let profile = zoo_npu::profile(&recipe, &device, Work::Train).unwrap();
+            let [m, n, k] = device.matrix.tile;
+            let peak = 2.0 * (m * n * k) as f64 * device.cores.value * device.matrix.clock_ghz.value * 1e9;
+            let bandwidth = device.hbm.gb_per_s.value * 1e9;
+            for (kernel, price) in profile.kernels.iter().zip(&profile.prices) {
+                let bound = (price.flop as f64 / peak).max(price.bytes as f64 / bandwidth);
+                prop_assert!(price.time.0 >= bound, "{name} {}: {} < {bound}", profile.kernel_name(kernel), price.time.0);
+                let stages = price.cube + price.vector + price.hbm + price.l2;
+                let launch = Seconds(device.control.launch_us.value * 1e-6);
+                prop_assert!(price.time.0 <= (stages + launch).0 * (1.0 + 1e-12), "{}", profile.kernel_name(kernel));
+            }
+            prop_assert!(profile.utilisation().iter().all(|share| (0.0..=1.0).contains(share)));
+        }
+    }
+
+    #[test]
+    fn overlapping_stages_lie_between_the_longest_and_the_sum(
+        stages in prop::array::uniform4(0.0f64..1e-2), tiles in 1.0f64..1e6, overlap in 0.0f64..=1.0,
+    ) {
+        let time = pipelined(stages.map(Seconds), tiles, overlap).0;
+        let (longest, sum) = (stages.into_iter().fold(0.0, f64::max), stages.iter().sum::<f64>());
+        prop_assert!(time >= longest && time <= sum * (1.0 + 1e-12));
+        prop_assert!(time <= pipelined(stages.map(Seconds), 1.0, overlap).0 * (1.0 + 1e-12), "more tiles hide more");
+        prop_assert!(time >= pipelined(stages.map(Seconds), tiles, 1.0).0, "reordering never costs");
+    }
+
+    #[test]
+    fn memory_grows_with_the_batch(network in 0..NETWORKS.len(), batch in 2usize..64, more in 1usize..64) {
+        let device = device("ascend910");
+        let memory = |batch| {
+            let compiled = zoo_npu::compile(&recipe(NETWORKS[network], batch), &device, Work::Train, batch).unwrap();
+            peak_memory(&compiled.graph)
+        };
+        prop_assert!(memory(batch) < memory(batch + more));
+    }
+
+    #[test]
+    fn searched_buckets_are_never_worse_than_others(
+        gradients in prop::collection::vec((0.0f64..0.1, 1u64..50_000_000), 1..60),
+        latency in 0.0f64..2e-3, rate in 1e9f64..1e11, cut in 0u32..60,
+    ) {
+        let gradients: Vec<Gradient> = gradients
+            .into_iter()
+            .enumerate()
+            .map(|(parameter, (ready, bytes))| Gradient { parameter, ready: Seconds(ready), bytes })
+            .collect();
+        let cost = |bytes: u64| Seconds(latency + bytes as f64 / rate);
+        let end = |split: &Split, overlap| {
+            let buckets = collective::schedule(&gradients, split, overlap, &cost);
+            assert_eq!(buckets.iter().map(|b| b.parameters.len()).sum::<usize>(), gradients.len());
+            assert!(buckets.windows(2).all(|pair| pair[0].end <= pair[1].start), "one after the other");
+            buckets.iter().fold(0.0f64, |latest, bucket| latest.max(bucket.end.0))
+        };
+        let auto = end(&Split::Word(SplitWord::Auto), true);
+        prop_assert!(auto <= end(&Split::Word(SplitWord::One), true) + 1e-15);
+        prop_assert!(auto <= end(&Split::Word(SplitWord::One), false) + 1e-15);
+        prop_assert!(auto <= end(&Split::At(vec![cut]), true) + 1e-15);
+    }
+
+    #[test]
+    fn sums_over_devices_grow_with_bytes(
+        bytes in 1u64..1_000_000_000, more in 1u64..1_000_000_000, devices in 1usize..300,
+    ) {
+        let device = device("ascend910");
+        let time = |bytes| collective::all_reduce(&device, devices, bytes);
+        prop_assert!(time(bytes) <= time(bytes + more));
+        prop_assert!(devices > 1 || time(bytes) == Seconds::ZERO);
+    }
+}
+
+#[test]
+fn buckets_bring_the_step_forward_or_leave_it() {
+    for devices in [8, 64, 256] {
+        let device = device("ascend910");
+        let mut recipe = recipe("resnet18", 32);
+        recipe.npu.devices = devices;
+        let auto = step(&recipe, &device);
+        recipe.npu.all_reduce.split = Split::Word(SplitWord::One);
+        assert!(auto <= step(&recipe, &device), "{devices} devices");
+    }
+}
+
+#[test]
+fn the_largest_batch_fits_and_one_more_does_not() {
+    let device = device("ascend910");
+    let mut recipe = recipe("resnet50", 256);
+    let largest = largest_batch(&recipe, &device, Work::Train).unwrap().unwrap();
+    assert!(largest > 256, "the published batch fits, so the largest is above: {largest}");
+    recipe.train.batch = largest;
+    zoo_npu::profile(&recipe, &device, Work::Train).unwrap();
+    recipe.train.batch = largest + 1;
+    let refused = zoo_npu::profile(&recipe, &device, Work::Train).unwrap_err().to_string();
+    assert!(refused.contains(&format!("the largest that fits is {largest}")), "{refused}");
+}

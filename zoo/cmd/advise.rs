@@ -1,0 +1,68 @@
+//! `zoo advise`: what costs a recipe time on a simulated device.
+
+use super::profile::Machine;
+use super::{Context, SCHEMA_VERSION};
+use crate::cli::{Format, RecipeArgs};
+use crate::console::{DIM, HEADING, WARN, paint};
+use crate::excerpt::excerpt;
+use crate::{Exit, Failure};
+use serde::Serialize;
+use std::io::Write;
+use zoo_npu::{Advice, Work};
+
+/// Name what the devices' guides warn of, with the line of the recipe and what it costs.
+///
+/// Explicit padding, L2 in the loss, transposes that copy, operators on the host, small batches, unfused normalisation,
+/// loops of one step, slow input: each is priced by simulating the step with and without it.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  zoo advise alexnet
+  zoo advise alexnet --device gaudi --set npu.precision=bf16 --set npu.fold_pad=false
+  zoo advise resnet50 --batch 16 --format json | jq '.advice[].pattern'")]
+pub struct Args {
+    #[command(flatten)]
+    recipe: RecipeArgs,
+    #[command(flatten)]
+    machine: Machine,
+}
+
+#[derive(Serialize)]
+struct Report {
+    schema_version: u32,
+    recipe: String,
+    device: String,
+    step_ms: f64,
+    advice: Vec<Advice>,
+}
+
+/// Looks and prints.
+pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
+    let catalog = context.catalog()?;
+    let mut recipe = context.load(&catalog, &args.recipe.recipe, &args.recipe.change)?.recipe;
+    let device = args.machine.apply(&mut recipe, context)?;
+    let step_ms = zoo_npu::profile(&recipe, &device, Work::Train)?.step.ms();
+    let advice = zoo_npu::advise(&recipe, &device, Work::Train)?;
+    let report =
+        Report { schema_version: SCHEMA_VERSION, recipe: recipe.name.clone(), device: device.name, step_ms, advice };
+    match context.format {
+        Format::Json => context.out.json(&report)?,
+        Format::Text => print(&report, &args.recipe.change.sets, context)?,
+    }
+    Ok(Exit::Pass)
+}
+
+fn print(report: &Report, sets: &[String], context: &mut Context) -> Result<(), Failure> {
+    let out = &mut context.out;
+    writeln!(out, "{}  on {}, {:.1} ms per step", paint(HEADING, &report.recipe), report.device, report.step_ms)?;
+    if report.advice.is_empty() {
+        writeln!(out, "\nnothing that the guides warn of")?;
+    }
+    for advice in &report.advice {
+        let cost = format!("{:.2} ms per step ({:.1} %)", advice.cost_ms, 100.0 * advice.cost);
+        writeln!(out, "\n{}: {}, {cost}", paint(WARN, advice.pattern), advice.message)?;
+        writeln!(out, "{}", excerpt(&advice.line, sets))?;
+        writeln!(out, "{} {}", paint(DIM, "= instead:"), advice.remedy)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,242 @@
+//! What `zoo profile` says.
+
+use crate::Failure;
+use crate::cmd::SCHEMA_VERSION;
+use crate::console::{Console, DIM, HEADING, paint};
+use crate::numbers::percent;
+use crate::table::{Align, Table};
+use serde::Serialize;
+use std::io::Write;
+use zoo_graph::Bytes;
+use zoo_npu::collective::Bucket;
+use zoo_npu::{Device, Limit, OpCost, Profile, WhatIf};
+use zoo_recipe::Recipe;
+
+/// The report as JSON.
+#[derive(Serialize)]
+pub(super) struct Report {
+    schema_version: u32,
+    recipe: String,
+    device: String,
+    devices: usize,
+    batch: usize,
+    step_ms: f64,
+    images_per_s: f64,
+    /// What ends the step last: `device`, `input` or `floor`.
+    limit: Limit,
+    /// What the device needs, were its input always there.
+    device_ms: f64,
+    input_ms: f64,
+    peak_memory_bytes: u64,
+    memory_bytes: u64,
+    compile_s: f64,
+    /// Useful TFLOP per second of one device.
+    tflops: f64,
+    utilisation: Utilisation,
+    /// Time on the critical path, by what bounds it.
+    critical_path: Vec<Bound>,
+    all_reduce: Collective,
+    passes: Vec<Pass>,
+    ops: Vec<OpCost>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    what_if: Option<Vec<WhatIf>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    kernels: Option<Vec<KernelRow>>,
+}
+
+#[derive(Serialize)]
+struct Utilisation {
+    cube: f64,
+    vector: f64,
+    hbm: f64,
+}
+
+#[derive(Serialize)]
+struct Bound {
+    bound: &'static str,
+    ms: f64,
+}
+
+#[derive(Serialize)]
+struct Collective {
+    buckets: Vec<Bucket>,
+    exposed_ms: f64,
+}
+
+#[derive(Serialize)]
+struct Pass {
+    pass: &'static str,
+    patches: usize,
+}
+
+#[derive(Serialize)]
+struct KernelRow {
+    name: String,
+    op: String,
+    us: f64,
+    cube_us: f64,
+    vector_us: f64,
+    hbm_us: f64,
+    l2_us: f64,
+    bytes: u64,
+    bound: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    split: Option<[u64; 3]>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    block: Option<[u64; 2]>,
+}
+
+impl Report {
+    pub(super) fn new(
+        recipe: &Recipe,
+        device: &Device,
+        profile: &Profile,
+        kernels: bool,
+        what_if: Option<Vec<WhatIf>>,
+    ) -> Self {
+        let [cube, vector, hbm] = profile.utilisation();
+        let timeline = &profile.timeline;
+        let bounds = timeline.bounds(&profile.prices).into_iter().map(|(bound, time)| Bound { bound, ms: time.ms() });
+        let passes = profile.applied.iter().map(|pass| Pass { pass: pass.pass, patches: pass.patches.len() });
+        Self {
+            schema_version: SCHEMA_VERSION,
+            recipe: recipe.name.clone(),
+            device: device.name.clone(),
+            devices: profile.devices,
+            batch: profile.batch,
+            step_ms: profile.step.ms(),
+            images_per_s: profile.images_per_s,
+            limit: profile.limit,
+            device_ms: timeline.end.ms(),
+            input_ms: profile.input.pipeline.ms(),
+            peak_memory_bytes: profile.peak_memory.0,
+            memory_bytes: device.memory_bytes(),
+            compile_s: profile.compile.0,
+            tflops: profile.tflops(),
+            utilisation: Utilisation { cube, vector, hbm },
+            critical_path: bounds.collect(),
+            all_reduce: Collective { buckets: timeline.buckets.clone(), exposed_ms: timeline.exposed.ms() },
+            passes: passes.collect(),
+            ops: profile.by_operator(),
+            what_if,
+            kernels: kernels.then(|| rows(profile)),
+        }
+    }
+
+    pub(super) fn print(&self, out: &mut Console) -> Result<(), Failure> {
+        let devices = if self.devices == 1 { "1 device".to_owned() } else { format!("{} devices", self.devices) };
+        writeln!(out, "{}  on {}, {devices}, batch {}\n", paint(HEADING, &self.recipe), self.device, self.batch)?;
+        let waits = match self.limit {
+            Limit::Device => String::new(),
+            Limit::Input => paint(DIM, format!("(waits for its input; the device needs {:.1})", self.device_ms)),
+            Limit::Floor => {
+                paint(DIM, format!("(waits for its own host code; the device needs {:.1})", self.device_ms))
+            }
+        };
+        writeln!(out, "step      {:.1} ms {waits}", self.step_ms)?;
+        writeln!(out, "images    {:.0} per second", self.images_per_s)?;
+        let used = &self.utilisation;
+        let [cube, vector, hbm] = [used.cube, used.vector, used.hbm].map(percent);
+        writeln!(
+            out,
+            "busy      Cube {cube}, Vector {vector}, HBM {hbm}; {:.0} useful TFLOP/s per device",
+            self.tflops
+        )?;
+        let (peak, memory) = (Bytes(self.peak_memory_bytes), Bytes(self.memory_bytes));
+        writeln!(out, "memory    {peak} of {memory}")?;
+        writeln!(out, "input     {:.1} ms", self.input_ms)?;
+        if !self.all_reduce.buckets.is_empty() {
+            let count = self.all_reduce.buckets.len();
+            let exposed = self.all_reduce.exposed_ms;
+            writeln!(out, "all-reduce {count} buckets, {exposed:.1} ms not hidden by computation")?;
+        }
+        writeln!(out, "first     {:.0} s of compilation before the first step", self.compile_s)?;
+        let path: Vec<String> = self.critical_path.iter().map(|b| format!("{} {:.1}", b.bound, b.ms)).collect();
+        writeln!(out, "path      {} ms\n", path.join(", "))?;
+        let mut table = Table::new([
+            ("operator", Align::Left),
+            ("kernels", Align::Right),
+            ("ms", Align::Right),
+            ("share", Align::Right),
+            ("TFLOP/s", Align::Right),
+            ("GB/s", Align::Right),
+            ("bound", Align::Left),
+        ]);
+        for op in &self.ops {
+            table.row([
+                (&op.op).into(),
+                op.count.into(),
+                format!("{:.2}", op.ms).into(),
+                percent(op.share).into(),
+                format!("{:.1}", op.tflops).into(),
+                format!("{:.0}", op.gb_per_s).into(),
+                op.bound.into(),
+            ]);
+        }
+        write!(out, "{table}")?;
+        if let Some(options) = &self.what_if {
+            write!(out, "\n{}", options_table(options))?;
+        }
+        let Some(kernels) = &self.kernels else { return Ok(()) };
+        let mut table = Table::new([
+            ("kernel", Align::Left),
+            ("operator", Align::Left),
+            ("us", Align::Right),
+            ("Cube", Align::Right),
+            ("Vector", Align::Right),
+            ("HBM", Align::Right),
+            ("L2", Align::Right),
+            ("bound", Align::Left),
+        ]);
+        for row in kernels {
+            let us = |value: f64| format!("{value:.1}").into();
+            let bound = row.bound.into();
+            table.row([
+                (&row.name).into(),
+                (&row.op).into(),
+                us(row.us),
+                us(row.cube_us),
+                us(row.vector_us),
+                us(row.hbm_us),
+                us(row.l2_us),
+                bound,
+            ]);
+        }
+        write!(out, "\n{table}")?;
+        Ok(())
+    }
+}
+
+/// What each option would bring.
+fn options_table(options: &[WhatIf]) -> Table {
+    let mut table = Table::new([
+        ("option", Align::Left),
+        ("step ms", Align::Right),
+        ("images/s", Align::Right),
+        ("what it does", Align::Left),
+    ]);
+    for option in options {
+        let ms = option.step_ms.map(|ms| format!("{ms:.1}")).unwrap_or_default();
+        let gain = option.gain.map_or("refused".to_owned(), |gain| format!("{:+.1} %", 100.0 * gain));
+        let what = option.refused.as_deref().unwrap_or(option.what);
+        table.row([(&option.set).into(), ms.into(), gain.into(), what.into()]);
+    }
+    table
+}
+
+fn rows(profile: &Profile) -> Vec<KernelRow> {
+    let row = |(kernel, price): (&zoo_npu::kernel::Kernel, &zoo_npu::price::Price)| KernelRow {
+        name: profile.graph.nodes[kernel.nodes[0]].name.clone(),
+        op: profile.kernel_name(kernel),
+        us: price.time.us(),
+        cube_us: price.cube.us(),
+        vector_us: price.vector.us(),
+        hbm_us: price.hbm.us(),
+        l2_us: price.l2.us(),
+        bytes: price.bytes,
+        bound: price.bound.name(),
+        split: price.tiling.map(|tiling| tiling.split),
+        block: price.tiling.map(|tiling| tiling.block),
+    };
+    profile.kernels.iter().zip(&profile.prices).map(row).collect()
+}
