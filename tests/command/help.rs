@@ -76,7 +76,8 @@ fn shells_get_their_completions() {
 fn the_schema_is_the_one_beside_the_recipes() {
     let printed: serde_json::Value = zoo("schema").expect(0).json();
     let file = std::fs::read_to_string(root().join("recipes/schema/recipe.json")).unwrap();
-    assert_eq!(printed, serde_json::from_str::<serde_json::Value>(&file).unwrap());
+    let file: serde_json::Value = serde_json::from_str(&file).unwrap();
+    assert!(printed == file, "recipes/schema/recipe.json is stale");
 }
 
 #[test]

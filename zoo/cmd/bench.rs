@@ -2,7 +2,7 @@
 
 mod peak;
 
-use super::{Context, SCHEMA_VERSION};
+use super::{Context, SCHEMA_VERSION, simulated::Simulated};
 use crate::cli::{Change, Format};
 use crate::console::{DIM, HEADING, paint};
 use crate::numbers::percent;
@@ -44,6 +44,9 @@ pub struct Args {
     /// Steps that are measured, after two that are not
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..))]
     steps: u32,
+    /// Compute with the arithmetic of this device: the name of a file in recipes/devices, or host
+    #[arg(long, value_name = "DEV|host")]
+    device: Option<String>,
     /// Threads; all cores by default
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     threads: Option<u16>,
@@ -71,6 +74,7 @@ struct OpCost {
 struct Report {
     schema_version: u32,
     recipe: String,
+    device: String,
     kernels: &'static str,
     fusion: bool,
     batch: usize,
@@ -102,7 +106,8 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
     if let (Some(side), Some(shape)) = (args.image, recipe.model.inputs.values_mut().next()) {
         (shape[1].0, shape[2].0) = (usize::from(side), usize::from(side));
     }
-    let report = measure(&recipe, args, context)?;
+    let simulated = Simulated::find(args.device.as_deref(), &mut recipe, context)?;
+    let report = measure(&recipe, simulated.as_ref(), args, context)?;
     match context.format {
         Format::Json => context.out.json(&report)?,
         Format::Text => print(&report, context)?,
@@ -110,12 +115,15 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
     Ok(Exit::Pass)
 }
 
-fn measure(recipe: &Recipe, args: &Args, context: &Context) -> Result<Report, Failure> {
+fn measure(recipe: &Recipe, simulated: Option<&Simulated>, args: &Args, context: &Context) -> Result<Report, Failure> {
     let graph = zoo_graph::build(recipe, &recipe.resolve()?, &BuildOptions::train(args.batch as usize))?;
     let work: Flop = flop(&graph).sum();
     let inputs = inputs(&graph, recipe)?;
     let options = Options::of(recipe);
-    let mut step = Step::new(graph, options)?;
+    let mut step = match simulated {
+        Some(simulated) => Step::simulated(graph, options, &simulated.arithmetic)?,
+        None => Step::new(graph, options)?,
+    };
     step.initialize(recipe.train.seed)?;
     let bar = context.progress.bar(u64::from(WARM_UP + args.steps));
     let (mut step_ms, mut node_ms, mut tensor_bytes) = (Vec::new(), Vec::new(), Bytes(0));
@@ -146,6 +154,7 @@ fn measure(recipe: &Recipe, args: &Args, context: &Context) -> Result<Report, Fa
     Ok(Report {
         schema_version: SCHEMA_VERSION,
         recipe: recipe.name.clone(),
+        device: simulated.map_or(zoo_train::HOST, Simulated::name).to_owned(),
         kernels,
         fusion,
         batch: args.batch as usize,

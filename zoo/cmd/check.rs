@@ -1,11 +1,12 @@
 //! `zoo check`: prove one training step.
 
+mod device;
 mod mutants;
 mod report;
 
 pub(super) use report::print;
 
-use super::{Context, SCHEMA_VERSION};
+use super::{Context, SCHEMA_VERSION, simulated::Simulated};
 use crate::catalog::Catalog;
 use crate::cli::{Change, Format};
 use crate::{Exit, Failure};
@@ -14,8 +15,13 @@ use serde::Serialize;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use zoo_engine::Options;
-use zoo_golden::{CheckOptions, Golden, GoldenError, Precision, Report, mutants::Outcome};
+use zoo_golden::{
+    CheckOptions, Golden, GoldenError, Precision, Report, Verdict,
+    device::{DeviceOptions, check_device},
+    mutants::Outcome,
+};
 use zoo_recipe::Loaded;
+use zoo_train::{HOST, LossScale};
 
 /// Prove one training step against golden tensors of a reference framework.
 ///
@@ -30,6 +36,7 @@ Examples:
   zoo check resnet50 --set optimizer.sgd.momentum=0.9     a planted fault: which stage catches it?
   zoo check resnet50 --mutants                            known mistakes: are all caught?
   zoo check resnet50 --golden my_dump.json                your own golden, see golden/README.md
+  zoo check resnet50 --device ascend910                   what the device's arithmetic does to the step
   zoo check resnet50 --format json | jq .first_divergence")]
 pub struct Args {
     /// Names of recipes, or paths of their files
@@ -50,6 +57,12 @@ pub struct Args {
     /// Plant known mistakes one at a time, in f64, and show which stage catches each
     #[arg(long, conflicts_with_all = ["all", "dtype"])]
     mutants: bool,
+    /// Judge the arithmetic of this device, node by node: the name of a file in recipes/devices
+    #[arg(long, value_name = "DEV", conflicts_with_all = ["all", "dtype", "mutants"])]
+    device: Option<String>,
+    /// Plant a fault: this node of the device's step holds its results times two to this power while it works
+    #[arg(long, value_name = "NODE=POWER", requires = "device", value_parser = super::simulated::planted)]
+    plant: Vec<(String, i32)>,
 }
 
 /// Arithmetic to judge.
@@ -93,6 +106,10 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
             context.progress.line(&format!("{name}: no golden, not checked"));
             continue;
         }
+        if let Some(device) = args.device.as_deref().filter(|device| *device != HOST) {
+            passed &= on_device(args, device, &catalog, loaded, context)?;
+            continue;
+        }
         if args.mutants {
             let outcomes = plant(&catalog, &loaded, args.golden.as_deref(), context)?;
             passed &= mutants::print(&loaded.recipe.name, &outcomes, context)?;
@@ -108,7 +125,7 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
         passed &= report.passed();
         reports.push(report);
     }
-    if context.format == Format::Json && !args.mutants {
+    if context.format == Format::Json && !args.mutants && !reports.is_empty() {
         match (args.all, reports.as_slice()) {
             (false, [report]) => context.out.json(report)?,
             _ => context.out.json(&Reports { schema_version: SCHEMA_VERSION, reports })?,
@@ -136,6 +153,35 @@ pub(super) fn check(
     Ok(zoo_golden::check(recipe, &golden, &folder, &options, &mut progress)?)
 }
 
+/// Runs the step on a simulated device; whether it loses no more than it must.
+fn on_device(
+    args: &Args,
+    device: &str,
+    catalog: &Catalog,
+    loaded: Loaded,
+    context: &mut Context,
+) -> Result<bool, Failure> {
+    let (golden, _) = golden(catalog, &loaded, args.golden.as_deref())?;
+    let mut recipe = loaded.recipe;
+    let Some(mut simulated) = Simulated::find(Some(device), &mut recipe, context)? else { return Ok(true) };
+    simulated.arithmetic.planted.extend(args.plant.iter().cloned());
+    let options = DeviceOptions {
+        device: simulated.name(),
+        arithmetic: &simulated.arithmetic,
+        loss_scale: LossScale::start(&recipe.npu.loss_scale).scale,
+        engine: Options::of(&recipe),
+    };
+    let spinner = context.progress.spinner();
+    let mut progress = |what: &str| spinner.message(format!("{}: {what}", recipe.name));
+    let report = check_device(&recipe, &golden, &options, &mut progress)?;
+    drop(spinner);
+    match context.format {
+        Format::Json => context.out.json(&report)?,
+        Format::Text => device::print(&report, &args.change.sets, &mut context.out)?,
+    }
+    Ok(report.verdict != Verdict::Fail)
+}
+
 /// Plants every known mistake that the recipe has a place for.
 fn plant(catalog: &Catalog, loaded: &Loaded, other: Option<&Path>, context: &Context) -> Result<Vec<Outcome>, Failure> {
     let (golden, folder) = golden(catalog, loaded, other)?;
@@ -147,7 +193,7 @@ fn plant(catalog: &Catalog, loaded: &Loaded, other: Option<&Path>, context: &Con
 }
 
 /// The golden to check against, and the folder of the recipe's other truths.
-fn golden(catalog: &Catalog, loaded: &Loaded, other: Option<&Path>) -> Result<(Golden, PathBuf), Failure> {
+pub(super) fn golden(catalog: &Catalog, loaded: &Loaded, other: Option<&Path>) -> Result<(Golden, PathBuf), Failure> {
     let recipe = &loaded.recipe;
     let own = catalog.golden(recipe, &loaded.path);
     let (manifest, folder) = match other {

@@ -1,6 +1,6 @@
 //! `zoo eval`: a checkpoint on the held-out data.
 
-use super::{Context, SCHEMA_VERSION, run::data};
+use super::{Context, SCHEMA_VERSION, run::data, simulated::Simulated};
 use crate::cli::{Change, Format};
 use crate::console::{BAD, GOOD, paint};
 use crate::interrupt::Interrupt;
@@ -31,6 +31,9 @@ pub struct Args {
     /// A checkpoint, or the folder of a run: its newest checkpoint
     #[arg(long, value_name = "FILE")]
     checkpoint: PathBuf,
+    /// Compute with the arithmetic of this device: the name of a file in recipes/devices, or host
+    #[arg(long, value_name = "DEV|host")]
+    device: Option<String>,
     /// Evaluate on the data in this folder
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
@@ -61,7 +64,15 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
     let checkpoint = read(&args.checkpoint)?;
     let sets = data::open(&mut recipe, &loaded.overridden, args.data.as_deref())?;
     let model = recipe.resolve()?;
-    let job = Job { recipe: &recipe, model: &model, data: &sets, linear_baseline: None, golden: GoldenVerdict::Absent };
+    let simulated = Simulated::find(args.device.as_deref(), &mut recipe, context)?;
+    let job = Job {
+        recipe: &recipe,
+        model: &model,
+        data: &sets,
+        linear_baseline: None,
+        golden: GoldenVerdict::Absent,
+        device: simulated.as_ref().map(Simulated::device),
+    };
     let spinner = context.progress.spinner();
     spinner.message(format!("evaluating {} images", sets.val.len()));
     let Some(evaluation) = evaluate(job, &checkpoint, interrupt.arm())? else { return Ok(Exit::Interrupted) };

@@ -2,6 +2,7 @@
 
 mod advise;
 mod bench;
+mod bisect;
 mod check;
 mod completions;
 mod data;
@@ -13,6 +14,7 @@ mod run;
 mod schema;
 mod score;
 mod show;
+mod simulated;
 mod study;
 mod validate;
 
@@ -53,6 +55,8 @@ pub enum Command {
     Eval(eval::Args),
     /// Measure a training step on this machine
     Bench(bench::Args),
+    /// Find what has to stay fp32 on a device
+    Bisect(bisect::Args),
     /// Predict what a step costs on a simulated NPU, and why
     Profile(profile::Args),
     /// Name what costs a recipe time on a simulated NPU, with its line and its price
@@ -86,6 +90,7 @@ pub fn run(command: &Command, context: &mut Context) -> Result<Exit, Failure> {
         Command::Run(args) => run::run(args, context),
         Command::Eval(args) => eval::run(args, context),
         Command::Bench(args) => bench::run(args, context),
+        Command::Bisect(args) => bisect::run(args, context),
         Command::Profile(args) => profile::run(args, context),
         Command::Advise(args) => advise::run(args, context),
         Command::Study(args) => study::run(args, context),

@@ -5,7 +5,7 @@ mod forebode;
 mod proof;
 mod screen;
 
-use super::{Context, SCHEMA_VERSION};
+use super::{Context, SCHEMA_VERSION, simulated::Simulated};
 use crate::catalog::Catalog;
 use crate::cli::{Change, Format};
 use crate::console::{BAD, GOOD, paint};
@@ -54,6 +54,9 @@ pub struct Args {
     /// Threads; the results do not depend on it
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     threads: Option<u16>,
+    /// Compute with the arithmetic of this device: the name of a file in recipes/devices, or host
+    #[arg(long, value_name = "DEV|host")]
+    device: Option<String>,
     /// Do not check the golden first
     #[arg(long)]
     no_check: bool,
@@ -89,6 +92,7 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
     let mut recipe = loaded.recipe.clone();
     let sets = data::open(&mut recipe, &loaded.overridden, args.data.as_deref())?;
     let model = recipe.resolve()?;
+    let simulated = Simulated::find(args.device.as_deref(), &mut recipe, context)?;
     if let Some(warning) = forebode::relu_on_logits(&recipe, &model) {
         context.progress.line(&warning.to_string());
     }
@@ -101,7 +105,8 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
     }
     let baseline = if args.resume { None } else { data::baseline(&recipe, &sets, &context.progress)? };
     data::announce(&recipe, &sets, baseline);
-    let job = Job { recipe: &recipe, model: &model, data: &sets, linear_baseline: baseline, golden };
+    let device = simulated.as_ref().map(Simulated::device);
+    let job = Job { recipe: &recipe, model: &model, data: &sets, linear_baseline: baseline, golden, device };
     let mut trainer = Trainer::new(job)?;
     let stem = format!("{}-{profile}", recipe.name);
     let (folder, files) = if args.resume {

@@ -7,6 +7,7 @@ pub mod branch;
 mod check;
 pub mod compare;
 pub mod conditions;
+pub mod device;
 mod divergence;
 mod error;
 pub mod facts;

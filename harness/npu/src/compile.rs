@@ -88,7 +88,7 @@ fn pipeline(recipe: &Recipe, device: &Device, work: Work) -> Pipeline {
         add(true, Box::new(NormalizeOnDevice { mean, std }));
     }
     add(npu.input.channels_last, Box::new(ChannelsLastInput));
-    add(true, Box::new(PlaceCasts(policy(device, npu.precision))));
+    add(true, Box::new(PlaceCasts(policy(device, npu.precision, &npu.keep_fp32))));
     if work == Work::Train {
         add(npu.loss_scale != LossScale::None, Box::new(ScaleLoss));
         add(!device.control.decay_in_optimizer, Box::new(SplitDecay));
@@ -112,8 +112,8 @@ pub(crate) fn normalization(recipe: &Recipe) -> Option<&Normalize> {
     })
 }
 
-/// The precision policy of a device in a mode.
-pub fn policy(device: &Device, precision: Precision) -> PrecisionPolicy {
+/// The precision policy of a device in a mode; `keep` are operators, layers or nodes that stay f32.
+pub fn policy(device: &Device, precision: Precision, keep: &[String]) -> PrecisionPolicy {
     let half = match device.operators.half {
         Half::Fp16 => DType::F16,
         Half::Bf16 => DType::Bf16,
@@ -133,5 +133,6 @@ pub fn policy(device: &Device, precision: Precision) -> PrecisionPolicy {
         white: set(&operators.white),
         black: set(&operators.black),
         reduced_only: set(&operators.half_only),
+        keep: set(keep),
     }
 }

@@ -139,7 +139,9 @@ fn changes(recipe: &Recipe, device: &Device, work: Work, graph: &zoo_graph::Grap
         Box::new(move |recipe| recipe.npu.iterations_per_loop = steps),
     );
     let (scale, name) = match npu.loss_scale {
-        LossScale::None => (LossScale::Fixed(FixedScale { scale: 1024.0 }), "{fixed: {scale: 1024}}"),
+        LossScale::None => {
+            (LossScale::Fixed(FixedScale { scale: 1024.0, skip_overflow: false }), "{fixed: {scale: 1024}}")
+        }
         LossScale::Fixed(_) | LossScale::Dynamic(_) => (LossScale::None, "none"),
     };
     set(

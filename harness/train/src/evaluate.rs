@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use zoo_datasets::{Batch, Loader};
 use zoo_engine::{Options, Scalars, Step};
 use zoo_graph::BuildOptions;
-use zoo_recipe::{Recipe, ResolvedModel, schema::Metric};
+use zoo_recipe::schema::Metric;
 
 use crate::{
     TrainError,
@@ -20,7 +20,7 @@ use crate::{
 /// # Errors
 /// A network that the checkpoint's variables do not fit, or samples that cannot be read or do not fit the network.
 pub fn evaluate(job: Job<'_>, checkpoint: &Checkpoint, cancel: &AtomicBool) -> Result<Option<Evaluation>, TrainError> {
-    let mut evaluator = Evaluator::new(job.recipe, job.model, job.eval_batch())?;
+    let mut evaluator = Evaluator::new(job)?;
     evaluator.load(|name| checkpoint.variables.get(name).cloned())?;
     evaluator.run(&job.val_loader()?, cancel)
 }
@@ -50,13 +50,18 @@ impl Evaluation {
 }
 
 impl Evaluator {
-    /// The recipe's network for batches of up to `batch` samples, without weights yet.
+    /// The job's network for batches of up to [`Job::eval_batch`] samples, without weights yet.
     ///
     /// # Errors
     /// A recipe that makes no network, or one that the kernels cannot compute.
-    pub fn new(recipe: &Recipe, model: &ResolvedModel, batch: usize) -> Result<Self, TrainError> {
-        let graph = zoo_graph::build(recipe, model, &BuildOptions::eval(batch))?;
-        Ok(Self { step: Step::new(graph, Options::of(recipe))?, batch })
+    pub fn new(job: Job<'_>) -> Result<Self, TrainError> {
+        let (batch, options) = (job.eval_batch(), Options::of(job.recipe));
+        let graph = zoo_graph::build(job.recipe, job.model, &BuildOptions::eval(batch))?;
+        let step = match job.device {
+            Some(device) => Step::simulated(graph, options, device.arithmetic)?,
+            None => Step::new(graph, options)?,
+        };
+        Ok(Self { step, batch })
     }
 
     /// Takes weights and running statistics by name.

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use std::{io, path::PathBuf};
 use zoo_recipe::schema::{Metric, Target};
 
-use crate::{environment::Environment, metrics::Score};
+use crate::{environment::Environment, job::HOST, metrics::Score};
 
 /// Version of the events as JSON; goes up when a field changes its meaning or vanishes.
 pub const SCHEMA_VERSION: u32 = 1;
@@ -81,8 +81,15 @@ pub struct Started {
     pub linear_baseline: Option<f64>,
     /// Whether the step was proven.
     pub golden: GoldenVerdict,
+    /// The device that is simulated, or `host`.
+    #[serde(default = "host")]
+    pub device: String,
     /// What computes.
     pub environment: Environment,
+}
+
+fn host() -> String {
+    HOST.to_owned()
 }
 
 /// One step.
@@ -99,6 +106,12 @@ pub struct StepDone {
     pub components: Vec<(String, f64)>,
     /// Learning rate of the update.
     pub lr: f64,
+    /// Factor on the loss, on a simulated device.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub loss_scale: Option<f64>,
+    /// Whether something overflowed on the device and the update was left out.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub skipped: bool,
     /// Samples divided by the time of this step, waiting for data included.
     pub images_per_s: f64,
     /// Time since the start of the training, evaluations included, interruptions not.
@@ -165,6 +178,12 @@ pub struct RunResult {
     pub linear_baseline: Option<f64>,
     /// Whether the step was proven.
     pub golden: GoldenVerdict,
+    /// The device that was simulated, or `host`.
+    #[serde(default = "host")]
+    pub device: String,
+    /// Steps whose update was left out because something overflowed.
+    #[serde(default)]
+    pub skipped_steps: u64,
 }
 
 /// Hears what happens.
@@ -216,6 +235,8 @@ mod tests {
     #[test]
     fn the_last_line_is_what_scripts_rely_on() {
         let result = RunResult {
+            device: "host".to_owned(),
+            skipped_steps: 0,
             schema_version: SCHEMA_VERSION,
             metric: Metric::Top1,
             target: Some(0.88),
@@ -238,6 +259,8 @@ mod tests {
     #[test]
     fn steps_read_back() {
         let step = StepDone {
+            loss_scale: None,
+            skipped: false,
             step: 3,
             epoch: 0.75,
             loss: 2.5,

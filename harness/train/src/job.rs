@@ -1,10 +1,23 @@
 //! What is trained, and the batches that it is trained and evaluated on.
 
 use zoo_datasets::{Loader, LoaderConfig, OnError};
+use zoo_engine::Arithmetic;
 use zoo_input::{DataSets, Split};
 use zoo_recipe::{Recipe, ResolvedModel, schema};
 
 use crate::{TrainError, event::GoldenVerdict};
+
+/// What computes if no device is simulated.
+pub const HOST: &str = "host";
+
+/// A device whose arithmetic is simulated.
+#[derive(Clone, Copy)]
+pub struct SimulatedDevice<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// Where its numbers are rounded, and to what.
+    pub arithmetic: &'a Arithmetic,
+}
 
 /// What is trained, on what.
 #[derive(Clone, Copy)]
@@ -19,6 +32,8 @@ pub struct Job<'a> {
     pub linear_baseline: Option<f64>,
     /// Whether the step was proven: reported with the result.
     pub golden: GoldenVerdict,
+    /// The device that computes; absent: this machine, in f32.
+    pub device: Option<SimulatedDevice<'a>>,
 }
 
 impl Job<'_> {
@@ -26,6 +41,11 @@ impl Job<'_> {
     pub fn threads(&self) -> usize {
         let cores = || std::thread::available_parallelism().map_or(1, usize::from);
         self.recipe.engine.threads.unwrap_or_else(cores)
+    }
+
+    /// Name of what computes.
+    pub fn device_name(&self) -> &str {
+        self.device.map_or(HOST, |device| device.name)
     }
 
     /// Samples that are evaluated together: as many as are trained together, unless there are fewer.

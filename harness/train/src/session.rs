@@ -3,11 +3,11 @@
 use candle_core::{Device, Tensor};
 use std::collections::{BTreeMap, BTreeSet};
 use zoo_datasets::Batch;
-use zoo_engine::{Inputs, Observer, Options, Scalars, Step, StepResult, candle_dtype};
+use zoo_engine::{Arithmetic, Inputs, Observer, Options, Scalars, Step, StepResult, candle_dtype};
 use zoo_graph::{BuildOptions, DType, Graph, LABEL};
-use zoo_recipe::{Recipe, ResolvedModel};
+use zoo_recipe::{Recipe, ResolvedModel, schema};
 
-use crate::TrainError;
+use crate::{TrainError, loss_scale::LossScale};
 
 /// A network in training: one [`Step`], the same that the golden check runs, with the counter and the seed that make its
 /// dropout reproducible.
@@ -15,6 +15,8 @@ pub struct Session {
     step: Step,
     seed: u64,
     done: u64,
+    rule: schema::LossScale,
+    loss_scale: LossScale,
 }
 
 impl Session {
@@ -22,16 +24,27 @@ impl Session {
     ///
     /// # Errors
     /// A recipe that makes no step, or one that the kernels cannot compute.
-    pub fn start(recipe: &Recipe, model: &ResolvedModel) -> Result<Self, TrainError> {
+    pub fn start(recipe: &Recipe, model: &ResolvedModel, arithmetic: Option<&Arithmetic>) -> Result<Self, TrainError> {
         let graph = zoo_graph::build(recipe, model, &BuildOptions::train(recipe.train.batch))?;
-        let mut step = Step::new(graph, Options::of(recipe))?;
+        let mut step = match arithmetic {
+            Some(arithmetic) => Step::simulated(graph, Options::of(recipe), arithmetic)?,
+            None => Step::new(graph, Options::of(recipe))?,
+        };
         step.initialize(recipe.train.seed)?;
-        Ok(Self::new(step, recipe.train.seed))
+        let rule = if arithmetic.is_some() { recipe.npu.loss_scale.clone() } else { schema::LossScale::None };
+        let loss_scale = LossScale::start(&rule);
+        Ok(Self { rule, loss_scale, ..Self::new(step, recipe.train.seed) })
     }
 
     /// Training with a step that has its variables already, whatever it was built from.
     pub fn new(step: Step, seed: u64) -> Self {
-        Self { step, seed, done: 0 }
+        let rule = schema::LossScale::None;
+        Self { step, seed, done: 0, loss_scale: LossScale::start(&rule), rule }
+    }
+
+    /// The loss scale, and how many updates were left out.
+    pub fn loss_scale(&self) -> LossScale {
+        self.loss_scale
     }
 
     /// Steps done.
@@ -59,21 +72,24 @@ impl Session {
         learning_rate: f64,
         observer: &mut dyn Observer,
     ) -> Result<StepResult, TrainError> {
-        let scalars = Scalars { learning_rate, step: self.done, seed: self.seed, ..Scalars::default() };
+        let LossScale { scale, skipped, .. } = self.loss_scale;
+        let scalars = Scalars { learning_rate, step: self.done, seed: self.seed, skipped, loss_scale: scale };
         let result = self.step.run(inputs, scalars, observer)?;
         self.done += 1;
+        let overflow = self.step.findings().is_some_and(|findings| findings.overflow);
+        self.loss_scale = self.loss_scale.after(&self.rule, overflow, result.skipped);
         Ok(result)
     }
 
-    /// One update with a full batch of the loader. Returns loss components by name, the total first.
+    /// One update with a full batch of the loader.
     ///
     /// # Errors
     /// As [`Session::train_step`].
-    pub fn train_batch(&mut self, batch: Batch, learning_rate: f64) -> Result<Vec<(String, f64)>, TrainError> {
+    pub fn train_batch(&mut self, batch: Batch, learning_rate: f64) -> Result<StepResult, TrainError> {
         let Batch { images, labels, .. } = batch;
         let labels = Tensor::from_vec(labels, labels_len(self.step.graph())?, &Device::Cpu)?;
         let inputs = image_input(self.step.graph(), images)?.with(LABEL, labels);
-        Ok(self.train_step(&inputs, learning_rate, &mut ())?.losses)
+        self.train_step(&inputs, learning_rate, &mut ())
     }
 
     /// All variables by name.
@@ -88,7 +104,12 @@ impl Session {
     ///
     /// # Errors
     /// Variables that are missing, unknown, or of another shape or type.
-    pub fn restore(&mut self, variables: &BTreeMap<String, Tensor>, done: u64) -> Result<(), TrainError> {
+    pub fn restore(
+        &mut self,
+        variables: &BTreeMap<String, Tensor>,
+        done: u64,
+        loss_scale: Option<LossScale>,
+    ) -> Result<(), TrainError> {
         let own: BTreeSet<String> = self.step.graph().variables.iter().map(|v| v.name.clone()).collect();
         let given: BTreeSet<String> = variables.keys().cloned().collect();
         let list = |names: Vec<&String>| names.into_iter().map(|n| format!("`{n}`")).collect::<Vec<_>>().join(", ");
@@ -104,6 +125,7 @@ impl Session {
             self.step.set_variable(name, tensor)?;
         }
         self.done = done;
+        self.loss_scale = loss_scale.unwrap_or_else(|| LossScale::start(&self.rule));
         Ok(())
     }
 }

@@ -5,6 +5,7 @@ use std::{
     time::Instant,
 };
 use zoo_datasets::{Batches, Loader};
+use zoo_engine::StepResult;
 use zoo_recipe::{Recipe, schema};
 
 use crate::{
@@ -66,8 +67,8 @@ impl<'a> Trainer<'a> {
         let timetable = Timetable::new(&recipe.train, train.batches_per_epoch());
         Ok(Self {
             job,
-            session: Session::start(recipe, model)?,
-            evaluator: Evaluator::new(recipe, model, job.eval_batch())?,
+            session: Session::start(recipe, model, job.device.map(|device| device.arithmetic))?,
+            evaluator: Evaluator::new(job)?,
             train,
             val,
             timetable,
@@ -90,11 +91,16 @@ impl<'a> Trainer<'a> {
         if !changes.is_empty() {
             return Err(TrainError::RecipeChanged { step: *step, changes });
         }
+        let (before, now) = (&checkpoint.progress.device, self.job.device_name());
+        if before != now {
+            let message = format!("the checkpoint was trained on {before}, this run is on {now}");
+            return Err(TrainError::Mismatch(message));
+        }
         if *data != self.identity {
             let (before, now) = (data.to_string(), self.identity.to_string());
             return Err(TrainError::DataChanged { step: *step, before, now });
         }
-        self.session.restore(&checkpoint.variables, *step)?;
+        self.session.restore(&checkpoint.variables, *step, checkpoint.progress.loss_scale)?;
         self.evaluations = evaluations.clone();
         self.job.linear_baseline = self.job.linear_baseline.or(*linear_baseline);
         self.seconds_before = *seconds;
@@ -187,9 +193,10 @@ impl<'a> Trainer<'a> {
             self.timetable.steps_per_epoch() as usize,
             self.timetable.epochs() as usize,
         );
-        let losses = self.session.train_batch(batch, lr)?;
+        let loss_scale = self.session.loss_scale().scale;
+        let StepResult { losses, skipped, .. } = self.session.train_batch(batch, lr)?;
         let step = self.session.done();
-        if losses.iter().any(|(_, value)| !value.is_finite()) {
+        if !skipped && losses.iter().any(|(_, value)| !value.is_finite()) {
             return Err(TrainError::LossNotFinite { step, lr, losses });
         }
         let mut losses = losses.into_iter();
@@ -200,6 +207,8 @@ impl<'a> Trainer<'a> {
             loss,
             components: losses.collect(),
             lr,
+            loss_scale: self.job.device.is_some().then_some(loss_scale),
+            skipped,
             images_per_s: samples as f64 / begun.elapsed().as_secs_f64(),
             seconds: self.seconds(),
         })
@@ -258,6 +267,8 @@ impl<'a> Trainer<'a> {
             seconds: self.seconds(),
             evaluations: self.evaluations.clone(),
             linear_baseline: self.job.linear_baseline,
+            device: self.job.device_name().to_owned(),
+            loss_scale: self.job.device.map(|_| self.session.loss_scale()),
         };
         Ok(Checkpoint { progress, variables: self.session.variables()? })
     }
@@ -267,7 +278,7 @@ impl<'a> Trainer<'a> {
     }
 
     fn started(&self) -> Started {
-        let Job { recipe, model, data, linear_baseline, golden } = self.job;
+        let Job { recipe, model, data, linear_baseline, golden, .. } = self.job;
         let graph = self.session.step().graph();
         let parameters = graph.parameters().map(|(_, v)| graph.ty(v.value).shape.numel() as u64).sum();
         let kernels = match recipe.engine.kernels {
@@ -291,6 +302,7 @@ impl<'a> Trainer<'a> {
             target: recipe.target.clone(),
             linear_baseline,
             golden,
+            device: self.job.device_name().to_owned(),
             environment: Environment::detect(self.job.threads(), kernels),
         }
     }
@@ -311,6 +323,8 @@ impl<'a> Trainer<'a> {
             seconds: self.seconds(),
             linear_baseline: self.job.linear_baseline,
             golden: self.job.golden,
+            device: self.job.device_name().to_owned(),
+            skipped_steps: self.session.loss_scale().skipped,
         }
     }
 }

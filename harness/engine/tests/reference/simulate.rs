@@ -28,6 +28,7 @@ fn arithmetic(range: Range) -> Arithmetic {
             white: set(&white),
             black: set(&["SoftmaxCrossEntropyWithLogits"]),
             reduced_only: set(&[]),
+            keep: set(&[]),
         },
         range,
         scales_loss: true,

@@ -41,13 +41,15 @@ pub struct PrecisionPolicy {
     pub black: BTreeSet<String>,
     /// Operators that the device has in the reduced type only.
     pub reduced_only: BTreeSet<String>,
+    /// Operators (device names), layers or nodes that stay f32 whatever the mode says.
+    pub keep: BTreeSet<String>,
 }
 
 impl PrecisionPolicy {
     /// The type in which a node computes; `first` is the type of its first operand of data.
     fn dtype(&self, node: &Node, first: DType) -> DType {
         let listed = |list: &BTreeSet<String>| list.contains(node.op.name());
-        if node.phase == Phase::Update {
+        if node.phase == Phase::Update || self.keeps(node) {
             return DType::F32;
         }
         match self.mode {
@@ -58,6 +60,15 @@ impl PrecisionPolicy {
             PrecisionMode::PreferF32 | PrecisionMode::KeepF32 => DType::F32,
             PrecisionMode::Reduced => self.reduced,
         }
+    }
+
+    /// Whether a node stays f32: by its operator, its own name, or that of a layer around it.
+    fn keeps(&self, node: &Node) -> bool {
+        let named = |name: &String| {
+            let inside = node.name.strip_prefix(name.as_str());
+            inside.is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '/']))
+        };
+        self.keep.contains(node.op.name()) || self.keep.iter().any(named)
     }
 
     /// Operators of the graph that would have to compute in f32 and cannot on this device, each once, with the recipe

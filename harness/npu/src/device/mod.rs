@@ -51,6 +51,8 @@ pub struct Device {
     pub links: Links,
     /// The host.
     pub host: Host,
+    /// What half-precision results become that the format cannot hold.
+    pub numerics: Numerics,
     /// Which operators the device has, and in which number formats.
     pub operators: Operators,
     /// Software stacks whose published figures differ in their options, for `zoo score`.
@@ -259,6 +261,38 @@ pub struct Operators {
     /// Operators that the device does not have.
     #[serde(default)]
     pub missing: Vec<String>,
+}
+
+/// What half-precision results become that the format cannot hold.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Numerics {
+    /// Results beyond the largest number.
+    pub overflow: Overflow,
+    /// Results below the smallest normal number.
+    pub subnormals: Subnormals,
+    /// Where this is published.
+    pub source: String,
+}
+
+/// What becomes of results beyond the largest number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Overflow {
+    /// The largest number of their sign; only a status flag tells.
+    Saturate,
+    /// Infinity.
+    Infinite,
+}
+
+/// What becomes of results below the smallest normal number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Subnormals {
+    /// They stay.
+    Keep,
+    /// They become zero.
+    Flush,
 }
 
 /// A half-precision type.

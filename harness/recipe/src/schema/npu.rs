@@ -14,6 +14,9 @@ pub struct Npu {
     pub devices: usize,
     /// Which number formats the operators compute in.
     pub precision: Precision,
+    /// Operators (device names), layers or nodes that compute in fp32 whatever the mode says.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub keep_fp32: Vec<String>,
     /// Factor on the loss that keeps small gradients above fp16's smallest number.
     pub loss_scale: LossScale,
     /// Steps that the device runs before it reports to the host.
@@ -58,6 +61,7 @@ impl Default for Npu {
             device: "ascend910".to_owned(),
             devices: 1,
             precision: Precision::AllowMixPrecision,
+            keep_fp32: Vec::new(),
             loss_scale: LossScale::default(),
             iterations_per_loop: 1,
             mode: Mode::Graph,
@@ -223,6 +227,9 @@ pub struct FixedScale {
     /// The factor.
     #[schemars(range(min = 1))]
     pub scale: f64,
+    /// Whether a step that overflows leaves out its update (MindSpore's `drop_overflow_update`).
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub skip_overflow: bool,
 }
 
 /// A factor that follows the overflows.
@@ -242,6 +249,6 @@ pub struct DynamicScale {
 
 impl Default for DynamicScale {
     fn default() -> Self {
-        Self { init: 65536.0, factor: 2.0, window: 1000 }
+        Self { init: 65536.0, factor: 2.0, window: 2000 }
     }
 }

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, fmt, io, path::PathBuf};
 use zoo_datasets::{Dataset, hash::fnv1a64};
 
-use crate::event::Evaluated;
+use crate::{event::Evaluated, job::HOST, loss_scale::LossScale};
 
 /// Version of the checkpoint's metadata.
 pub const FORMAT: u32 = 1;
@@ -51,6 +51,17 @@ pub struct Progress {
     pub evaluations: Vec<Evaluated>,
     /// Top-1 accuracy of a linear classifier on the same data, if it was measured.
     pub linear_baseline: Option<f64>,
+    /// What computed: a simulated device, or [`HOST`].
+    #[serde(default = "host")]
+    pub device: String,
+    /// The loss scale of a simulated device.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub loss_scale: Option<LossScale>,
+}
+
+/// What computed checkpoints that do not say it.
+fn host() -> String {
+    HOST.to_owned()
 }
 
 /// Tells one pair of training and held-out set from another, wherever they lie.

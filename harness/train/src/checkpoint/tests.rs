@@ -12,6 +12,8 @@ fn checkpoint(step: u64) -> Checkpoint {
         ("scalar".to_owned(), tensor(&[7.0], &[])),
     ]);
     let progress = Progress {
+        device: "host".to_owned(),
+        loss_scale: None,
         format: FORMAT,
         zoo: "0.1.0".into(),
         // A number whose nearest neighbours are written alike by careless readers.

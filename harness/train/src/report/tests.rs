@@ -6,6 +6,7 @@ use zoo_recipe::schema::{Metric, Target};
 
 fn started() -> Started {
     Started {
+        device: "host".to_owned(),
         schema_version: SCHEMA_VERSION,
         recipe: "tiny".into(),
         resumed_at: None,
@@ -35,7 +36,17 @@ fn started() -> Started {
 
 fn step(step: u64) -> Event {
     let (loss, lr) = (2.5 / step as f64, 0.1 * step as f64);
-    Event::Step(StepDone { step, epoch: 0.0, loss, components: vec![], lr, images_per_s: 100.0, seconds: 1.0 })
+    Event::Step(StepDone {
+        step,
+        epoch: 0.0,
+        loss,
+        components: vec![],
+        lr,
+        loss_scale: None,
+        skipped: false,
+        images_per_s: 100.0,
+        seconds: 1.0,
+    })
 }
 
 fn evaluated(step: u64, top1: f64) -> Event {
@@ -45,6 +56,8 @@ fn evaluated(step: u64, top1: f64) -> Event {
 
 fn result(achieved: f64, target: Option<f64>) -> Event {
     Event::Result(RunResult {
+        device: "host".to_owned(),
+        skipped_steps: 0,
         schema_version: SCHEMA_VERSION,
         metric: Metric::Top1,
         target,

@@ -90,7 +90,17 @@ mod tests {
 
     fn step(step: u64) -> Event {
         let loss = 1.0 / step as f64;
-        Event::Step(StepDone { step, epoch: 0.0, loss, components: vec![], lr: 0.1, images_per_s: 1.0, seconds: 0.0 })
+        Event::Step(StepDone {
+            step,
+            epoch: 0.0,
+            loss,
+            components: vec![],
+            lr: 0.1,
+            loss_scale: None,
+            skipped: false,
+            images_per_s: 1.0,
+            seconds: 0.0,
+        })
     }
 
     #[test]

@@ -55,6 +55,8 @@ fn records(mut bytes: &[u8]) -> Vec<Vec<u8>> {
 fn each_run_has_a_file_of_its_own() {
     let dir = tempfile::tempdir().unwrap();
     let step = Event::Step(StepDone {
+        loss_scale: None,
+        skipped: false,
         step: 1,
         epoch: 0.5,
         loss: 2.0,

@@ -110,6 +110,7 @@ impl Case {
             data: &self.data,
             linear_baseline: Some(0.4),
             golden: GoldenVerdict::Absent,
+            device: None,
         }
     }
 

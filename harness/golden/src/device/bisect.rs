@@ -1,0 +1,99 @@
+//! The smallest set of operators that must stay f32 for the step to lose nothing to the range of half precision.
+//!
+//! Nodes that lose something of their own are kept in f32, round after round, until nothing is lost; then what turns out
+//! not to be needed is given back, in halves first and one by one at the end (delta debugging, Zeller 1999).
+
+use super::{DeviceOptions, DeviceReport, OnDevice, exact, judge, setup};
+use crate::{GoldenError, compare::Precision, manifest::Golden, report::Verdict};
+use serde::Serialize;
+use std::collections::BTreeSet;
+use zoo_engine::{Arithmetic, simulate::Range};
+use zoo_recipe::Recipe;
+
+/// Rounds after which the search gives up: every round adds all nodes that lose something.
+const ROUNDS: usize = 12;
+
+/// What has to stay f32.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Bisection {
+    /// Nodes, in the order of the step; empty if the step passes as it is.
+    pub keep: Vec<Kept>,
+    /// Whether the step passes with these in f32.
+    pub passes: bool,
+    /// Steps that were run.
+    pub steps: usize,
+}
+
+/// A node that has to stay f32.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Kept {
+    /// Its name, as `npu.keep_fp32` takes it.
+    pub node: String,
+    /// Its operator.
+    pub op: &'static str,
+}
+
+/// Searches.
+///
+/// # Errors
+/// As [`super::check_device`].
+pub fn bisect(
+    recipe: &Recipe,
+    golden: &Golden,
+    options: &DeviceOptions<'_>,
+    progress: &mut dyn FnMut(&str),
+) -> Result<Bisection, GoldenError> {
+    progress("step in f64");
+    let truth = exact(recipe, golden, options)?;
+    let setup = setup(recipe, golden, options, Precision::F32)?;
+    let mut steps = 0;
+    let mut attempt = |keep: &BTreeSet<String>| -> Result<DeviceReport, GoldenError> {
+        steps += 1;
+        progress(&format!("step {steps} on the device, {} nodes in f32", keep.len()));
+        let run = |range| {
+            let mut arithmetic = Arithmetic { range, skips_overflow: false, ..options.arithmetic.clone() };
+            arithmetic.policy.keep.extend(keep.iter().cloned());
+            OnDevice::run(&setup, golden, options, &arithmetic, &truth)
+        };
+        let (device, unbounded) = (run(options.arithmetic.range)?, run(Range::Unbounded)?);
+        Ok(judge(recipe, options, &truth, &device, &unbounded))
+    };
+    let mut keep = BTreeSet::new();
+    let mut report = attempt(&keep)?;
+    for _ in 0..ROUNDS {
+        let before = keep.len();
+        keep.extend(report.nodes.iter().filter(|n| n.verdict == Verdict::Fail && n.own).map(|n| layer(&n.node)));
+        if keep.len() == before {
+            break;
+        }
+        report = attempt(&keep)?;
+    }
+    let passes = report.verdict == Verdict::Pass;
+    if passes {
+        let mut size = keep.len().div_ceil(2);
+        while size > 0 && !keep.is_empty() {
+            let all: Vec<String> = keep.iter().cloned().collect();
+            for part in all.chunks(size) {
+                let rest: BTreeSet<String> = keep.iter().filter(|name| !part.contains(name)).cloned().collect();
+                if attempt(&rest)?.verdict == Verdict::Pass {
+                    keep = rest;
+                }
+            }
+            size = if size == 1 { 0 } else { size.div_ceil(2) };
+        }
+    }
+    let graph = setup.graph();
+    let kept = |name: String| {
+        let op = graph.nodes.iter().find(|node| node.name == name).map_or("", |node| node.op.name());
+        Kept { node: name, op }
+    };
+    let place = |name: &String| graph.nodes.iter().position(|node| node.name == *name);
+    let mut names: Vec<String> = keep.into_iter().collect();
+    names.sort_by_key(place);
+    Ok(Bisection { keep: names.into_iter().map(kept).collect(), passes, steps })
+}
+
+/// The node that a cast belongs to: it is cast because the node's neighbour computes in half precision.
+fn layer(node: &str) -> String {
+    node.split("/cast_").next().unwrap_or(node).to_owned()
+}

@@ -1,0 +1,102 @@
+//! `zoo bisect`: what has to stay fp32 on a device.
+
+use super::{Context, SCHEMA_VERSION, check, simulated::Simulated};
+use crate::cli::{Format, RecipeArgs};
+use crate::console::{BAD, GOOD, HEADING, paint};
+use crate::table::{Align, Cell, Table};
+use crate::{Exit, Failure};
+use serde::Serialize;
+use std::io::Write;
+use std::path::PathBuf;
+use zoo_engine::Options;
+use zoo_golden::device::{
+    DeviceOptions,
+    bisect::{Bisection, bisect},
+};
+use zoo_train::LossScale;
+
+/// Find the smallest set of operators that must stay fp32 on a device.
+///
+/// Runs the step of the recipe's golden on the simulated device, over and over, until no node loses more than three times what
+/// rounding must cost; then gives back what turns out not to be needed. `npu.keep_fp32` takes the result.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  zoo bisect resnet50 --device ascend910
+  zoo bisect db_resnet --device ascend910 --set npu.loss_scale=none
+  zoo bisect resnet50 --device ascend910 --format json | jq '.keep[].node'")]
+pub struct Args {
+    #[command(flatten)]
+    recipe: RecipeArgs,
+    /// Device: the name of a file in recipes/devices; the recipe's by default
+    #[arg(long, value_name = "NAME")]
+    device: Option<String>,
+    /// Take weights and inputs from this golden instead of the recipe's own
+    #[arg(long, value_name = "FILE.json")]
+    golden: Option<PathBuf>,
+    /// Plant a fault: this node holds its results times two to this power while it works (may be given several times)
+    #[arg(long, value_name = "NODE=POWER", value_parser = super::simulated::planted)]
+    plant: Vec<(String, i32)>,
+}
+
+#[derive(Serialize)]
+struct Report {
+    schema_version: u32,
+    recipe: String,
+    device: String,
+    #[serde(flatten)]
+    bisection: Bisection,
+}
+
+/// Searches; missed if even all suspects in fp32 do not save the step.
+pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
+    let catalog = context.catalog()?;
+    let loaded = context.load(&catalog, &args.recipe.recipe, &args.recipe.change)?;
+    let (golden, _) = check::golden(&catalog, &loaded, args.golden.as_deref())?;
+    let mut recipe = loaded.recipe;
+    let name = args.device.clone().unwrap_or_else(|| recipe.npu.device.clone());
+    let Some(mut simulated) = Simulated::find(Some(&name), &mut recipe, context)? else {
+        return Err(Failure::Usage("this machine computes in fp32: name a device with --device".to_owned()));
+    };
+    simulated.arithmetic.planted.extend(args.plant.iter().cloned());
+    let options = DeviceOptions {
+        device: &name,
+        arithmetic: &simulated.arithmetic,
+        loss_scale: LossScale::start(&recipe.npu.loss_scale).scale,
+        engine: Options::of(&recipe),
+    };
+    let spinner = context.progress.spinner();
+    let mut progress = |what: &str| spinner.message(format!("{}: {what}", recipe.name));
+    let bisection = bisect(&recipe, &golden, &options, &mut progress)?;
+    drop(spinner);
+    let passes = bisection.passes;
+    let report = Report { schema_version: SCHEMA_VERSION, recipe: recipe.name.clone(), device: name, bisection };
+    match context.format {
+        Format::Json => context.out.json(&report)?,
+        Format::Text => print(&report, context)?,
+    }
+    Ok(if passes { Exit::Pass } else { Exit::Missed })
+}
+
+fn print(report: &Report, context: &mut Context) -> Result<(), Failure> {
+    let Report { recipe, device, bisection: Bisection { keep, passes, steps }, .. } = report;
+    writeln!(context.out, "{}  {device}, {steps} steps", paint(HEADING, recipe))?;
+    if !passes {
+        let verdict = paint(BAD, "still loses");
+        writeln!(
+            context.out,
+            "\n{verdict} with these in fp32: the loss scale, or an operator of the update, is at fault"
+        )?;
+    } else if keep.is_empty() {
+        writeln!(context.out, "\n{}: nothing has to stay fp32", paint(GOOD, "pass"))?;
+        return Ok(());
+    }
+    let mut table = Table::new([("keep in fp32", Align::Left), ("operator", Align::Left)]);
+    for kept in keep {
+        table.row([Cell::from(kept.node.clone()), kept.op.to_owned().into()]);
+    }
+    write!(context.out, "\n{table}")?;
+    let names: Vec<&str> = keep.iter().map(|kept| kept.node.as_str()).collect();
+    writeln!(context.out, "\n--set 'npu.keep_fp32=[{}]'", names.join(", "))?;
+    Ok(())
+}

@@ -1,0 +1,83 @@
+//! The arithmetic of a simulated device, from its file and the recipe's `npu:` section.
+
+use super::Context;
+use crate::Failure;
+use std::collections::BTreeMap;
+use zoo_engine::{
+    Arithmetic,
+    simulate::{Overflow, Range, Subnormals},
+};
+use zoo_npu::{
+    compile::policy,
+    device::{self, Device},
+};
+use zoo_recipe::{Recipe, schema::LossScale};
+use zoo_train::{HOST, SimulatedDevice};
+
+/// A device that computes, with its arithmetic.
+pub(super) struct Simulated {
+    name: String,
+    /// Where its numbers are rounded, and to what.
+    pub arithmetic: Arithmetic,
+}
+
+impl Simulated {
+    /// The device of this name; `None` for this machine itself. The recipe takes the name over.
+    ///
+    /// # Errors
+    /// No such device, or one that does not train.
+    pub fn find(name: Option<&str>, recipe: &mut Recipe, context: &Context) -> Result<Option<Self>, Failure> {
+        let Some(name) = name.filter(|name| *name != HOST) else { return Ok(None) };
+        recipe.npu.device = name.to_owned();
+        let device = context.devices()?.load(name)?;
+        Ok(Some(Self { name: device.name.clone(), arithmetic: arithmetic(recipe, &device) }))
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// As a training takes it.
+    pub fn device(&self) -> SimulatedDevice<'_> {
+        SimulatedDevice { name: &self.name, arithmetic: &self.arithmetic }
+    }
+}
+
+/// How the device computes the recipe's step.
+fn arithmetic(recipe: &Recipe, device: &Device) -> Arithmetic {
+    let npu = &recipe.npu;
+    let overflow = match device.numerics.overflow {
+        device::Overflow::Saturate => Overflow::Saturate,
+        device::Overflow::Infinite => Overflow::Infinite,
+    };
+    let subnormals = match device.numerics.subnormals {
+        device::Subnormals::Keep => Subnormals::Keep,
+        device::Subnormals::Flush => Subnormals::Flush,
+    };
+    let (scales_loss, skips_overflow) = match &npu.loss_scale {
+        LossScale::None => (false, false),
+        LossScale::Fixed(fixed) => (true, fixed.skip_overflow),
+        LossScale::Dynamic(_) => (true, true),
+    };
+    Arithmetic {
+        policy: policy(device, npu.precision, &npu.keep_fp32),
+        range: Range::Format { overflow, subnormals },
+        scales_loss,
+        skips_overflow,
+        planted: BTreeMap::new(),
+    }
+}
+
+/// Reads `NODE=POWER`.
+///
+/// # Errors
+/// What is wrong with it.
+pub(super) fn planted(text: &str) -> Result<(String, i32), String> {
+    let (node, power) = text.rsplit_once('=').ok_or("expected NODE=POWER")?;
+    let power: i32 = power.parse().map_err(|_| format!("`{power}` is not a whole number"))?;
+    if !(-100..=100).contains(&power) {
+        return Err(format!("two to the power of {power} is beyond fp32"));
+    }
+    Ok((node.to_owned(), power))
+}
