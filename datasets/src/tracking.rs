@@ -26,4 +26,6 @@ pub use segmentation::{boundary_f, mask_iou};
 pub use target::{TargetBox, VideoDataset, VideoFrame};
 pub use tracker::{Choice, SearchWindow, Tracked, Tracker, TrackerConfig};
 pub use videos::{Videos, VideosConfig};
-pub use vot::{Outcome, SequenceResult, accuracy, expected_average_overlap, robustness, run_supervised};
+pub use vot::{
+    Outcome, SequenceResult, accuracy, expected_average_overlap, kept_to_the_end, robustness, run_supervised,
+};
