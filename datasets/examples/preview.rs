@@ -1,16 +1,18 @@
-//! Draws what the generators make, with its annotation.
+//! Draws what the generators make, with its annotation, and real images with text as training sees them.
 //!
-//!     cargo run --release -p zoo-datasets --example preview -- FOLDER
+//!     cargo run --release -p zoo-datasets --example preview -- FOLDER [ICDAR_2015]
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use std::sync::Arc;
 
 use zoo_datasets::drawing::{colours, draw_polygon, strip, tint, write_gif};
 use zoo_datasets::image::write_png;
-use zoo_datasets::text::{TextScenes, TextScenesConfig};
+use zoo_datasets::text::{
+    TargetConfig, TextAugment, TextDataset, TextExample, TextScenes, TextScenesConfig, TextTraining,
+};
 use zoo_datasets::tracking::{ChannelOrder, PairConfig, Pairs, Videos, VideosConfig};
-use zoo_datasets::{DataError, Grid, Image, Samples, Size};
+use zoo_datasets::{DataError, Grid, Image, OnError, Samples, Size, TextFolder, TextFormat, TextPart};
 
 fn main() -> Result<(), DataError> {
     let folder = PathBuf::from(std::env::args().nth(1).unwrap_or_else(|| "preview".into()));
@@ -26,6 +28,22 @@ fn main() -> Result<(), DataError> {
     };
     write_png(&strip(&(0..24).map(annotated).collect::<Vec<_>>(), 6), &folder.join("text_annotated.png"))?;
     write_png(&strip(&(0..24).map(|i| scenes.render(i).0).collect::<Vec<_>>(), 6), &folder.join("text.png"))?;
+
+    if let Some(root) = std::env::args().nth(2) {
+        let set = TextFolder::open_root(Path::new(&root), TextPart::Train, TextFormat::Icdar2015, OnError::Skip)?;
+        let count = set.len().min(8);
+        let augment = TextAugment { size: Size::square(320), ..TextAugment::original() };
+        let training = TextTraining::new(Arc::new(set), augment, TargetConfig::default())?;
+        let example = |index: usize| -> Result<Image, DataError> {
+            let TextExample { mut image, targets } = training.sample(0, 0, index)?;
+            tint(&mut image, &targets.threshold.map(|v| v > 0.45), colours::TRUTH, 0.5);
+            tint(&mut image, &targets.shrink.map(|v| v > 0.0), colours::FOUND, 0.5);
+            tint(&mut image, &targets.shrink_mask.map(|v| v == 0.0), colours::IGNORED, 0.5);
+            Ok(image)
+        };
+        let images = (0..count).map(example).collect::<Result<Vec<_>, _>>()?;
+        write_png(&strip(&images, 4), &folder.join("icdar.png"))?;
+    }
 
     let videos = Videos::new(VideosConfig::default(), 0, 0, 8)?;
     let frame = |video: usize, frame: usize| -> Image {

@@ -13,7 +13,7 @@ mod training;
 mod word;
 
 pub use augment::{TextAugment, TextSample};
-pub use detect::{DetectConfig, Detection, Shape, detect};
+pub use detect::{DetectConfig, Detection, Shape, detect, evaluation_size};
 pub use evaluate::{Counts, Score, compare};
 pub use region::{TextDataset, TextRegion};
 pub use scenes::{TextScenes, TextScenesConfig};

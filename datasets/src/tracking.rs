@@ -9,6 +9,7 @@ mod anchors;
 mod blob;
 mod crop;
 mod labels;
+mod mixture;
 mod pairs;
 mod segmentation;
 mod target;
@@ -19,9 +20,12 @@ mod vot;
 pub use anchors::{AnchorConfig, Anchors};
 pub use crop::{CropAugment, context_side};
 pub use labels::{AnchorLabels, LabelConfig};
+pub use mixture::VideoMixture;
 pub use pairs::{ChannelOrder, Pair, PairConfig, Pairs};
 pub use segmentation::{boundary_f, mask_iou};
 pub use target::{TargetBox, VideoDataset, VideoFrame};
 pub use tracker::{Choice, SearchWindow, Tracked, Tracker, TrackerConfig};
 pub use videos::{Videos, VideosConfig};
-pub use vot::{Outcome, SequenceResult, accuracy, expected_average_overlap, robustness, run_supervised};
+pub use vot::{
+    Outcome, SequenceResult, accuracy, expected_average_overlap, kept_to_the_end, robustness, run_supervised,
+};

@@ -74,6 +74,13 @@ pub fn detect(probability: &Grid<f32>, to: Size, config: &DetectConfig) -> Vec<D
         .collect()
 }
 
+/// The size to which DB resizes an image for evaluation: `height` rows, and columns in proportion, rounded up to a
+/// multiple of 32. [`detect`] takes outlines back to the image's own size.
+pub fn evaluation_size(image: Size, height: usize) -> Size {
+    let width = image.width as f64 * height as f64 / image.height.max(1) as f64;
+    Size::new((width / 32.0).ceil().max(1.0) as usize * 32, height)
+}
+
 fn find_box(probability: &Grid<f32>, outline: &[Point], config: &DetectConfig) -> Option<Detection> {
     let small = min_area_rect(outline).filter(|rect| rect.shorter >= config.min_side)?;
     let score = score(probability, &small.corners);
@@ -167,6 +174,13 @@ mod tests {
         assert!((found[0].score - 0.9).abs() < 1e-6);
         let bounds = found[0].polygon.bounds();
         assert_eq!((bounds.low, bounds.high), (Point::new(30.0, 30.0), Point::new(108.0, 68.0)));
+    }
+
+    #[test]
+    fn images_are_evaluated_at_a_fixed_height() {
+        // 1280 * 736 / 720 = 1308.4.
+        assert_eq!(evaluation_size(Size::new(1280, 720), 736), Size::new(1312, 736));
+        assert_eq!(evaluation_size(Size::new(1, 720), 32), Size::new(32, 32));
     }
 
     #[test]

@@ -9,8 +9,7 @@ use super::crop::{CONTEXT, context_side, mean_colour};
 use super::{AnchorConfig, Anchors, TargetBox};
 use crate::geometry::{Affine, ContourKind, Point, Polygon, find_contours, min_area_rect};
 use crate::grid::{Grid, Mask};
-use crate::image::{Image, Rect, Size, warp_grid};
-use crate::transforms::{Filter, resize};
+use crate::image::{Image, Size, warp, warp_grid};
 
 /// Settings of the tracker. The defaults are those of SiamMask's base stage.
 #[derive(Debug, Clone, PartialEq)]
@@ -264,27 +263,16 @@ fn rotated_box(mask: &Mask) -> Option<Polygon> {
     Some(min_area_rect(&largest.points())?.polygon())
 }
 
-/// A square of `side` pixels around `centre`, resized to `to` x `to`; beyond the border everything is `fill`
+/// A square of `side` pixels around `centre`, scaled to `to` x `to`; beyond the border everything is `fill`
 /// (`get_subwindow_tracking`).
 fn subwindow(frame: &Image, centre: Point, to: usize, side: f64, fill: [u8; 3]) -> Image {
-    // Targets are at most as large as a frame, so a window is at most some ten times as large.
-    let side = (side as usize).clamp(1, 16 * frame.width().max(frame.height()).max(to));
-    let half = (side as f64 + 1.0) / 2.0;
-    let (left, top) = ((centre.x - half).round_ties_even() as i64, (centre.y - half).round_ties_even() as i64);
-    let mut patch = Image::filled(Size::square(side), fill);
-    // The part inside the frame.
-    let span = |start: i64, length: usize| {
-        let end = (start + side as i64).clamp(0, length as i64) as usize;
-        (start.clamp(0, length as i64) as usize).min(end)..end
-    };
-    let (columns, rows) = (span(left, frame.width()), span(top, frame.height()));
-    if let Some(inside) = frame.crop(Rect::new(columns.start, rows.start, columns.len(), rows.len())) {
-        for (y, row) in rows.enumerate() {
-            let at = 3 * ((row as i64 - top) as usize * side + (columns.start as i64 - left) as usize);
-            patch.pixels_mut()[at..at + 3 * columns.len()].copy_from_slice(inside.row(y));
-        }
-    }
-    resize(&patch, Size::square(to), Filter::Bilinear)
+    let half = (side + 1.0) / 2.0;
+    let (left, top) = ((centre.x - half).round_ties_even(), (centre.y - half).round_ties_even());
+    // As OpenCV's resize: borders lie half a pixel outside the centres of pixels.
+    let zoom = side / to as f64;
+    let shift = zoom / 2.0 - 0.5;
+    let map = Affine { dx: left + shift, dy: top + shift, ..Affine::scaling(zoom, zoom) };
+    warp(frame, Size::square(to), &map, fill)
 }
 
 #[cfg(test)]

@@ -49,7 +49,7 @@ impl Default for VideosConfig {
             speed: (0.0, 5.0),
             turn: 4.0,
             growth: 0.2,
-            waves: 0.12,
+            waves: 0.3,
             distractors: (1, 3),
             occluded: 0.3,
             bar: (8.0, 18.0),

@@ -109,6 +109,16 @@ impl SequenceResult {
     }
 }
 
+/// Least overlap in the last frame of a target that was kept.
+const KEPT: f64 = 0.2;
+
+/// True if a tracker that is started once never loses its target altogether and has it in the end: `overlaps`, one for
+/// each frame after the first, are all above 0, and the last is 0.2 or more. Not a measure of VOT's; for short sequences
+/// it says as much in one word.
+pub fn kept_to_the_end(overlaps: &[f64]) -> bool {
+    overlaps.iter().all(|&overlap| overlap > 0.0) && overlaps.last().is_some_and(|&last| last >= KEPT)
+}
+
 /// Mean overlap of all tracked frames that count; `None` if there are none.
 pub fn accuracy(results: &[SequenceResult]) -> Option<f64> {
     let (sum, n) =
@@ -199,6 +209,12 @@ mod tests {
         assert_eq!(accuracy(&[result(&[Started, Tracked(0.5)])]), None);
         assert!((robustness(&[result(&outcomes), result(&[Started; 12])]) - 4.0).abs() < 1e-12);
         assert_eq!(robustness(&[]), 0.0);
+    }
+
+    #[test]
+    fn a_kept_target_is_never_lost_and_there_in_the_end() {
+        assert!(kept_to_the_end(&[0.9, 0.01, 0.2]));
+        assert!(!kept_to_the_end(&[0.9, 0.0, 0.9]) && !kept_to_the_end(&[0.9, 0.19]) && !kept_to_the_end(&[]));
     }
 
     /// Two parts: one of four frames that ends well, one that fails in its third frame.

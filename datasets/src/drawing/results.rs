@@ -1,0 +1,71 @@
+//! Results over the images they belong to.
+
+use super::{colours, draw_polygon, tint};
+use crate::geometry::Polygon;
+use crate::image::Image;
+use crate::text::{Detection, TextRegion};
+use crate::tracking::Tracked;
+
+/// An image with the text there is to find (ignored text in a colour of its own), and over it what was found.
+pub fn draw_text(image: &Image, regions: &[TextRegion], found: &[Detection]) -> Image {
+    let mut drawn = image.clone();
+    for region in regions {
+        let colour = if region.ignore { colours::IGNORED } else { colours::TRUTH };
+        draw_polygon(&mut drawn, &region.polygon, colour, 1);
+    }
+    for detection in found {
+        draw_polygon(&mut drawn, &detection.polygon, colours::FOUND, 2);
+    }
+    drawn
+}
+
+/// A frame with the target's mask and outline as the tracker sees them, and the true outline where it is known.
+pub fn draw_tracked(frame: &Image, tracked: &Tracked, truth: Option<&Polygon>) -> Image {
+    let mut drawn = frame.clone();
+    if let Some(mask) = &tracked.mask {
+        tint(&mut drawn, mask, colours::FOUND, 0.4);
+    }
+    if let Some(truth) = truth {
+        draw_polygon(&mut drawn, truth, colours::TRUTH, 1);
+    }
+    draw_polygon(&mut drawn, &tracked.outline, colours::FOUND, 2);
+    drawn
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::geometry::Point;
+    use crate::grid::Mask;
+    use crate::image::Size;
+    use crate::tracking::TargetBox;
+
+    fn count(image: &Image, colour: [u8; 3]) -> usize {
+        image.pixels().chunks(3).filter(|pixel| *pixel == colour).count()
+    }
+
+    #[test]
+    fn truth_and_findings_have_their_colours() {
+        let image = Image::filled(Size::new(40, 30), [0; 3]);
+        let region = |x: f64, ignore: bool| TextRegion {
+            polygon: Polygon::rectangle(x, 2.0, 8.0, 8.0),
+            text: String::new(),
+            ignore,
+        };
+        let found = Detection { polygon: Polygon::rectangle(20.0, 15.0, 8.0, 8.0), score: 1.0 };
+        let drawn = draw_text(&image, &[region(2.0, false), region(20.0, true)], &[found]);
+        assert_eq!((count(&drawn, colours::TRUTH), count(&drawn, colours::IGNORED)), (32, 32));
+        assert_eq!(count(&drawn, colours::FOUND), 10 * 10 - 6 * 6);
+    }
+
+    #[test]
+    fn a_tracked_frame_shows_mask_and_outlines() {
+        let image = Image::filled(Size::new(40, 30), [0; 3]);
+        let target = TargetBox { centre: Point::new(20.0, 15.0), width: 8.0, height: 8.0 };
+        let mask = Some(Mask::filled(image.size(), true));
+        let tracked = Tracked { target, outline: target.polygon(), mask, score: 1.0 };
+        let drawn = draw_tracked(&image, &tracked, Some(&Polygon::rectangle(2.0, 2.0, 5.0, 5.0)));
+        assert_eq!((count(&drawn, colours::TRUTH), count(&drawn, colours::FOUND)), (20, 64));
+        assert_eq!(count(&drawn, [0, 92, 0]), 40 * 30 - 84);
+    }
+}
