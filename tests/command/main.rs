@@ -3,6 +3,7 @@
 mod check;
 mod data;
 mod help;
+mod npu;
 mod run;
 mod show;
 mod validate;

@@ -39,8 +39,9 @@ fn after(graph: Graph, image: Tensor) -> (Vec<(String, Vec<f64>)>, f64) {
     let mut step = Step::new(graph, OPTIONS).unwrap();
     step.initialize(5).unwrap();
     let result = step.run(&Inputs::new().with("image", image).with("label", labels), SCALARS, &mut ()).unwrap();
-    let variables = step.variables().unwrap().iter().map(|(variable, tensor)| (variable.name.clone(), elements(tensor)));
-    (variables.collect(), result.losses[0].1)
+    let variables = step.variables().unwrap();
+    let values = variables.iter().map(|(variable, tensor)| (variable.name.clone(), elements(tensor)));
+    (values.collect(), result.losses[0].1)
 }
 
 fn rewritten(name: &str, dtype: DType, passes: Vec<Box<dyn Pass + Send + Sync>>) -> Graph {
