@@ -39,17 +39,17 @@ fn casts(graph: &Graph) -> usize {
     graph.nodes.iter().filter(|n| matches!(n.op, Op::Cast(_))).count()
 }
 
-fn dtypes(graph: &Graph, wanted: fn(&Op) -> bool) -> BTreeSet<DType2> {
+fn dtypes(graph: &Graph, wanted: fn(&Op) -> bool) -> BTreeSet<TypeName> {
     let nodes = graph.nodes.iter().filter(|n| wanted(&n.op) && n.phase != Phase::Update);
-    nodes.map(|n| DType2(graph.ty(n.outputs[0]).dtype.to_string())).collect()
+    nodes.map(|n| TypeName(graph.ty(n.outputs[0]).dtype.to_string())).collect()
 }
 
 /// Element types by name, which sort.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct DType2(String);
+struct TypeName(String);
 
-fn only(name: &str) -> BTreeSet<DType2> {
-    [DType2(name.to_owned())].into()
+fn only(name: &str) -> BTreeSet<TypeName> {
+    [TypeName(name.to_owned())].into()
 }
 
 #[test]
