@@ -12,6 +12,11 @@ const VERBS: &[&str] = &[
     "run",
     "eval",
     "bench",
+    "bisect",
+    "profile",
+    "advise",
+    "study",
+    "score",
     "golden",
     "golden record",
     "data",
@@ -74,10 +79,11 @@ fn shells_get_their_completions() {
 
 #[test]
 fn the_schema_is_the_one_beside_the_recipes() {
-    let printed: serde_json::Value = zoo("schema").expect(0).json();
-    let file = std::fs::read_to_string(root().join("recipes/schema/recipe.json")).unwrap();
-    let file: serde_json::Value = serde_json::from_str(&file).unwrap();
-    assert!(printed == file, "recipes/schema/recipe.json is stale");
+    for kind in ["recipe", "device", "study", "throughput"] {
+        let printed: serde_json::Value = zoo(&format!("schema {kind}")).expect(0).json();
+        let file = std::fs::read_to_string(root().join(format!("recipes/schema/{kind}.json"))).unwrap();
+        assert!(printed == serde_json::from_str::<serde_json::Value>(&file).unwrap(), "{kind}.json is stale");
+    }
 }
 
 #[test]

@@ -4,6 +4,7 @@ mod check;
 mod data;
 mod faults;
 mod help;
+mod npu;
 mod run;
 mod show;
 mod validate;

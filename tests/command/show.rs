@@ -9,8 +9,12 @@ fn all_recipes_are_listed() {
     insta::assert_snapshot!("ls", list.out);
     let json = zoo("ls --format json").expect(0).json();
     let names: Vec<_> = json["recipes"].as_array().unwrap().iter().map(|row| row["name"].as_str().unwrap()).collect();
-    assert_eq!(names, ["alexnet", "alexnet-torchvision", "resnet18", "resnet50", "vgg16"]);
-    assert!(json["recipes"].as_array().unwrap().iter().all(|row| row["golden"].is_string() && row["error"].is_null()));
+    let proven = ["alexnet", "alexnet-torchvision", "resnet18", "resnet50", "vgg16"];
+    assert!(proven.iter().all(|name| names.contains(name)), "{names:?}");
+    for row in json["recipes"].as_array().unwrap() {
+        let is_proven = proven.contains(&row["name"].as_str().unwrap());
+        assert!(row["error"].is_null() && (row["golden"].is_string() || !is_proven), "{row}");
+    }
 }
 
 #[test]
@@ -63,9 +67,23 @@ fn layers_have_shapes_parameters_and_macs() {
 
 #[test]
 fn sizes_of_the_other_networks_are_torchvision_s() {
-    for (recipe, parameters) in
-        [("resnet18", 11_689_512u64), ("vgg16", 138_357_544), ("alexnet-torchvision", 61_100_840)]
-    {
+    for (recipe, parameters) in [
+        ("resnet18", 11_689_512u64),
+        ("vgg16", 138_357_544),
+        ("alexnet-torchvision", 61_100_840),
+        ("resnet34", 21_797_672),
+        ("resnet101", 44_549_160),
+        ("resnet152", 60_192_808),
+        ("resnext50_32x4d", 25_028_904),
+        ("wide_resnet50_2", 68_883_240),
+        ("vgg11_bn", 132_868_840),
+        ("googlenet", 6_624_904),
+        ("inception_v3", 23_834_568),
+        ("squeezenet1_0", 1_248_424),
+        ("squeezenet1_1", 1_235_496),
+        ("densenet121", 7_978_856),
+        ("mobilenetv2", 3_504_872),
+    ] {
         assert_eq!(zoo(&format!("show {recipe} --format json")).expect(0).json()["parameters"], parameters, "{recipe}");
     }
 }

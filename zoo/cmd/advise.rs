@@ -59,7 +59,8 @@ fn print(report: &Report, sets: &[String], context: &mut Context) -> Result<(), 
         writeln!(out, "\nnothing that the guides warn of")?;
     }
     for advice in &report.advice {
-        let cost = format!("{:.2} ms per step ({:.1} %)", advice.cost_ms, 100.0 * advice.cost);
+        let hidden = if advice.hidden { ", hidden while the step waits for its input" } else { "" };
+        let cost = format!("{:.2} ms per step ({:.1} %{hidden})", advice.cost_ms, 100.0 * advice.cost);
         writeln!(out, "\n{}: {}, {cost}", paint(WARN, advice.pattern), advice.message)?;
         writeln!(out, "{}", excerpt(&advice.line, sets))?;
         writeln!(out, "{} {}", paint(DIM, "= instead:"), advice.remedy)?;

@@ -1,22 +1,48 @@
-//! `zoo schema`: the JSON Schema of recipes.
+//! `zoo schema`: the JSON Schemas of what users write.
 
 use super::Context;
 use crate::{Exit, Failure};
+use clap::ValueEnum;
 use std::io::Write;
+use zoo_npu::schemas;
 
-/// Print the JSON Schema of recipes, for editors.
+/// Print the JSON Schema of recipes, devices, studies or throughput files, for editors.
 ///
-/// The first line of a recipe tells an editor's YAML support where it is:
+/// The first line of a file tells an editor's YAML support where it is:
 /// `# yaml-language-server: $schema=schema/recipe.json`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  zoo schema > recipes/schema/recipe.json")]
-pub struct Args {}
+  zoo schema > recipes/schema/recipe.json
+  zoo schema device > recipes/schema/device.json")]
+pub struct Args {
+    /// What the schema is of
+    #[arg(value_enum, default_value_t = Kind::Recipe)]
+    kind: Kind,
+}
+
+/// Kinds of files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Kind {
+    /// Networks and how they are trained.
+    Recipe,
+    /// Simulated devices.
+    Device,
+    /// Published series of measurements.
+    Study,
+    /// Published throughput.
+    Throughput,
+}
 
 /// Prints the schema.
-pub(super) fn run(_: &Args, context: &mut Context) -> Result<Exit, Failure> {
-    let schema = serde_json::to_string_pretty(&zoo_recipe::json_schema()).map_err(std::io::Error::from)?;
+pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
+    let schema = match args.kind {
+        Kind::Recipe => zoo_recipe::json_schema(),
+        Kind::Device => schemas::device_schema(),
+        Kind::Study => schemas::study_schema(),
+        Kind::Throughput => schemas::throughput_schema(),
+    };
+    let schema = serde_json::to_string_pretty(&schema).map_err(std::io::Error::from)?;
     writeln!(context.out, "{schema}")?;
     Ok(Exit::Pass)
 }

@@ -94,31 +94,40 @@ fn at(gradients: &[Gradient], indices: &[u32]) -> Vec<Vec<Gradient>> {
     groups
 }
 
-/// The split of gradients, sorted by the time they are there, whose last bucket ends first: over all places where the last
-/// bucket may begin, by dynamic programming.
+/// Ends that differ by less than this are the same.
+const SAME: f64 = 1e-12;
+
+/// The split of gradients, sorted by the time they are there, whose last bucket ends first; of those the one with the
+/// fewest buckets. By dynamic programming over the number of buckets and the place where the last one begins.
 fn best(sorted: &[Gradient], cost: &dyn Fn(u64) -> Seconds) -> Vec<Vec<Gradient>> {
     let n = sorted.len();
     let mut sums = vec![0u64; n + 1];
     for (i, gradient) in sorted.iter().enumerate() {
         sums[i + 1] = sums[i] + gradient.bytes;
     }
-    // Earliest end of the first `i` gradients, and where their last bucket begins.
-    let mut ends = vec![(Seconds::ZERO, 0usize); n + 1];
+    // End of the first `i` gradients if a last bucket begins at `from`, those before it ending at `before`.
+    let end = |before: Seconds, from: usize, i: usize| before.max(sorted[i - 1].ready) + cost(sums[i] - sums[from]);
+    let mut any = vec![Seconds::ZERO; n + 1];
     for i in 1..=n {
-        let ready = sorted[i - 1].ready;
-        let end = |from: usize| ends[from].0.max(ready) + cost(sums[i] - sums[from]);
-        let mut best = (end(0), 0);
-        for from in 1..i {
-            let candidate = end(from);
-            if candidate < best.0 {
-                best = (candidate, from);
-            }
-        }
-        ends[i] = best;
+        any[i] = (0..i).map(|from| end(any[from], from, i)).fold(Seconds(f64::INFINITY), Seconds::min);
+    }
+    // With exactly so many buckets: the ends, and where the last bucket begins.
+    let mut levels: Vec<Vec<(Seconds, usize)>> = Vec::new();
+    while levels.last().is_none_or(|ends| ends[n].0.0 > any[n].0 + SAME) && levels.len() < n {
+        let level = (0..=n).map(|i| {
+            let candidates = match levels.last() {
+                None if i > 0 => vec![(end(Seconds::ZERO, 0, i), 0)],
+                None => Vec::new(),
+                Some(before) => (1..i).map(|from| (end(before[from].0, from, i), from)).collect(),
+            };
+            let worst = (Seconds(f64::INFINITY), 0);
+            candidates.into_iter().fold(worst, |best, next| if next.0 < best.0 { next } else { best })
+        });
+        levels.push(level.collect());
     }
     let mut cuts = vec![n];
-    while let Some(&last) = cuts.last().filter(|last| **last > 0) {
-        cuts.push(ends[last].1);
+    for level in levels.iter().rev() {
+        cuts.extend(cuts.last().map(|last| level[*last].1));
     }
     cuts.reverse();
     cuts.windows(2).map(|cut| sorted[cut[0]..cut[1]].to_vec()).collect()

@@ -15,6 +15,7 @@ pub mod page;
 pub mod price;
 pub mod profile;
 pub mod schedule;
+pub mod schemas;
 pub mod score;
 pub mod study;
 pub mod trace;

@@ -1,6 +1,8 @@
 //! The step as events on streams: device, host, copies, collectives, mask generator.
 //!
-//! Kernels run in the graph's order on the device, host operators on the host; what crosses between them is copied. Sums of
+//! Kernels run in the graph's order on the device, host operators on the host; what crosses between them is copied. A host
+//! operator splits a compiled graph in two: it waits for the part before it, the part behind it waits for it, and device
+//! and host wait for each other as between loops. Sums of
 //! gradients run on a stream of their own beside the backward pass; an update waits for the bucket of its gradient, and
 //! updates run in the order in which their buckets end. In eager mode the host launches one kernel after the other, and
 //! none starts before it is launched.
@@ -230,9 +232,17 @@ impl<'p> Run<'p> {
         if let Some(mask) = self.mask(k) {
             waits.push((self.events[mask].end, Some(mask)));
         }
+        let splits = kernel.place == Place::Host && plan.npu.mode == Mode::Graph;
+        if splits {
+            waits.extend(self.streams.get(&Stream::Device).copied());
+        }
         let event = self.start(stream, &node.name, node.op.name(), plan.prices[k].time, &waits);
         self.events[event].kernel = Some(k);
         let end = self.events[event].end;
+        if splits {
+            let sync = Seconds(plan.device.control.sync_ms.value * 1e-3);
+            self.streams.insert(Stream::Device, (end + sync, Some(event)));
+        }
         for n in &kernel.nodes {
             plan.graph.nodes[*n].outputs.iter().for_each(|v| {
                 self.made.insert(*v, (end, event));

@@ -33,8 +33,11 @@ fn step(recipe: &Recipe, device: &Device) -> f64 {
     zoo_npu::profile(recipe, device, Work::Train).unwrap_or_else(|error| panic!("{error}")).step.0
 }
 
+/// Makes a device better by a factor.
+type Improvement = fn(&mut Device, f64);
+
 /// Ways in which a device can be better.
-const BETTER: &[(&str, fn(&mut Device, f64))] = &[
+const BETTER: &[(&str, Improvement)] = &[
     ("memory bandwidth", |device, by| device.hbm.gb_per_s.value *= by),
     ("cache bandwidth", |device, by| device.l2.bytes_per_cycle.value *= by),
     ("clock", |device, by| {

@@ -32,16 +32,7 @@ pub(super) fn sigmoid_grad<T: FloatDType>([dy, y]: [&Tensor; 2]) -> Result<Tenso
 
 /// `min(max(x, 0), 6)`; NaN stays NaN.
 pub(super) fn relu6<T: FloatDType>([x]: [&Tensor; 1]) -> Result<Tensor, KernelError> {
-    let clip = |x: f64| {
-        if x <= 0.0 {
-            0.0
-        } else if x >= 6.0 {
-            6.0
-        } else {
-            x
-        }
-    };
-    let [y] = map::<T, 1, 1>([x], |[x]| [clip(x)])?;
+    let [y] = map::<T, 1, 1>([x], |[x]| [x.clamp(0.0, 6.0)])?;
     Ok(y)
 }
 

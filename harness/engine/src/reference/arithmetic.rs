@@ -25,9 +25,9 @@ pub(super) fn scale<T: FloatDType>(op: &Scale, [x]: [&Tensor; 1]) -> Result<Tens
     Ok(y)
 }
 
-/// `x * factor`, the factor a scalar tensor.
+/// `x * factor`, the factor a scalar tensor, perhaps of a wider type: a loss scale need not fit half precision.
 pub(super) fn scale_by<T: FloatDType>([x, factor]: [&Tensor; 2]) -> Result<Tensor, KernelError> {
-    let factor = scalar_value::<T>(factor)?;
+    let factor = scalar_value::<f64>(&factor.to_dtype(candle_core::DType::F64)?)?;
     let [y] = map::<T, 1, 1>([x], |[x]| [x * factor])?;
     Ok(y)
 }

@@ -2,6 +2,7 @@
 
 mod autograd;
 mod determinism;
+mod device_passes;
 mod forward;
 mod gradients;
 mod layouts;

@@ -1,0 +1,103 @@
+//! Passes that devices apply: the rewritten step computes what the plain one does.
+
+use crate::tiny::{SCALARS, elements};
+use candle_core::{Device, Tensor};
+use std::path::Path;
+use zoo_engine::{Inputs, Kernels, Options, Scalars, Step};
+use zoo_graph::{
+    BuildOptions, DType, Graph, build,
+    passes::{
+        ChannelsLastInput, FoldPad, L2ToDecay, NormalizeOnDevice, Pass, Pipeline, ReduceOnMatrix, ScaleLoss, SplitDecay,
+    },
+};
+use zoo_recipe::{Library, LoadOptions};
+
+const OPTIONS: Options = Options { kernels: Kernels::Reference, threads: None };
+const BATCH: usize = 4;
+
+fn graph(name: &str, dtype: DType) -> Graph {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/recipes");
+    let loaded = Library::new([folder]).load(name, &LoadOptions::default());
+    let recipe = loaded.unwrap_or_else(|errors| panic!("{errors}")).recipe;
+    let options = BuildOptions { dtype, dropout: false, ..BuildOptions::train(BATCH) };
+    build(&recipe, &recipe.resolve().unwrap(), &options).unwrap()
+}
+
+/// Pixels of an image `[n, c, h, w]`, by index.
+fn image(size: usize, dtype: DType) -> Tensor {
+    let numel = BATCH * 3 * size * size;
+    let pixels: Vec<f64> = (0..numel).map(|i| ((i * 7919 % 1013) as f64 / 506.0 - 1.0) * 1.5).collect();
+    let pixels = Tensor::from_vec(pixels, (BATCH, 3, size, size), &Device::Cpu).unwrap();
+    let dtype = if dtype == DType::F64 { candle_core::DType::F64 } else { candle_core::DType::F32 };
+    pixels.to_dtype(dtype).unwrap()
+}
+
+/// Values of the variables after one step, and the loss.
+fn after(graph: Graph, image: Tensor) -> (Vec<(String, Vec<f64>)>, f64) {
+    let labels = Tensor::new(&[0u32, 3, 1, 4], &Device::Cpu).unwrap();
+    let mut step = Step::new(graph, OPTIONS).unwrap();
+    step.initialize(5).unwrap();
+    // Whoever does not scale the loss does not see the scale.
+    let scalars = Scalars { loss_scale: 1000.0, ..SCALARS };
+    let result = step.run(&Inputs::new().with("image", image).with("label", labels), scalars, &mut ()).unwrap();
+    let variables = step.variables().unwrap();
+    let values = variables.iter().map(|(variable, tensor)| (variable.name.clone(), elements(tensor)));
+    (values.collect(), result.losses[0].1)
+}
+
+fn rewritten(name: &str, dtype: DType, passes: Vec<Box<dyn Pass + Send + Sync>>) -> Graph {
+    let mut graph = graph(name, dtype);
+    let applied = Pipeline::of(passes).run(&mut graph, None).unwrap();
+    assert!(applied.iter().all(|pass| !pass.patches.is_empty()), "a pass did nothing: {applied:?}");
+    graph
+}
+
+#[track_caller]
+fn assert_same(found: &[(String, Vec<f64>)], expected: &[(String, Vec<f64>)], tolerance: f64) {
+    for ((name, found), (_, expected)) in found.iter().zip(expected) {
+        let size = expected.iter().map(|x| x * x).sum::<f64>().sqrt().max(1e-30);
+        let error = found.iter().zip(expected).map(|(a, b)| (a - b).powi(2)).sum::<f64>().sqrt() / size;
+        assert!(error <= tolerance, "{name}: {error:e}");
+    }
+}
+
+#[test]
+fn rewrites_leave_the_update_as_it_was() {
+    for (network, passes) in [
+        ("padded", vec!["fold_pad", "l2_to_decay", "scale_loss", "reduce_on_matrix", "all"]),
+        ("tiny", vec!["scale_loss", "split_decay", "reduce_on_matrix"]),
+    ] {
+        let size = if network == "padded" { 12 } else { 16 };
+        let (plain, _) = after(graph(network, DType::F64), image(size, DType::F64));
+        for name in passes {
+            let of = |name: &str| -> Box<dyn Pass + Send + Sync> {
+                match name {
+                    "fold_pad" => Box::new(FoldPad),
+                    "l2_to_decay" => Box::new(L2ToDecay),
+                    "scale_loss" => Box::new(ScaleLoss),
+                    "split_decay" => Box::new(SplitDecay),
+                    _ => Box::new(ReduceOnMatrix),
+                }
+            };
+            let all = ["fold_pad", "l2_to_decay", "scale_loss", "split_decay", "reduce_on_matrix"];
+            let chosen = if name == "all" { all.map(of).into() } else { vec![of(name)] };
+            let (found, _) = after(rewritten(network, DType::F64, chosen), image(size, DType::F64));
+            assert_same(&found, &plain, 1e-11);
+        }
+    }
+}
+
+#[test]
+fn images_may_come_otherwise() {
+    let (plain, loss) = after(graph("padded", DType::F64), image(12, DType::F64));
+    let last = image(12, DType::F64).permute((0, 2, 3, 1)).unwrap().contiguous().unwrap();
+    let (found, same) = after(rewritten("padded", DType::F64, vec![Box::new(ChannelsLastInput)]), last);
+    assert_same(&found, &plain, 1e-12);
+    assert!((same / loss - 1.0).abs() < 1e-12);
+    // Levels whose normalisation gives the same image: x * 3 + 5.
+    let raw = image(12, DType::F64).affine(3.0, 5.0).unwrap();
+    let normalize = NormalizeOnDevice { mean: [5.0; 3], std: [3.0; 3] };
+    let (found, same) = after(rewritten("padded", DType::F64, vec![Box::new(normalize)]), raw);
+    assert_same(&found, &plain, 1e-9);
+    assert!((same / loss - 1.0).abs() < 1e-9);
+}

@@ -1,0 +1,20 @@
+//! JSON Schemas of the files that this room reads, for editors.
+
+use crate::{Device, Throughput, study::Study};
+use serde_json::Value;
+use zoo_recipe::document_schema;
+
+/// The schema of `recipes/devices/*.yaml`.
+pub fn device_schema() -> Value {
+    document_schema::<Device>("zoo device")
+}
+
+/// The schema of `recipes/studies/*.yaml`.
+pub fn study_schema() -> Value {
+    document_schema::<Study>("zoo study")
+}
+
+/// The schema of throughput files.
+pub fn throughput_schema() -> Value {
+    document_schema::<Throughput>("zoo throughput")
+}

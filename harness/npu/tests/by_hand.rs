@@ -1,0 +1,147 @@
+//! Numbers that can be worked out by hand.
+
+use std::path::Path;
+use zoo_graph::{
+    Bytes, DType, Graph, Layout, Phase, Scope, TensorType, VariableRole,
+    ops::{Concat, Conv2D, MaxPool, Op, TransData, Window},
+};
+use zoo_npu::{Device, DeviceLibrary, Seconds, collective::all_reduce, kernel, matrix, traffic::Cache, vector};
+use zoo_recipe::schema::{Init, TransDataKernel};
+
+fn ascend() -> Device {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../recipes");
+    DeviceLibrary::new([folder]).load("ascend910").unwrap_or_else(|error| panic!("{error}"))
+}
+
+fn scope() -> Scope {
+    Scope { phase: Phase::Forward, origin: None }
+}
+
+fn half(shape: &[usize]) -> TensorType {
+    TensorType::plain(shape, DType::F16)
+}
+
+/// A graph of one convolution over an input `[n, c, h, w]`.
+fn convolution(x: [usize; 4], out: usize, window: Window, groups: usize) -> Graph {
+    let mut graph = Graph::default();
+    let input = graph.add_input("x", half(&x).with_layout(Layout::Nc1hwc0));
+    let filters = half(&[out, x[1] / groups, window.kernel[0], window.kernel[1]]);
+    let filters = filters.with_layout(Layout::FractalZ { groups });
+    let w = graph.add_variable("w", VariableRole::Weight, filters, Init::Constant(0.0), None);
+    let w = graph.variable(w).value;
+    let y = graph.add(&scope(), "conv", Conv2D::new(window, groups), &[input, w]).unwrap();
+    graph.outputs.push(("y".into(), y));
+    graph
+}
+
+fn product(graph: &Graph) -> matrix::Product {
+    matrix::product(graph, &graph.nodes[0], &ascend()).unwrap()
+}
+
+#[test]
+fn convolutions_in_fractals() {
+    // 56x56 pixels are 196 fractals of 16 rows per image; 64 channels are 4 blocks; 9 taps of 4 blocks each.
+    let three = Window { pad: [1; 4], ..Window::new([3; 2], [1; 2]) };
+    let p = product(&convolution([8, 64, 56, 56], 64, three, 1));
+    assert_eq!([p.m, p.n, p.k], [8 * 196, 4, 9 * 4]);
+    // 7x7 pixels: 49 rows are padded to 4 fractals in each image.
+    let p = product(&convolution([8, 64, 7, 7], 100, three, 1));
+    assert_eq!([p.m, p.n, p.k], [8 * 4, 7, 36]);
+    // Three channels are padded to a block of 16 at each of 49 taps.
+    let stem = Window { pad: [3; 4], ..Window::new([7; 2], [2; 2]) };
+    let p = product(&convolution([1, 3, 224, 224], 64, stem, 1));
+    assert_eq!([p.m, p.n, p.k], [784, 4, 49]);
+    assert_eq!(p.flop, 2 * 64 * 112 * 112 * 147);
+    // Depthwise: each block of 16 channels is a product of its own, one block deep.
+    let p = product(&convolution([1, 96, 28, 28], 96, three, 96));
+    assert_eq!([p.m, p.n, p.k], [49 * 6, 1, 9]);
+    // 32 groups of 4 channels: a block of 16 outputs sees the 16 channels of 4 groups.
+    let p = product(&convolution([1, 128, 28, 28], 128, three, 32));
+    assert_eq!([p.m, p.n, p.k], [49 * 8, 1, 9]);
+}
+
+#[test]
+fn a_search_reaches_the_peak_of_full_tiles() {
+    let device = ascend();
+    let three = Window { pad: [1; 4], ..Window::new([3; 2], [1; 2]) };
+    let p = product(&convolution([64, 256, 56, 56], 256, three, 1));
+    let tiling = matrix::search(&p, &device, false, &|t| t.cube.max(t.l2));
+    let ideal = (p.m * p.n * p.k) as f64 / 32.0 / (0.9766e9 * device.matrix.efficiency.value);
+    assert!(tiling.cube.0 >= ideal * (1.0 - 1e-12) && tiling.cube.0 < 1.05 * ideal, "{} {ideal}", tiling.cube.0);
+    assert_eq!(tiling.split.iter().product::<u64>(), 32, "every core works");
+    assert!(tiling.block[0] * tiling.block[1] <= 128, "half of L0C: 128 KiB of f32 tiles of 1 KiB");
+}
+
+#[test]
+fn pools_pay_for_the_rows_of_their_output() {
+    let mut graph = Graph::default();
+    let x = graph.add_input("x", half(&[2, 32, 28, 28]).with_layout(Layout::Nc1hwc0));
+    let window = Window { pad: [1; 4], ..Window::new([3; 2], [1; 2]) };
+    graph.add(&scope(), "pool", MaxPool { window }, &[x]).unwrap();
+    let work = vector::work(&graph, &graph.nodes[0]);
+    // 2 images, 2 blocks of channels, 28 rows, and 18 instructions for 9 taps.
+    assert_eq!(work.starts, (2 * 2 * 28 * 18) as f64);
+    assert_eq!(work.bytes, (2 * 32 * 28 * 28 * 2 * 18) as f64);
+}
+
+/// Traffic of a graph's only kernel.
+fn traffic(graph: &Graph, trans_data: TransDataKernel) -> zoo_npu::traffic::Traffic {
+    let device = ascend();
+    let kernels = kernel::kernels(graph, kernel::Riding { elementwise: true, sums: false });
+    assert_eq!(kernels.len(), 1);
+    Cache::new(graph, &device, true, trans_data).run(graph, &kernels[0])
+}
+
+#[test]
+fn conversions_pay_for_short_runs() {
+    let mut graph = Graph::default();
+    let x = graph.add_input("x", half(&[2, 32, 28, 28]));
+    let y = graph.add(&scope(), "y", TransData { to: Layout::Nc1hwc0 }, &[x]).unwrap();
+    graph.outputs.push(("y".into(), y));
+    let overhead = ascend().hbm.run_overhead_bytes.value;
+    let blocks = traffic(&graph, TransDataKernel::Blocks);
+    assert_eq!(blocks.hbm(), 2 * 2 * (2 * 32 * 28 * 28));
+    assert_eq!(blocks.run_factor, 1.0 + overhead / 32.0, "runs of 16 channels of 2 bytes");
+    assert_eq!(traffic(&graph, TransDataKernel::Elements).run_factor, 1.0 + overhead / 2.0);
+}
+
+#[test]
+fn concatenation_copies_whole_blocks_or_single_lanes() {
+    let joined = |channels: usize| {
+        let mut graph = Graph::default();
+        let parts: Vec<_> = (0..2)
+            .map(|i| graph.add_input(format!("x{i}"), half(&[1, channels, 8, 8]).with_layout(Layout::Nc1hwc0)))
+            .collect();
+        let y = graph.add(&scope(), "y", Concat { axis: 1 }, &parts).unwrap();
+        graph.outputs.push(("y".into(), y));
+        traffic(&graph, TransDataKernel::Blocks)
+    };
+    let overhead = ascend().hbm.run_overhead_bytes.value;
+    // 32 channels of 64 pixels are 4096 bytes in one piece, read and written once.
+    assert_eq!((joined(32).hbm(), joined(32).run_factor), (4 * 4096, 1.0 + overhead / 4096.0));
+    // 24 channels end inside a block: stored as 32, copied lane by lane.
+    assert!(joined(24).run_factor > 10.0);
+}
+
+#[test]
+fn sums_over_devices() {
+    let device = ascend();
+    let close =
+        |found: Seconds, expected: f64| assert!((found.0 / expected - 1.0).abs() < 1e-9, "{} {expected}", found.0);
+    // 102 MB on 8: 0.5 ms and 102e6 / 22.7e9.
+    close(all_reduce(&device, 8, 102_000_000), 0.5e-3 + 102e6 / 22.7e9);
+    // On 4, 3/4 of the bytes are passed on instead of 7/8.
+    close(all_reduce(&device, 4, 102_000_000), 0.5e-3 + 102e6 / 22.7e9 * 0.75 / 0.875);
+    // On 16, two servers pass on an eighth of the sum each: 2 * 1/2 * 102e6 / 8 at 10 GB/s, and one more latency.
+    close(all_reduce(&device, 16, 102_000_000), 0.5e-3 + 102e6 / 22.7e9 + 0.1e-3 + 102e6 / 8.0 / 10e9);
+    assert_eq!(all_reduce(&device, 1, 102_000_000), Seconds::ZERO);
+}
+
+#[test]
+fn memory_holds_what_is_live() {
+    let three = Window { pad: [1; 4], ..Window::new([3; 2], [1; 2]) };
+    let graph = convolution([2, 16, 8, 8], 16, three, 1);
+    let (map, filters) = (2 * 16 * 64 * 2, 16 * 16 * 9 * 2);
+    assert_eq!(zoo_npu::profile::peak_memory(&graph), Bytes(2 * map + filters));
+    assert!(matches!(graph.nodes[0].op, Op::Conv2D(_)));
+}

@@ -1,0 +1,142 @@
+//! `profile`, `advise`, `study`, `score`: the simulated NPUs.
+
+use crate::workbench::{command, said, zoo};
+use serde_json::Value;
+
+fn profile(rest: &str) -> Value {
+    zoo(&format!("profile {rest} --format json")).expect(0).json()
+}
+
+fn ms(value: &Value) -> f64 {
+    value["step_ms"].as_f64().unwrap()
+}
+
+#[test]
+fn a_profile_says_what_scripts_rely_on() {
+    let json = profile("resnet50 --device ascend910 --batch 256");
+    assert_eq!((&json["schema_version"], &json["device"]), (&1.into(), &"ascend910".into()));
+    assert_eq!((&json["devices"], &json["batch"]), (&1.into(), &256.into()));
+    let (step, images) = (ms(&json), json["images_per_s"].as_f64().unwrap());
+    assert!((images * step / 256e3 - 1.0).abs() < 1e-9);
+    let memory = json["peak_memory_bytes"].as_u64().unwrap();
+    assert!(memory > 8 << 30 && memory < 32 << 30, "{memory}");
+    let ops = json["ops"].as_array().unwrap();
+    assert!(ops.iter().any(|op| op["op"] == "Conv2DBackpropFilter" && op["count"] == 53));
+    let shares: f64 = ops.iter().map(|op| op["share"].as_f64().unwrap()).sum();
+    assert!((shares - 1.0).abs() < 1e-9);
+    let sum: f64 = json["critical_path"].as_array().unwrap().iter().map(|b| b["ms"].as_f64().unwrap()).sum();
+    assert!((sum / json["device_ms"].as_f64().unwrap() - 1.0).abs() < 0.05, "{sum}");
+}
+
+#[test]
+fn the_text_is_the_same_every_time() {
+    let once = zoo("profile alexnet --what-if").expect(0).out;
+    assert_eq!(once, zoo("profile alexnet --what-if").expect(0).out);
+    insta::assert_snapshot!("profile-alexnet", once);
+}
+
+#[test]
+fn options_change_the_step() {
+    let base = ms(&profile("resnet50"));
+    assert!(ms(&profile("resnet50 --set npu.fusion=false")) > 1.2 * base);
+    assert!(ms(&profile("resnet50 --set npu.instruction_reordering=false")) > 1.05 * base);
+    assert!(ms(&profile("resnet50 --batch 128")) < 0.6 * base);
+    let eight = profile("resnet50 --devices 8");
+    assert!(ms(&eight) >= base);
+    assert!(!eight["all_reduce"]["buckets"].as_array().unwrap().is_empty());
+    let eval = profile("resnet50 --device ascend310 --eval --batch 8");
+    assert!(eval["ops"].as_array().unwrap().iter().all(|op| !op["op"].as_str().unwrap().contains("Backprop")));
+}
+
+#[test]
+fn what_cannot_be_is_refused() {
+    for (arguments, message) in [
+        ("profile resnet50 --device ascend990", "known: ascend310, ascend910, gaudi"),
+        ("profile resnet50 --set npu.xla=true", "has no XLA"),
+        ("profile resnet50 --device ascend310", "evaluates only"),
+        ("profile resnet50 --devices 0", "0"),
+        ("profile resnet50 --devices 100000", "65536"),
+        ("profile resnet50 --batch 4096", "the largest that fits is"),
+        ("profile resnet50 --set npu.precision=must_keep_origin_dtype", "no f32 form of MaxPool"),
+        ("study no-such-study", "known: alexnet-options"),
+    ] {
+        let refused = zoo(arguments).expect(2);
+        assert!(refused.err.contains(message), "{arguments}: {}", refused.err);
+    }
+    assert!(zoo("score no/such/file.yaml").expect(3).err.contains("no such file"));
+}
+
+#[test]
+fn trace_and_page_stand_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let (trace, page) = (dir.path().join("t.json"), dir.path().join("p.html"));
+    let mut profile = command();
+    profile
+        .args(["profile", "resnet18", "--devices", "8", "--what-if", "--trace"])
+        .arg(&trace)
+        .arg("--html")
+        .arg(&page);
+    said(&mut profile).expect(0);
+    let json: Value = serde_json::from_str(&std::fs::read_to_string(trace).unwrap()).unwrap();
+    let events = json["traceEvents"].as_array().unwrap();
+    let complete = events.iter().filter(|event| event["ph"] == "X");
+    assert!(complete.clone().any(|event| event["name"] == "layer1.0.conv1" && event["args"]["bound"].is_string()));
+    assert!(complete.clone().any(|event| event["cat"] == "HcomAllReduce"));
+    assert!(
+        complete.clone().all(|event| event["dur"].as_f64().unwrap() >= 0.0 && event["ts"].as_f64().unwrap() >= 0.0)
+    );
+    let html = std::fs::read_to_string(page).unwrap();
+    assert!(html.contains("<svg") && html.contains("Conv2DBackpropFilter") && html.contains("npu.fusion=false"));
+    assert!(!html.contains("<script") && !html.contains("src=") && !html.contains("http"), "nothing from elsewhere");
+}
+
+#[test]
+fn advice_names_pattern_line_and_price() {
+    let json =
+        zoo("advise alexnet --set npu.fold_pad=false --set npu.iterations_per_loop=1 --format json").expect(0).json();
+    let advice = json["advice"].as_array().unwrap();
+    let of = |pattern: &str| advice.iter().find(|a| a["pattern"] == pattern).unwrap_or_else(|| panic!("no {pattern}"));
+    for (pattern, line) in [
+        ("explicit pad", "recipes/alexnet.yaml:16:"),
+        ("L2 in the loss", "recipes/alexnet.yaml:60:"),
+        ("slow input", "recipes/alexnet.yaml:"),
+        ("iterations_per_loop 1", "--set:2:"),
+    ] {
+        assert!(of(pattern)["line"].as_str().unwrap().starts_with(line), "{}", of(pattern));
+        assert!(of(pattern)["cost_ms"].as_f64().unwrap() > 0.1, "{}", of(pattern));
+    }
+    let clean = zoo("advise resnet50 --format json").expect(0).json();
+    assert!(clean["advice"].as_array().unwrap().is_empty(), "{clean}");
+    let eager =
+        zoo("advise resnet18 --batch 8 --set npu.mode=eager --set npu.fusion=false --format json").expect(0).json();
+    let patterns: Vec<&str> =
+        eager["advice"].as_array().unwrap().iter().map(|a| a["pattern"].as_str().unwrap()).collect();
+    assert!(["unfused BN", "eager mode", "small batch"].iter().all(|p| patterns.contains(p)), "{patterns:?}");
+}
+
+#[test]
+fn studies_agree_or_say_why() {
+    let list = zoo("study --format json").expect(0).json();
+    for study in list["studies"].as_array().unwrap() {
+        let name = study["name"].as_str().unwrap();
+        let json = zoo(&format!("study {name} --format json")).expect(0).json();
+        for row in json["rows"].as_array().unwrap() {
+            assert_ne!(row["verdict"], "differs", "{name}: {row}");
+        }
+    }
+    insta::assert_snapshot!("study-alexnet-options", zoo("study alexnet-options").expect(0).out);
+}
+
+#[test]
+fn published_throughput_is_met_where_nothing_was_fitted() {
+    for file in ["published", "further"] {
+        let json = zoo(&format!("score recipes/throughput/{file}.yaml --format json")).expect(0).json();
+        let mean = json["mape_not_fitted"].as_f64().unwrap();
+        assert!(mean <= 0.15, "{file}: {mean}");
+        for row in json["rows"].as_array().unwrap().iter().filter(|row| row["doubtful"] == false) {
+            assert!(row["error"].as_f64().unwrap().abs() <= 0.35, "{row}");
+        }
+    }
+    let text = zoo("score recipes/throughput/published.yaml").expect(0).out;
+    assert!(text.contains("not fitted") && text.contains("doubtful"), "{text}");
+}
