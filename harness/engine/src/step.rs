@@ -100,6 +100,8 @@ pub struct StepResult {
     pub losses: Vec<(String, f64)>,
     /// What the step reports beside them, by name.
     pub metrics: Vec<(String, f64)>,
+    /// Whether the loss was no number or too large, so that nothing but running statistics was updated.
+    pub skipped: bool,
     /// The network's outputs by name, as row-major tensors.
     pub outputs: Vec<(String, Tensor)>,
     /// Largest sum of the tensors that lived at one time, variables and inputs included; kernels' scratch is not.
@@ -268,6 +270,7 @@ impl Step {
             None => execute()?,
         };
         Ok(StepResult {
+            skipped: losses.first().is_some_and(|loss| graph.skips(*loss)),
             losses: graph.losses.iter().map(|(name, _)| name.clone()).zip(losses).collect(),
             metrics: graph.metrics.iter().map(|(name, _)| name.clone()).zip(metrics).collect(),
             outputs: graph.outputs.iter().map(|(name, _)| name.clone()).zip(outputs).collect(),

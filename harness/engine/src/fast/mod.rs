@@ -170,6 +170,9 @@ impl Executor {
         let operand_types: Vec<&TensorType> = node.inputs.iter().map(|v| graph.ty(*v)).collect();
         let places =
             node.outputs.iter().map(|v| self.plan.buffer(*v).ok_or_else(arity)).collect::<Result<Vec<_>, _>>()?;
+        let loss = graph.loss().filter(|_| graph.skip_loss_above.is_some());
+        let loss = loss.and_then(|v| self.plan.buffer(v)).map(|b| f64::from(self.buffers[b.0][0]));
+        let skips = loss.is_some_and(|loss| graph.skips(loss));
         let mut taken: Vec<AlignedBuf> = places.iter().map(|b| std::mem::take(&mut self.buffers[b.0])).collect();
         let overwritten: Vec<Option<usize>> = (0..taken.len()).map(|r| self.plan.overwrites(n, r)).collect();
         let operand = |(i, v): (usize, &ValueId)| {
@@ -187,7 +190,14 @@ impl Executor {
             let results = taken.iter_mut().zip(&result_types).map(|(b, ty)| &mut b[..ty.stored_numel()]).collect();
             let workspace = &mut self.workspace;
             let isa = self.isa;
-            dispatch(&node.op, Call { isa, scalars, operands, operand_types, results, result_types, workspace })
+            let call = Call { isa, scalars, operands, operand_types, results, result_types, workspace };
+            match node.op.skipped().filter(|_| skips) {
+                Some(count) => {
+                    update::keep(call, count);
+                    Ok(())
+                }
+                None => dispatch(&node.op, call),
+            }
         });
         for (place, buffer) in places.iter().zip(taken) {
             self.buffers[place.0] = buffer;
