@@ -26,7 +26,11 @@ pub fn initial(graph: &Graph, id: VariableId, seed: u64) -> Result<Tensor, Engin
 /// # Errors
 /// An initialiser that needs fans where there are none: a tensor of fewer than two axes that is not the bias of a weight.
 pub fn first_values(graph: &Graph, id: VariableId, seed: u64, count: usize) -> Result<Vec<f32>, EngineError> {
-    let variable = graph.variable(id);
+    let variable = match graph.variable(id).role {
+        // A moving average starts where its parameter does.
+        VariableRole::Slot { parameter, slot: zoo_graph::EMA } => graph.variable(parameter),
+        _ => graph.variable(id),
+    };
     let distribution = Distribution::of(graph, variable)?;
     let words = Words::new(seed, &variable.name);
     let elements = (0..count).into_par_iter().with_min_len(1 << 12);

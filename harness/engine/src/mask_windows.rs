@@ -2,7 +2,7 @@
 
 use zoo_graph::ops::{Interpolation, ResizeTap};
 
-/// A map of `side * side` logits as `size * size` pixels, bilinearly with aligned corners.
+/// A map of `side * side` logits as `size * size` pixels, bilinearly.
 pub(crate) struct Enlarged {
     /// Height and width of the map.
     pub side: usize,
@@ -11,8 +11,8 @@ pub(crate) struct Enlarged {
 
 impl Enlarged {
     /// From one size to another.
-    pub fn new(side: usize, size: usize) -> Self {
-        Self { side, taps: Interpolation::Bilinear { align_corners: true }.taps(side, size) }
+    pub fn new(side: usize, size: usize, align_corners: bool) -> Self {
+        Self { side, taps: Interpolation::Bilinear { align_corners }.taps(side, size) }
     }
 
     /// The map enlarged.

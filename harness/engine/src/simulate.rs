@@ -8,7 +8,7 @@
 use crate::EngineError;
 use std::collections::BTreeMap;
 use zoo_graph::{
-    DType, Graph, Node, Op, Phase,
+    DType, Graph, Node, Op,
     passes::{Pass, Pipeline, PlaceCasts, PrecisionPolicy, ScaleLoss},
 };
 use zoo_kernels::{Isa, half};
@@ -74,13 +74,6 @@ impl Findings {
 }
 
 impl Simulation {
-    /// Whether a node of the update is left out because the step has overflowed. Running statistics are no part of the
-    /// optimizer: the frameworks update them in the forward pass.
-    pub(crate) fn skips(&self, findings: &Findings, node: &Node) -> bool {
-        let of_optimizer = node.phase == Phase::Update && !matches!(node.op, Op::BnRunningUpdate(_));
-        findings.skipped && of_optimizer
-    }
-
     /// Whether results of this type are rounded.
     pub(crate) fn rounds(&self, node: &Node, dtype: DType) -> bool {
         half_type(dtype).is_some() && (!only_moves(&node.op) || self.planted.contains_key(&node.name))

@@ -123,12 +123,13 @@ pub struct StepResult {
     pub losses: Vec<(String, f64)>,
     /// What the step reports beside them, by name.
     pub metrics: Vec<(String, f64)>,
+    /// Whether nothing but running statistics was updated: the loss was no number or too large, or something overflowed on
+    /// the simulated device.
+    pub skipped: bool,
     /// The network's outputs by name, as row-major tensors.
     pub outputs: Vec<(String, Tensor)>,
     /// Largest sum of the tensors that lived at one time, variables and inputs included; kernels' scratch is not.
     pub peak_memory: Bytes,
-    /// Whether something overflowed on the simulated device and the update was therefore left out.
-    pub skipped: bool,
 }
 
 /// What an executor gives beside the variables that it keeps.
@@ -318,11 +319,12 @@ impl Step {
             None => execute()?,
         };
         Ok(StepResult {
+            skipped: losses.first().is_some_and(|loss| graph.skips(*loss))
+                || self.findings().is_some_and(|findings| findings.skipped),
             losses: graph.losses.iter().map(|(name, _)| name.clone()).zip(losses).collect(),
             metrics: graph.metrics.iter().map(|(name, _)| name.clone()).zip(metrics).collect(),
             outputs: graph.outputs.iter().map(|(name, _)| name.clone()).zip(outputs).collect(),
             peak_memory: self.executor.memory(),
-            skipped: self.findings().is_some_and(|findings| findings.skipped),
         })
     }
 

@@ -5,9 +5,11 @@
 
 #![allow(clippy::unit_arg, reason = "`Some(place = fault)` reads as: planted there")]
 
+mod dense_faults;
 mod graph_faults;
 mod model_faults;
 mod recipe_faults;
+mod siamese_faults;
 
 use crate::{
     GoldenError,
@@ -53,8 +55,9 @@ pub struct Outcome {
 
 /// All mutants, in the order of the stages that should catch them.
 pub fn all() -> Vec<Mutant> {
-    let faults = recipe_faults::all().into_iter().chain(model_faults::all()).chain(graph_faults::all());
-    let mut mutants: Vec<Mutant> = faults.collect();
+    let families =
+        [recipe_faults::all(), model_faults::all(), graph_faults::all(), dense_faults::all(), siamese_faults::all()];
+    let mut mutants: Vec<Mutant> = families.into_iter().flatten().collect();
     mutants.sort_by_key(|m| m.expected);
     mutants
 }

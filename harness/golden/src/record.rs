@@ -166,7 +166,7 @@ impl Recording {
                 0 => step.run(&inputs, scalars, &mut probe)?,
                 _ => step.run(&inputs, scalars, &mut ())?,
             };
-            recording.losses.push(result.losses.into_iter().collect());
+            recording.losses.push(result.losses.into_iter().chain(result.metrics).collect());
             if n == 0 || n + 1 == STEPS {
                 recording.variables(&step, manifest, n + 1, &positions)?;
             }
@@ -194,6 +194,7 @@ impl Recording {
                 }
                 VariableRole::Slot { .. } => continue,
                 role if role.is_statistic() => format!("buffer{steps}/{}", variable.name),
+                _ if variable.next.is_none() => continue,
                 _ => format!("param{steps}/{}", variable.name),
             };
             let values = to_f64(&tensor).map_err(zoo_engine::EngineError::from)?;
@@ -241,9 +242,9 @@ fn conditions(recipe: &Recipe, graph: &Graph, classes: usize, options: &RecordOp
     let mut groups: Vec<Group> = Vec::new();
     let (mut bn, mut shapes, mut init) = (Vec::new(), BTreeMap::new(), BTreeMap::new());
     for node in &graph.nodes {
-        let weight_decay = match &node.op {
-            Op::ApplyMomentum(op) => op.weight_decay,
-            Op::ApplyAdam(op) => op.weight_decay,
+        let (weight_decay, lr_scale) = match &node.op {
+            Op::ApplyMomentum(op) => (op.weight_decay, op.lr_scale),
+            Op::ApplyAdam(op) => (op.weight_decay, op.lr_scale),
             Op::BnRunningUpdate(op) => {
                 let layer = node.name.trim_end_matches("/running");
                 let eps = graph.nodes.iter().find_map(|n| match &n.op {
@@ -259,9 +260,10 @@ fn conditions(recipe: &Recipe, graph: &Graph, classes: usize, options: &RecordOp
             _ => continue,
         };
         let name = node.name.trim_end_matches("/update").to_string();
-        match groups.iter_mut().find(|g| g.weight_decay == weight_decay) {
+        let lr = options.learning_rate * lr_scale;
+        match groups.iter_mut().find(|g| g.weight_decay == weight_decay && g.lr == lr) {
             Some(group) => group.params.push(name),
-            None => groups.push(Group { lr: options.learning_rate, weight_decay, params: vec![name] }),
+            None => groups.push(Group { lr, weight_decay, params: vec![name] }),
         }
     }
     for variable in &graph.variables {
@@ -273,12 +275,13 @@ fn conditions(recipe: &Recipe, graph: &Graph, classes: usize, options: &RecordOp
     }
     let inputs = graph.inputs.iter().map(|input| {
         let shape = graph.ty(input.value).shape.to_vec();
-        let stored = input.name == LABEL;
-        let rule = match stored {
-            true => format!("h % {classes} of 'input.{}'", input.name),
-            false => format!("image[-2,2) of 'input.{}'", input.name),
+        let (name, image) = (&input.name, recipe.model.inputs.contains_key(&input.name));
+        let rule = match (image, name == LABEL) {
+            (true, _) => format!("image[-2,2) of 'input.{name}'"),
+            (false, true) => format!("h % {classes} of 'input.{name}'"),
+            (false, false) => format!("{} of 'input.{name}'", target(&recipe.loss, name)),
         };
-        (input.name.clone(), Input { shape, rule: Some(rule), stored })
+        (name.clone(), Input { shape, rule: Some(rule), stored: !image })
     });
     let loss = &recipe.loss;
     let vectors = ["a", "conv1.weight"].map(|name| (name.to_string(), hash_vectors(name)));
@@ -287,7 +290,7 @@ fn conditions(recipe: &Recipe, graph: &Graph, classes: usize, options: &RecordOp
         salt: options.salt.clone(),
         precision: "f64 of the engine is the truth; f32_rel is its f32 run's error on the stored samples".into(),
         made_with: BTreeMap::from([("zoo".to_string(), env!("CARGO_PKG_VERSION").to_string())]),
-        optimizer: optimizer(&recipe.optimizer, groups),
+        optimizer: optimizer(recipe, groups),
         hyper: Hyper {
             label_smoothing: loss.softmax_cross_entropy.as_ref().map(|l| l.label_smoothing),
             l2_in_loss: loss.l2.as_ref().map(|l2| l2.weight),
@@ -300,7 +303,7 @@ fn conditions(recipe: &Recipe, graph: &Graph, classes: usize, options: &RecordOp
         inputs: inputs.collect(),
         shapes,
         init,
-        parameters_without_gradient: Vec::new(),
+        parameters_without_gradient: untouched(graph),
         losses_f64: Vec::new(),
         losses_f32: Vec::new(),
         output_order: Vec::new(),
@@ -310,17 +313,21 @@ fn conditions(recipe: &Recipe, graph: &Graph, classes: usize, options: &RecordOp
     }
 }
 
-fn optimizer(ours: &schema::Optimizer, groups: Vec<Group>) -> Optimizer {
+fn optimizer(recipe: &Recipe, groups: Vec<Group>) -> Optimizer {
+    let norm = |clip: &schema::Clip| match clip {
+        schema::Clip::Norm(bound) => Some(*bound),
+        schema::Clip::Value(_) => None,
+    };
     let blank = Optimizer {
         kind: String::new(),
         momentum: None,
         nesterov: false,
         betas: None,
         eps: None,
-        clip_grad_norm: None,
+        clip_grad_norm: recipe.gradients.clip.iter().find_map(norm),
         groups,
     };
-    match ours {
+    match &recipe.optimizer {
         schema::Optimizer::Sgd(sgd) => Optimizer {
             kind: "SGD: see ApplyMomentum".into(),
             momentum: Some(sgd.momentum),
@@ -345,6 +352,40 @@ fn hash_vectors(name: &str) -> HashVectors {
     }
 }
 
+/// Parameters that no update writes.
+fn untouched(graph: &Graph) -> Vec<String> {
+    graph.parameters().filter(|(_, v)| v.next.is_none()).map(|(_, v)| v.name.clone()).collect()
+}
+
+/// The values that a target of the loss may have.
+fn target(loss: &schema::Loss, name: &str) -> &'static str {
+    let select = loss.select_cross_entropy.as_ref().is_some_and(|term| term.label == name);
+    let mask = loss.mask_soft_margin.as_ref().is_some_and(|term| term.target == name);
+    let offsets = loss.weighted_l1.as_ref().is_some_and(|term| term.target == name);
+    let map = loss.masked_l1.as_ref().is_some_and(|term| term.target == name);
+    match (select, mask, offsets, map) {
+        (true, ..) => "-1, 0 or 1",
+        (_, true, ..) => "-1 or 1",
+        (_, _, true, _) => "uniform[-1,1)",
+        (.., true) => "uniform[0,1)",
+        _ => "1 in 4 is 1, else 0",
+    }
+}
+
+/// Values of a stored input by the hash, as the rule of the manifest says.
+fn values(manifest: &Manifest, name: &str, input: &Input) -> Vec<f32> {
+    let hash = NameHash::new(&format!("{}input.{name}", manifest.salt));
+    let rule = input.rule.as_deref().unwrap_or_default();
+    let value = |i: u64| match rule.split(" of '").next().unwrap_or_default() {
+        "-1, 0 or 1" => (hash.h(i) % 3) as f32 - 1.0,
+        "-1 or 1" => 2.0 * (hash.h(i) % 2) as f32 - 1.0,
+        "uniform[-1,1)" => hash.s(i),
+        "uniform[0,1)" => 0.5 + 0.5 * hash.s(i),
+        _ => f32::from(hash.h(i).is_multiple_of(4)),
+    };
+    (0..input.shape.iter().product::<usize>() as u64).map(value).collect()
+}
+
 /// Labels by the hash, as the rule of the manifest says.
 fn labels(manifest: &Manifest, name: &str, input: &Input) -> Vec<u32> {
     let classes = input
@@ -363,9 +404,13 @@ fn inputs(graph: &Graph, manifest: &Manifest) -> Result<Inputs, GoldenError> {
     for input in &graph.inputs {
         let ty = graph.ty(input.value);
         let Some(described) = manifest.inputs.get(&input.name) else { continue };
-        let tensor = match described.stored {
-            true => Tensor::from_vec(labels(manifest, &input.name, described), ty.shape.to_vec(), &Device::Cpu),
-            false => {
+        let tensor = match (described.stored, ty.dtype.is_float()) {
+            (true, false) => {
+                Tensor::from_vec(labels(manifest, &input.name, described), ty.shape.to_vec(), &Device::Cpu)
+            }
+            (true, true) => Tensor::from_vec(values(manifest, &input.name, described), ty.shape.to_vec(), &Device::Cpu)
+                .and_then(|t| t.to_dtype(candle_dtype(ty.dtype))),
+            (false, _) => {
                 let hash = NameHash::new(&format!("{}input.{}", manifest.salt, input.name));
                 let values: Vec<f32> = (0..ty.shape.numel() as u64).map(|i| 2.0 * hash.s(i)).collect();
                 Tensor::from_vec(values, ty.shape.to_vec(), &Device::Cpu)
@@ -393,8 +438,13 @@ fn write(stem: &Path, manifest: &Manifest, samples: &BTreeMap<String, Vec<f64>>)
         })
         .collect();
     for (name, input) in manifest.inputs.iter().filter(|(_, input)| input.stored) {
-        let bytes = labels(manifest, name, input).iter().flat_map(|l| (*l as i32).to_le_bytes()).collect();
-        arrays.push((format!("input/{name}"), Dtype::I32, input.shape.clone(), bytes));
+        let (dtype, bytes) = match name == LABEL {
+            true => {
+                (Dtype::I32, labels(manifest, name, input).iter().flat_map(|l| (*l as i32).to_le_bytes()).collect())
+            }
+            false => (Dtype::F32, values(manifest, name, input).iter().flat_map(|v| v.to_le_bytes()).collect()),
+        };
+        arrays.push((format!("input/{name}"), dtype, input.shape.clone(), bytes));
     }
     let views = arrays.iter().map(|(key, dtype, shape, bytes)| {
         TensorView::new(*dtype, shape.clone(), bytes)

@@ -135,9 +135,12 @@ impl<'a> Run<'a> {
         let result = self.step.run(&self.inputs, scalars, &mut probe)?;
         self.first_loss = result.losses.first().map(|l| l.1);
         self.forward = outputs(self.setup, golden, None, precision, |key| probe.measured(key));
-        self.loss = losses(&result, golden, None, 0, precision);
+        let (of_gradients, loss): (Vec<Item>, Vec<Item>) =
+            losses(&result, golden, None, 0, precision).into_iter().partition(is_of_gradients);
+        self.loss = loss;
         self.backward = gradients(self.setup.graph(), golden, None, precision, |key| probe.measured(key));
-        self.update = changes(&self.step, golden, 1, precision)?;
+        self.update = of_gradients;
+        self.update.extend(changes(&self.step, golden, 1, precision)?);
         if !self.fused.is_empty() {
             progress("unfused step");
             self.cover_fused()?;
@@ -517,6 +520,11 @@ fn losses(result: &StepResult, golden: &Golden, variant: Option<&str>, n: usize,
     let missing = truth.keys().filter(|k| component(k) && !found.clone().any(|(name, _)| name == *k));
     items.extend(missing.map(|name| Item::wrong(label(name), "the recipe has no such loss")));
     items
+}
+
+/// Whether a quantity that is recorded with the losses is one of the gradients.
+pub(crate) fn is_of_gradients(item: &Item) -> bool {
+    ["grad_norm", "clip_coef"].contains(&item.name.as_str())
 }
 
 /// What the golden records of a step to say how well conditioned it is, and what is no quantity of the step: the distance

@@ -218,6 +218,8 @@ pub struct Graph {
     pub losses: Vec<(String, ValueId)>,
     /// Scalars that a step reports beside its losses, by name: counts, shares, the norm of the gradients.
     pub metrics: Vec<(String, ValueId)>,
+    /// A step whose total loss is above this, or no number, leaves parameters, optimizer slots and averages alone.
+    pub skip_loss_above: Option<f64>,
     /// Gradient of the total loss, per parameter that has one, before any clipping.
     pub gradients: Vec<(VariableId, ValueId)>,
     /// The network's outputs, by name.
@@ -358,6 +360,11 @@ impl Graph {
     pub(crate) fn add_value(&mut self, ty: TensorType, source: Source) -> ValueId {
         self.values.push(Value { ty, source });
         ValueId(self.values.len() - 1)
+    }
+
+    /// Whether a step with this total loss updates nothing but running statistics.
+    pub fn skips(&self, loss: f64) -> bool {
+        self.skip_loss_above.is_some_and(|bound| !(loss <= bound && loss.is_finite()))
     }
 
     /// Values that must survive to the end of a step: losses, metrics, outputs and the variables' next values.

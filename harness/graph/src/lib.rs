@@ -24,7 +24,7 @@ pub use graph::{
     Graph, Node, NodeId, Origin, Phase, Place, Scope, Source, Tap, TapState, Value, ValueId, Variable, VariableId,
     VariableRole,
 };
-pub use lower::{BuildOptions, LABEL, Mode, ROOT, build, stages};
+pub use lower::{BuildOptions, EMA, LABEL, Mode, ROOT, build, stages};
 pub use memory::{BufferId, MemoryPlan};
 pub use ops::{Cost, Op, OpError, Operator};
 pub use tensor::{C0, DType, Layout, Shape, TensorType};

@@ -28,6 +28,7 @@ fn policy(mode: PrecisionMode) -> PrecisionPolicy {
         white: set(&["Conv2D", "Conv2DBackpropInput", "Conv2DBackpropFilter", "MatMul"]),
         black: set(&["SoftmaxCrossEntropyWithLogits"]),
         reduced_only: set(&["MaxPool", "MaxPoolGrad"]),
+        keep: Default::default(),
     }
 }
 
@@ -165,10 +166,11 @@ fn l2_becomes_decay() {
 #[test]
 fn scaling_and_decay_become_operators() {
     let mut graph = step("resnet50");
-    run(&mut graph, vec![Box::new(ScaleLoss { scale: 1024.0 }), Box::new(SplitDecay)]).unwrap();
-    let scales = graph.nodes.iter().filter(|n| matches!(n.op, Op::Scale(_))).count();
+    run(&mut graph, vec![Box::new(ScaleLoss), Box::new(SplitDecay)]).unwrap();
+    let unscaled = graph.nodes.iter().filter(|n| matches!(&n.op, Op::LossScale(op) if op.inverse)).count();
+    let decayed = graph.nodes.iter().filter(|n| matches!(n.op, Op::Scale(_))).count();
     // 161 gradients are scaled back; 54 weights decay, biases and normalisations do not.
-    assert_eq!(scales, 161 + 54);
+    assert_eq!((unscaled, decayed), (161, 54));
     let seed = graph.nodes.iter().find(|n| n.name == "loss/seed").unwrap();
     assert!(matches!(&seed.op, Op::Fill(fill) if fill.value == 1024.0));
     let decays = |n: &zoo_graph::Node| matches!(&n.op, Op::ApplyMomentum(op) if op.weight_decay != 0.0);

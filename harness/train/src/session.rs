@@ -4,7 +4,7 @@ use candle_core::{Device, Tensor};
 use std::collections::{BTreeMap, BTreeSet};
 use zoo_datasets::Batch;
 use zoo_engine::{Arithmetic, Inputs, Observer, Options, Scalars, Step, StepResult, candle_dtype};
-use zoo_graph::{BuildOptions, DType, Graph, LABEL};
+use zoo_graph::{BuildOptions, DType, EMA, Graph, LABEL, VariableRole};
 use zoo_recipe::{Recipe, ResolvedModel, schema};
 
 use crate::{TrainError, loss_scale::LossScale};
@@ -25,15 +25,77 @@ impl Session {
     /// # Errors
     /// A recipe that makes no step, or one that the kernels cannot compute.
     pub fn start(recipe: &Recipe, model: &ResolvedModel, arithmetic: Option<&Arithmetic>) -> Result<Self, TrainError> {
-        let graph = zoo_graph::build(recipe, model, &BuildOptions::train(recipe.train.batch))?;
-        let mut step = match arithmetic {
-            Some(arithmetic) => Step::simulated(graph, Options::of(recipe), arithmetic)?,
-            None => Step::new(graph, Options::of(recipe))?,
-        };
-        step.initialize(recipe.train.seed)?;
+        let step = initial(recipe, model, arithmetic, 0)?;
         let rule = if arithmetic.is_some() { recipe.npu.loss_scale.clone() } else { schema::LossScale::None };
         let loss_scale = LossScale::start(&rule);
         Ok(Self { rule, loss_scale, ..Self::new(step, recipe.train.seed) })
+    }
+
+    /// Goes on with the parts that are trained from this epoch on: another graph with the same weights, statistics and
+    /// averages. The optimizer starts anew, as it does in the reference when parameters join it.
+    ///
+    /// # Errors
+    /// As [`Session::start`].
+    pub fn enter(
+        &mut self,
+        recipe: &Recipe,
+        model: &ResolvedModel,
+        arithmetic: Option<&Arithmetic>,
+        epoch: usize,
+    ) -> Result<(), TrainError> {
+        let mut step = initial(recipe, model, arithmetic, epoch)?;
+        let names: Vec<(String, VariableRole)> =
+            step.graph().variables.iter().map(|v| (v.name.clone(), v.role.clone())).collect();
+        for (name, role) in names {
+            let from = match role {
+                VariableRole::Slot { slot: EMA, .. } => match self.step.graph().find_variable(&name) {
+                    Some(_) => name.as_str(),
+                    // An average that begins now begins with the parameter as it is.
+                    None => name.trim_end_matches(EMA).trim_end_matches('/'),
+                },
+                VariableRole::Slot { .. } => continue,
+                _ => name.as_str(),
+            };
+            step.set_variable(&name, &self.step.variable(from)?)?;
+        }
+        self.step = step;
+        Ok(())
+    }
+
+    /// Takes weights and running statistics of a file, as far as the network has them in the same shape. Returns how many,
+    /// and the names of those in the file's part of the network that stay as they are.
+    ///
+    /// # Errors
+    /// A file that cannot be read, or one with nothing for this network.
+    pub fn init_from(&mut self, source: &schema::InitFrom) -> Result<(usize, Vec<String>), TrainError> {
+        let tensors = candle_core::safetensors::load(&source.checkpoint, &Device::Cpu)?;
+        let graph = self.step.graph();
+        let kept = graph.variables.iter().filter(|v| !matches!(v.role, VariableRole::Slot { .. }));
+        let wanted: Vec<(String, Vec<usize>)> = kept
+            .filter(|v| source.source_of(&v.name).is_some())
+            .map(|v| (v.name.clone(), graph.ty(v.value).shape.to_vec()))
+            .collect();
+        let (mut taken, mut left) = (0, Vec::new());
+        for (name, shape) in wanted {
+            let found = source.source_of(&name).and_then(|theirs| tensors.get(theirs));
+            match found.filter(|tensor| tensor.dims() == shape) {
+                Some(tensor) => {
+                    let tensor = tensor.to_dtype(candle_core::DType::F32)?;
+                    self.step.set_variable(&name, &tensor)?;
+                    let average = format!("{name}/{EMA}");
+                    if self.step.graph().find_variable(&average).is_some() {
+                        self.step.set_variable(&average, &tensor)?;
+                    }
+                    taken += 1;
+                }
+                None => left.push(name),
+            }
+        }
+        if taken == 0 {
+            let file = source.checkpoint.display();
+            return Err(TrainError::Variables(format!("{file} has nothing that this network could start from")));
+        }
+        Ok((taken, left))
     }
 
     /// Training with a step that has its variables already, whatever it was built from.
@@ -128,6 +190,23 @@ impl Session {
         self.loss_scale = loss_scale.unwrap_or_else(|| LossScale::start(&self.rule));
         Ok(())
     }
+}
+
+/// The recipe's step with the parts that are trained from an epoch on, with initial variables.
+fn initial(
+    recipe: &Recipe,
+    model: &ResolvedModel,
+    arithmetic: Option<&Arithmetic>,
+    epoch: usize,
+) -> Result<Step, TrainError> {
+    let options = BuildOptions { epoch, ..BuildOptions::train(recipe.train.batch) };
+    let graph = zoo_graph::build(recipe, model, &options)?;
+    let mut step = match arithmetic {
+        Some(arithmetic) => Step::simulated(graph, Options::of(recipe), arithmetic)?,
+        None => Step::new(graph, Options::of(recipe))?,
+    };
+    step.initialize(recipe.train.seed)?;
+    Ok(step)
 }
 
 /// Images of a batch as the graph's first input, in its shape and element type.

@@ -92,7 +92,16 @@ mod tests {
 
     fn table(epochs: usize, steps_per_epoch: usize, eval_every: Period) -> Timetable {
         let checkpoint_every = Period::Steps(0);
-        let train = Train { batch: 1, epochs, seed: 0, parts: Vec::new(), ema: None, eval_every, checkpoint_every };
+        let train = Train {
+            batch: 1,
+            epochs,
+            seed: 0,
+            parts: Vec::new(),
+            ema: None,
+            init_from: None,
+            eval_every,
+            checkpoint_every,
+        };
         Timetable::new(&train, steps_per_epoch)
     }
 

@@ -5,7 +5,7 @@ use std::{
     time::Instant,
 };
 use zoo_datasets::{Batches, Loader};
-use zoo_engine::StepResult;
+use zoo_graph::EMA;
 use zoo_recipe::{Recipe, schema};
 
 use crate::{
@@ -37,6 +37,8 @@ pub enum Outcome {
 pub struct Trainer<'a> {
     job: Job<'a>,
     session: Session,
+    /// Epochs at which other parts are trained.
+    stages: Vec<usize>,
     evaluator: Evaluator,
     train: Loader,
     val: Loader,
@@ -65,9 +67,15 @@ impl<'a> Trainer<'a> {
         }
         let (train, val) = (job.train_loader()?, job.val_loader()?);
         let timetable = Timetable::new(&recipe.train, train.batches_per_epoch());
+        let mut session = Session::start(recipe, model, job.device.map(|device| device.arithmetic))?;
+        if let Some(source) = &recipe.train.init_from {
+            let (taken, left) = session.init_from(source)?;
+            tracing::info!("{taken} tensors of {}, {} start anew", source.checkpoint.display(), left.len());
+        }
         Ok(Self {
             job,
-            session: Session::start(recipe, model, job.device.map(|device| device.arithmetic))?,
+            session,
+            stages: zoo_graph::stages(recipe),
             evaluator: Evaluator::new(job)?,
             train,
             val,
@@ -99,6 +107,15 @@ impl<'a> Trainer<'a> {
         if *data != self.identity {
             let (before, now) = (data.to_string(), self.identity.to_string());
             return Err(TrainError::DataChanged { step: *step, before, now });
+        }
+        let last = step.checked_sub(1).map_or(0, |done| self.timetable.position(done).epoch as usize);
+        if let Some(stage) = self.stages.iter().rev().find(|stage| **stage <= last).filter(|stage| **stage > 0) {
+            self.session.enter(
+                self.job.recipe,
+                self.job.model,
+                self.job.device.map(|device| device.arithmetic),
+                *stage,
+            )?;
         }
         self.session.restore(&checkpoint.variables, *step, checkpoint.progress.loss_scale)?;
         self.evaluations = evaluations.clone();
@@ -181,6 +198,15 @@ impl<'a> Trainer<'a> {
         let position = self.timetable.position(number);
         if position.batch == 0 {
             *batches = None;
+            let epoch = position.epoch as usize;
+            if epoch > 0 && self.stages.contains(&epoch) {
+                self.session.enter(
+                    self.job.recipe,
+                    self.job.model,
+                    self.job.device.map(|device| device.arithmetic),
+                    epoch,
+                )?;
+            }
         }
         let batches = match batches {
             Some(batches) => batches,
@@ -194,9 +220,11 @@ impl<'a> Trainer<'a> {
             self.timetable.epochs() as usize,
         );
         let loss_scale = self.session.loss_scale().scale;
-        let StepResult { losses, skipped, .. } = self.session.train_batch(batch, lr)?;
-        let step = self.session.done();
-        if !skipped && losses.iter().any(|(_, value)| !value.is_finite()) {
+        let result = self.session.train_batch(batch, lr)?;
+        let (losses, skipped, step) = (result.losses, result.skipped, self.session.done());
+        if skipped {
+            tracing::warn!("step {step} updates nothing: its loss is {}", losses.first().map_or(f64::NAN, |l| l.1));
+        } else if losses.iter().any(|(_, value)| !value.is_finite()) {
             return Err(TrainError::LossNotFinite { step, lr, losses });
         }
         let mut losses = losses.into_iter();
@@ -223,7 +251,9 @@ impl<'a> Trainer<'a> {
     /// Evaluates the present weights; `None` if it was cancelled.
     fn evaluate(&mut self, cancel: &AtomicBool) -> Result<Option<Evaluation>, TrainError> {
         let step = self.session.step();
-        self.evaluator.load(|name| step.variable(name).ok())?;
+        // The moving average of a parameter, if there is one.
+        let value = |name: &str| step.variable(&format!("{name}/{EMA}")).or_else(|_| step.variable(name)).ok();
+        self.evaluator.load(value)?;
         self.evaluator.run(&self.val, cancel)
     }
 

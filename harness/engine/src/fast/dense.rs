@@ -97,7 +97,7 @@ pub(super) fn mask_soft_margin(op: &MaskSoftMargin, mut call: Call<'_>) -> Resul
         (Ok(LogitLayout::Channels { side }), true) => (Logits::Blocked { side }, side),
         (Err(_), _) => return Err(arity),
     };
-    let taps = taps(Interpolation::Bilinear { align_corners: true }, side, op.size);
+    let taps = taps(Interpolation::Bilinear { align_corners: op.align_corners }, side, op.size);
     let shape = mask::Shape { places: h * w, size: op.size, logits, taps: &taps };
     let (x, windows, select) = (call.operand(0)?, call.operand(1)?, call.operand(2)?);
     let [loss, gradient, iou, half, most] = call.results()?;

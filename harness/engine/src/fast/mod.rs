@@ -138,9 +138,6 @@ impl Executor {
             *findings = Findings::of(graph);
         }
         for (n, node) in graph.nodes.iter().enumerate() {
-            if skips(&self.simulated, node) {
-                continue;
-            }
             let started = Instant::now();
             self.node(graph, n, node, scalars).map_err(|source| EngineError::Node {
                 name: node.name.clone(),
@@ -158,8 +155,7 @@ impl Executor {
         let metrics = graph.metrics.iter().map(|(_, v)| scalar(v)).collect();
         let outputs = graph.outputs.iter().map(|(_, v)| self.tensor_of(graph, *v)).collect::<Result<_, _>>()?;
         for (variable, buffer) in graph.variables.iter().zip(&mut self.variables) {
-            let computed = |next: &ValueId| graph.producer(*next).is_none_or(|node| !skips(&self.simulated, node));
-            if let Some(next) = variable.next.filter(computed).and_then(|next| self.plan.buffer(next)) {
+            if let Some(next) = variable.next.and_then(|next| self.plan.buffer(next)) {
                 *buffer = next;
             }
         }
@@ -203,6 +199,10 @@ impl Executor {
         let operand_types: Vec<&TensorType> = node.inputs.iter().map(|v| graph.ty(*v)).collect();
         let places =
             node.outputs.iter().map(|v| self.plan.buffer(*v).ok_or_else(arity)).collect::<Result<Vec<_>, _>>()?;
+        let loss = graph.loss().filter(|_| graph.skip_loss_above.is_some());
+        let loss = loss.and_then(|v| self.plan.buffer(v)).map(|b| f64::from(self.buffers[b.0][0]));
+        let skips =
+            loss.is_some_and(|loss| graph.skips(loss)) || self.findings().is_some_and(|findings| findings.skipped);
         let mut taken: Vec<AlignedBuf> = places.iter().map(|b| std::mem::take(&mut self.buffers[b.0])).collect();
         let overwritten: Vec<Option<usize>> = (0..taken.len()).map(|r| self.plan.overwrites(n, r)).collect();
         let operand = |(i, v): (usize, &ValueId)| {
@@ -220,7 +220,14 @@ impl Executor {
             let results = taken.iter_mut().zip(&result_types).map(|(b, ty)| &mut b[..ty.stored_numel()]).collect();
             let workspace = &mut self.workspace;
             let isa = self.isa;
-            dispatch(&node.op, Call { isa, scalars, operands, operand_types, results, result_types, workspace })
+            let call = Call { isa, scalars, operands, operand_types, results, result_types, workspace };
+            match node.op.skipped().filter(|_| skips) {
+                Some(count) => {
+                    update::keep(call, count);
+                    Ok(())
+                }
+                None => dispatch(&node.op, call),
+            }
         });
         for (place, buffer) in places.iter().zip(taken) {
             self.buffers[place.0] = buffer;
@@ -236,11 +243,6 @@ fn held(graph: &Graph) -> Graph {
         value.ty.dtype = zoo_graph::DType::F32;
     }
     held
-}
-
-/// Whether the step has overflowed so that this node, of the update, is left out.
-fn skips(simulated: &Option<(Simulation, Findings)>, node: &Node) -> bool {
-    simulated.as_ref().is_some_and(|(simulation, findings)| simulation.skips(findings, node))
 }
 
 /// A row-major tensor of a stored value.

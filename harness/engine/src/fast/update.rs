@@ -5,6 +5,11 @@ use crate::KernelError;
 use zoo_graph::ops::{ApplyAdam, ApplyEma, ApplyMomentum, ClipByValue};
 use zoo_kernels::optimizer::{self, Adam, Momentum};
 
+/// Leaves everything as it was.
+pub(super) fn keep(mut call: Call<'_>, count: usize) {
+    start(&mut call, count);
+}
+
 /// Brings old values into the results that do not overwrite them.
 fn start(call: &mut Call<'_>, count: usize) {
     for i in 0..count {

@@ -3,8 +3,9 @@
 use crate::KernelError;
 use crate::elements::{Elements, by_chunks, scalar, sum};
 use candle_core::{FloatDType, Tensor};
+use rayon::prelude::*;
 use std::cmp::Ordering;
-use zoo_graph::ops::{BalancedBce, DiceLoss, HardNegatives};
+use zoo_graph::ops::{BalancedBce, DiceLoss, HardNegatives, MiningScope};
 
 /// Least value of a logarithm (`torch.nn.functional.binary_cross_entropy`).
 const LOG_FLOOR: f64 = -100.0;
@@ -24,13 +25,22 @@ pub(super) fn balanced_bce<T: FloatDType>(op: &BalancedBce, [p, target, mask]: [
         let (p, t) = (at(p, i), at(target, i));
         -(t * p.ln().max(LOG_FLOOR) + (1.0 - t) * (1.0 - p).ln().max(LOG_FLOOR))
     };
-    let positives: Vec<usize> = (0..p.len()).filter(positive).collect();
-    let candidates: Vec<(usize, f64)> = (0..p.len()).filter(negative).map(|i| (i, entropy(i))).collect();
-    let count = op.count(positives.len(), candidates.len());
-    let negatives = match op.hard_negatives {
-        HardNegatives::TopK => top_k(candidates, count),
-        HardNegatives::RankMask => rank_mask(candidates, count),
+    let pixels = match op.scope {
+        MiningScope::Batch => p.len(),
+        MiningScope::Image => p.len() / dims.first().copied().unwrap_or(1).max(1),
     };
+    let (mut positives, mut negatives) = (Vec::new(), Vec::new());
+    for start in (0..p.len()).step_by(pixels.max(1)) {
+        let scope = start..start + pixels;
+        let before = positives.len();
+        positives.extend(scope.clone().filter(positive));
+        let candidates: Vec<(usize, f64)> = scope.into_par_iter().filter(negative).map(|i| (i, entropy(i))).collect();
+        let count = op.count(positives.len() - before, candidates.len());
+        negatives.extend(match op.hard_negatives {
+            HardNegatives::TopK => top_k(candidates, count),
+            HardNegatives::RankMask => rank_mask(candidates, count),
+        });
+    }
     let total: f64 = positives.iter().map(|i| entropy(*i)).sum::<f64>() + negatives.iter().map(|n| n.1).sum::<f64>();
     let divisor = (positives.len() + negatives.len()) as f64 + op.eps;
     let mut counts = vec![false; p.len()];

@@ -97,17 +97,18 @@ impl Executor {
             *findings = Findings::of(graph);
         }
         for (n, node) in graph.nodes.iter().enumerate() {
-            if skips(&self.simulated, node) {
-                continue;
-            }
             let started = Instant::now();
+            let overflowed = self.simulated.as_ref().is_some_and(|(_, findings)| findings.skipped);
             let results = node.inputs.iter().map(|v| live.get(*v)).collect::<candle_core::Result<Vec<_>>>();
             let results = results.map_err(KernelError::from).and_then(|operands| {
                 let operand_types: Vec<&TensorType> = node.inputs.iter().map(|v| graph.ty(*v)).collect();
                 let result_types: Vec<&TensorType> = node.outputs.iter().map(|v| graph.ty(*v)).collect();
                 let call =
                     Call { operands: &operands, operand_types: &operand_types, result_types: &result_types, scalars };
-                compute(&node.op, &call)
+                match node.op.skipped().filter(|_| live.skips() || overflowed) {
+                    Some(count) => Ok(operands[..count].to_vec()),
+                    None => compute(&node.op, &call),
+                }
             });
             let mut results = results.map_err(in_node(node))?;
             if let Some((simulation, findings)) = &mut self.simulated {
@@ -130,24 +131,17 @@ impl Executor {
         }
         let loss = |(_, v): &(String, ValueId)| live.get(*v)?.to_dtype(DType::F64)?.to_scalar();
         let losses = graph.losses.iter().map(loss).collect::<candle_core::Result<_>>()?;
-        let left_out = |v: ValueId| graph.producer(v).is_some_and(|node| skips(&self.simulated, node));
-        let metric = |m: &(String, ValueId)| if left_out(m.1) { Ok(f64::NAN) } else { loss(m) };
-        let metrics = graph.metrics.iter().map(metric).collect::<candle_core::Result<_>>()?;
+        let metrics = graph.metrics.iter().map(loss).collect::<candle_core::Result<_>>()?;
         let output = |(_, v): &(String, ValueId)| to_plain(&live.get(*v)?, graph.ty(*v));
         let outputs = graph.outputs.iter().map(output).collect::<candle_core::Result<_>>()?;
         let next = graph.variables.iter().zip(&self.variables).map(|(variable, now)| match variable.next {
-            Some(next) if !left_out(next) => live.get(next),
-            Some(_) | None => Ok(now.clone()),
+            Some(next) => live.get(next),
+            None => Ok(now.clone()),
         });
         self.variables = next.collect::<candle_core::Result<_>>()?;
         self.peak = live.footprint.worst();
         Ok(Outcome { losses, metrics, outputs })
     }
-}
-
-/// Whether the step has overflowed so that this node, of the update, is left out.
-fn skips(simulated: &Option<(Simulation, Findings)>, node: &Node) -> bool {
-    simulated.as_ref().is_some_and(|(simulation, findings)| simulation.skips(findings, node))
 }
 
 /// Adds the name of a node to what its kernel says.
@@ -164,6 +158,13 @@ struct Live<'a> {
 }
 
 impl Live<'_> {
+    /// Whether the loss says that this step updates nothing.
+    fn skips(&self) -> bool {
+        let loss = self.graph.loss().filter(|_| self.graph.skip_loss_above.is_some());
+        let loss = loss.and_then(|v| self.get(v).ok()?.to_dtype(DType::F64).ok()?.to_scalar().ok());
+        loss.is_some_and(|loss| self.graph.skips(loss))
+    }
+
     fn get(&self, value: ValueId) -> candle_core::Result<Tensor> {
         let tensor = self.values[value.0].clone();
         tensor.ok_or_else(|| candle_core::Error::Msg(format!("value {} does not live here", value.0)))

@@ -103,7 +103,7 @@ pub(super) fn mask_soft_margin<T: FloatDType>(
     let chosen: Vec<usize> = (0..n * places).filter(|i| select[*i].to_f64() == 1.0).collect();
     let share = 1.0 / (chosen.len() * pixels).max(1) as f64;
     let enlarged = match layout {
-        LogitLayout::Channels { side } => Some(Enlarged::new(side, op.size)),
+        LogitLayout::Channels { side } => Some(Enlarged::new(side, op.size, op.align_corners)),
         LogitLayout::Rows => None,
     };
     // Where the k-th logit of a position lies.

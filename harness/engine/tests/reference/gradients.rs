@@ -14,7 +14,7 @@ const H: f64 = 1e-5;
 /// Compares the gradient of the loss by each of the first `trained` variables with central differences at up to 40 of its
 /// elements.
 #[track_caller]
-fn check_loss(mut tiny: Tiny, trained: usize, inputs: &Inputs, what: &str) {
+pub fn check_loss(mut tiny: Tiny, trained: usize, inputs: &Inputs, what: &str) {
     tiny.differentiate(trained);
     assert_eq!(tiny.graph.gradients.len(), trained, "{what}: number of gradients");
     let result = tiny.run_with(inputs);
@@ -49,7 +49,7 @@ fn loss(step: &mut Step, variable: usize, elements: Vec<f64>, dims: &[usize], in
 
 /// Checks all gradients of a graph of noisy operands of these shapes, its output weighted by noise.
 #[track_caller]
-fn check(shapes: &[&[usize]], what: &str, build: impl FnOnce(&mut Tiny, &[ValueId]) -> ValueId) {
+pub fn check(shapes: &[&[usize]], what: &str, build: impl FnOnce(&mut Tiny, &[ValueId]) -> ValueId) {
     let mut tiny = Tiny::new(DType::F64);
     let operands: Vec<ValueId> = shapes.iter().map(|dims| tiny.noisy(dims)).collect();
     let y = build(&mut tiny, &operands);

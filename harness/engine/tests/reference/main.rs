@@ -1,6 +1,7 @@
 //! The reference kernels against hand-worked cases, naive loops, central differences and candle's autograd.
 
 mod autograd;
+mod dense;
 mod determinism;
 mod device_passes;
 mod forward;
@@ -8,6 +9,7 @@ mod gradients;
 mod layouts;
 mod naive;
 mod optimizers;
+mod siamese;
 mod simulate;
 mod step;
 mod tiny;

@@ -158,11 +158,11 @@ fn walk(layers: &mut [ResolvedLayer], once: bool, change: &mut dyn FnMut(&mut La
     changed
 }
 
-fn first(model: &mut ResolvedModel, mut change: impl FnMut(&mut LayerKind) -> Option<()>) -> bool {
+pub(super) fn first(model: &mut ResolvedModel, mut change: impl FnMut(&mut LayerKind) -> Option<()>) -> bool {
     walk(&mut model.body, true, &mut change)
 }
 
-fn every(model: &mut ResolvedModel, mut change: impl FnMut(&mut LayerKind) -> Option<()>) -> bool {
+pub(super) fn every(model: &mut ResolvedModel, mut change: impl FnMut(&mut LayerKind) -> Option<()>) -> bool {
     walk(&mut model.body, false, &mut change)
 }
 

@@ -5,8 +5,8 @@ use crate::{
     error::GraphError,
     graph::{Graph, Phase, Scope, ValueId, VariableRole},
     ops::{
-        BalancedBce, DiceLoss, ExtractPatches, HardNegatives, L2Loss, LogitLayout, MaskSoftMargin, MaskedL1, Op,
-        SelectCrossEntropy, SmoothingOver, SoftmaxCrossEntropy, WeightedL1, WeightedSum, Window,
+        BalancedBce, DiceLoss, ExtractPatches, HardNegatives, L2Loss, LogitLayout, MaskSoftMargin, MaskedL1,
+        MiningScope, Op, SelectCrossEntropy, SmoothingOver, SoftmaxCrossEntropy, WeightedL1, WeightedSum, Window,
     },
     tensor::{DType, Shape, TensorType},
 };
@@ -149,7 +149,12 @@ impl Terms<'_> {
             schema::TopK::Dynamic => HardNegatives::TopK,
             schema::TopK::Static => HardNegatives::RankMask,
         };
-        let op = BalancedBce { negative_ratio: loss.negative_ratio, eps: loss.eps, hard_negatives };
+        let scope_of_mining = match loss.mine_over {
+            schema::MineOver::Batch => MiningScope::Batch,
+            schema::MineOver::Image => MiningScope::Image,
+        };
+        let op =
+            BalancedBce { negative_ratio: loss.negative_ratio, eps: loss.eps, hard_negatives, scope: scope_of_mining };
         let results = self.term(&scope, (&loss.name, loss.weight), op, &[prediction, target, mask])?;
         for (name, value) in ["positive_count", "negative_count", "ohem_kth_loss"].into_iter().zip(&results[2..]) {
             self.graph.metrics.push((name.into(), *value));
@@ -200,7 +205,7 @@ impl Terms<'_> {
     fn mask_soft_margin(&mut self, loss: &schema::MaskSoftMargin) -> Result<(), GraphError> {
         let scope = self.scope("mask_soft_margin");
         let prediction = self.prediction(&scope, &loss.prediction)?;
-        let op = MaskSoftMargin { size: loss.size };
+        let op = MaskSoftMargin { size: loss.size, align_corners: loss.align_corners };
         let batch = self.options.batch;
         let shape = self.graph.ty(prediction).shape.clone();
         let [h, w] = match shape[..] {

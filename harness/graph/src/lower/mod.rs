@@ -4,6 +4,8 @@ mod layers;
 mod loss;
 mod optimizer;
 
+pub use optimizer::EMA;
+
 use crate::{
     differentiate::differentiate,
     error::GraphError,
@@ -70,6 +72,7 @@ pub fn build(recipe: &Recipe, model: &ResolvedModel, options: &BuildOptions) -> 
         let wanted: Vec<VariableId> = wanted.map(|(id, _)| id).collect();
         differentiate(&mut graph, &wanted)?;
         optimizer::lower(&mut graph, recipe, &training)?;
+        graph.skip_loss_above = recipe.gradients.skip_loss_above;
         move_statistics_to_the_end(&mut graph);
     }
     root_taps(&mut graph, recipe);

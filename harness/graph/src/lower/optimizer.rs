@@ -110,6 +110,7 @@ fn update(
     let next = graph.add_node(&scope, format!("{}/update", variable.name), op, &operands)?;
     if let Some(decay) = recipe.train.ema {
         let scope = section(recipe, "train.ema", Phase::Update);
+        // The engine starts it as its parameter.
         let average = slot(graph, parameter, EMA, variable.init.clone());
         let operands = [graph.variable(average).value, next[0]];
         let after = graph.add(&scope, format!("{}/{EMA}", variable.name), ApplyEma { decay }, &operands)?;

@@ -17,12 +17,21 @@ pub enum HardNegatives {
     RankMask,
 }
 
+/// Among which negatives the hard ones are picked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MiningScope {
+    /// Those of the whole batch.
+    Batch,
+    /// Those of each image, with its own number of positives.
+    Image,
+}
+
 /// Operands: probabilities and targets `[n, 1, h, w]`, mask `[n, h, w]`. Results: the loss, its gradient by the
 /// probabilities, and as scalars the numbers of positives and of negatives that count, and the least loss of the latter.
 ///
 /// A pixel is positive where `target * mask` is 1, negative where `(1 - target) * mask` is. With `P` positives,
-/// `N = min(negatives, floor(ratio * P))` negatives count, those with the largest loss in the whole batch:
-/// `sum of their losses / (P + N + eps)`. Of equal losses the earlier pixel comes first. Logarithms stop at -100.
+/// `N = min(negatives, floor(ratio * P))` negatives count, those with the largest loss in the whole batch (or in each image,
+/// with its own P and N): `sum of their losses / (P + N + eps)`. Of equal losses the earlier pixel comes first. Logarithms stop at -100.
 ///
 /// Source: `BalanceCrossEntropyLoss` of the DB authors, `torch.nn.functional.binary_cross_entropy`.
 #[derive(Clone, Debug, PartialEq)]
@@ -33,6 +42,8 @@ pub struct BalancedBce {
     pub eps: f64,
     /// How the hard negatives are found.
     pub hard_negatives: HardNegatives,
+    /// Among which.
+    pub scope: MiningScope,
 }
 
 impl BalancedBce {

@@ -11,7 +11,7 @@ use crate::{
 
 /// Operands: logits, windows of the mask `[n * h * w, 1, size, size]` (1 inside, -1 outside, 0 unknown), select
 /// `[n, 1, h, w]`. Logits are `[n, s * s, h, w]`, where the map of s x s logits of a position is enlarged to `size`
-/// bilinearly with aligned corners, or a row per position, `[n * h * w, size * size]`.
+/// bilinearly, or a row per position, `[n * h * w, size * size]`.
 ///
 /// Results: the mean of `log(1 + exp(-mask * logit))` over the pixels of the positions whose `select` is 1 (0 if there are
 /// none), its gradient by the logits, and as scalars the mean over those positions of the intersection over union of
@@ -24,6 +24,8 @@ use crate::{
 pub struct MaskSoftMargin {
     /// Height and width of a window.
     pub size: usize,
+    /// Whether enlarging gives the corner pixels the same place; else the corners of those pixels.
+    pub align_corners: bool,
 }
 
 /// Where the logits of a position lie.

@@ -60,7 +60,7 @@ pub use adam::ApplyAdam;
 pub use adaptive_avg_pool::{AdaptiveAvgPool, AdaptiveAvgPoolGrad, adaptive_range};
 pub use add::Add;
 pub use avg_pool::{AvgPool, AvgPoolGrad};
-pub use balanced_bce::{BalancedBce, HardNegatives};
+pub use balanced_bce::{BalancedBce, HardNegatives, MiningScope};
 pub use bias_add::BiasAdd;
 pub use bias_add_grad::BiasAddGrad;
 pub use bn_infer::{BnInfer, BnInferGrad};
@@ -246,6 +246,17 @@ impl Op {
     /// The device's name of the operator.
     pub fn name(&self) -> &'static str {
         self.rules().name()
+    }
+
+    /// Number of results that a skipped update takes from the operands of the same places; `None` for what a skipped step
+    /// computes all the same.
+    pub fn skipped(&self) -> Option<usize> {
+        match self {
+            Self::ApplyAdam(_) => Some(3),
+            Self::ApplyMomentum(_) => Some(2),
+            Self::ApplyEma(_) => Some(1),
+            _ => None,
+        }
     }
 
     /// See [`Operator::infer`].

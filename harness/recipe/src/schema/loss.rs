@@ -130,6 +130,20 @@ pub struct BalancedBce {
     /// How the hardest negatives are found. Loss and gradient are the same.
     #[serde(default)]
     pub top_k: TopK,
+    /// Among which negatives they are picked.
+    #[serde(default)]
+    pub mine_over: MineOver,
+}
+
+/// Among which negatives the hardest are picked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum MineOver {
+    /// Those of the whole batch (the DB authors').
+    #[default]
+    Batch,
+    /// Those of each image, with its own number of positives.
+    Image,
 }
 
 fn bce_loss() -> String {
@@ -279,6 +293,13 @@ pub struct MaskSoftMargin {
     #[serde(default)]
     #[schemars(range(max = 4096))]
     pub pad: usize,
+    /// Whether enlarging gives the corner pixels the same place (the SiamMask authors'); else the corners of those pixels.
+    #[serde(default = "aligned")]
+    pub align_corners: bool,
+}
+
+fn aligned() -> bool {
+    true
 }
 
 fn mask_loss() -> String {

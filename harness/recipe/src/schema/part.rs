@@ -1,5 +1,7 @@
 //! Parts of a network that are trained differently from the rest.
 
+use std::path::PathBuf;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -29,6 +31,27 @@ pub struct Part {
     /// nothing of it is updated (what the SiamMask authors' code does in its refinement stage).
     #[serde(default, skip_serializing_if = "is_false")]
     pub leaks: bool,
+}
+
+/// Weights and running statistics that a training starts from.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct InitFrom {
+    /// A checkpoint, or any safetensors file whose tensors have state_dict names.
+    pub checkpoint: PathBuf,
+    /// Module that they are for: `conv1.weight` of the file becomes `<into>.conv1.weight`. Without it, names are the same.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub into: Option<String>,
+}
+
+impl InitFrom {
+    /// The file's name of a variable; `None` if the variable lies elsewhere.
+    pub fn source_of<'a>(&self, variable: &'a str) -> Option<&'a str> {
+        match &self.into {
+            Some(module) => variable.strip_prefix(module.as_str())?.strip_prefix('.'),
+            None => Some(variable),
+        }
+    }
 }
 
 fn trained() -> bool {

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Part, Period};
+use super::{InitFrom, Part, Period};
 
 /// The update rule.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -91,6 +91,9 @@ pub struct Train {
     /// Seed of initialisation, order, augmentation and dropout.
     #[serde(default)]
     pub seed: u64,
+    /// Where weights and running statistics come from that do not start anew, such as a backbone's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub init_from: Option<InitFrom>,
     /// Modules that are trained differently from the rest: frozen, later, slower. What stands here for nothing is
     /// trained throughout.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

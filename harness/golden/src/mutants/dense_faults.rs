@@ -1,0 +1,153 @@
+//! Mistakes in networks that answer per pixel: upsampling, heads, losses of maps.
+
+use super::{
+    Fault, Mutant,
+    model_faults::{every, first},
+};
+use crate::report::Stage;
+use zoo_graph::{Graph, Op, ops::Window};
+use zoo_recipe::{
+    LayerKind, Recipe,
+    schema::{Init, MineOver, Optimizer, TorchDefault, UpsampleMode},
+};
+
+pub(super) fn all() -> Vec<Mutant> {
+    [model(), losses(), updates()].into_iter().flatten().collect()
+}
+
+fn model() -> Vec<Mutant> {
+    let mutant = |name, expected, plant| Mutant { name, expected, fault: Fault::Model(plant) };
+    vec![
+        mutant("layers that are never called are missing", Stage::Init, |m| {
+            first(m, |k| matches!(k, LayerKind::Unused(_)).then(|| *k = LayerKind::Sequential(Vec::new())))
+        }),
+        mutant("transposed convolutions without bias", Stage::Init, |m| {
+            every(m, |k| match k {
+                LayerKind::ConvTranspose(conv) => conv.bias_init.take().map(|_| ()),
+                _ => None,
+            })
+        }),
+        mutant("a bias before a normalisation", Stage::Init, |m| {
+            first(m, |k| match k {
+                LayerKind::Conv(conv) if conv.bias_init.is_none() => {
+                    Some(conv.bias_init = Some(Init::TorchDefault(TorchDefault {})))
+                }
+                _ => None,
+            })
+        }),
+        mutant("bilinear for nearest upsampling", Stage::Forward, |m| {
+            first(m, |k| match k {
+                LayerKind::Upsample(up) if up.mode == UpsampleMode::Nearest => Some(up.mode = UpsampleMode::Bilinear),
+                _ => None,
+            })
+        }),
+        mutant("the fused maps in the order fine to coarse", Stage::Forward, |m| {
+            first(m, |k| match k {
+                LayerKind::Concat { branches, .. } if branches.len() > 1 => Some(branches.reverse()),
+                _ => None,
+            })
+        }),
+        mutant("a lateral connection is left out", Stage::Forward, |m| {
+            first(m, |k| matches!(k, LayerKind::Add(_)).then(|| *k = LayerKind::Sequential(Vec::new())))
+        }),
+        mutant("a head without its sigmoid", Stage::Forward, |m| {
+            first(m, |k| matches!(k, LayerKind::Sigmoid).then(|| *k = LayerKind::Sequential(Vec::new())))
+        }),
+        mutant("the step function with k = 10 for 50", Stage::Forward, |m| {
+            first(m, |k| match k {
+                LayerKind::Scale(factor) if *factor == 50.0 => Some(*factor = 10.0),
+                _ => None,
+            })
+        }),
+        mutant("threshold minus probability", Stage::Forward, |m| {
+            first(m, |k| match k {
+                LayerKind::Scale(factor) if *factor == 50.0 => Some(*factor = -50.0),
+                _ => None,
+            })
+        }),
+        mutant("probability plus threshold", Stage::Forward, |m| {
+            first(m, |k| match k {
+                LayerKind::Subtract(tap) => Some(*k = LayerKind::Add(tap.clone())),
+                _ => None,
+            })
+        }),
+    ]
+}
+
+fn losses() -> Vec<Mutant> {
+    let mutant = |name, expected, plant| Mutant { name, expected, fault: Fault::Recipe(plant) };
+    vec![
+        mutant("hard negatives of each image, not of the batch", Stage::Loss, |r| {
+            r.loss.balanced_bce.as_mut().map(|term| term.mine_over = MineOver::Image).is_some()
+        }),
+        mutant("one negative per positive for three", Stage::Loss, |r| {
+            r.loss.balanced_bce.as_mut().map(|term| term.negative_ratio = 1.0).is_some()
+        }),
+        mutant("cross entropy over one pixel more than there are", Stage::Loss, |r| {
+            r.loss.balanced_bce.as_mut().map(|term| term.eps = 1.0).is_some()
+        }),
+        mutant("weights of cross entropy and distance exchanged", Stage::Loss, |r| {
+            let loss = &mut r.loss;
+            let pair = loss.balanced_bce.as_mut().zip(loss.masked_l1.as_mut());
+            pair.map(|(bce, l1)| std::mem::swap(&mut bce.weight, &mut l1.weight)).is_some()
+        }),
+        mutant("the threshold map's distance under the text mask", Stage::Loss, |r| {
+            let loss = &mut r.loss;
+            let pair = loss.balanced_bce.as_ref().zip(loss.masked_l1.as_mut());
+            pair.map(|(bce, l1)| l1.mask.clone_from(&bce.mask)).is_some()
+        }),
+        mutant("Dice under the threshold map's mask", Stage::Loss, |r| {
+            let loss = &mut r.loss;
+            let pair = loss.masked_l1.as_ref().zip(loss.dice.as_mut());
+            pair.map(|(l1, dice)| dice.mask.clone_from(&l1.mask)).is_some()
+        }),
+        mutant("Dice of the probabilities, not of the binary map", Stage::Loss, |r| {
+            let loss = &mut r.loss;
+            let pair = loss.balanced_bce.as_ref().zip(loss.dice.as_mut());
+            pair.map(|(bce, dice)| dice.prediction.clone_from(&bce.prediction)).is_some()
+        }),
+        mutant("Dice with one in the denominator", Stage::Loss, |r| {
+            r.loss.dice.as_mut().map(|term| term.eps = 1.0).is_some()
+        }),
+    ]
+}
+
+fn updates() -> Vec<Mutant> {
+    let recipe =
+        |name, expected, plant: fn(&mut Recipe) -> bool| Mutant { name, expected, fault: Fault::Recipe(plant) };
+    let graph = |name, expected, plant: fn(&mut Graph) -> bool| Mutant { name, expected, fault: Fault::Graph(plant) };
+    vec![
+        recipe("Adam's eps 1e-4 for 1e-8", Stage::Update, |r| adam(r, |adam| adam.eps = 1e-4)),
+        recipe("Adam with decay", Stage::Update, |r| adam(r, |adam| adam.weight_decay = 1e-4)),
+        recipe("Adam's second moment with 0.99 for 0.999", Stage::Trajectory, |r| adam(r, |adam| adam.beta2 = 0.99)),
+        recipe("Adam's first moment with 0.8 for 0.9", Stage::Trajectory, |r| adam(r, |adam| adam.beta1 = 0.8)),
+        graph("a transposed convolution's filter gradient takes another window", Stage::Backward, |g| {
+            g.nodes.iter_mut().any(|n| match &mut n.op {
+                Op::Conv2DBackpropFilter(op) if op.conv.window.kernel == [2, 2] => {
+                    op.conv.window = Window { pad: [1, 1, 1, 1], dilation: [3, 3], ..op.conv.window };
+                    true
+                }
+                _ => false,
+            })
+        }),
+        graph("upsampling's gradient is that of the other interpolation", Stage::Backward, |g| {
+            g.nodes.iter_mut().any(|n| match &mut n.op {
+                Op::ResizeGrad(op) => {
+                    op.resize.interpolation = zoo_graph::ops::Interpolation::Bilinear { align_corners: false };
+                    true
+                }
+                _ => false,
+            })
+        }),
+    ]
+}
+
+fn adam(recipe: &mut Recipe, change: fn(&mut zoo_recipe::schema::Adam)) -> bool {
+    match &mut recipe.optimizer {
+        Optimizer::Adam(adam) => {
+            change(adam);
+            true
+        }
+        Optimizer::Sgd(_) => false,
+    }
+}

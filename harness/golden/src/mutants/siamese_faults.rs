@@ -1,0 +1,254 @@
+//! Mistakes in siamese trackers: unpadded strides, shared parts, losses of anchors and masks, freezing, clipping.
+
+use super::{
+    Fault, Mutant,
+    model_faults::{every, first},
+};
+use crate::report::Stage;
+use zoo_graph::{
+    Graph, Node, NodeId, Op, Scope, Source, ValueId,
+    ops::{ApplyMomentum, WeightedSum},
+};
+use zoo_recipe::{
+    LayerKind, Recipe, ResolvedLayer, ResolvedModel,
+    schema::{Clip, Statistics},
+};
+
+pub(super) fn all() -> Vec<Mutant> {
+    [model(), recipe(), graph()].into_iter().flatten().collect()
+}
+
+/// Changes the first convolution that `change` has something to do with.
+fn conv(model: &mut ResolvedModel, mut change: impl FnMut(&mut zoo_recipe::resolve::Conv) -> bool) -> bool {
+    first(model, |k| match k {
+        LayerKind::Conv(conv) => change(conv).then_some(()),
+        _ => None,
+    })
+}
+
+/// Whether the model calls a part of it twice.
+fn siamese(model: &mut ResolvedModel) -> bool {
+    fn again(layers: &[ResolvedLayer]) -> bool {
+        layers.iter().any(|layer| match &layer.kind {
+            LayerKind::Again(_) => true,
+            LayerKind::Sequential(body) => again(body),
+            _ => false,
+        })
+    }
+    again(&model.body)
+}
+
+/// Does to the second call of a part what was done to the first.
+fn follow(model: &mut ResolvedModel) -> bool {
+    let body = model.body.clone();
+    fn find<'a>(layers: &'a [ResolvedLayer], name: &str) -> Option<&'a ResolvedLayer> {
+        layers.iter().find_map(|layer| match &layer.kind {
+            _ if layer.name.as_deref() == Some(name) => Some(layer),
+            LayerKind::Sequential(body) => find(body, name),
+            _ => None,
+        })
+    }
+    for layer in &mut model.body {
+        if let LayerKind::Again(module) = &mut layer.kind
+            && let Some(first) = module.name.as_deref().and_then(|name| find(&body, name))
+        {
+            **module = first.clone();
+        }
+    }
+    true
+}
+
+fn model() -> Vec<Mutant> {
+    let mutant = |name, expected, plant| Mutant { name, expected, fault: Fault::Model(plant) };
+    vec![
+        mutant("1x1 for the 3x3 shortcut", Stage::Init, |m| {
+            siamese(m)
+                && conv(m, |c| {
+                    let found = c.kernel == [3, 3] && c.pad == [0; 4] && c.stride == [2, 2] && c.out > 100;
+                    found.then(|| (c.kernel, c.pad) = ([1, 1], [0; 4])).is_some()
+                })
+                && follow(m)
+        }),
+        mutant("the stem is padded by 3", Stage::Forward, |m| {
+            siamese(m)
+                && conv(m, |c| c.kernel == [7, 7] && c.pad == [0; 4] && std::mem::replace(&mut c.pad, [3; 4]) == [0; 4])
+                && follow(m)
+        }),
+        mutant("a 3x3 convolution with stride 2 is padded by 1", Stage::Forward, |m| {
+            let unpadded = |c: &mut zoo_recipe::resolve::Conv| {
+                let found = c.kernel == [3, 3] && c.pad == [0; 4] && c.stride == [2, 2];
+                found.then(|| c.pad = [1; 4]).is_some()
+            };
+            siamese(m) && conv(m, unpadded) && follow(m)
+        }),
+        mutant("no dilation in the last stage", Stage::Forward, |m| {
+            let changed = every(m, |k| match k {
+                LayerKind::Conv(c) if c.dilation == [2, 2] => Some((c.dilation, c.pad) = ([1, 1], [1; 4])),
+                _ => None,
+            });
+            changed && follow(m)
+        }),
+        mutant("dilation 2 in the first block of the last stage too", Stage::Forward, |m| {
+            let mut before = None;
+            // The block before the first dilated one has the only padded 3x3 convolution of its width.
+            every(m, |k| match k {
+                LayerKind::Conv(c) if c.kernel == [3, 3] && c.dilation == [2, 2] => {
+                    before.get_or_insert(c.out);
+                    None
+                }
+                _ => None,
+            });
+            let width = before.unwrap_or(0);
+            let undilated = |c: &mut zoo_recipe::resolve::Conv| {
+                let found = c.kernel == [3, 3] && c.out == width && c.pad == [1; 4] && c.stride == [1, 1];
+                found.then(|| (c.dilation, c.pad) = ([2, 2], [2; 4])).is_some()
+            };
+            conv(m, undilated) && follow(m)
+        }),
+        mutant("a ReLU after the reduction", Stage::Forward, |m| {
+            let mut done = false;
+            let found = first(m, |k| match k {
+                LayerKind::Sequential(body)
+                    if !done && matches!(body.last().map(|l| &l.kind), Some(LayerKind::Crop { .. })) =>
+                {
+                    let relu = ResolvedLayer { name: None, kind: LayerKind::Relu, ..body[0].clone() };
+                    body.insert(1, relu);
+                    done = true;
+                    Some(())
+                }
+                _ => None,
+            });
+            found && follow(m)
+        }),
+        mutant("the template keeps its border", Stage::Forward, |m| {
+            siamese(m)
+                && first(m, |k| matches!(k, LayerKind::Crop { .. }).then(|| *k = LayerKind::Sequential(Vec::new())))
+                && follow(m)
+        }),
+        mutant("the search loses its border too", Stage::Forward, |m| {
+            let widened = first(m, |k| match k {
+                LayerKind::Crop { narrower_than, .. } => narrower_than.take().map(|_| ()),
+                _ => None,
+            });
+            widened && follow(m)
+        }),
+        mutant("heads padded by 1", Stage::Forward, |m| {
+            siamese(m)
+                && conv(m, |c| {
+                    c.kernel == [3, 3] && c.pad == [0; 4] && c.stride == [1, 1] && {
+                        c.pad = [1; 4];
+                        true
+                    }
+                })
+        }),
+    ]
+}
+
+fn recipe() -> Vec<Mutant> {
+    let mutant = |name, expected, plant| Mutant { name, expected, fault: Fault::Recipe(plant) };
+    vec![
+        mutant("the backbone on stored statistics", Stage::Forward, |r| {
+            parts(r, |part| part.statistics = Statistics::Stored)
+        }),
+        mutant("corners of pixels aligned, not their middles", Stage::Loss, |r| {
+            // Seen where masks are enlarged; rows of logits are not.
+            let enlarged = r.golden.as_ref().is_some_and(|golden| golden.parts.is_some());
+            enlarged && r.loss.mask_soft_margin.as_mut().map(|term| term.align_corners = false).is_some()
+        }),
+        mutant("the mask's weight 32 for 36", Stage::Loss, |r| {
+            r.loss.mask_soft_margin.as_mut().map(|term| term.weight = 32.0).is_some()
+        }),
+        mutant("boxes weigh 1 for 1.2", Stage::Loss, |r| {
+            r.loss.weighted_l1.as_mut().filter(|term| term.weight == 1.2).map(|term| term.weight = 1.0).is_some()
+        }),
+        mutant("no clipping", Stage::Update, |r| !std::mem::take(&mut r.gradients.clip).is_empty()),
+        mutant("the norm clipped to 1 for 10", Stage::Update, |r| clip(r, Clip::Norm(1.0))),
+        mutant("clipping by value for clipping by norm", Stage::Update, |r| clip(r, Clip::Value(1e-3))),
+        mutant("the backbone learns as fast as the heads", Stage::Update, |r| parts(r, |part| part.lr = 1.0)),
+        mutant("the backbone is frozen", Stage::Backward, |r| parts(r, |part| part.trained = false)),
+        mutant("frozen gradients are not counted in the norm", Stage::Backward, |r| {
+            let leaking = r.train.parts.iter_mut().filter(|part| part.leaks);
+            leaking.map(|part| part.leaks = false).count() > 0
+        }),
+    ]
+}
+
+fn parts(recipe: &mut Recipe, change: fn(&mut zoo_recipe::schema::Part)) -> bool {
+    let parts = recipe.golden.as_mut().and_then(|golden| golden.parts.as_mut());
+    parts.and_then(|parts| parts.first_mut()).map(change).is_some()
+}
+
+fn clip(recipe: &mut Recipe, bound: Clip) -> bool {
+    recipe.gradients.clip.first_mut().map(|clip| *clip = bound).is_some()
+}
+
+fn graph() -> Vec<Mutant> {
+    let mutant = |name, expected, plant| Mutant { name, expected, fault: Fault::Graph(plant) };
+    vec![
+        mutant("mask windows shifted by a pixel", Stage::Loss, |g| {
+            g.nodes.iter_mut().any(|n| match &mut n.op {
+                Op::ExtractPatches(op) if op.window.pad[0] > 0 => {
+                    let pad = &mut op.window.pad;
+                    *pad = [pad[0] - 1, pad[1] + 1, pad[2] - 1, pad[3] + 1];
+                    true
+                }
+                _ => false,
+            })
+        }),
+        mutant("classes judged by the label of boxes", Stage::Loss, |g| {
+            let weights = g.inputs.iter().find(|i| i.name == "label_loc_weight").map(|i| i.value);
+            let losses = g.nodes.iter_mut().filter(|n| matches!(n.op, Op::SelectCrossEntropy(_)));
+            weights.is_some_and(|weights| losses.map(|n| n.inputs[1] = weights).count() > 0)
+        }),
+        mutant("the second call of the backbone gives no gradient", Stage::Backward, |g| {
+            let calls: Vec<String> = g.taps.iter().filter(|t| t.call > 0).map(|t| t.module.clone()).collect();
+            let filters = |n: &Node| matches!(n.op, Op::Add(_)) && n.name.ends_with(".weight/grad");
+            let shared = |n: &&mut Node| filters(n) && calls.iter().any(|c| n.name.starts_with(&format!("{c}.")));
+            g.nodes.iter_mut().find(shared).map(|n| n.inputs[1] = n.inputs[0]).is_some()
+        }),
+        mutant("running statistics forget the first call", Stage::Update, |g| {
+            let starts: Vec<(ValueId, ValueId)> =
+                g.variables.iter().filter_map(|v| v.role.is_statistic().then_some((v.value, v.next?))).collect();
+            let mut found = false;
+            for (start, next) in starts {
+                let Source::Node(NodeId(n), result) = g.value(next).source else { continue };
+                found |= g.nodes[n].inputs[result] != start;
+                g.nodes[n].inputs[result] = start;
+            }
+            found
+        }),
+        mutant("gradients are clipped after decay", Stage::Update, clip_after_decay),
+    ]
+}
+
+/// Adds each parameter's decay to its gradient before the norm's factor, and not after it.
+fn clip_after_decay(graph: &mut Graph) -> bool {
+    let clips: Vec<(usize, usize)> = graph
+        .nodes
+        .iter()
+        .enumerate()
+        .filter(|(_, n)| matches!(n.op, Op::ScaleBy(_)) && n.name.ends_with("/clip"))
+        .filter_map(|(place, n)| {
+            let reads = |m: &Node| matches!(m.op, Op::ApplyMomentum(_)) && m.inputs[2] == n.outputs[0];
+            Some((place, graph.nodes.iter().position(reads)?))
+        })
+        .collect();
+    for (place, update) in clips.iter().rev() {
+        let parameter = graph.nodes[*update].inputs[0];
+        let Op::ApplyMomentum(ApplyMomentum { weight_decay, .. }) = &mut graph.nodes[*update].op else { return false };
+        let weights = vec![1.0, std::mem::take(weight_decay)];
+        let clip = &graph.nodes[*place];
+        let scope = Scope { phase: clip.phase, origin: clip.origin.clone() };
+        let (name, gradient) = (format!("{}/decay", clip.name), clip.inputs[0]);
+        let Ok(sum) = graph.add(&scope, name, WeightedSum { weights }, &[gradient, parameter]) else { return false };
+        let Some(node) = graph.nodes.pop() else { return false };
+        graph.nodes.insert(*place, node);
+        graph.nodes[*place + 1].inputs[0] = sum;
+    }
+    for n in 0..graph.nodes.len() {
+        for (i, v) in graph.nodes[n].outputs.clone().into_iter().enumerate() {
+            graph.values[v.0].source = Source::Node(NodeId(n), i);
+        }
+    }
+    !clips.is_empty()
+}
