@@ -128,12 +128,12 @@ impl Report {
         writeln!(out, "{}  on {}, {devices}, batch {}\n", paint(HEADING, &self.recipe), self.device, self.batch)?;
         let waits = match self.limit {
             Limit::Device => String::new(),
-            Limit::Input => paint(DIM, format!("(waits for its input; the device needs {:.1})", self.device_ms)),
+            Limit::Input => paint(DIM, format!(" (waits for its input; the device needs {:.1})", self.device_ms)),
             Limit::Floor => {
-                paint(DIM, format!("(waits for its own host code; the device needs {:.1})", self.device_ms))
+                paint(DIM, format!(" (waits for its own host code; the device needs {:.1})", self.device_ms))
             }
         };
-        writeln!(out, "step      {:.1} ms {waits}", self.step_ms)?;
+        writeln!(out, "step      {:.1} ms{waits}", self.step_ms)?;
         writeln!(out, "images    {:.0} per second", self.images_per_s)?;
         let used = &self.utilisation;
         let [cube, vector, hbm] = [used.cube, used.vector, used.hbm].map(percent);
@@ -148,7 +148,7 @@ impl Report {
         if !self.all_reduce.buckets.is_empty() {
             let count = self.all_reduce.buckets.len();
             let exposed = self.all_reduce.exposed_ms;
-            writeln!(out, "all-reduce {count} buckets, {exposed:.1} ms not hidden by computation")?;
+            writeln!(out, "gradients {count} buckets, {exposed:.1} ms of their sum not hidden by computation")?;
         }
         writeln!(out, "first     {:.0} s of compilation before the first step", self.compile_s)?;
         let path: Vec<String> = self.critical_path.iter().map(|b| format!("{} {:.1}", b.bound, b.ms)).collect();
