@@ -36,7 +36,7 @@ Examples:
   zoo check resnet50 --set optimizer.sgd.momentum=0.9     a planted fault: which stage catches it?
   zoo check resnet50 --mutants                            known mistakes: are all caught?
   zoo check resnet50 --golden my_dump.json                your own golden, see golden/README.md
-  zoo check resnet50 --device ascend910                   what the device's arithmetic does to the step
+  zoo check resnet50 --device ascend910                   what the device's fp16 does to it
   zoo check resnet50 --format json | jq .first_divergence")]
 pub struct Args {
     /// Names of recipes, or paths of their files
