@@ -212,7 +212,7 @@ fn empty_report(recipe: &Recipe, golden: &Golden, options: &CheckOptions) -> Rep
 }
 
 /// The golden as the recipe is bound to it: the main run, or a variant with another optimizer.
-fn bound(recipe: &Recipe, golden: &Golden) -> Result<Golden, GoldenError> {
+pub(crate) fn bound(recipe: &Recipe, golden: &Golden) -> Result<Golden, GoldenError> {
     match recipe.golden.as_ref().and_then(|golden| golden.variant.as_deref()) {
         Some(variant) => golden.bound_to(variant),
         None => Ok(golden.clone()),
@@ -220,7 +220,7 @@ fn bound(recipe: &Recipe, golden: &Golden) -> Result<Golden, GoldenError> {
 }
 
 /// The recipe with what a golden decides instead of it, except where the command line named it.
-fn under_conditions(recipe: &Recipe, golden: &Golden) -> Recipe {
+pub(crate) fn under_conditions(recipe: &Recipe, golden: &Golden) -> Recipe {
     let mut recipe = recipe.clone();
     if let Some(parts) = recipe.golden.as_ref().and_then(|golden| golden.parts.clone())
         && !conditions::overridden(&recipe, "train.parts")

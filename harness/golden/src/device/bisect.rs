@@ -4,7 +4,13 @@
 //! not to be needed is given back, in halves first and one by one at the end (delta debugging, Zeller 1999).
 
 use super::{DeviceOptions, DeviceReport, OnDevice, exact, judge, setup};
-use crate::{GoldenError, compare::Precision, manifest::Golden, report::Verdict};
+use crate::{
+    GoldenError,
+    check::{bound, under_conditions},
+    compare::Precision,
+    manifest::Golden,
+    report::Verdict,
+};
 use serde::Serialize;
 use std::collections::BTreeSet;
 use zoo_engine::{Arithmetic, simulate::Range};
@@ -43,6 +49,8 @@ pub fn bisect(
     options: &DeviceOptions<'_>,
     progress: &mut dyn FnMut(&str),
 ) -> Result<Bisection, GoldenError> {
+    let golden = &bound(recipe, golden)?;
+    let recipe = &under_conditions(recipe, golden);
     progress("step in f64");
     let truth = exact(recipe, golden, options)?;
     let setup = setup(recipe, golden, options, Precision::F32)?;

@@ -8,7 +8,7 @@ pub mod bisect;
 
 use crate::{
     GoldenError,
-    check::CheckOptions,
+    check::{CheckOptions, bound, under_conditions},
     compare::{Precision, relative_l2},
     manifest::Golden,
     probe::to_f64,
@@ -172,6 +172,8 @@ pub fn check_device(
     options: &DeviceOptions<'_>,
     progress: &mut dyn FnMut(&str),
 ) -> Result<DeviceReport, GoldenError> {
+    let golden = &bound(recipe, golden)?;
+    let recipe = &under_conditions(recipe, golden);
     progress("step in f64");
     let exact = exact(recipe, golden, options)?;
     let setup = setup(recipe, golden, options, Precision::F32)?;

@@ -1,0 +1,106 @@
+//! A step on a simulated device: what it loses, and where that begins.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use zoo_engine::simulate::{Overflow, Range, Subnormals};
+use zoo_engine::{Arithmetic, Kernels, Options};
+use zoo_golden::device::{DeviceOptions, DeviceReport, bisect::bisect, check_device};
+use zoo_golden::{Golden, Verdict};
+use zoo_graph::{
+    DType,
+    passes::{PrecisionMode, PrecisionPolicy},
+};
+use zoo_recipe::{Library, LoadOptions, Recipe};
+
+const SCALE: f64 = 1024.0;
+
+fn case() -> (Recipe, Golden) {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let recipe = Library::new([root.join("recipes")]).load("resnet50", &LoadOptions::default()).unwrap().recipe;
+    (recipe, Golden::read(&root.join("tests/fixtures/golden/resnet50-small.json")).unwrap())
+}
+
+/// Saturating fp16 by lists, as the Ascend 910 computes.
+fn arithmetic() -> Arithmetic {
+    let set = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<BTreeSet<String>>();
+    Arithmetic {
+        policy: PrecisionPolicy {
+            mode: PrecisionMode::Mixed,
+            reduced: DType::F16,
+            white: set(&["Conv2D", "Conv2DBackpropInput", "Conv2DBackpropFilter", "MatMul", "Relu"]),
+            black: set(&["SoftmaxCrossEntropyWithLogits"]),
+            reduced_only: set(&["MaxPool", "MaxPoolGrad"]),
+            keep: BTreeSet::new(),
+        },
+        range: Range::Format { overflow: Overflow::Saturate, subnormals: Subnormals::Keep },
+        scales_loss: true,
+        skips_overflow: false,
+        planted: BTreeMap::new(),
+    }
+}
+
+fn options(arithmetic: &Arithmetic, loss_scale: f64) -> DeviceOptions<'_> {
+    let engine = Options { kernels: Kernels::Fast { fusion: true }, threads: None };
+    DeviceOptions { device: "test", arithmetic, loss_scale, engine }
+}
+
+fn check(recipe: &Recipe, golden: &Golden, arithmetic: &Arithmetic, loss_scale: f64) -> DeviceReport {
+    check_device(recipe, golden, &options(arithmetic, loss_scale), &mut |_| ()).unwrap()
+}
+
+/// Nodes of every kind, forward and backward, the seed's MaxPoolGrad among them.
+const VICTIMS: [&str; 7] = [
+    "conv1",
+    "layer2.0.bn1",
+    "layer3.1.conv2",
+    "layer4.2.conv3/grad_filter",
+    "layer2.3.conv1/grad_input",
+    "maxpool/grad",
+    "fc/grad_weight",
+];
+
+#[test]
+fn a_planted_fault_is_found_where_it_was_planted() {
+    let (recipe, golden) = case();
+    let clean = check(&recipe, &golden, &arithmetic(), SCALE);
+    assert_eq!(clean.verdict, Verdict::Pass, "{:?}", clean.first_divergence);
+    for victim in VICTIMS {
+        let known = clean.nodes.iter().map(|node| node.node.as_str());
+        assert!(known.clone().any(|name| name == victim), "no node {victim}");
+        for power in [40, -40] {
+            let planted = BTreeMap::from([(victim.to_owned(), power)]);
+            let report = check(&recipe, &golden, &Arithmetic { planted, ..arithmetic() }, SCALE);
+            let first = report.first_divergence.unwrap_or_else(|| panic!("{victim} times 2^{power} was not found"));
+            assert_eq!(first.node, victim, "times 2^{power}");
+            let node = report.nodes.iter().find(|node| node.node == victim).unwrap();
+            assert!(if power > 0 { node.overflow > 0.0 } else { node.underflow > 0.9 }, "{node:?}");
+        }
+    }
+}
+
+#[test]
+fn what_has_to_stay_f32_is_what_was_planted() {
+    let (recipe, golden) = case();
+    for victim in ["maxpool/grad", "layer3.1.conv2"] {
+        let planted = BTreeMap::from([(victim.to_owned(), 40)]);
+        let faulty = Arithmetic { planted, ..arithmetic() };
+        let found = bisect(&recipe, &golden, &options(&faulty, SCALE), &mut |_| ()).unwrap();
+        let keep: Vec<&str> = found.keep.iter().map(|kept| kept.node.as_str()).collect();
+        assert!(found.passes && keep == [victim], "{found:?}");
+    }
+    let sound = bisect(&recipe, &golden, &options(&arithmetic(), SCALE), &mut |_| ()).unwrap();
+    assert!(sound.passes && sound.keep.is_empty());
+}
+
+#[test]
+fn a_loss_scale_is_recommended_that_loses_nothing() {
+    let (recipe, golden) = case();
+    let report = check(&recipe, &golden, &arithmetic(), 1.0);
+    let scale = report.loss_scale.unwrap();
+    assert!(scale.lost_at_1 > 0.05 && scale.lost_at_1 == scale.lost_at_present, "{scale:?}");
+    assert!(scale.best > 1.0 && scale.lost_at_best < 0.01 * scale.lost_at_1, "{scale:?}");
+    let with = check(&recipe, &golden, &arithmetic(), scale.best);
+    assert_eq!(with.verdict, Verdict::Pass, "{:?}", with.first_divergence);
+    let far_too_large = check(&recipe, &golden, &arithmetic(), 2f64.powi(40));
+    assert_eq!(far_too_large.verdict, Verdict::Fail);
+}
