@@ -204,9 +204,11 @@ fn exact(recipe: &Recipe, golden: &Golden, options: &DeviceOptions<'_>) -> Resul
     let mut step = Step::new(setup.graph().clone(), engine)?;
     set_weights(&mut step, golden, false)?;
     let graph = step.graph().clone();
+    let names = Names::of(&graph);
     let mut watch = Watch { counts_exponents: true, ..Watch::default() };
     for (v, value) in graph.values.iter().enumerate().filter(|(_, value)| value.ty.dtype.is_float()) {
-        watch.ask(ValueId(v), name_of(&graph, ValueId(v)), value.ty.shape.numel());
+        let name = names.own(ValueId(v));
+        watch.ask(ValueId(v), name, name, value.ty.shape.numel());
     }
     step.run(&inputs(golden, setup.graph())?, scalars(golden, 0), &mut watch)?;
     Ok(watch)
@@ -215,6 +217,7 @@ fn exact(recipe: &Recipe, golden: &Golden, options: &DeviceOptions<'_>) -> Resul
 /// A step on the device: its graph, samples by value of the exact step, and what it ran into.
 struct OnDevice {
     graph: Graph,
+    names: Names,
     watch: Watch,
     findings: Findings,
     /// Whether a value carries the loss scale.
@@ -233,23 +236,24 @@ impl OnDevice {
         let mut step = Step::simulated(setup.graph().clone(), engine, arithmetic)?;
         set_weights(&mut step, golden, false)?;
         let graph = step.graph().clone();
+        let names = Names::of(&graph);
         let mut watch = Watch::default();
         for (v, value) in graph.values.iter().enumerate().filter(|(_, value)| value.ty.dtype.is_float()) {
-            let name = name_of(&graph, ValueId(v));
-            if exact.samples.contains_key(&exact_name(&graph, ValueId(v))) {
-                watch.ask_like(ValueId(v), name, &exact_name(&graph, ValueId(v)), value.ty.shape.numel());
+            let (own, exactly) = (names.own(ValueId(v)), names.exact(ValueId(v)));
+            if exact.samples.contains_key(exactly) {
+                watch.ask(ValueId(v), own, exactly, value.ty.shape.numel());
             }
         }
         let scalars = Scalars { loss_scale: options.loss_scale, ..scalars(golden, 0) };
         step.run(&inputs(golden, setup.graph())?, scalars, &mut watch)?;
         let findings = step.findings().cloned().unwrap_or_default();
-        Ok(Self { scaled: scaled(&graph), graph, watch, findings })
+        Ok(Self { scaled: scaled(&graph), graph, names, watch, findings })
     }
 
     /// Relative error of a value, on the samples.
     fn error(&self, v: ValueId, exact: &Watch, loss_scale: f64) -> Option<f64> {
-        let truth = exact.samples.get(&exact_name(&self.graph, v))?;
-        let found = self.watch.samples.get(&name_of(&self.graph, v))?;
+        let truth = exact.samples.get(self.names.exact(v))?;
+        let found = self.watch.samples.get(self.names.own(v))?;
         let by = if self.scaled[v.0] { 1.0 / loss_scale } else { 1.0 };
         let found: Vec<f64> = found.iter().map(|x| x * by).collect();
         let norm = truth.iter().map(|x| x * x).sum::<f64>().sqrt();
@@ -278,23 +282,48 @@ fn scaled(graph: &Graph) -> Vec<bool> {
     scaled
 }
 
-/// A name of a value that holds in every graph of the same step.
-fn name_of(graph: &Graph, v: ValueId) -> String {
-    match graph.value(v).source {
-        Source::Node(n, i) => format!("{}#{i}", graph.node(n).name),
-        Source::Variable(id) => format!("variable {}", graph.variable(id).name),
-        Source::Input(i) => format!("input {}", graph.inputs[i].name),
-    }
+/// Names of a graph's values that hold in every graph of the same step.
+struct Names {
+    /// The value's own.
+    own: Vec<String>,
+    /// The one that it has in the exact step, which knows no casts, layouts or loss scale.
+    exact: Vec<String>,
 }
 
-/// The name that the value has in the exact step, which knows no casts, layouts or loss scale.
-fn exact_name(graph: &Graph, mut v: ValueId) -> String {
-    while let Some(node) =
-        graph.producer(v).filter(|n| matches!(n.op, Op::Cast(_) | Op::TransData(_) | Op::LossScale(_)))
-    {
-        v = node.inputs[0];
+impl Names {
+    fn of(graph: &Graph) -> Self {
+        // Layers without a name of their own share that of their line, so calls are counted.
+        let mut calls: HashMap<&str, usize> = HashMap::new();
+        let mut call = Vec::new();
+        for node in &graph.nodes {
+            let count = calls.entry(&node.name).or_default();
+            call.push(*count);
+            *count += 1;
+        }
+        let own = |v: ValueId| match graph.value(v).source {
+            Source::Node(n, i) => format!("{} {}#{i}", graph.node(n).name, call[n.0]),
+            Source::Variable(id) => format!("variable {}", graph.variable(id).name),
+            Source::Input(i) => format!("input {}", graph.inputs[i].name),
+        };
+        let own: Vec<String> = (0..graph.values.len()).map(|v| own(ValueId(v))).collect();
+        let converts = |node: &&Node| matches!(node.op, Op::Cast(_) | Op::TransData(_) | Op::LossScale(_));
+        let exact = |mut v: ValueId| {
+            while let Some(node) = graph.producer(v).filter(converts) {
+                v = node.inputs[0];
+            }
+            own[v.0].clone()
+        };
+        let exact = (0..graph.values.len()).map(|v| exact(ValueId(v))).collect();
+        Self { own, exact }
     }
-    name_of(graph, v)
+
+    fn own(&self, v: ValueId) -> &str {
+        &self.own[v.0]
+    }
+
+    fn exact(&self, v: ValueId) -> &str {
+        &self.exact[v.0]
+    }
 }
 
 fn judge(
@@ -374,7 +403,7 @@ fn judge_node(
         expected,
         underflow: share(tally.flushed, tally.nonzero),
         overflow: share(tally.overflowed, elements as u64),
-        exponents: exact.exponents.get(&exact_name(graph, v)).cloned().unwrap_or_default(),
+        exponents: exact.exponents.get(device.names.exact(v)).cloned().unwrap_or_default(),
         verdict: if fails { Verdict::Fail } else { Verdict::Pass },
         phase: node.phase,
         line: node.origin.as_ref().map(|origin| origin.span.to_string()),
@@ -455,17 +484,13 @@ struct Watch {
 }
 
 impl Watch {
-    fn ask(&mut self, v: ValueId, name: String, numel: usize) {
-        self.ask_like(v, name.clone(), &name, numel);
-    }
-
-    /// Asks for the elements that the exact value `exact` is sampled at.
-    fn ask_like(&mut self, v: ValueId, name: String, exact: &str, numel: usize) {
+    /// Asks for the elements of a value that the exact value `exact` is sampled at.
+    fn ask(&mut self, v: ValueId, name: &str, exact: &str, numel: usize) {
         let positions = match numel <= SAMPLES {
             true => (0..numel).collect(),
             false => sample_positions(exact, numel, SAMPLES).collect(),
         };
-        self.wanted.insert(v, (name, positions));
+        self.wanted.insert(v, (name.to_owned(), positions));
     }
 }
 
