@@ -14,7 +14,7 @@ use serde::Serialize;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use zoo_golden::{CheckOptions, Golden, GoldenError, Precision, Report, mutants::Outcome};
-use zoo_recipe::Loaded;
+use zoo_recipe::{Loaded, Recipe};
 
 /// Prove one training step against golden tensors of a reference framework.
 ///
@@ -150,16 +150,20 @@ fn golden(catalog: &Catalog, loaded: &Loaded, other: Option<&Path>) -> Result<(G
     let recipe = &loaded.recipe;
     let own = catalog.golden(recipe, &loaded.path);
     let (manifest, folder) = match other {
-        Some(other) => (other.to_owned(), folder_of(own.ok().flatten().as_deref().unwrap_or(other))),
+        Some(other) => (other.to_owned(), folder_of(recipe, own.ok().flatten().as_deref().unwrap_or(other))),
         None => {
             let own = own?.ok_or_else(|| GoldenError::Absent { recipe: recipe.name.clone() })?;
-            let folder = folder_of(&own);
+            let folder = folder_of(recipe, &own);
             (own, folder)
         }
     };
     Ok((Golden::read(&manifest)?, folder))
 }
 
-fn folder_of(manifest: &Path) -> PathBuf {
-    manifest.parent().map(Path::to_owned).unwrap_or_default()
+/// Where a recipe's other truths lie: in the folder of its name beside that of its step, which it may share with another
+/// recipe, or else with the step.
+fn folder_of(recipe: &Recipe, manifest: &Path) -> PathBuf {
+    let beside = manifest.parent().unwrap_or(Path::new(""));
+    let own = beside.parent().map(|goldens| goldens.join(&recipe.name));
+    own.filter(|own| own.is_dir()).unwrap_or_else(|| beside.to_owned())
 }

@@ -17,7 +17,7 @@ pub mod record;
 pub mod report;
 mod run;
 mod variants;
-mod weights;
+pub mod weights;
 
 pub use check::{CheckOptions, check};
 pub use compare::Precision;

@@ -91,7 +91,16 @@ mod tests {
     use proptest::prelude::*;
 
     fn table(epochs: usize, steps_per_epoch: usize, eval_every: Period) -> Timetable {
-        let train = Train { batch: 1, epochs, seed: 0, eval_every, checkpoint_every: Period::Steps(0) };
+        let train = Train {
+            batch: 1,
+            epochs,
+            seed: 0,
+            init_from: None,
+            parts: Vec::new(),
+            ema: None,
+            eval_every,
+            checkpoint_every: Period::Steps(0),
+        };
         Timetable::new(&train, steps_per_epoch)
     }
 
