@@ -54,8 +54,8 @@ impl Patches {
     /// there are.
     fn inside(&self, axis: usize, place: usize) -> (usize, usize, usize) {
         let start = place * self.stride[axis];
-        let first = self.pad[axis].saturating_sub(start);
-        let from = (start + first).saturating_sub(self.pad[axis]);
+        let first = self.pad[axis].saturating_sub(start).min(self.kernel[axis]);
+        let from = (start + first).saturating_sub(self.pad[axis]).min(self.map[axis]);
         let count = self.kernel[axis].saturating_sub(first).min(self.map[axis].saturating_sub(from));
         (first, from, count)
     }
