@@ -9,7 +9,20 @@ fn all_recipes_are_listed() {
     insta::assert_snapshot!("ls", list.out);
     let json = zoo("ls --format json").expect(0).json();
     let names: Vec<_> = json["recipes"].as_array().unwrap().iter().map(|row| row["name"].as_str().unwrap()).collect();
-    assert_eq!(names, ["alexnet", "alexnet-torchvision", "resnet18", "resnet50", "vgg16"]);
+    assert_eq!(
+        names,
+        [
+            "alexnet",
+            "alexnet-torchvision",
+            "db_resnet",
+            "db_resnet-original",
+            "resnet18",
+            "resnet50",
+            "siammask",
+            "siammask-sharp",
+            "vgg16"
+        ]
+    );
     assert!(json["recipes"].as_array().unwrap().iter().all(|row| row["golden"].is_string() && row["error"].is_null()));
 }
 
