@@ -20,7 +20,7 @@ use zoo_golden::{
     device::{DeviceOptions, check_device},
     mutants::Outcome,
 };
-use zoo_recipe::Loaded;
+use zoo_recipe::{Loaded, Recipe};
 use zoo_train::{HOST, LossScale};
 
 /// Prove one training step against golden tensors of a reference framework.
@@ -197,16 +197,20 @@ pub(super) fn golden(catalog: &Catalog, loaded: &Loaded, other: Option<&Path>) -
     let recipe = &loaded.recipe;
     let own = catalog.golden(recipe, &loaded.path);
     let (manifest, folder) = match other {
-        Some(other) => (other.to_owned(), folder_of(own.ok().flatten().as_deref().unwrap_or(other))),
+        Some(other) => (other.to_owned(), folder_of(recipe, own.ok().flatten().as_deref().unwrap_or(other))),
         None => {
             let own = own?.ok_or_else(|| GoldenError::Absent { recipe: recipe.name.clone() })?;
-            let folder = folder_of(&own);
+            let folder = folder_of(recipe, &own);
             (own, folder)
         }
     };
     Ok((Golden::read(&manifest)?, folder))
 }
 
-fn folder_of(manifest: &Path) -> PathBuf {
-    manifest.parent().map(Path::to_owned).unwrap_or_default()
+/// Where a recipe's other truths lie: in the folder of its name beside that of its step, which it may share with another
+/// recipe, or else with the step.
+fn folder_of(recipe: &Recipe, manifest: &Path) -> PathBuf {
+    let beside = manifest.parent().unwrap_or(Path::new(""));
+    let own = beside.parent().map(|goldens| goldens.join(&recipe.name));
+    own.filter(|own| own.is_dir()).unwrap_or_else(|| beside.to_owned())
 }

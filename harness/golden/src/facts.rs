@@ -167,7 +167,7 @@ fn judge_init(item: &str, values: &[f32], facts: &InitFacts) -> Item {
     let std = (values.iter().map(|v| (f64::from(*v) - mean).powi(2)).sum::<f64>() / n).sqrt();
     let peak = values.iter().fold(0.0, |peak: f64, v| peak.max(f64::from(v.abs())));
     if facts.std == 0.0 {
-        let exact = values.iter().all(|v| f64::from(*v) == facts.mean);
+        let exact = values.iter().all(|v| *v == facts.mean as f32);
         return if exact {
             Item::measured(item, 0.0, 1.0)
         } else {

@@ -13,7 +13,7 @@ use crate::{
 use candle_core::{Device, Tensor};
 use std::collections::{BTreeMap, HashMap};
 use zoo_engine::{Inputs, Scalars, Step, StepResult};
-use zoo_graph::{Graph, TapState, ValueId, VariableRole};
+use zoo_graph::{Graph, GraphError, Phase, Shape, TapState, ValueId, VariableRole};
 use zoo_recipe::{Recipe, ResolvedModel};
 
 /// A recipe's step under a golden's conditions.
@@ -28,6 +28,7 @@ impl Setup {
     pub fn new(recipe: &Recipe, golden: &Golden, options: &CheckOptions) -> Result<Self, GoldenError> {
         let model = resolve(recipe)?;
         let graph = zoo_graph::build(recipe, &model, &build_options(recipe, &model, golden, options.precision))?;
+        expect_inputs(&graph, golden)?;
         Ok(Self { graph, not_given: declared(recipe) })
     }
 
@@ -50,13 +51,35 @@ impl Setup {
         {
             return Ok(None);
         }
+        expect_inputs(&graph, golden)?;
         Ok(Some(Self { graph, not_given: declared(recipe) }))
+    }
+
+    /// Whether an output of the reference's network is a loss or of one: some networks compute their own.
+    fn is_of_losses(&self, item: &Item) -> bool {
+        let tap = self.graph.taps.iter().find(|tap| tap.key() == item.name);
+        let value = tap.and_then(|tap| if let TapState::Value(v) = tap.state { Some(v) } else { None });
+        value.and_then(|v| self.graph.producer(v)).is_some_and(|node| node.phase == Phase::Loss)
     }
 
     /// The step before any pass.
     pub fn graph(&self) -> &Graph {
         &self.graph
     }
+}
+
+/// The golden has every input that the step takes, in its shape.
+fn expect_inputs(graph: &Graph, golden: &Golden) -> Result<(), GoldenError> {
+    for input in &graph.inputs {
+        let (name, shape) = (&input.name, &graph.ty(input.value).shape);
+        let theirs = golden.manifest.inputs.get(name).map(|input| Shape::from(input.shape.as_slice()));
+        if theirs.as_ref() != Some(shape) {
+            let theirs = theirs.map_or("none".to_string(), |shape| shape.to_string());
+            let message = format!("the step takes the input `{name}` as {shape}, the golden has {theirs}");
+            return Err(GraphError::Model { origin: None, message }.into());
+        }
+    }
+    Ok(())
 }
 
 /// What the recipe's golden section declares.
@@ -134,10 +157,13 @@ impl<'a> Run<'a> {
         let scalars = self.scalars(0);
         let result = self.step.run(&self.inputs, scalars, &mut probe)?;
         self.first_loss = result.losses.first().map(|l| l.1);
-        self.forward = outputs(self.setup, golden, None, precision, |key| probe.measured(key));
+        let outputs = outputs(self.setup, golden, None, precision, |key| probe.measured(key));
+        let (of_losses, forward) = outputs.into_iter().partition(|item| self.setup.is_of_losses(item));
+        self.forward = forward;
         let (of_gradients, loss): (Vec<Item>, Vec<Item>) =
             losses(&result, golden, None, 0, precision).into_iter().partition(is_of_gradients);
         self.loss = loss;
+        self.loss.extend::<Vec<Item>>(of_losses);
         self.backward = gradients(self.setup.graph(), golden, None, precision, |key| probe.measured(key));
         self.update = of_gradients;
         self.update.extend(changes(&self.step, golden, 1, precision)?);

@@ -5,7 +5,7 @@ use super::{
     model_faults::{every, first},
 };
 use crate::report::Stage;
-use zoo_graph::{Graph, Op, ops::Window};
+use zoo_graph::{Graph, Op, Variable, VariableRole, ops::Window};
 use zoo_recipe::{
     LayerKind, Recipe,
     schema::{Init, MineOver, Optimizer, TorchDefault, UpsampleMode},
@@ -121,6 +121,11 @@ fn updates() -> Vec<Mutant> {
         recipe("Adam with decay", Stage::Update, |r| adam(r, |adam| adam.weight_decay = 1e-4)),
         recipe("Adam's second moment with 0.99 for 0.999", Stage::Trajectory, |r| adam(r, |adam| adam.beta2 = 0.99)),
         recipe("Adam's first moment with 0.8 for 0.9", Stage::Trajectory, |r| adam(r, |adam| adam.beta1 = 0.8)),
+        graph("Adam's moments are forgotten after each step", Stage::Trajectory, |g| {
+            let moment =
+                |v: &&mut Variable| matches!(v.role, VariableRole::Slot { slot: "exp_avg" | "exp_avg_sq", .. });
+            g.variables.iter_mut().filter(moment).map(|v| v.next = None).count() > 0
+        }),
         graph("a transposed convolution's filter gradient takes another window", Stage::Backward, |g| {
             g.nodes.iter_mut().any(|n| match &mut n.op {
                 Op::Conv2DBackpropFilter(op) if op.conv.window.kernel == [2, 2] => {

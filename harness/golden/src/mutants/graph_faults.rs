@@ -3,7 +3,7 @@
 use super::{Fault, Mutant};
 use crate::report::Stage;
 use zoo_graph::{
-    Graph, Node, Op, Phase, VariableRole,
+    Graph, Node, Op, Phase, Variable, VariableRole,
     ops::{AvgPool, AvgPoolGrad, BnInferGrad, Scale},
 };
 
@@ -26,7 +26,7 @@ pub(super) fn all() -> Vec<Mutant> {
             })
         }),
         mutant("one consumer's gradient overwrites another's", Stage::Backward, |g| {
-            first(g, |n| {
+            every(g, |n| {
                 (matches!(n.op, Op::Add(_)) && n.phase == Phase::Backward).then(|| {
                     n.op = Scale { factor: 1.0 }.into();
                     n.inputs.truncate(1);
@@ -99,11 +99,12 @@ pub(super) fn all() -> Vec<Mutant> {
             })
         }),
         mutant("one parameter is frozen", Stage::Update, |g| {
-            let weight = g.variables.iter_mut().find(|v| v.role == VariableRole::Weight);
+            let weight = g.variables.iter_mut().find(|v| v.role == VariableRole::Weight && v.next.is_some());
             weight.map(|w| w.next = None).is_some()
         }),
         mutant("momentum is forgotten after each step", Stage::Update, |g| {
-            let mut slots = g.variables.iter_mut().filter(|v| matches!(v.role, VariableRole::Slot { .. })).peekable();
+            let momentum = |v: &&mut Variable| matches!(v.role, VariableRole::Slot { slot: "momentum_buffer", .. });
+            let mut slots = g.variables.iter_mut().filter(momentum).peekable();
             let any = slots.peek().is_some();
             slots.for_each(|v| v.next = None);
             any
