@@ -76,7 +76,9 @@ def compare(recipe: str, options: argparse.Namespace) -> None:
     size = []
     for name in ("batch", "image", "threads", "steps"):
         size += [f"--{name}", str(getattr(options, name))]
-    zoo = [str(options.zoo), "bench", recipe, *size, "--set", f"model.classes={options.classes}", "--format", "json"]
+    zoo = [str(options.zoo), "bench", recipe, *size, "--format", "json"]
+    if options.classes != 1000:
+        zoo += ["--set", f"model.classes={options.classes}"]
     commands = {"zoo": zoo}
     for layout in LAYOUTS:
         commands[layout] = [sys.executable, __file__, recipe, *size, "--classes", str(options.classes), "--layout", layout]

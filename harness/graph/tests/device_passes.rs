@@ -172,7 +172,8 @@ fn scaling_and_decay_become_operators() {
     // 161 gradients are scaled back; 54 weights decay, biases and normalisations do not.
     assert_eq!((unscaled, decayed), (161, 54));
     let seed = graph.nodes.iter().find(|n| n.name == "loss/seed").unwrap();
-    assert!(matches!(&seed.op, Op::Fill(fill) if fill.value == 1024.0));
+    assert!(matches!(&seed.op, Op::Fill(fill) if fill.value == 1.0));
+    assert_eq!(graph.nodes.iter().filter(|n| n.name == "loss/scale").count(), 1);
     let decays = |n: &zoo_graph::Node| matches!(&n.op, Op::ApplyMomentum(op) if op.weight_decay != 0.0);
     assert!(!graph.nodes.iter().any(decays));
 }

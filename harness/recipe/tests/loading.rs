@@ -177,7 +177,7 @@ fn overrides_make_what_was_not_written() {
         "data.on_error=skip",
     ]);
     assert!(
-        matches!(&recipe.npu.loss_scale, LossScale::Dynamic(scale) if scale.init == 1024.0 && scale.window == 1000)
+        matches!(&recipe.npu.loss_scale, LossScale::Dynamic(scale) if scale.init == 1024.0 && scale.window == 2000)
     );
     assert_eq!(recipe.schedule.warmup().unwrap().over, Period::Steps(10));
     assert!(matches!(&recipe.optimizer, Optimizer::Sgd(sgd) if sgd.momentum == 0.8 && sgd.nesterov));

@@ -251,7 +251,7 @@ mod tests {
         let json = serde_json::to_string(&Event::Result(result.clone())).unwrap();
         assert_eq!(
             json,
-            r#"{"event":"result","schema_version":1,"metric":"top1","target":0.88,"achieved":0.927,"met":true,"epochs":4,"steps":1000,"seconds":171.2,"linear_baseline":null,"golden":"pass"}"#
+            r#"{"event":"result","schema_version":1,"metric":"top1","target":0.88,"achieved":0.927,"met":true,"epochs":4,"steps":1000,"seconds":171.2,"linear_baseline":null,"golden":"pass","device":"host","skipped_steps":0}"#
         );
         assert_eq!(serde_json::from_str::<Event>(&json).unwrap(), Event::Result(result));
     }
