@@ -63,6 +63,7 @@ pub fn check(
     let mut run = Run::new(&setup, golden, options)?;
     run.first_step(progress)?;
     run.later_steps(progress)?;
+    run.lifted(progress)?;
     let bound = under_conditions(recipe, golden);
     checking.report.branch = branch::judge(&bound, golden, options, &setup, &mut run, progress)?;
     checking.first_step(&run);
@@ -104,6 +105,7 @@ pub(crate) fn check_faulty(
     }
     if !checking.failed() {
         run.later_steps(quiet)?;
+        run.lifted(quiet)?;
         checking.later_steps(&run, quiet)?;
     }
     Ok(Some(checking.finish(&run)))

@@ -17,6 +17,7 @@ mod probe;
 pub mod record;
 pub mod report;
 mod run;
+pub mod stats;
 mod variants;
 pub mod weights;
 

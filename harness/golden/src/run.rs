@@ -3,11 +3,12 @@
 use crate::{
     GoldenError,
     check::{CheckOptions, build_options},
-    compare::{self, DEGENERATE_FACTOR, Distance, LOSS_FLOOR, Measured, Precision, Stats, TENSOR_FLOOR},
+    compare::{self, DEGENERATE_FACTOR, Distance, LOSS_FLOOR, Measured, Precision, TENSOR_FLOOR},
     manifest::{Golden, Samples, TensorFacts},
     mutants::Fault,
     probe::{Probe, Reading, to_f64},
     report::{Item, Stage},
+    stats::Stats,
     weights,
 };
 use candle_core::{Device, Tensor};
@@ -153,7 +154,7 @@ impl<'a> Run<'a> {
         let (golden, precision) = (self.golden, self.options.precision);
         progress(&format!("step 1 of {}", golden.manifest.losses_f64.len()));
         set_weights(&mut self.step, golden, false)?;
-        let mut probe = probe(self.step.graph(), golden, None)?;
+        let mut probe = probe(self.step.graph(), golden, None, |_| true)?;
         let scalars = self.scalars(0);
         let result = self.step.run(&self.inputs, scalars, &mut probe)?;
         self.first_loss = result.losses.first().map(|l| l.1);
@@ -174,7 +175,7 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// The steps after the first, and the lifted variant.
+    /// The steps after the first.
     pub fn later_steps(&mut self, progress: &mut dyn FnMut(&str)) -> Result<(), GoldenError> {
         let (golden, precision) = (self.golden, self.options.precision);
         let steps = golden.manifest.losses_f64.len();
@@ -187,10 +188,28 @@ impl<'a> Run<'a> {
         if steps > 1 {
             self.trajectory.extend(changes(&self.step, golden, steps, precision)?);
         }
-        if golden.manifest.variants.contains_key(LIFTED) {
-            progress("lifted variant");
-            self.lift()?;
+        Ok(())
+    }
+
+    /// The variant with lifted shifts, where the golden has it.
+    pub fn lifted(&mut self, progress: &mut dyn FnMut(&str)) -> Result<(), GoldenError> {
+        let (golden, precision) = (self.golden, self.options.precision);
+        if !golden.manifest.variants.contains_key(LIFTED) {
+            return Ok(());
         }
+        progress("lifted variant");
+        set_weights(&mut self.step, golden, true)?;
+        let mut probe = probe(self.step.graph(), golden, Some(LIFTED), |_| true)?;
+        let scalars = self.scalars(0);
+        let result = self.step.run(&self.inputs, scalars, &mut probe)?;
+        let read = |key: &str| probe.measured(key);
+        let fused: Vec<String> = fused_taps(self.step.graph()).map(|(key, _)| key).collect();
+        // Outputs that a fusion absorbs are judged in the unfused run of the main step.
+        let mut items = outputs(self.setup, golden, Some(LIFTED), precision, read);
+        items.retain(|i| !fused.contains(&i.name));
+        items.extend(losses(&result, golden, Some(LIFTED), 0, precision));
+        items.extend(gradients(self.setup.graph(), golden, Some(LIFTED), precision, read));
+        self.lifted = items;
         Ok(())
     }
 
@@ -226,31 +245,14 @@ impl<'a> Run<'a> {
         }
     }
 
-    fn lift(&mut self) -> Result<(), GoldenError> {
-        let (golden, precision) = (self.golden, self.options.precision);
-        set_weights(&mut self.step, golden, true)?;
-        let mut probe = probe(self.step.graph(), golden, Some(LIFTED))?;
-        let scalars = self.scalars(0);
-        let result = self.step.run(&self.inputs, scalars, &mut probe)?;
-        let read = |key: &str| probe.measured(key);
-        let fused: Vec<String> = fused_taps(self.step.graph()).map(|(key, _)| key).collect();
-        // Outputs that a fusion absorbs are judged in the unfused run of the main step.
-        let mut items = outputs(self.setup, golden, Some(LIFTED), precision, read);
-        items.retain(|i| !fused.contains(&i.name));
-        items.extend(losses(&result, golden, Some(LIFTED), 0, precision));
-        items.extend(gradients(self.setup.graph(), golden, Some(LIFTED), precision, read));
-        self.lifted = items;
-        Ok(())
-    }
-
     /// Judges the module outputs that fusions absorbed, by a step without fusion.
     fn cover_fused(&mut self) -> Result<(), GoldenError> {
-        let mut step = Step::new(self.setup.graph.clone(), self.options.engine().without_fusion())?;
+        let mut step = Step::new(self.setup.graph.forward(), self.options.engine().without_fusion())?;
         set_weights(&mut step, self.golden, false)?;
-        let mut probe = probe(step.graph(), self.golden, None)?;
+        let absorbed: Vec<String> = fused_taps(self.step.graph()).map(|(key, _)| key).collect();
+        let mut probe = probe(step.graph(), self.golden, None, |tap| absorbed.contains(tap))?;
         step.run(&self.inputs, self.scalars(0), &mut probe)?;
         let unfused = outputs(self.setup, self.golden, None, self.options.precision, |key| probe.measured(key));
-        let absorbed: Vec<String> = fused_taps(self.step.graph()).map(|(key, _)| key).collect();
         for (item, covered) in self.forward.iter_mut().zip(unfused) {
             if absorbed.contains(&item.name) && item.name == covered.name {
                 *item = covered;
@@ -301,11 +303,16 @@ fn tensors<'g>(golden: &'g Golden, variant: Option<&str>) -> Option<&'g BTreeMap
     }
 }
 
-/// Asks for every output and gradient that the golden has.
-fn probe(graph: &Graph, golden: &Golden, variant: Option<&str>) -> Result<Probe, GoldenError> {
+/// Asks for every gradient and every wanted output that the golden has.
+fn probe(
+    graph: &Graph,
+    golden: &Golden,
+    variant: Option<&str>,
+    wanted: impl Fn(&String) -> bool,
+) -> Result<Probe, GoldenError> {
     let mut probe = Probe::default();
     let Some(tensors) = tensors(golden, variant) else { return Ok(probe) };
-    let taps = graph.taps.iter().filter_map(|tap| match tap.state {
+    let taps = graph.taps.iter().filter(|tap| wanted(&tap.key())).filter_map(|tap| match tap.state {
         TapState::Value(v) => Some((format!("{OUT}{}", tap.key()), v)),
         TapState::Fused(_) => None,
     });
@@ -606,7 +613,7 @@ fn changes(step: &Step, golden: &Golden, steps: usize, precision: Precision) -> 
             }
             _ => {
                 let samples = truth.positions.iter().map(|p| now[*p]).collect();
-                let found = Measured { shape: facts.shape.clone(), stats: Stats::of(now.iter().copied()), samples };
+                let found = Measured { shape: facts.shape.clone(), stats: Stats::of(&now), samples };
                 let Distance { error, floor } = compare::compare(&found, facts, &truth, precision);
                 Item::measured(&variable.name, error, floor)
             }
