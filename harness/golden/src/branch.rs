@@ -68,13 +68,13 @@ pub(crate) fn judge(
     proof.first_step(&mut |_| {})?;
     proof.later_steps(&mut |_| {})?;
     let proven = |items: &[Item]| items.iter().all(|i| i.ratio <= exact.precision.limit());
-    if ![&proof.forward, &proof.loss, &proof.backward, &proof.update, &proof.trajectory].into_iter().all(|i| proven(i)) {
+    if ![&proof.forward, &proof.loss, &proof.backward, &proof.update, &proof.trajectory].into_iter().all(|i| proven(i))
+    {
         return Ok(None);
     }
     drop(proof);
     let mut pair = Pair::new(setup, &truth, golden, options)?;
-    let (mut backward, mut update, mut trajectory) =
-        (run.backward.clone(), run.update.clone(), run.trajectory.clone());
+    let (mut backward, mut update, mut trajectory) = (run.backward.clone(), run.update.clone(), run.trajectory.clone());
     let steps = golden.manifest.losses_f64.len();
     for n in 0..steps {
         progress(&format!("step {} on the branch that f32 took", n + 1));

@@ -6,7 +6,7 @@ use crate::{
     conditions::{self, Difference},
     divergence,
     error::GoldenError,
-    facts,
+    facts, items,
     manifest::Golden,
     mutants::Fault,
     report::{Divergence, Item, Report, Stage, StageReport, Verdict},
@@ -150,7 +150,7 @@ impl<'a> Checking<'a> {
         self.push_exact(Stage::Preprocess, facts::preprocess(recipe, self.folder)?);
         self.push_exact(Stage::Schedule, facts::schedule(recipe, self.golden, self.folder)?);
         progress("initial values");
-        let mut init = run::init_items(graph, self.golden);
+        let mut init = items::init_items(graph, self.golden);
         init.extend(facts::init(graph, self.folder)?);
         self.push_exact(Stage::Init, init);
         Ok(())

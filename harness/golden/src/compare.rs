@@ -153,8 +153,7 @@ mod tests {
     }
 
     fn distance(found: &[f64], truth: &[f64], precision: Precision) -> Distance {
-        let measured =
-            Measured { shape: vec![found.len()], stats: Stats::of(found), samples: found.to_vec() };
+        let measured = Measured { shape: vec![found.len()], stats: Stats::of(found), samples: found.to_vec() };
         let samples = Samples { positions: (0..truth.len()).collect(), values: truth };
         compare(&measured, &facts(truth), &samples, precision)
     }
@@ -185,8 +184,7 @@ mod tests {
         let truth: Vec<f64> = (0..100).map(|i| (f64::from(i) * 0.7).sin()).collect();
         let mut found = truth.clone();
         found[50] += 1.0;
-        let measured =
-            Measured { shape: vec![100], stats: Stats::of(&found), samples: truth[..3].to_vec() };
+        let measured = Measured { shape: vec![100], stats: Stats::of(&found), samples: truth[..3].to_vec() };
         let samples = Samples { positions: vec![0, 1, 2], values: &truth[..3] };
         assert!(compare(&measured, &facts(&truth), &samples, Precision::F32).ratio() > 1e3);
     }

@@ -11,6 +11,7 @@ pub mod device;
 mod divergence;
 mod error;
 pub mod facts;
+mod items;
 pub mod manifest;
 pub mod mutants;
 mod probe;
