@@ -50,6 +50,12 @@ impl Catalog {
         &self.dirs
     }
 
+    /// The folder for a recipe of one's own: the first that is searched and not built in, or `recipes` here.
+    pub fn own(&self) -> PathBuf {
+        let built_in = unpacked_to("recipes");
+        self.dirs.iter().find(|dir| Some(*dir) != built_in.as_ref()).cloned().unwrap_or_else(|| "recipes".into())
+    }
+
     /// Loads a recipe and logs its warnings.
     ///
     /// # Errors

@@ -4,6 +4,7 @@ mod check;
 mod data;
 mod faults;
 mod help;
+mod new;
 mod npu;
 mod run;
 mod show;
