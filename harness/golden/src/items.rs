@@ -158,23 +158,31 @@ fn forgive_degenerate<'m>(
     precision: Precision,
     read: &impl Fn(&str) -> Option<&'m Measured>,
 ) {
-    let rms = |l2: f64, shape: &[usize]| l2 / (shape.iter().product::<usize>().max(1) as f64).sqrt();
-    let of_stage = tensors.iter().filter(|(k, t)| k.starts_with(prefix) && !t.degenerate);
-    let mut sizes: Vec<f64> = of_stage.map(|(_, t)| rms(t.l2, &t.shape)).collect();
-    sizes.sort_by(f64::total_cmp);
-    let Some(median) = sizes.get(sizes.len() / 2).copied() else { return };
-    let eps = match precision {
-        Precision::F64 => f64::EPSILON,
-        Precision::F32 => f64::from(f32::EPSILON),
-    };
+    let Some(level) = rounding_level(prefix, tensors, precision) else { return };
     for item in items {
         let key = format!("{prefix}{}", item.name);
         if tensors.get(&key).is_some_and(|t| t.degenerate) {
             let size = read(&key).map_or(f64::INFINITY, |m| rms(m.stats.l2, &m.shape));
-            let level = DEGENERATE_FACTOR * eps * median;
             *item = Item { counts: false, ..Item::measured(&item.name, size / level * precision.limit(), 1.0) };
         }
     }
+}
+
+/// Root mean square of a tensor.
+fn rms(l2: f64, shape: &[usize]) -> f64 {
+    l2 / (shape.iter().product::<usize>().max(1) as f64).sqrt()
+}
+
+/// The largest root mean square of a tensor that is nothing but rounding, among those of a prefix.
+fn rounding_level(prefix: &str, tensors: &BTreeMap<String, TensorFacts>, precision: Precision) -> Option<f64> {
+    let of_stage = tensors.iter().filter(|(k, t)| k.starts_with(prefix) && !t.degenerate);
+    let mut sizes: Vec<f64> = of_stage.map(|(_, t)| rms(t.l2, &t.shape)).collect();
+    sizes.sort_by(f64::total_cmp);
+    let eps = match precision {
+        Precision::F64 => f64::EPSILON,
+        Precision::F32 => f64::from(f32::EPSILON),
+    };
+    sizes.get(sizes.len() / 2).map(|median| DEGENERATE_FACTOR * eps * median)
 }
 
 /// The losses before update `n`; alternatives that the golden records beside (`loss_...`) are not components.
@@ -261,14 +269,18 @@ pub(crate) fn changes(
             items.push(Item::wrong(&variable.name, "has another shape than the reference's"));
             continue;
         }
-        let own_gradient = manifest.tensors.get(&format!("{GRAD}{}", variable.name));
-        if is_parameter && own_gradient.is_some_and(|g| g.degenerate) && manifest.optimizer.betas.is_some() {
+        let trained = match &variable.role {
+            VariableRole::Slot { parameter, .. } => &graph.variable(*parameter).name,
+            _ => &variable.name,
+        };
+        let degenerate = manifest.tensors.get(&format!("{GRAD}{trained}")).is_some_and(|g| g.degenerate);
+        if is_parameter && degenerate && manifest.optimizer.betas.is_some() {
             let start = manifest.init.get(&variable.name);
             let start = start.map(|rule| weights::initial(rule, &manifest.salt, &variable.name, now.len()));
             items.push(bounded_change(&variable.name, &now, &start.unwrap_or_default(), steps, golden, precision));
             continue;
         }
-        items.push(match (is_parameter, facts.delta_l2, facts.delta_f32_rel, manifest.init.get(&variable.name)) {
+        let item = match (is_parameter, facts.delta_l2, facts.delta_f32_rel, manifest.init.get(&variable.name)) {
             (true, Some(delta_l2), Some(rounding), Some(rule)) => {
                 let start = weights::initial(rule, &manifest.salt, &variable.name, now.len());
                 change(&variable.name, &now, &start, &truth, delta_l2, precision.floor(rounding, TENSOR_FLOOR))
@@ -279,12 +291,29 @@ pub(crate) fn changes(
                 let Distance { error, floor } = compare::compare(&found, facts, &truth, precision);
                 Item::measured(&variable.name, error, floor)
             }
+        };
+        items.push(match rounding_level(GRAD, &manifest.tensors, precision).filter(|_| degenerate) {
+            Some(level) => {
+                let rate = if is_parameter { steps as f64 * manifest.optimizer.base_lr() } else { 1.0 };
+                let size = facts.delta_l2.filter(|_| is_parameter).unwrap_or(facts.l2);
+                let allowed = rate * steps as f64 * level / rms(size, &facts.shape);
+                forgive_rounding(item, allowed, precision)
+            }
+            None => item,
         });
     }
     let kinds = ["param", "momentum", "buffer"].map(|k| format!("{k}{steps}/"));
     let listed = manifest.tensors.keys().filter(|k| kinds.iter().any(|p| k.starts_with(p)));
     items.extend(listed.filter(|k| !seen.contains(k)).map(|k| Item::wrong(k, "the step leaves no such tensor")));
     Ok(items)
+}
+
+/// What a degenerate gradient leaves behind may be off by its rounding, `allowed` of its own size: under SGD the momentum
+/// by one such gradient per step, the parameter by the learning rate times that, once more per step. Decay is judged as
+/// ever as far as it is larger than this.
+fn forgive_rounding(item: Item, allowed: f64, precision: Precision) -> Item {
+    let floor = if allowed.is_finite() { item.floor.max(allowed / precision.limit()) } else { item.floor };
+    Item { counts: false, ..Item::measured(&item.name, item.error, floor) }
 }
 
 /// Compares the change of a parameter: the parameter itself would hide errors of its small changes.
