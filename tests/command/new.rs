@@ -34,7 +34,7 @@ fn what_cannot_be_a_recipe_is_refused() {
     let here = tempfile::tempdir().unwrap();
     for (line, code, message) in [
         ("new ../evil --blank", 2, "is no name"),
-        ("new .hidden --blank", 2, "is no name"),
+        ("new Hidden --blank", 2, "is no name"),
         ("new both --blank --from resnet50", 2, "cannot be used with"),
         ("new neither", 2, "--from"),
         ("new child --from resnet5", 2, "resnet50"),

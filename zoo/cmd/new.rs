@@ -21,7 +21,7 @@ Examples:
   zoo new my_net --blank
   zoo new my_net --blank --out drafts/my_net.yaml")]
 pub struct Args {
-    /// Name of the new recipe: letters, digits, `-`, `_` and `.`
+    /// Name of the new recipe: lower-case letters, digits, `-` and `_`
     name: String,
     /// Extend this recipe
     #[arg(long, value_name = "RECIPE", conflicts_with = "blank", required_unless_present = "blank")]
@@ -43,9 +43,8 @@ struct Report<'a> {
 
 /// Writes the file; one that is there stays as it is.
 pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
-    let allowed = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
-    if !args.name.starts_with(|c: char| c.is_ascii_alphanumeric()) || !args.name.chars().all(allowed) {
-        let message = format!("`{}` is no name: letters, digits, `-`, `_` and `.`, not at the start", args.name);
+    if !zoo_recipe::is_name(&args.name) {
+        let message = format!("`{}` is no name of a recipe: {}", args.name.escape_debug(), zoo_recipe::NAMES);
         return Err(Failure::Usage(message));
     }
     let catalog = context.catalog()?;
