@@ -22,7 +22,7 @@ mod span;
 mod tree;
 mod validate;
 
-pub use diagnostic::{Diagnostic, Diagnostics, Severity};
+pub use diagnostic::{Diagnostic, Diagnostics, Severity, did_you_mean};
 pub use document::Document;
 pub use editor_schema::{document_schema, json_schema};
 pub use library::{Library, LoadOptions, Loaded};
