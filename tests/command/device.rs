@@ -265,11 +265,11 @@ fn a_run_on_a_device_says_first_what_it_will_lose() {
     std::fs::write(recipes.join("operators.yaml"), format!("{text}\ngolden: {{manifest: step.json}}\n")).unwrap();
     let mut run = command();
     run.args(["run", "operators", "--device", "ascend910", "--format", "json", "--set", "npu.precision=force_fp16"]);
-    run.args(["--set", "npu.loss_scale={fixed: {scale: 1e9}}", "--recipes"]).arg(&recipes);
+    run.args(["--set", "npu.loss_scale={fixed: {scale: 1073741824}}", "--recipes"]).arg(&recipes);
     let said = said(run.arg("--out").arg(folder.path().join("run")));
     let event = said.lines().into_iter().find(|event| event["event"] == "device").unwrap();
     assert_eq!((&event["device"], &event["verdict"]), (&"ascend910".into(), &"fail".into()));
-    assert_eq!(event["loss_scale"]["present"], 1e9);
+    assert_eq!(event["loss_scale"]["present"], 1073741824.0);
     assert!(event["first_divergence"]["node"].is_string(), "{event}");
     assert!(said.err.contains("is the first operator that loses more than rounding"), "{}", said.err);
 }

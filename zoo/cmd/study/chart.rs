@@ -1,7 +1,7 @@
 //! Trainings of a study as a picture: bars of what was reached, marks of what was published.
 
 use std::fmt::Write;
-use zoo_npu::study::{Study, Trained};
+use zoo_npu::study::{Study, Trained, Verdict};
 
 const WIDTH: f64 = 720.0;
 const LEFT: f64 = 250.0;
@@ -78,8 +78,8 @@ fn draw(svg: &mut String, title: &str, rows: &[&Trained], top: f64) -> f64 {
                 );
                 format!("{:.1} %", 100.0 * score)
             }
-            (None, Some(_)) => "error".to_owned(),
-            (None, None) => "not trained".to_owned(),
+            (None, Some(_)) if row.verdict != Verdict::Open => "error".to_owned(),
+            (None, _) => "not trained".to_owned(),
         };
         let end = place(row.score.unwrap_or(0.0)) + 8.0;
         push(svg, format_args!(r#"<text x="{end:.1}" y="{middle:.1}">{note}</text>"#));

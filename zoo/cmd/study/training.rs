@@ -17,7 +17,7 @@ use zoo_datasets::hash::fnv1a64;
 use zoo_engine::{EngineError, Options, Step};
 use zoo_graph::BuildOptions;
 use zoo_npu::Work;
-use zoo_npu::study::{Study, Trained, Training, TrainingRow, TrainingTable};
+use zoo_npu::study::{Study, Trained, Training, TrainingRow, TrainingTable, Verdict};
 use zoo_recipe::{ConfigPath, Recipe, schema::Metric};
 use zoo_train::{
     Event, GoldenVerdict, HOST, Job, ListenError, Listener, Outcome, RunFiles, RunFolder, RunResult, TrainError,
@@ -83,8 +83,12 @@ impl Runs<'_> {
     fn perform(&self, table: &TrainingTable, row: &TrainingRow, device: &str) -> Result<Option<Training>, Failure> {
         let mut prepared = match self.prepare(table, row, device) {
             Ok(prepared) => prepared,
-            Err(refused @ (Failure::Recipe(_) | Failure::Graph(_) | Failure::Npu(_))) => {
+            Err(refused @ (Failure::Graph(_) | Failure::Npu(_))) => {
                 return Ok(Some(Training::Refused(refused.to_string())));
+            }
+            Err(Failure::Recipe(errors)) => {
+                let reason = errors.to_string().lines().next().map(str::to_owned);
+                return Ok(Some(Training::Missing(reason)));
             }
             Err(other) => return Err(other),
         };
@@ -101,7 +105,7 @@ impl Runs<'_> {
                 return Ok(Some(Training::Refused(refused.to_string())));
             }
         }
-        let Some(cancel) = self.cancel else { return Ok(Some(Training::Missing)) };
+        let Some(cancel) = self.cancel else { return Ok(Some(Training::Missing(None))) };
         let sets = data::open(&mut prepared.recipe, &prepared.overridden, None)?;
         let job = Job {
             recipe: &prepared.recipe,
@@ -245,8 +249,8 @@ pub(super) fn print(study: &Study, trained: &[Trained], out: &mut Console) -> Re
             let published = published.or(row.published_outcome.map(|outcome| outcome.word().to_owned()));
             let score = match (row.score, &row.error) {
                 (Some(score), _) => percent(score),
-                (None, Some(_)) => "error".to_owned(),
-                (None, None) => "not trained".to_owned(),
+                (None, Some(_)) if row.verdict != Verdict::Open => "error".to_owned(),
+                (None, _) => "not trained".to_owned(),
             };
             let note = row.because.clone().or_else(|| row.error.clone()).unwrap_or_default();
             rows.row([

@@ -106,9 +106,9 @@ pub struct Trained {
     pub skipped_steps: Option<u64>,
     /// Scores on the way: steps done, and what was reached then.
     pub curve: Vec<(u64, f64)>,
-    /// Whether both say the same; absent rows are open.
+    /// Whether both say the same; what nobody has trained is open.
     pub verdict: Verdict,
-    /// Why it did not begin, or did not end.
+    /// Why it was not trained.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
     /// Why what was published and what is measured differ.
@@ -132,8 +132,8 @@ pub enum Training {
     },
     /// It did not begin, or came to nothing, for this reason.
     Refused(String),
-    /// Nobody has done it yet.
-    Missing,
+    /// Nobody has done it, for this reason if there is one: the recipe lacks the profile, for example.
+    Missing(Option<String>),
 }
 
 impl TrainingRow {
@@ -152,7 +152,7 @@ impl TrainingRow {
                 (Some(metric), Some(score), Some(skipped_steps), curve, None, false)
             }
             Training::Refused(error) => (None, None, None, Vec::new(), Some(error), false),
-            Training::Missing => (None, None, None, Vec::new(), None, true),
+            Training::Missing(reason) => (None, None, None, Vec::new(), reason, true),
         };
         let (first_published, first_score) = first.unwrap_or((published, score));
         let agrees = match (self.published_outcome, score.zip(first_score)) {
@@ -234,7 +234,7 @@ mod tests {
         assert_eq!(judge(row(Some(0.75), None), ended(0.95)), Verdict::Differs);
         assert_eq!(judge(row(None, Some(Error)), Training::Refused("no".into())), Verdict::Agrees);
         assert_eq!(judge(row(None, Some(Same)), Training::Refused("no".into())), Verdict::Differs);
-        assert_eq!(judge(row(None, Some(Same)), Training::Missing), Verdict::Open);
+        assert_eq!(judge(row(None, Some(Same)), Training::Missing(None)), Verdict::Open);
         assert_eq!(judge(row(None, None), ended(0.9)), Verdict::Open);
     }
 }
