@@ -70,6 +70,22 @@ pub enum Failure {
         /// The file.
         path: PathBuf,
     },
+    /// A file of results that cannot be read.
+    #[error("{}: {source}", path.display())]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// A file of results that cannot be written.
+    #[error("{}: cannot be written: {source}", path.display())]
+    Unwritable {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
     /// The results could not be written.
     #[error("cannot write the results: {0}")]
     Output(#[from] std::io::Error),
@@ -88,8 +104,8 @@ impl Failure {
             Self::Train(error) => train(error),
             Self::Engine(error) => engine(error),
             Self::Npu(error) => npu(error),
-            Self::FileNotFound { .. } => Exit::Missing,
-            Self::Output(_) => Exit::Internal,
+            Self::FileNotFound { .. } | Self::Unreadable { .. } => Exit::Missing,
+            Self::Output(_) | Self::Unwritable { .. } => Exit::Internal,
         }
     }
 }
@@ -111,7 +127,7 @@ fn data(error: &DataError) -> Exit {
 fn golden(error: &GoldenError) -> Exit {
     match error {
         GoldenError::Unreadable { .. } | GoldenError::Malformed { .. } | GoldenError::Absent { .. } => Exit::Missing,
-        GoldenError::Recipe(_) => Exit::Invalid,
+        GoldenError::Recipe(_) | GoldenError::Foreign { .. } => Exit::Invalid,
         GoldenError::Graph(error) => graph(error),
         GoldenError::Engine(error) => engine(error),
         GoldenError::Unwritable { .. } => Exit::Internal,
@@ -153,6 +169,7 @@ fn npu(error: &NpuError) -> Exit {
 fn engine(error: &EngineError) -> Exit {
     match error {
         EngineError::Graph(error) => graph(error),
+        EngineError::UnknownNode { .. } | EngineError::NotRounded(_) => Exit::Invalid,
         _ => Exit::Internal,
     }
 }

@@ -20,6 +20,7 @@ const VERBS: &[&str] = &[
     "score",
     "golden",
     "golden record",
+    "golden diff",
     "data",
     "data make",
     "data inspect",

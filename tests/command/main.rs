@@ -2,6 +2,7 @@
 
 mod check;
 mod data;
+mod device;
 mod faults;
 mod help;
 mod new;

@@ -119,12 +119,45 @@ fn studies_agree_or_say_why() {
     let list = zoo("study --format json").expect(0).json();
     for study in list["studies"].as_array().unwrap() {
         let name = study["name"].as_str().unwrap();
-        let json = zoo(&format!("study {name} --format json")).expect(0).json();
-        for row in json["rows"].as_array().unwrap() {
+        let json = zoo(&format!("study {name} --no-train --format json")).expect(0).json();
+        let trainings = json["trainings"].as_array().unwrap();
+        assert_eq!(study["trainings"], trainings.len(), "{name}");
+        for row in json["rows"].as_array().unwrap().iter().chain(trainings) {
             assert_ne!(row["verdict"], "differs", "{name}: {row}");
         }
     }
     insta::assert_snapshot!("study-alexnet-options", zoo("study alexnet-options").expect(0).out);
+}
+
+#[test]
+fn a_study_trains_and_remembers() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("runs").display().to_string();
+    let study = format!("study tiny-precision --recipes tests/fixtures/recipes --out {out} --format json");
+    let before = zoo(&format!("{study} --no-train")).expect(0).json();
+    let verdicts = |report: &Value| {
+        let rows = report["trainings"].as_array().unwrap();
+        rows.iter().map(|row| row["verdict"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    // What the device refuses it refuses without training.
+    assert_eq!(verdicts(&before), ["open", "open", "agrees", "open"]);
+    let said = zoo(&study).expect(0);
+    let report = said.json();
+    assert_eq!(verdicts(&report), ["agrees", "agrees", "agrees", "explained"]);
+    let rows = report["trainings"].as_array().unwrap();
+    assert_eq!((&rows[0]["device"], &rows[0]["metric"]), (&"host".into(), &"top1".into()));
+    assert!(rows[0]["score"].is_number() && rows[1]["score"].is_number() && rows[2]["score"].is_null());
+    assert!(!rows[0]["curve"].as_array().unwrap().is_empty());
+    assert!(rows[2]["error"].as_str().unwrap().contains("no f32 form of MaxPool"), "{}", rows[2]);
+    assert!(said.err.contains("precision: fp32 (host)"), "{}", said.err);
+    let drawn = std::fs::read_to_string(folder.path().join("runs/tiny-precision.svg")).unwrap();
+    assert!(drawn.starts_with("<svg") && drawn.contains("must_keep_origin_dtype") && drawn.contains("error"));
+    // The second time nothing is trained, and no training is what it was.
+    let again = zoo(&study).expect(0);
+    assert!(!again.err.contains("precision: fp32 (host)"), "{}", again.err);
+    assert_eq!(again.json(), report);
+    let text = zoo(&study.replace(" --format json", "")).expect(0).out;
+    assert!(text.contains("published") && text.contains("explained"), "{text}");
 }
 
 #[test]

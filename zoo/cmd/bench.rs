@@ -16,6 +16,7 @@ use std::time::Instant;
 use zoo_datasets::Rng;
 use zoo_engine::{Inputs, Kernels, Options, Scalars, Step};
 use zoo_graph::{BuildOptions, Bytes, Flop, Graph, LABEL};
+use zoo_npu::Work;
 use zoo_recipe::Recipe;
 
 /// Measure a training step on this machine: time, arithmetic, memory, and where the time goes.
@@ -106,7 +107,7 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
     if let (Some(side), Some(shape)) = (args.image, recipe.model.inputs.values_mut().next()) {
         (shape[1].0, shape[2].0) = (usize::from(side), usize::from(side));
     }
-    let simulated = Simulated::find(args.device.as_deref(), &mut recipe, context)?;
+    let simulated = Simulated::find(args.device.as_deref(), Work::Train, &mut recipe, context)?;
     let report = measure(&recipe, simulated.as_ref(), args, context)?;
     match context.format {
         Format::Json => context.out.json(&report)?,

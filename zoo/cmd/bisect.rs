@@ -13,6 +13,7 @@ use zoo_golden::device::{
     DeviceOptions,
     bisect::{Bisection, bisect},
 };
+use zoo_npu::Work;
 use zoo_train::LossScale;
 
 /// Find the smallest set of operators that must stay fp32 on a device.
@@ -55,7 +56,7 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
     let (golden, _) = check::golden(&catalog, &loaded, args.golden.as_deref())?;
     let mut recipe = loaded.recipe;
     let name = args.device.clone().unwrap_or_else(|| recipe.npu.device.clone());
-    let Some(mut simulated) = Simulated::find(Some(&name), &mut recipe, context)? else {
+    let Some(mut simulated) = Simulated::find(Some(&name), Work::Train, &mut recipe, context)? else {
         return Err(Failure::Usage("this machine computes in fp32: name a device with --device".to_owned()));
     };
     simulated.arithmetic.planted.extend(args.plant.iter().cloned());

@@ -2,6 +2,7 @@
 
 mod device;
 mod mutants;
+mod picture;
 mod report;
 
 pub(super) use report::print;
@@ -14,12 +15,16 @@ use clap::ValueEnum;
 use serde::Serialize;
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use tracing::info;
 use zoo_engine::Options;
 use zoo_golden::{
     CheckOptions, Golden, GoldenError, Precision, Report, Verdict,
     device::{DeviceOptions, check_device},
+    dump::{Arithmetics, DumpOptions, dump},
     mutants::Outcome,
 };
+use zoo_graph::Bytes;
+use zoo_npu::Work;
 use zoo_recipe::{Loaded, Recipe};
 use zoo_train::{HOST, LossScale};
 
@@ -37,6 +42,7 @@ Examples:
   zoo check resnet50 --mutants                            known mistakes: are all caught?
   zoo check resnet50 --golden my_dump.json                your own golden, see golden/README.md
   zoo check resnet50 --device ascend910                   what the device's fp16 does to it
+  zoo check resnet50 --device ascend910 --dump on_npu     every value of that step, for zoo golden diff
   zoo check resnet50 --format json | jq .first_divergence")]
 pub struct Args {
     /// Names of recipes, or paths of their files
@@ -63,6 +69,12 @@ pub struct Args {
     /// Plant a fault: this node of the device's step holds its results times two to this power while it works
     #[arg(long, value_name = "NODE=POWER", requires = "device", value_parser = super::simulated::planted)]
     plant: Vec<(String, i32)>,
+    /// List every node of the device's step, not only those that lose most
+    #[arg(long, requires = "device")]
+    nodes: bool,
+    /// Write every value of the first step to this folder, for `zoo golden diff`
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["all", "mutants"])]
+    dump: Option<PathBuf>,
 }
 
 /// Arithmetic to judge.
@@ -124,6 +136,9 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
         }
         passed &= report.passed();
         reports.push(report);
+        if let Some(folder) = &args.dump {
+            write_dump(args, Arithmetics::Host(args.dtype.into()), &catalog, &loaded, folder, context)?;
+        }
     }
     if context.format == Format::Json && !args.mutants && !reports.is_empty() {
         match (args.all, reports.as_slice()) {
@@ -162,24 +177,51 @@ fn on_device(
     context: &mut Context,
 ) -> Result<bool, Failure> {
     let (golden, _) = golden(catalog, &loaded, args.golden.as_deref())?;
-    let mut recipe = loaded.recipe;
-    let Some(mut simulated) = Simulated::find(Some(device), &mut recipe, context)? else { return Ok(true) };
+    let mut loaded = loaded;
+    let Some(mut simulated) = Simulated::find(Some(device), Work::Train, &mut loaded.recipe, context)? else {
+        return Ok(true);
+    };
+    let recipe = &loaded.recipe;
     simulated.arithmetic.planted.extend(args.plant.iter().cloned());
     let options = DeviceOptions {
         device: simulated.name(),
         arithmetic: &simulated.arithmetic,
         loss_scale: LossScale::start(&recipe.npu.loss_scale).scale,
-        engine: Options::of(&recipe),
+        engine: Options::of(recipe),
     };
     let spinner = context.progress.spinner();
     let mut progress = |what: &str| spinner.message(format!("{}: {what}", recipe.name));
-    let report = check_device(&recipe, &golden, &options, &mut progress)?;
+    let report = check_device(recipe, &golden, &options, &mut progress)?;
     drop(spinner);
     match context.format {
         Format::Json => context.out.json(&report)?,
-        Format::Text => device::print(&report, &args.change.sets, &mut context.out)?,
+        Format::Text => device::print(&report, args.nodes, &args.change.sets, &mut context.out)?,
+    }
+    if let Some(folder) = &args.dump {
+        write_dump(args, Arithmetics::Device(options), catalog, &loaded, folder, context)?;
     }
     Ok(report.verdict != Verdict::Fail)
+}
+
+/// Writes all values of the first step, and says where.
+fn write_dump(
+    args: &Args,
+    arithmetic: Arithmetics<'_>,
+    catalog: &Catalog,
+    loaded: &Loaded,
+    folder: &Path,
+    context: &Context,
+) -> Result<(), Failure> {
+    let (golden, _) = golden(catalog, loaded, args.golden.as_deref())?;
+    let recipe = &loaded.recipe;
+    let spinner = context.progress.spinner();
+    let mut progress = |what: &str| spinner.message(format!("{}: {what}", recipe.name));
+    let options = DumpOptions { arithmetic, engine: Options::of(recipe) };
+    let written = dump(recipe, &golden, &options, folder, &mut progress)?;
+    drop(spinner);
+    let (folder, nodes, size) = (written.folder.display(), written.nodes, Bytes(written.bytes));
+    info!("dump: {folder}, {nodes} nodes, {size}, step {}", written.hash);
+    Ok(())
 }
 
 /// Plants every known mistake that the recipe has a place for.

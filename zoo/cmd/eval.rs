@@ -10,6 +10,7 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::PathBuf;
+use zoo_npu::Work;
 use zoo_recipe::schema::Metric;
 use zoo_train::{Checkpoint, CheckpointStore, GoldenVerdict, Job, evaluate, metrics};
 
@@ -64,7 +65,7 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
     let checkpoint = read(&args.checkpoint)?;
     let sets = data::open(&mut recipe, &loaded.overridden, args.data.as_deref())?;
     let model = recipe.resolve()?;
-    let simulated = Simulated::find(args.device.as_deref(), &mut recipe, context)?;
+    let simulated = Simulated::find(args.device.as_deref(), Work::Eval, &mut recipe, context)?;
     let job = Job {
         recipe: &recipe,
         model: &model,

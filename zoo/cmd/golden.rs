@@ -1,4 +1,6 @@
-//! `zoo golden`: make goldens.
+//! `zoo golden`: make goldens, and compare dumps.
+
+mod diff;
 
 use super::{Context, SCHEMA_VERSION};
 use crate::cli::{Format, RecipeArgs};
@@ -14,6 +16,8 @@ use zoo_golden::record::{RecordOptions, files, record};
 pub enum Command {
     /// Record a golden from the engine's own step
     Record(Args),
+    /// Compare two dumps of a step: which operator's error is its own?
+    Diff(diff::Args),
 }
 
 /// Record a golden from the engine's own step.
@@ -53,9 +57,16 @@ struct Report {
     files: [PathBuf; 2],
 }
 
-/// Records and says where.
+/// Does what is asked for.
 pub(super) fn run(command: &Command, context: &mut Context) -> Result<Exit, Failure> {
-    let Command::Record(args) = command;
+    match command {
+        Command::Record(args) => make(args, context),
+        Command::Diff(args) => diff::run(args, context),
+    }
+}
+
+/// Records and says where.
+fn make(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
     let catalog = context.catalog()?;
     let recipe = context.load(&catalog, &args.recipe.recipe, &args.recipe.change)?.recipe;
     let learning_rate = args.learning_rate.unwrap_or_else(|| recipe.schedule.peak_lr());

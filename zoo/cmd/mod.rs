@@ -68,7 +68,7 @@ pub enum Command {
     Study(study::Args),
     /// Compare the simulated NPUs with published throughput
     Score(score::Args),
-    /// Make golden tensors
+    /// Make golden tensors, and compare dumps of a step
     #[command(subcommand)]
     Golden(golden::Command),
     /// Look at the data of a recipe

@@ -3,6 +3,7 @@
 pub(super) mod data;
 mod forebode;
 mod proof;
+mod rehearse;
 mod screen;
 
 use super::{Context, SCHEMA_VERSION, simulated::Simulated};
@@ -18,6 +19,7 @@ use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use tracing::info;
+use zoo_npu::Work;
 use zoo_recipe::{Loaded, schema::Metric};
 use zoo_train::{
     Event, GoldenVerdict, Job, ListenError, Listener, Outcome, RunFiles, RunFolder, RunResult, Trainer, metrics,
@@ -92,7 +94,7 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
     let mut recipe = loaded.recipe.clone();
     let sets = data::open(&mut recipe, &loaded.overridden, args.data.as_deref())?;
     let model = recipe.resolve()?;
-    let simulated = Simulated::find(args.device.as_deref(), &mut recipe, context)?;
+    let simulated = Simulated::find(args.device.as_deref(), Work::Train, &mut recipe, context)?;
     if let Some(warning) = forebode::relu_on_logits(&recipe, &model) {
         context.progress.line(&warning.to_string());
     }
@@ -102,6 +104,9 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
     let golden = prove(args, &catalog, &loaded, context)?;
     if golden == GoldenVerdict::Fail {
         return not_begun(&loaded, context);
+    }
+    if let Some(simulated) = simulated.as_ref().filter(|_| !args.no_check && !args.resume) {
+        rehearse::rehearse(&args.recipe, &recipe, simulated, &catalog, context)?;
     }
     let baseline = if args.resume { None } else { data::baseline(&recipe, &sets, &context.progress)? };
     data::announce(&recipe, &sets, baseline);

@@ -2,6 +2,7 @@
 
 mod graph;
 mod layers;
+mod precision;
 mod schedule;
 
 use super::Context;
@@ -16,6 +17,7 @@ Examples:
   zoo show resnet50 --profile mini --set model.classes=36
   zoo show resnet50 --graph                every operator of the training step and what it costs
   zoo show resnet50 --graph --passes       the same after the engine's passes, and what they changed
+  zoo show resnet50 --precision --device ascend910     which operator computes in which type, and why
   zoo show resnet50 --schedule --profile mini
   zoo show resnet50 --resolved             the recipe with everything written out")]
 pub struct Args {
@@ -39,6 +41,12 @@ pub struct Args {
     /// Batches per epoch for --schedule, where the data set is not at hand
     #[arg(long, value_name = "N", requires = "schedule", value_parser = clap::value_parser!(u32).range(1..))]
     steps_per_epoch: Option<u32>,
+    /// Show which operator computes in which type on a device, why, and where numbers are cast
+    #[arg(long, conflicts_with_all = ["graph", "schedule", "resolved"])]
+    precision: bool,
+    /// Device for --precision: the name of a file in recipes/devices; the recipe's by default
+    #[arg(long, value_name = "NAME", requires = "precision")]
+    device: Option<String>,
     /// Show the recipe as YAML with everything inherited and every default written out
     #[arg(long, conflicts_with_all = ["graph", "schedule"])]
     resolved: bool,
@@ -57,6 +65,9 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
         write!(context.out, "{yaml}")?;
     } else if args.schedule {
         schedule::show(recipe, args.steps_per_epoch, context)?;
+    } else if args.precision {
+        let device = args.device.as_deref().unwrap_or(&recipe.npu.device);
+        precision::show(recipe, device, batch, context)?;
     } else if args.graph {
         let passes = args.passes.then_some(args.passes_until.unwrap_or(usize::MAX));
         graph::show(recipe, batch, passes, context)?;

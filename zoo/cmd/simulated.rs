@@ -7,7 +7,9 @@ use zoo_engine::{
     Arithmetic,
     simulate::{Overflow, Range, Subnormals},
 };
+use zoo_graph::passes::ScaleLoss;
 use zoo_npu::{
+    NpuError, Work,
     compile::policy,
     device::{self, Device},
 };
@@ -22,14 +24,22 @@ pub(super) struct Simulated {
 }
 
 impl Simulated {
-    /// The device of this name; `None` for this machine itself. The recipe takes the name over.
+    /// The device of this name for this work; `None` for this machine itself. The recipe takes the name over.
     ///
     /// # Errors
-    /// No such device, or one that does not train.
-    pub fn find(name: Option<&str>, recipe: &mut Recipe, context: &Context) -> Result<Option<Self>, Failure> {
+    /// No such device, or one that does not train where that is asked for.
+    pub fn find(
+        name: Option<&str>,
+        work: Work,
+        recipe: &mut Recipe,
+        context: &Context,
+    ) -> Result<Option<Self>, Failure> {
         let Some(name) = name.filter(|name| *name != HOST) else { return Ok(None) };
         recipe.npu.device = name.to_owned();
         let device = context.devices()?.load(name)?;
+        if work == Work::Train && device.inference_only {
+            return Err(NpuError::InferenceOnly { device: device.name }.into());
+        }
         Ok(Some(Self { name: device.name.clone(), arithmetic: arithmetic(recipe, &device) }))
     }
 
@@ -55,10 +65,11 @@ fn arithmetic(recipe: &Recipe, device: &Device) -> Arithmetic {
         device::Subnormals::Keep => Subnormals::Keep,
         device::Subnormals::Flush => Subnormals::Flush,
     };
+    let scaling = ScaleLoss { clips_scaled: recipe.gradients.clip_scaled };
     let (scales_loss, skips_overflow) = match &npu.loss_scale {
-        LossScale::None => (false, false),
-        LossScale::Fixed(fixed) => (true, fixed.skip_overflow),
-        LossScale::Dynamic(_) => (true, true),
+        LossScale::None => (None, false),
+        LossScale::Fixed(fixed) => (Some(scaling), fixed.skip_overflow),
+        LossScale::Dynamic(_) => (Some(scaling), true),
     };
     Arithmetic {
         policy: policy(device, npu.precision, &npu.keep_fp32),

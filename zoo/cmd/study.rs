@@ -1,30 +1,48 @@
 //! `zoo study`: published series of measurements, replayed.
 
+mod chart;
+mod clock;
+mod training;
+
 use super::{Context, SCHEMA_VERSION};
-use crate::catalog::Catalog;
 use crate::cli::Format;
-use crate::console::{BAD, DIM, GOOD, HEADING, WARN, paint};
-use crate::table::{Align, Cell, Table};
+use crate::console::{DIM, HEADING, paint};
+use crate::table::{Align, Table};
 use crate::{Exit, Failure};
 use serde::Serialize;
 use std::io::Write;
-use zoo_npu::study::{self, Direction, Outcome, Study, StudyRow, Verdict};
-use zoo_npu::{Device, Work};
+use std::path::{Path, PathBuf};
+use tracing::info;
+use zoo_npu::study::{self, Outcome, Study, Trained};
 
 /// Replay a published series of measurements: each row's options simulated, beside what was published.
 ///
 /// Ratios are against the first row of each table. A ratio agrees if it points in the published direction and differs by
 /// no more than a quarter; where it does not, the study says why.
+///
+/// Rows that are trainings are performed, one after the other, unless their run folder holds the result already; Ctrl-C
+/// leaves a checkpoint, and the next call goes on from there.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   zoo study                        which there are
   zoo study alexnet-options
+  zoo study alexnet-precision      trains AlexNet in each precision mode
+  zoo study db-underflow --no-train --svg db.svg
   zoo study resnet50-cann --format json | jq '.rows[] | [.what, .simulated_ms]'")]
 pub struct Args {
     /// Name of a study; without it, all are listed
     #[arg(value_name = "NAME")]
     name: Option<String>,
+    /// Folder of the runs of a study's trainings; runs/study-NAME by default
+    #[arg(long, value_name = "DIR", requires = "name")]
+    out: Option<PathBuf>,
+    /// Train nothing: show the results that are there
+    #[arg(long, requires = "name")]
+    no_train: bool,
+    /// Draw the trainings into this file; NAME.svg in the folder of the runs by default
+    #[arg(long, value_name = "FILE", requires = "name")]
+    svg: Option<PathBuf>,
 }
 
 #[derive(Serialize)]
@@ -33,6 +51,7 @@ struct Report<'a> {
     study: &'a str,
     source: &'a str,
     rows: &'a [Outcome],
+    trainings: &'a [Trained],
 }
 
 #[derive(Serialize)]
@@ -45,6 +64,8 @@ struct List {
 struct Listed {
     name: String,
     description: String,
+    /// Trainings that it performs.
+    trainings: usize,
 }
 
 /// Replays and prints.
@@ -57,47 +78,37 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
         return Err(Failure::Usage(format!("there is no study `{name}`; known: {}", names.join(", "))));
     };
     let study = study::read(path)?;
-    let device = context.devices()?.load(&study.device)?;
-    let mut outcomes = Vec::new();
-    for table in &study.tables {
-        let mut first = None;
-        for row in &table.rows {
-            let outcome = row.judge(&table.title, simulate(&study, row, &device, &catalog), first);
-            first = first.or(Some((outcome.published_ms, outcome.simulated_ms)));
-            outcomes.push(outcome);
-        }
-    }
+    let outcomes = if study.tables.is_empty() { Vec::new() } else { clock::run(&study, &catalog, context)? };
+    let out = args.out.clone().unwrap_or_else(|| Path::new("runs").join(format!("study-{name}")));
+    let Some(trained) = training::run(&study, !args.no_train, &out, &catalog, context)? else {
+        return Ok(Exit::Interrupted);
+    };
     match context.format {
         Format::Json => {
             let (study, source) = (study.name.as_str(), study.source.as_str());
-            context.out.json(&Report { schema_version: SCHEMA_VERSION, study, source, rows: &outcomes })?;
+            let rows = &outcomes;
+            context.out.json(&Report { schema_version: SCHEMA_VERSION, study, source, rows, trainings: &trained })?;
         }
-        Format::Text => print(&study, &outcomes, context)?,
+        Format::Text => print(&study, &outcomes, &trained, context)?,
+    }
+    let measured = trained.iter().any(|row| row.score.is_some());
+    if let Some(path) = args.svg.clone().or_else(|| measured.then(|| out.join(format!("{name}.svg")))) {
+        let write = || {
+            path.parent().map_or(Ok(()), std::fs::create_dir_all)?;
+            std::fs::write(&path, chart::svg(&study, &trained))
+        };
+        write().map_err(|source| Failure::Unwritable { path: path.clone(), source })?;
+        info!("drawn: {}", path.display());
     }
     Ok(Exit::Pass)
 }
 
-/// Milliseconds per step of a row, or why there are none.
-fn simulate(study: &Study, row: &StudyRow, device: &Device, catalog: &Catalog) -> Result<f64, String> {
-    if row.not_modelled.is_some() {
-        return Err("not simulated".to_owned());
-    }
-    if !catalog.library().list().iter().any(|(name, _)| *name == study.recipe) {
-        return Err(format!("there is no recipe `{}`", study.recipe));
-    }
-    let sets: Vec<String> = study.set.iter().chain(&row.set).cloned().collect();
-    let loaded = catalog.load(&study.recipe, None, &sets).map_err(|error| error.to_string())?;
-    let mut recipe = loaded.recipe;
-    recipe.train.batch = row.batch.unwrap_or(study.batch);
-    recipe.npu.devices = row.devices.unwrap_or(study.devices);
-    let profile = zoo_npu::profile(&recipe, device, Work::Train).map_err(|error| error.to_string())?;
-    Ok(profile.step.ms())
-}
-
-fn list(known: &[(String, std::path::PathBuf)], context: &mut Context) -> Result<Exit, Failure> {
+fn list(known: &[(String, PathBuf)], context: &mut Context) -> Result<Exit, Failure> {
     let mut studies = Vec::new();
     for (name, path) in known {
-        studies.push(Listed { name: name.clone(), description: study::read(path)?.description });
+        let study = study::read(path)?;
+        let trainings = study.trainings.iter().map(|table| table.rows.len()).sum();
+        studies.push(Listed { name: name.clone(), description: study.description, trainings });
     }
     if context.format == Format::Json {
         context.out.json(&List { schema_version: SCHEMA_VERSION, studies })?;
@@ -111,57 +122,10 @@ fn list(known: &[(String, std::path::PathBuf)], context: &mut Context) -> Result
     Ok(Exit::Pass)
 }
 
-fn print(study: &Study, outcomes: &[Outcome], context: &mut Context) -> Result<(), Failure> {
+fn print(study: &Study, outcomes: &[Outcome], trained: &[Trained], context: &mut Context) -> Result<(), Failure> {
     let out = &mut context.out;
     writeln!(out, "{}  {}", paint(HEADING, &study.name), study.description)?;
     writeln!(out, "{}", paint(DIM, format!("{} on {}; {}", study.recipe, study.device, study.source)))?;
-    for table in &study.tables {
-        writeln!(out, "\n{}", paint(HEADING, &table.title))?;
-        if let Some(note) = &table.note {
-            writeln!(out, "{}", paint(DIM, note))?;
-        }
-        let mut rows = Table::new([
-            ("", Align::Left),
-            ("published ms", Align::Right),
-            ("simulated ms", Align::Right),
-            ("ratio", Align::Right),
-            ("simulated", Align::Right),
-            ("", Align::Left),
-            ("", Align::Left),
-        ]);
-        for outcome in outcomes.iter().filter(|outcome| outcome.table == table.title) {
-            rows.row(cells(outcome));
-        }
-        write!(out, "{rows}")?;
-    }
-    Ok(())
-}
-
-fn cells(outcome: &Outcome) -> [Cell; 7] {
-    let number = |value: Option<f64>, decimals: usize| value.map(|v| format!("{v:.decimals$}")).unwrap_or_default();
-    let simulated = match &outcome.error {
-        Some(_) => "error".to_owned(),
-        None => number(outcome.simulated_ms, 1),
-    };
-    let verdict = match outcome.verdict {
-        Verdict::Agrees => Cell::styled("agrees", GOOD),
-        Verdict::Explained => Cell::styled("explained", WARN),
-        Verdict::Differs => Cell::styled("differs", BAD),
-        Verdict::Open => Cell::styled("", DIM),
-    };
-    let published = match outcome.published_direction {
-        Some(Direction::Slower) => "slower".to_owned(),
-        Some(Direction::Faster) => "faster".to_owned(),
-        None => number(outcome.published_ratio, 2),
-    };
-    let note = outcome.because.clone().or_else(|| outcome.error.clone()).unwrap_or_default();
-    [
-        (&outcome.what).into(),
-        number(outcome.published_ms, 1).into(),
-        simulated.into(),
-        published.into(),
-        number(outcome.simulated_ratio, 2).into(),
-        verdict,
-        Cell::styled(note.replace('\n', " "), DIM),
-    ]
+    clock::print(study, outcomes, out)?;
+    training::print(study, trained, out)
 }

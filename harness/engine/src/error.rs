@@ -38,6 +38,17 @@ pub enum EngineError {
     /// There is no variable of this name.
     #[error("the step has no variable `{0}`")]
     UnknownVariable(String),
+    /// There is no node of this name.
+    #[error("the step has no node `{name}`{}", hint.as_ref().map(|hint| format!(": did you mean `{hint}`?")).unwrap_or_default())]
+    UnknownNode {
+        /// The name.
+        name: String,
+        /// The name that was probably meant.
+        hint: Option<String>,
+    },
+    /// A node whose results are not rounded on the simulated device.
+    #[error("`{0}` computes in f32 on this device: nothing is rounded there, and a fault in it would show nothing")]
+    NotRounded(String),
     /// A variable that cannot be initialised.
     #[error("cannot initialise `{name}`: {message}")]
     Initializer {

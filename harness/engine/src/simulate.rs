@@ -8,10 +8,11 @@
 use crate::EngineError;
 use std::collections::BTreeMap;
 use zoo_graph::{
-    DType, Graph, Node, Op,
+    DType, Graph, Node, Op, ValueId,
     passes::{Pass, Pipeline, PlaceCasts, PrecisionPolicy, ScaleLoss},
 };
 use zoo_kernels::{Isa, half};
+use zoo_recipe::did_you_mean;
 
 pub use zoo_kernels::half::{HalfType, Overflow, Range, Subnormals, Tally};
 
@@ -22,8 +23,8 @@ pub struct Arithmetic {
     pub policy: PrecisionPolicy,
     /// Which exponents half precision has.
     pub range: Range,
-    /// Whether the loss is scaled, by [`crate::Scalars::loss_scale`].
-    pub scales_loss: bool,
+    /// Whether the loss is scaled, by [`crate::Scalars::loss_scale`], and what is clipped then.
+    pub scales_loss: Option<ScaleLoss>,
     /// Whether a step that overflows leaves out its update.
     pub skips_overflow: bool,
     /// Operators that hold their results times a power of two while they work: faults that are planted to see whether
@@ -38,12 +39,36 @@ impl Arithmetic {
     /// An operator that the device does not have in the type that is asked for.
     pub(crate) fn place(&self, graph: &mut Graph) -> Result<Simulation, EngineError> {
         let mut passes: Vec<Box<dyn Pass + Send + Sync>> = vec![Box::new(PlaceCasts(self.policy.clone()))];
-        if self.scales_loss {
-            passes.push(Box::new(ScaleLoss));
+        if let Some(pass) = self.scales_loss {
+            passes.push(Box::new(pass));
         }
         Pipeline::of(passes).run(graph, None)?;
         let Self { range, skips_overflow, planted, .. } = self.clone();
         Ok(Simulation { range, skips_overflow, planted })
+    }
+
+    /// Refuses faults that could do nothing in a graph after all passes.
+    ///
+    /// # Errors
+    /// A name that no node has, or one of a node in f32.
+    pub(crate) fn expect_planted(&self, graph: &Graph) -> Result<(), EngineError> {
+        self.planted.keys().try_for_each(|name| self.can_plant(graph, name))
+    }
+
+    /// Refuses a fault at a node that is not there, or whose results are not rounded on this device. One that the policy
+    /// keeps in f32 may well be named: that it is safe there is what [`PrecisionPolicy::keep`] is for.
+    fn can_plant(&self, graph: &Graph, name: &str) -> Result<(), EngineError> {
+        let half = |v: &ValueId| half_type(graph.ty(*v).dtype).is_some();
+        let mut named = graph.nodes.iter().filter(|node| node.name == name).peekable();
+        if named.peek().is_none() {
+            let candidates = graph.nodes.iter().map(|node| node.name.as_str());
+            let hint = did_you_mean(name, candidates).map(str::to_owned);
+            return Err(EngineError::UnknownNode { name: name.to_owned(), hint });
+        }
+        if named.all(|node| !self.policy.keeps(node) && !node.outputs.iter().any(half)) {
+            return Err(EngineError::NotRounded(name.to_owned()));
+        }
+        Ok(())
     }
 }
 

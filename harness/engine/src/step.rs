@@ -90,6 +90,11 @@ impl Inputs {
         self.0.push((name.into(), tensor));
         self
     }
+
+    /// The tensor of a name.
+    pub fn get(&self, name: &str) -> Option<&Tensor> {
+        self.0.iter().find(|(known, _)| known == name).map(|(_, tensor)| tensor)
+    }
 }
 
 impl FromIterator<(String, Tensor)> for Inputs {
@@ -152,12 +157,13 @@ impl Executor {
     /// Prepares a graph, rewriting it as the kernels want it.
     fn new(graph: &mut Graph, kernels: Kernels, arithmetic: Option<&Arithmetic>) -> Result<Self, EngineError> {
         let simulation = arithmetic.map(|arithmetic| arithmetic.place(graph)).transpose()?;
+        if let Kernels::Fast { fusion } = kernels {
+            Pipeline::fast(fusion).run(graph, None)?;
+        }
+        arithmetic.map_or(Ok(()), |arithmetic| arithmetic.expect_planted(graph))?;
         Ok(match kernels {
             Kernels::Reference => Self::Reference(reference::Executor::new(graph, simulation)?),
-            Kernels::Fast { fusion } => {
-                Pipeline::fast(fusion).run(graph, None)?;
-                Self::Fast(Box::new(fast::Executor::new(graph, simulation)?))
-            }
+            Kernels::Fast { .. } => Self::Fast(Box::new(fast::Executor::new(graph, simulation)?)),
         })
     }
 

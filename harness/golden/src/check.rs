@@ -273,7 +273,8 @@ fn dropout_overridden(recipe: &Recipe, layers: &[ResolvedLayer]) -> bool {
     })
 }
 
-fn conditions_stage(differences: &[Difference]) -> StageReport {
+/// The stage of the conditions.
+pub(crate) fn conditions_stage(differences: &[Difference]) -> StageReport {
     let counts = differences.iter().filter(|d| d.declared.is_none());
     let failed: Vec<Item> = counts
         .map(|d| Item::wrong(&d.path, format!("the recipe has {}, the golden was made with {}", d.recipe, d.golden)))

@@ -30,6 +30,16 @@ pub enum GoldenError {
         /// What is wrong with it.
         message: String,
     },
+    /// Two dumps that are not of the same step.
+    #[error("{} and {} are dumps of different steps: {message}", a.display(), b.display())]
+    Foreign {
+        /// The first.
+        a: PathBuf,
+        /// The second.
+        b: PathBuf,
+        /// What differs.
+        message: String,
+    },
     /// The recipe makes no step graph under the golden's conditions.
     #[error(transparent)]
     Graph(#[from] zoo_graph::GraphError),

@@ -9,6 +9,7 @@ pub mod compare;
 pub mod conditions;
 pub mod device;
 mod divergence;
+pub mod dump;
 mod error;
 pub mod facts;
 mod items;

@@ -141,7 +141,8 @@ impl Recording {
         }
         let mut probe = Probe::default();
         let mut keys = Vec::new();
-        let positions = |key: &str, numel: usize| match numel <= STORED_IN_ORDER {
+        // As many samples as there are elements are read as all of them, in order.
+        let positions = |key: &str, numel: usize| match numel <= STORED_IN_ORDER || numel == options.samples {
             true => (0..numel).collect(),
             false => sample_positions(key, numel, options.samples).collect::<Vec<_>>(),
         };

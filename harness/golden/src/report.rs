@@ -1,7 +1,7 @@
 //! The verdict of a check, for people and for scripts.
 
 use crate::{branch::Branch, compare::Precision, conditions::Difference};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// Pass or fail of a part, or nothing to compare with.
@@ -27,7 +27,7 @@ impl fmt::Display for Verdict {
 }
 
 /// Parts of a check, in order.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Stage {
     /// Recipe and golden speak of the same step.

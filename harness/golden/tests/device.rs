@@ -8,7 +8,7 @@ use zoo_golden::device::{DeviceOptions, DeviceReport, bisect::bisect, check_devi
 use zoo_golden::{Golden, Verdict};
 use zoo_graph::{
     DType,
-    passes::{PrecisionMode, PrecisionPolicy},
+    passes::{PrecisionMode, PrecisionPolicy, ScaleLoss},
 };
 use zoo_recipe::{Library, LoadOptions, Recipe};
 
@@ -33,7 +33,7 @@ fn arithmetic() -> Arithmetic {
             keep: BTreeSet::new(),
         },
         range: Range::Format { overflow: Overflow::Saturate, subnormals: Subnormals::Keep },
-        scales_loss: true,
+        scales_loss: Some(ScaleLoss::default()),
         skips_overflow: false,
         planted: BTreeMap::new(),
     }
@@ -71,7 +71,7 @@ fn a_planted_fault_is_found_where_it_was_planted() {
         let planted = BTreeMap::from([(victim.to_owned(), power)]);
         let report = check(&recipe, &golden, &Arithmetic { planted, ..arithmetic() }, SCALE);
         let first = report.first_divergence.unwrap_or_else(|| panic!("{victim} times 2^{power} was not found"));
-        assert_eq!(first.node, victim, "times 2^{power}");
+        assert_eq!(first.node.as_deref(), Some(victim), "times 2^{power}");
         let node = report.nodes.iter().find(|node| node.node == victim).unwrap();
         assert!(if power > 0 { node.overflow > 0.0 } else { node.underflow > 0.9 }, "{node:?}");
     }
@@ -102,4 +102,62 @@ fn a_loss_scale_is_recommended_that_loses_nothing() {
     assert_eq!(with.verdict, Verdict::Pass, "{:?}", with.first_divergence);
     let far_too_large = check(&recipe, &golden, &arithmetic(), 2f64.powi(40));
     assert_eq!(far_too_large.verdict, Verdict::Fail);
+}
+
+#[test]
+fn infinities_and_what_follows_from_them_fail_and_end_nothing() {
+    let (recipe, golden) = case();
+    for (victim, power) in [("layer2.0.conv1", 40), ("maxpool/grad", 40), ("fc/grad_weight", 40)] {
+        let range = Range::Format { overflow: Overflow::Infinite, subnormals: Subnormals::Flush };
+        let planted = BTreeMap::from([(victim.to_owned(), power)]);
+        let report = check(&recipe, &golden, &Arithmetic { range, planted, ..arithmetic() }, SCALE);
+        assert_eq!(report.verdict, Verdict::Fail);
+        assert_eq!(report.first_divergence.unwrap().node.as_deref(), Some(victim));
+        let node = report.nodes.iter().find(|node| node.node == victim).unwrap();
+        assert!(!node.error.is_finite() && node.verdict == Verdict::Fail, "{node:?}");
+        // As JSON it is null, and everything can be written.
+        assert!(serde_json::to_string(&report.nodes).unwrap().contains("\"error\":null"));
+    }
+}
+
+#[test]
+fn bf16_has_the_range_and_needs_no_loss_scale() {
+    let (recipe, golden) = case();
+    let half = arithmetic();
+    let policy = PrecisionPolicy { reduced: DType::Bf16, ..half.policy.clone() };
+    let range = Range::Format { overflow: Overflow::Infinite, subnormals: Subnormals::Keep };
+    let bf16 = Arithmetic { policy, range, scales_loss: None, ..half };
+    let report = check(&recipe, &golden, &bf16, 1.0);
+    assert_eq!(report.verdict, Verdict::Pass, "{:?}", report.first_divergence);
+    let scale = report.loss_scale.unwrap();
+    assert_eq!((scale.best, scale.lost_at_1, scale.lost_at_best), (1.0, 0.0, 0.0));
+    // Eight bits of significand cost about eight times as much as eleven.
+    let conv1 = |nodes: &[zoo_golden::device::NodeReport]| {
+        nodes.iter().find(|node| node.node == "conv1").map(|node| (node.dtype, node.error)).unwrap()
+    };
+    let fp16 = check(&recipe, &golden, &arithmetic(), SCALE);
+    let ((a, coarse), (b, fine)) = (conv1(&report.nodes), conv1(&fp16.nodes));
+    assert_eq!((a, b), (DType::Bf16, DType::F16));
+    assert!((4.0..16.0).contains(&(coarse / fine)), "{coarse} and {fine}");
+}
+
+#[test]
+fn operators_layers_and_nodes_stay_f32_if_the_recipe_says_so() {
+    let (recipe, golden) = case();
+    let dtypes = |keep: &str| {
+        let mut arithmetic = arithmetic();
+        arithmetic.policy.keep.insert(keep.to_owned());
+        let nodes = check(&recipe, &golden, &arithmetic, SCALE).nodes;
+        let of = |name: &str| nodes.iter().find(|node| node.node == name).unwrap().dtype;
+        ["layer1.0.conv1", "layer1.0.conv1/grad_filter", "layer1.0.conv2", "layer2.0.conv1", "fc"].map(of)
+    };
+    let (half, full) = (DType::F16, DType::F32);
+    assert_eq!(dtypes("layer1"), [full, full, full, half, half], "a part of the network");
+    assert_eq!(dtypes("layer1.0.conv1"), [full, full, half, half, half], "a layer with its gradients");
+    assert_eq!(dtypes("layer1.0.conv1/grad_filter"), [half, full, half, half, half], "a node");
+    assert_eq!(dtypes("Conv2D"), [full, half, full, full, half], "an operator");
+    let mut arithmetic = arithmetic();
+    arithmetic.policy.keep.insert("layer9.conv1".to_owned());
+    let refused = check_device(&recipe, &golden, &options(&arithmetic, SCALE), &mut |_| ()).unwrap_err().to_string();
+    assert!(refused.contains("`layer9.conv1`"), "{refused}");
 }

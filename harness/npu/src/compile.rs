@@ -90,7 +90,7 @@ fn pipeline(recipe: &Recipe, device: &Device, work: Work) -> Pipeline {
     add(npu.input.channels_last, Box::new(ChannelsLastInput));
     add(true, Box::new(PlaceCasts(policy(device, npu.precision, &npu.keep_fp32))));
     if work == Work::Train {
-        add(npu.loss_scale != LossScale::None, Box::new(ScaleLoss));
+        add(npu.loss_scale != LossScale::None, Box::new(ScaleLoss { clips_scaled: recipe.gradients.clip_scaled }));
         add(!device.control.decay_in_optimizer, Box::new(SplitDecay));
     }
     add(npu.reduce_on_matrix, Box::new(ReduceOnMatrix));

@@ -8,10 +8,12 @@ use zoo_recipe::Diagnostics;
 #[derive(Debug, Error)]
 pub enum NpuError {
     /// No device file of this name.
-    #[error("there is no device `{name}`; known: {known}")]
+    #[error("there is no device `{name}`{}; known: {known}", hint.as_ref().map(|hint| format!(", did you mean `{hint}`?")).unwrap_or_default())]
     UnknownDevice {
         /// What was asked for.
         name: String,
+        /// The one that was probably meant.
+        hint: Option<String>,
         /// Names of the devices that there are.
         known: String,
     },
@@ -28,7 +30,7 @@ pub enum NpuError {
         device: String,
     },
     /// A training step on a device that evaluates only.
-    #[error("{device} evaluates only: ask for an evaluation (`--eval`)")]
+    #[error("{device} evaluates only, it does not train: `zoo eval` and `zoo profile --eval` are for it")]
     InferenceOnly {
         /// The device.
         device: String,

@@ -1,5 +1,9 @@
 //! Studies: series of options with published figures beside the simulated ones.
 
+mod training;
+
+pub use training::{Trained, Training, TrainingOutcome, TrainingRow, TrainingTable};
+
 use crate::device::yaml_files;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -24,15 +28,19 @@ pub struct Study {
     #[serde(default = "one")]
     #[schemars(range(min = 1, max = 65536))]
     pub devices: usize,
-    /// Images per step and device.
+    /// Images per step and device, for tables of step times.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 65536))]
-    pub batch: usize,
+    pub batch: Option<usize>,
     /// Options of every row, as `--set` takes them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub set: Vec<String>,
-    /// The tables.
-    #[schemars(length(min = 1))]
+    /// Tables of step times.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tables: Vec<StudyTable>,
+    /// Tables of trainings.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub trainings: Vec<TrainingTable>,
 }
 
 fn one() -> usize {
@@ -72,7 +80,7 @@ pub struct StudyRow {
     pub batch: Option<usize>,
     /// What was published, in milliseconds per step: a number, or the ends of a range.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub published_ms: Option<PublishedMs>,
+    pub published_ms: Option<PublishedFigure>,
     /// Whether what was published is that it does not run.
     #[serde(default, skip_serializing_if = "is_false")]
     pub published_error: bool,
@@ -101,17 +109,17 @@ pub enum Direction {
     Faster,
 }
 
-/// Milliseconds per step, as published.
+/// A figure, as published.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
-pub enum PublishedMs {
+pub enum PublishedFigure {
     /// A number.
     One(f64),
     /// The ends of a range.
     Range([f64; 2]),
 }
 
-impl PublishedMs {
+impl PublishedFigure {
     /// The number, or the middle of the range.
     pub fn middle(self) -> f64 {
         match self {
@@ -195,6 +203,20 @@ pub fn read(path: &Path) -> Result<Study, Diagnostics> {
         let error = document.error_at("name", "a study is named as its file");
         return Err(document.errors(vec![error]));
     }
+    let study = &document.value;
+    let mut found = Vec::new();
+    if study.tables.is_empty() && study.trainings.is_empty() {
+        found.push(document.error_at("name", "a study has `tables` of step times, or `trainings`"));
+    }
+    for (t, table) in study.tables.iter().enumerate() {
+        for (r, _) in table.rows.iter().enumerate().filter(|(_, row)| row.batch.or(study.batch).is_none()) {
+            let path = format!("tables[{t}].rows[{r}]");
+            found.push(document.error_at(&path, "a step has a `batch`: name it here, or for the whole study"));
+        }
+    }
+    if !found.is_empty() {
+        return Err(document.errors(found));
+    }
     Ok(document.value)
 }
 
@@ -206,7 +228,7 @@ impl StudyRow {
         simulated: Result<f64, String>,
         first: Option<(Option<f64>, Option<f64>)>,
     ) -> Outcome {
-        let published = self.published_ms.map(PublishedMs::middle);
+        let published = self.published_ms.map(PublishedFigure::middle);
         let (ms, error) = match simulated {
             Ok(ms) => (Some(ms), None),
             Err(error) => (None, Some(error)),

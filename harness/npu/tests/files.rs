@@ -54,7 +54,17 @@ fn peaks_are_those_of_the_data_sheets() {
 fn every_study_and_throughput_file_loads() {
     let studies = study::list([folder()]);
     let names: Vec<&str> = studies.iter().map(|(name, _)| name.as_str()).collect();
-    assert_eq!(names, ["alexnet-options", "gaudi-guide", "resnet50-allreduce", "resnet50-cann", "siammask-step-time"]);
+    assert_eq!(
+        names,
+        [
+            "alexnet-options",
+            "alexnet-precision",
+            "gaudi-guide",
+            "resnet50-allreduce",
+            "resnet50-cann",
+            "siammask-step-time"
+        ]
+    );
     for (_, path) in &studies {
         study::read(path).unwrap_or_else(|errors| panic!("{errors}"));
     }

@@ -188,7 +188,7 @@ impl Sources {
 
 /// The candidate that was probably meant by `word`: the nearest by edit distance (transpositions count once), if near
 /// enough.
-pub(crate) fn did_you_mean<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+pub fn did_you_mean<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let limit = word.chars().count().div_ceil(3).min(3);
     candidates
         .into_iter()

@@ -223,7 +223,15 @@ impl<'a> Trainer<'a> {
         let result = self.session.train_batch(batch, lr)?;
         let (losses, skipped, step) = (result.losses, result.skipped, self.session.done());
         if skipped {
-            tracing::warn!("step {step} updates nothing: its loss is {}", losses.first().map_or(f64::NAN, |l| l.1));
+            let overflowed = self.session.step().findings().is_some_and(|findings| findings.skipped);
+            let loss = losses.first().map_or(f64::NAN, |l| l.1);
+            let (device, next) = (self.job.device_name(), self.session.loss_scale().scale);
+            match overflowed {
+                true => tracing::warn!(
+                    "step {step} updates nothing: it overflows on {device} at the loss scale {loss_scale} (next: {next})"
+                ),
+                false => tracing::warn!("step {step} updates nothing: its loss is {loss}"),
+            }
         } else if losses.iter().any(|(_, value)| !value.is_finite()) {
             return Err(TrainError::LossNotFinite { step, lr, losses });
         }

@@ -1,104 +1,125 @@
 //! A step on a simulated device, node by node.
 
+use super::{picture::Picture, report};
 use crate::Failure;
-use crate::console::{BAD, Console, DIM, GOOD, HEADING, WARN, paint};
-use crate::excerpt::excerpt;
-use crate::numbers::{Ratio, Small, percent};
+use crate::console::{BAD, Console, DIM, HEADING, WARN, paint};
+use crate::numbers::percent;
 use crate::table::{Align, Cell, Table};
 use std::io::Write;
 use zoo_golden::{
-    Verdict,
-    device::{DeviceReport, NodeReport},
+    Stage, Verdict,
+    device::{DeviceReport, Exponents, NodeReport, ScaleReport},
 };
 
-/// Nodes that are listed.
+/// Nodes that are listed unless all are asked for.
 const LISTED: usize = 12;
+/// Share of elements lost from which on a node is listed although it passes.
+const NOTABLE: f64 = 1e-3;
 
-/// Prints the parts of the step, where it begins to lose, the nodes that lose most, and what a loss scale saves.
-pub(in crate::cmd) fn print(report: &DeviceReport, sets: &[String], out: &mut Console) -> Result<(), Failure> {
+/// Prints the parts of the step, where it begins to lose, the nodes that lose most (or `all` of them), and what a loss
+/// scale saves; `sets` are what `--set` says.
+pub(super) fn print(report: &DeviceReport, all: bool, sets: &[String], out: &mut Console) -> Result<(), Failure> {
     let (recipe, device) = (paint(HEADING, &report.recipe), &report.device);
     writeln!(out, "{recipe}  {device} against this engine's f64\n")?;
-    let mut table = Table::new([
-        ("stage", Align::Left),
-        ("nodes", Align::Right),
-        ("failed", Align::Right),
-        ("worst", Align::Left),
-        ("error", Align::Right),
-        ("expected", Align::Right),
-        ("ratio", Align::Right),
-        ("verdict", Align::Left),
-    ]);
-    for stage in &report.stages {
-        let worst = stage.worst.as_ref();
-        let style = if stage.verdict == Verdict::Fail { BAD } else { GOOD };
-        table.row([
-            Cell::from(stage.stage.to_owned()),
-            stage.tensors.to_string().into(),
-            stage.failed.to_string().into(),
-            worst.map(|w| w.name.clone()).unwrap_or_default().into(),
-            worst.map(|w| Small(w.error).to_string()).unwrap_or_default().into(),
-            worst.map(|w| Small(w.floor).to_string()).unwrap_or_default().into(),
-            worst.map(|w| Ratio(w.ratio).to_string()).unwrap_or_default().into(),
-            Cell::styled(stage.verdict, style),
-        ]);
+    write!(out, "{}", report::stages(&report.stages, ["nodes", "expected"]))?;
+    for stage in report.stages.iter().filter(|stage| stage.verdict == Verdict::Fail) {
+        writeln!(out, "{} of {} fail in {}", stage.failed.len(), stage.tensors, paint(BAD, stage.stage))?;
     }
-    write!(out, "{table}")?;
-    if let Some(first) = &report.first_divergence {
-        writeln!(out, "\n{} {} ({}), in {}", paint(BAD, "first loss of its own:"), first.node, first.op, first.stage)?;
-        if let Some(line) = &first.line {
-            writeln!(out, "{}", excerpt(line, sets))?;
-        }
-        losses(report, out)?;
+    if let Some(divergence) = &report.first_divergence {
+        report::first_divergence(divergence, sets, out)?;
     }
+    nodes(report, all, out)?;
     if let Some(scale) = &report.loss_scale {
-        let (one, present, best) = (scale.lost_at_1, scale.lost_at_present, scale.lost_at_best);
-        writeln!(
-            out,
-            "\nloss scale {}: {} of the gradients' elements vanish (at 1: {}); best is {}: {}",
-            scale.present,
-            percent(present),
-            percent(one),
-            scale.best,
-            percent(best)
-        )?;
-        if present > best + 0.01 || scale.present > scale.best {
-            let hint = format!("--set 'npu.loss_scale={{fixed: {{scale: {}}}}}'", scale.best);
-            writeln!(out, "  {} {hint}", paint(WARN, "hint:"))?;
-        }
+        loss_scale(scale, out)?;
     }
-    let verdict = if report.verdict == Verdict::Fail { paint(BAD, "fail") } else { paint(GOOD, "pass") };
+    report::conditions(&report.conditions_differ, out)?;
+    let verdict = report::verdict_line(&report.stages, report.verdict);
     writeln!(out, "\n{} on {device}: {verdict}, {} nodes", report.recipe, report.nodes.len())?;
     Ok(())
 }
 
-/// The nodes that lose most.
-fn losses(report: &DeviceReport, out: &mut Console) -> Result<(), Failure> {
-    let mut failed: Vec<&NodeReport> = report.nodes.iter().filter(|node| node.verdict == Verdict::Fail).collect();
-    let count = failed.len();
-    failed.truncate(LISTED);
+/// What is lost where: exponents of all values and of all gradients, and the nodes that lose most.
+fn nodes(report: &DeviceReport, all: bool, out: &mut Console) -> Result<(), Failure> {
+    let lost = |node: &&NodeReport| node.verdict == Verdict::Fail || node.underflow + node.overflow > NOTABLE;
+    let mut listed: Vec<&NodeReport> = report.nodes.iter().filter(|node| all || lost(node)).collect();
+    let count = listed.len();
+    if !all {
+        // Those that fail come first, in their order, then those that lose most.
+        listed.sort_by(|a, b| {
+            let fails = |node: &NodeReport| node.verdict != Verdict::Fail;
+            let share = |node: &NodeReport| match node.verdict {
+                Verdict::Fail => 0.0,
+                Verdict::Pass | Verdict::Absent => node.underflow + node.overflow,
+            };
+            fails(a).cmp(&fails(b)).then(share(b).total_cmp(&share(a)))
+        });
+        listed.truncate(LISTED);
+    }
+    let halves = report.nodes.iter().map(|node| node.dtype).find(|dtype| Picture::of(*dtype).is_some());
+    let picture = halves.and_then(Picture::of);
     let mut table = Table::new([
         ("node", Align::Left),
-        ("operator", Align::Left),
         ("type", Align::Left),
-        ("error", Align::Right),
-        ("expected", Align::Right),
-        ("underflow", Align::Right),
-        ("overflow", Align::Right),
+        ("exponents", Align::Left),
+        ("zero", Align::Right),
+        ("over", Align::Right),
     ]);
-    for node in failed {
+    if let Some(picture) = &picture {
+        for (name, stage) in [("all values", Stage::Forward), ("all gradients", Stage::Backward)] {
+            let of_stage = report.nodes.iter().filter(|node| node.stage == stage && Some(node.dtype) == halves);
+            table.row([name.into(), "".into(), picture.draw(&together(of_stage)).into()]);
+        }
+    }
+    for node in listed {
+        let exponents = together([node].into_iter());
+        let style = if node.verdict == Verdict::Fail { BAD } else { DIM };
         table.row([
-            Cell::from(node.node.clone()),
-            node.op.to_owned().into(),
-            node.dtype.to_string().into(),
-            Small(node.error).to_string().into(),
-            Small(node.expected).to_string().into(),
-            percent(node.underflow).to_string().into(),
-            percent(node.overflow).to_string().into(),
+            (&node.node).into(),
+            Cell::styled(node.dtype, style),
+            picture.as_ref().map(|picture| picture.draw(&exponents)).unwrap_or_default().into(),
+            percent(node.underflow).into(),
+            percent(node.overflow).into(),
         ]);
     }
     write!(out, "\n{table}")?;
-    if count > LISTED {
-        writeln!(out, "{}", paint(DIM, format!("... and {} more; --format json has all", count - LISTED)))?;
+    if let Some(picture) = picture {
+        writeln!(out, "{}", paint(DIM, picture.legend()))?;
+    }
+    if !all && count > LISTED {
+        writeln!(out, "{}", paint(DIM, format!("... and {} more: --nodes lists all", count - LISTED)))?;
+    }
+    Ok(())
+}
+
+/// Exponents of nodes as the device has them, the loss scale included.
+fn together<'n>(nodes: impl Iterator<Item = &'n NodeReport>) -> Exponents {
+    let mut sum = Exponents::new();
+    for node in nodes {
+        for (exponent, count) in &node.exponents {
+            *sum.entry(exponent + node.scaled_by).or_default() += count;
+        }
+    }
+    sum
+}
+
+/// What the present scale loses, and what others would.
+fn loss_scale(scale: &ScaleReport, out: &mut Console) -> Result<(), Failure> {
+    let mut table = Table::new([
+        ("loss scale", Align::Left),
+        ("", Align::Right),
+        ("elements of the gradients that vanish", Align::Right),
+    ]);
+    for (which, value, lost) in [
+        ("none", 1.0, scale.lost_at_1),
+        ("present", scale.present, scale.lost_at_present),
+        ("best", scale.best, scale.lost_at_best),
+    ] {
+        table.row([which.into(), value.into(), format!("{:.2} %", 100.0 * lost).into()]);
+    }
+    write!(out, "\n{table}")?;
+    if scale.lost_at_present > scale.lost_at_best + 0.01 || scale.present > scale.best {
+        let hint = format!("--set 'npu.loss_scale={{fixed: {{scale: {}}}}}'", scale.best);
+        writeln!(out, "{} {hint}", paint(WARN, "hint:"))?;
     }
     Ok(())
 }

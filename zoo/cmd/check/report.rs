@@ -7,6 +7,7 @@ use crate::numbers::{Ratio, Small};
 use crate::table::{Align, Cell, Table};
 use anstyle::Style;
 use std::io::Write;
+use zoo_golden::conditions::Difference;
 use zoo_golden::report::{Divergence, StageReport};
 use zoo_golden::{Precision, Report, Verdict};
 
@@ -20,7 +21,7 @@ pub(in crate::cmd) fn print(report: &Report, sets: &[String], out: &mut Console)
         Precision::F64 => "f64 (recipe)",
     };
     writeln!(out, "{}  {arithmetic} against {}\n", paint(HEADING, &report.recipe), report.golden)?;
-    write!(out, "{}", stages(report))?;
+    write!(out, "{}", stages(&report.stages, ["compared", "floor"]))?;
     let fused: usize = report.stages.iter().map(|stage| stage.fused).sum();
     if fused > 0 {
         let note =
@@ -41,8 +42,8 @@ pub(in crate::cmd) fn print(report: &Report, sets: &[String], out: &mut Console)
     if let Some(divergence) = &report.first_divergence {
         first_divergence(divergence, sets, out)?;
     }
-    conditions(report, out)?;
-    writeln!(out, "\n{}: {}", report.recipe, verdict_line(report))?;
+    conditions(&report.conditions_differ, out)?;
+    writeln!(out, "\n{}: {}", report.recipe, verdict_line(&report.stages, report.verdict))?;
     Ok(())
 }
 
@@ -54,18 +55,19 @@ fn style(verdict: Verdict) -> Style {
     }
 }
 
-fn stages(report: &Report) -> Table {
+/// A row per stage; `counted` is what is compared, `floor` what errors are held against.
+pub(super) fn stages(stages: &[StageReport], [counted, floor]: [&'static str; 2]) -> Table {
     let mut table = Table::new([
         ("stage", Align::Left),
-        ("compared", Align::Right),
+        (counted, Align::Right),
         ("worst", Align::Left),
         ("error", Align::Right),
-        ("floor", Align::Right),
+        (floor, Align::Right),
         ("ratio", Align::Right),
         ("median", Align::Right),
         ("verdict", Align::Left),
     ]);
-    for stage in &report.stages {
+    for stage in stages {
         let worst = stage.worst.as_ref();
         let number = |text: Option<String>| Cell::from(text.unwrap_or_default());
         let compared = if stage.verdict == Verdict::Absent { String::new() } else { stage.tensors.to_string() };
@@ -104,7 +106,8 @@ fn failures(stage: &StageReport, out: &mut Console) -> Result<(), Failure> {
     Ok(())
 }
 
-fn first_divergence(divergence: &Divergence, sets: &[String], out: &mut Console) -> Result<(), Failure> {
+/// Where it begins, with the line of the recipe and what it looks like.
+pub(super) fn first_divergence(divergence: &Divergence, sets: &[String], out: &mut Console) -> Result<(), Failure> {
     writeln!(out, "\n{} {}: {}", paint(BAD, "first divergence in"), divergence.stage, divergence.tensor)?;
     if let Some(node) = &divergence.node {
         let reach = match divergence.local {
@@ -126,12 +129,13 @@ fn first_divergence(divergence: &Divergence, sets: &[String], out: &mut Console)
     Ok(())
 }
 
-fn conditions(report: &Report, out: &mut Console) -> Result<(), Failure> {
-    if report.conditions_differ.is_empty() {
+/// Conditions in which recipe and golden differ.
+pub(super) fn conditions(differences: &[Difference], out: &mut Console) -> Result<(), Failure> {
+    if differences.is_empty() {
         return Ok(());
     }
     writeln!(out, "\n{}", paint(HEADING, "recipe and golden differ in"))?;
-    for difference in &report.conditions_differ {
+    for difference in differences {
         let (path, recipe, golden, line) = (&difference.path, &difference.recipe, &difference.golden, &difference.line);
         writeln!(out, "  {path}: recipe {recipe}, golden {golden} ({line})")?;
         if let Some(because) = &difference.declared {
@@ -141,11 +145,12 @@ fn conditions(report: &Report, out: &mut Console) -> Result<(), Failure> {
     Ok(())
 }
 
-fn verdict_line(report: &Report) -> String {
-    let judged = report.stages.iter().filter(|stage| stage.verdict != Verdict::Absent).count();
+/// The verdict, with what failed.
+pub(super) fn verdict_line(stages: &[StageReport], verdict: Verdict) -> String {
+    let judged = stages.iter().filter(|stage| stage.verdict != Verdict::Absent).count();
     let failed: Vec<String> =
-        report.stages.iter().filter(|s| s.verdict == Verdict::Fail).map(|s| s.stage.to_string()).collect();
-    let verdict = paint(style(report.verdict), report.verdict);
+        stages.iter().filter(|s| s.verdict == Verdict::Fail).map(|s| s.stage.to_string()).collect();
+    let verdict = paint(style(verdict), verdict);
     match failed.as_slice() {
         [] => format!("{verdict}, {judged} stages"),
         names => format!("{verdict} in {}", names.join(", ")),

@@ -29,9 +29,9 @@ mod update;
 
 pub(crate) use executor::Executor;
 
-use crate::{KernelError, Scalars};
+use crate::{EngineError, KernelError, Scalars};
 use candle_core::{FloatDType, Tensor};
-use zoo_graph::{DType, Op, TensorType};
+use zoo_graph::{DType, GraphError, Op, Shape, TensorType};
 
 /// What a kernel gives: the operator's results, or why there are none.
 type Results = Result<Vec<Tensor>, KernelError>;
@@ -81,6 +81,24 @@ pub(crate) fn compute(op: &Op, call: &Call<'_>) -> Results {
         DType::F64 => dispatch::<f64>(op, call),
         DType::U32 => Err(KernelError::DType(DType::U32)),
     }
+}
+
+/// Computes one operator on row-major tensors, outside any graph: floats in f64, class indices in u32.
+///
+/// # Errors
+/// Operands that do not fit the operator, or labels out of range. The node is called `name` then.
+pub fn evaluate(name: &str, op: &Op, operands: &[Tensor], scalars: Scalars) -> Result<Vec<Tensor>, EngineError> {
+    let ty = |tensor: &Tensor| {
+        let dtype = if tensor.dtype() == candle_core::DType::U32 { DType::U32 } else { DType::F64 };
+        TensorType::plain(Shape::from(tensor.dims()), dtype)
+    };
+    let operand_types: Vec<TensorType> = operands.iter().map(ty).collect();
+    let operand_types: Vec<&TensorType> = operand_types.iter().collect();
+    let result_types =
+        op.infer(&operand_types).map_err(|source| GraphError::Shape { name: name.to_owned(), origin: None, source })?;
+    let result_types: Vec<&TensorType> = result_types.iter().collect();
+    let call = Call { operands, operand_types: &operand_types, result_types: &result_types, scalars };
+    compute(op, &call).map_err(|source| EngineError::Node { name: name.to_owned(), op: op.name(), source })
 }
 
 fn dispatch<T: FloatDType>(op: &Op, call: &Call<'_>) -> Results {

@@ -1,11 +1,12 @@
 //! Passes that devices apply: the rewritten step computes what the plain one does.
 
-use crate::tiny::{SCALARS, elements};
+use crate::tiny::{SCALARS, Tiny, elements};
 use candle_core::{Device, Tensor};
 use std::path::Path;
 use zoo_engine::{Inputs, Kernels, Options, Scalars, Step};
 use zoo_graph::{
-    BuildOptions, DType, Graph, build,
+    BuildOptions, DType, Graph, Phase, Scope, Shape, build,
+    ops::{ApplyMomentum, ClipByValue, MatMul, Reshape},
     passes::{
         ChannelsLastInput, FoldPad, L2ToDecay, NormalizeOnDevice, Pass, Pipeline, ReduceOnMatrix, ScaleLoss, SplitDecay,
     },
@@ -16,8 +17,14 @@ const OPTIONS: Options = Options { kernels: Kernels::Reference, threads: None };
 const BATCH: usize = 4;
 
 fn graph(name: &str, dtype: DType) -> Graph {
+    changed(name, &[], dtype)
+}
+
+/// The graph of a recipe with these overrides.
+fn changed(name: &str, sets: &[&str], dtype: DType) -> Graph {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/recipes");
-    let loaded = Library::new([folder]).load(name, &LoadOptions::default());
+    let sets = sets.iter().map(|set| (*set).to_owned()).collect();
+    let loaded = Library::new([folder]).load(name, &LoadOptions { profile: None, sets });
     let recipe = loaded.unwrap_or_else(|errors| panic!("{errors}")).recipe;
     let options = BuildOptions { dtype, dropout: false, ..BuildOptions::train(BATCH) };
     build(&recipe, &recipe.resolve().unwrap(), &options).unwrap()
@@ -74,7 +81,7 @@ fn rewrites_leave_the_update_as_it_was() {
                 match name {
                     "fold_pad" => Box::new(FoldPad),
                     "l2_to_decay" => Box::new(L2ToDecay),
-                    "scale_loss" => Box::new(ScaleLoss),
+                    "scale_loss" => Box::new(ScaleLoss::default()),
                     "split_decay" => Box::new(SplitDecay),
                     _ => Box::new(ReduceOnMatrix),
                 }
@@ -100,4 +107,65 @@ fn images_may_come_otherwise() {
     let (found, same) = after(rewritten("padded", DType::F64, vec![Box::new(normalize)]), raw);
     assert_same(&found, &plain, 1e-9);
     assert!((same / loss - 1.0).abs() < 1e-9);
+}
+
+/// After one step with the loss times 1000, with these bounds on gradients, before or after they are divided again.
+fn clipped(clip: &str, clips_scaled: bool) -> Vec<(String, Vec<f64>)> {
+    let mut graph = changed("tiny", &[&format!("gradients.clip=[{clip}]")], DType::F64);
+    let applied = Pipeline::of(vec![Box::new(ScaleLoss { clips_scaled })]).run(&mut graph, None).unwrap();
+    assert!(!applied[0].patches.is_empty());
+    after(graph, image(16, DType::F64)).0
+}
+
+#[test]
+fn gradients_are_clipped_before_or_after_they_are_scaled_back() {
+    let without = after(changed("tiny", &["gradients.clip=[value: 0.001]"], DType::F64), image(16, DType::F64)).0;
+    // Scaled back first, the bounds are on the gradients themselves; else on a thousand times as much.
+    assert_same(&clipped("value: 0.001", false), &without, 1e-11);
+    assert_same(&clipped("value: 1", true), &without, 1e-11);
+    let norm = after(changed("tiny", &["gradients.clip=[norm: 0.01]"], DType::F64), image(16, DType::F64)).0;
+    assert_same(&clipped("norm: 0.01", false), &norm, 1e-11);
+    // Only the 1e-6 beside the norm is not scaled.
+    assert_same(&clipped("norm: 10", true), &norm, 1e-3);
+    let apart = |a: &[(String, Vec<f64>)], b: &[(String, Vec<f64>)]| {
+        a.iter().zip(b).any(|((_, a), (_, b))| a.iter().zip(b).any(|(a, b)| (a - b).abs() > 1e-6))
+    };
+    assert!(apart(&clipped("value: 0.001", true), &without), "the order matters");
+}
+
+#[test]
+fn clipping_by_hand() {
+    // Loss x.w with x = (0.1, 0.5, 2), so the gradient of w is x; scale 4, bound 1, learning rate 0.1, no momentum yet.
+    let step = |clips_scaled: Option<bool>| {
+        let mut tiny = Tiny::new(DType::F64);
+        let w = tiny.given(&[3, 1], vec![0.0; 3]);
+        let x = tiny.given(&[1, 3], vec![0.1, 0.5, 2.0]);
+        let slot = tiny.given(&[3, 1], vec![0.0; 3]);
+        let product = tiny.add(MatMul { transpose_a: false, transpose_b: false }, &[x, w]);
+        let loss = tiny.add(Reshape { shape: Shape::scalar() }, &[product]);
+        tiny.graph.losses.push(("loss".into(), loss));
+        tiny.differentiate(1);
+        tiny.graph.outputs.clear();
+        let (id, gradient) = tiny.graph.gradients[0];
+        let scope = Scope { phase: Phase::Update, origin: None };
+        let clip = tiny.graph.add(&scope, "w/clip", ClipByValue { bound: 1.0 }, &[gradient]).unwrap();
+        let op = ApplyMomentum { momentum: 0.9, nesterov: false, weight_decay: 0.0, lr_scale: 1.0 };
+        let next = tiny.graph.add_node(&scope, "w/update", op, &[w, slot, clip]).unwrap();
+        tiny.graph.variables[id.0].next = Some(next[0]);
+        tiny.graph.variables[2].next = Some(next[1]);
+        let passes: Vec<Box<dyn Pass + Send + Sync>> =
+            clips_scaled.map(|clips_scaled| Box::new(ScaleLoss { clips_scaled }) as _).into_iter().collect();
+        Pipeline::of(passes).run(&mut tiny.graph, None).unwrap();
+        let mut step = tiny.step();
+        step.run(&Inputs::new(), Scalars { loss_scale: 4.0, ..SCALARS }, &mut ()).unwrap();
+        elements(&step.variable("v0").unwrap())
+    };
+    let close = |found: Vec<f64>, wanted: [f64; 3]| {
+        assert!(found.iter().zip(wanted).all(|(a, b)| (a - b).abs() < 1e-15), "{found:?} instead of {wanted:?}");
+    };
+    close(step(None), [-0.01, -0.05, -0.1]);
+    // (0.1, 0.5, 2), clipped at 1.
+    close(step(Some(false)), [-0.01, -0.05, -0.1]);
+    // (0.4, 2, 8), clipped at 1, divided by 4: (0.1, 0.25, 0.25).
+    close(step(Some(true)), [-0.01, -0.025, -0.025]);
 }

@@ -12,7 +12,7 @@ use zoo_graph::ops::{
 };
 use zoo_graph::{
     DType, ValueId,
-    passes::{PrecisionMode, PrecisionPolicy},
+    passes::{PrecisionMode, PrecisionPolicy, ScaleLoss},
 };
 
 const IEEE: Range = Range::Format { overflow: Overflow::Infinite, subnormals: Subnormals::Keep };
@@ -31,7 +31,7 @@ fn arithmetic(range: Range) -> Arithmetic {
             keep: set(&[]),
         },
         range,
-        scales_loss: true,
+        scales_loss: Some(ScaleLoss::default()),
         skips_overflow: true,
         planted: BTreeMap::new(),
     }

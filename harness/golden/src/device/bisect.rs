@@ -3,7 +3,7 @@
 //! Nodes that lose something of their own are kept in f32, round after round, until nothing is lost; then what turns out
 //! not to be needed is given back, in halves first and one by one at the end (delta debugging, Zeller 1999).
 
-use super::{DeviceOptions, DeviceReport, OnDevice, exact, judge, setup};
+use super::{DeviceOptions, NodeReport, OnDevice, exact, judge, setup};
 use crate::{
     GoldenError,
     check::{bound, under_conditions},
@@ -55,35 +55,36 @@ pub fn bisect(
     let truth = exact(recipe, golden, options)?;
     let setup = setup(recipe, golden, options, Precision::F32)?;
     let mut steps = 0;
-    let mut attempt = |keep: &BTreeSet<String>| -> Result<DeviceReport, GoldenError> {
+    let mut attempt = |keep: &BTreeSet<String>| -> Result<Vec<NodeReport>, GoldenError> {
         steps += 1;
         progress(&format!("step {steps} on the device, {} nodes in f32", keep.len()));
         let run = |range| {
-            let mut arithmetic = Arithmetic { range, skips_overflow: false, ..options.arithmetic.clone() };
+            let mut arithmetic = Arithmetic { range, ..options.arithmetic.clone() };
             arithmetic.policy.keep.extend(keep.iter().cloned());
-            OnDevice::run(&setup, golden, options, &arithmetic, &truth)
+            OnDevice::run(&setup, golden, options, &arithmetic)
         };
         let (device, unbounded) = (run(options.arithmetic.range)?, run(Range::Unbounded)?);
-        Ok(judge(recipe, options, &truth, &device, &unbounded))
+        Ok(judge::nodes(options, &truth, &device, &unbounded))
     };
+    let pass = |nodes: &[NodeReport]| nodes.iter().all(|node| node.verdict == Verdict::Pass);
     let mut keep = BTreeSet::new();
-    let mut report = attempt(&keep)?;
+    let mut nodes = attempt(&keep)?;
     for _ in 0..ROUNDS {
         let before = keep.len();
-        keep.extend(report.nodes.iter().filter(|n| n.verdict == Verdict::Fail && n.own).map(|n| layer(&n.node)));
+        keep.extend(nodes.iter().filter(|n| n.verdict == Verdict::Fail && n.own).map(|n| layer(&n.node)));
         if keep.len() == before {
             break;
         }
-        report = attempt(&keep)?;
+        nodes = attempt(&keep)?;
     }
-    let passes = report.verdict == Verdict::Pass;
+    let passes = pass(&nodes);
     if passes {
         let mut size = keep.len().div_ceil(2);
         while size > 0 && !keep.is_empty() {
             let all: Vec<String> = keep.iter().cloned().collect();
             for part in all.chunks(size) {
                 let rest: BTreeSet<String> = keep.iter().filter(|name| !part.contains(name)).cloned().collect();
-                if attempt(&rest)?.verdict == Verdict::Pass {
+                if pass(&attempt(&rest)?) {
                     keep = rest;
                 }
             }

@@ -9,11 +9,15 @@
 use super::{Pass, Patch, patch::Draft};
 use crate::{
     error::GraphError,
-    graph::{Graph, Node, Origin, Phase, Scope, Source, ValueId},
+    graph::{Graph, Node, Phase, Scope, Source, ValueId},
     ops::{Cast, Op},
     tensor::{DType, TensorType},
 };
-use std::collections::{BTreeSet, HashMap};
+use serde::Serialize;
+use std::{
+    collections::{BTreeSet, HashMap},
+    fmt,
+};
 
 /// How the element types are chosen (CANN's `precision_mode`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,46 +49,126 @@ pub struct PrecisionPolicy {
     pub keep: BTreeSet<String>,
 }
 
+/// Why an operator computes in its element type.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Why {
+    /// It belongs to the update: master weights are f32.
+    Update,
+    /// The recipe says so (`npu.keep_fp32`).
+    Kept,
+    /// It is on the white list.
+    White,
+    /// It is on the black list.
+    Black,
+    /// It is on neither: it computes in the type of what feeds it.
+    Grey,
+    /// The device has it in the reduced type only.
+    ReducedOnly,
+    /// The mode says so, for every operator alike.
+    Mode,
+    /// It has no operand of data that could be reduced.
+    NoOperand,
+}
+
+impl fmt::Display for Why {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Update => "master weights",
+            Self::Kept => "npu.keep_fp32",
+            Self::White => "white list",
+            Self::Black => "black list",
+            Self::Grey => "grey: as its producer",
+            Self::ReducedOnly => "no f32 form",
+            Self::Mode => "the mode",
+            Self::NoOperand => "no operand",
+        })
+    }
+}
+
 impl PrecisionPolicy {
-    /// The type in which a node computes; `first` is the type of its first operand of data.
-    fn dtype(&self, node: &Node, first: DType) -> DType {
+    /// The type in which a node computes, and why; `first` is the type of its first operand of data, if it has one.
+    fn choose(&self, node: &Node, first: Option<DType>) -> (DType, Why) {
         let listed = |list: &BTreeSet<String>| list.contains(node.op.name());
-        if node.phase == Phase::Update || self.keeps(node) {
-            return DType::F32;
+        if node.phase == Phase::Update {
+            return (DType::F32, Why::Update);
+        }
+        let Some(first) = first else { return (DType::F32, Why::NoOperand) };
+        if self.keeps(node) {
+            return (DType::F32, Why::Kept);
         }
         match self.mode {
-            PrecisionMode::Mixed if listed(&self.white) => self.reduced,
-            PrecisionMode::Mixed if listed(&self.black) => DType::F32,
-            PrecisionMode::Mixed => first,
-            PrecisionMode::PreferF32 if listed(&self.reduced_only) => self.reduced,
-            PrecisionMode::PreferF32 | PrecisionMode::KeepF32 => DType::F32,
-            PrecisionMode::Reduced => self.reduced,
+            PrecisionMode::Mixed if listed(&self.white) => (self.reduced, Why::White),
+            PrecisionMode::Mixed if listed(&self.black) => (DType::F32, Why::Black),
+            PrecisionMode::Mixed => (first, Why::Grey),
+            PrecisionMode::PreferF32 if listed(&self.reduced_only) => (self.reduced, Why::ReducedOnly),
+            PrecisionMode::PreferF32 | PrecisionMode::KeepF32 => (DType::F32, Why::Mode),
+            PrecisionMode::Reduced => (self.reduced, Why::Mode),
         }
+    }
+
+    /// The type in which each node of a graph of f32 computes, and why, in order.
+    ///
+    /// # Errors
+    /// As [`PlaceCasts`].
+    pub fn choices(&self, graph: &Graph) -> Result<Vec<(DType, Why)>, GraphError> {
+        Ok(Placement::of(graph, self)?.choices)
     }
 
     /// Whether a node stays f32: by its operator, its own name, or that of a layer around it.
-    fn keeps(&self, node: &Node) -> bool {
-        let named = |name: &String| {
-            let inside = node.name.strip_prefix(name.as_str());
-            inside.is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '/']))
-        };
-        self.keep.contains(node.op.name()) || self.keep.iter().any(named)
+    pub fn keeps(&self, node: &Node) -> bool {
+        self.keep.contains(node.op.name()) || self.keep.iter().any(|name| is_within(&node.name, name))
     }
 
-    /// Operators of the graph that would have to compute in f32 and cannot on this device, each once, with the recipe
-    /// entry of the first.
-    pub fn unavailable<'g>(&self, graph: &'g Graph) -> Vec<(&'static str, Option<&'g Origin>)> {
-        let mut found: Vec<(&'static str, Option<&Origin>)> = Vec::new();
-        if self.mode != PrecisionMode::KeepF32 {
-            return found;
+    /// An error if `keep` has a name that no operator, layer or node of a training step has. The node's own part behind
+    /// the layer is left out: which gradients there are depends on what is trained.
+    fn refuse_unknown(&self, graph: &Graph) -> Result<(), GraphError> {
+        if graph.gradients.is_empty() {
+            return Ok(());
         }
+        let known = |name: &str| {
+            let layer = name.split('/').next().unwrap_or(name);
+            graph.nodes.iter().any(|node| node.op.name() == name || is_within(&node.name, layer))
+        };
+        let Some(unknown) = self.keep.iter().find(|name| !known(name)) else { return Ok(()) };
+        let candidates = graph.nodes.iter().flat_map(|node| [node.op.name(), node.name.as_str()]);
+        let hint = zoo_recipe::did_you_mean(unknown, candidates).map(|name| format!(": did you mean `{name}`?"));
+        let message = format!(
+            "npu.keep_fp32 names `{unknown}`, and no operator, layer or node has that name{}",
+            hint.unwrap_or_default()
+        );
+        Err(GraphError::Model { origin: None, message })
+    }
+
+    /// An error if operators of the graph would have to compute in f32 and cannot on this device: it names each, with the
+    /// recipe's lines.
+    fn refuse_unavailable(&self, graph: &Graph) -> Result<(), GraphError> {
+        if self.mode != PrecisionMode::KeepF32 {
+            return Ok(());
+        }
+        let mut found: Vec<(&'static str, Vec<String>)> = Vec::new();
         for node in graph.nodes.iter().filter(|node| self.reduced_only.contains(node.op.name())) {
-            if !found.iter().any(|(name, _)| *name == node.op.name()) {
-                found.push((node.op.name(), node.origin.as_ref()));
+            let line = node.origin.as_ref().map(|origin| origin.span.to_string());
+            match found.iter_mut().find(|(name, _)| *name == node.op.name()) {
+                Some((_, lines)) => lines.extend(line.filter(|line| !lines.contains(line))),
+                None => found.push((node.op.name(), line.into_iter().collect())),
             }
         }
-        found
+        if found.is_empty() {
+            return Ok(());
+        }
+        let named = found.iter().map(|(name, lines)| format!("{name} ({})", lines.join(", ")));
+        let message = format!(
+            "this device has no f32 form of {}: choose `allow_fp32_to_fp16` or `allow_mix_precision`",
+            named.collect::<Vec<_>>().join(", ")
+        );
+        Err(GraphError::Model { origin: None, message })
     }
+}
+
+/// Whether a node is the layer or node of this name, or part of it.
+fn is_within(node: &str, name: &str) -> bool {
+    node.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '/']))
 }
 
 /// See the module's documentation.
@@ -100,19 +184,9 @@ impl Pass for PlaceCasts {
         if graph.values.iter().any(other) {
             return Ok(Vec::new());
         }
-        let unavailable = self.0.unavailable(graph);
-        if let Some((_, origin)) = unavailable.first() {
-            let names: Vec<_> = unavailable.iter().map(|(name, _)| *name).collect();
-            let message = format!(
-                "this device has no f32 form of {}: choose `allow_fp32_to_fp16` or `allow_mix_precision`",
-                names.join(", ")
-            );
-            return Err(GraphError::Model { origin: origin.cloned(), message });
-        }
-        let mut placement = Placement::new(graph, &self.0);
-        for n in 0..graph.nodes.len() {
-            placement.place(n)?;
-        }
+        self.0.refuse_unknown(graph)?;
+        self.0.refuse_unavailable(graph)?;
+        let mut placement = Placement::of(graph, &self.0)?;
         placement.finish()?;
         let label = format!("{} casts", placement.casts.len());
         Ok(placement.draft.finish(label))
@@ -126,12 +200,20 @@ struct Placement<'g> {
     /// Element types as decided so far, by value of the graph.
     dtypes: Vec<DType>,
     casts: HashMap<(ValueId, DType), ValueId>,
+    /// The type in which each node computes, and why.
+    choices: Vec<(DType, Why)>,
 }
 
 impl<'g> Placement<'g> {
-    fn new(graph: &'g Graph, policy: &'g PrecisionPolicy) -> Self {
+    /// Decides for every node.
+    fn of(graph: &'g Graph, policy: &'g PrecisionPolicy) -> Result<Self, GraphError> {
         let dtypes = graph.values.iter().map(|v| v.ty.dtype).collect();
-        Self { graph, policy, draft: Draft::new(graph), dtypes, casts: HashMap::new() }
+        let (draft, casts, choices) = (Draft::new(graph), HashMap::new(), Vec::new());
+        let mut placement = Self { graph, policy, draft, dtypes, casts, choices };
+        for n in 0..graph.nodes.len() {
+            placement.place(n)?;
+        }
+        Ok(placement)
     }
 
     /// Decides the types around the node at place `n`.
@@ -139,7 +221,8 @@ impl<'g> Placement<'g> {
         let node = &self.graph.nodes[n];
         let data = |i: &usize| role(&node.op, *i) == Role::Data && self.dtypes[node.inputs[*i].0].is_float();
         let first = (0..node.inputs.len()).find(data);
-        let dtype = first.map_or(DType::F32, |i| self.policy.dtype(node, self.dtypes[node.inputs[i].0]));
+        let (dtype, why) = self.policy.choose(node, first.map(|i| self.dtypes[node.inputs[i].0]));
+        self.choices.push((dtype, why));
         let gradient_place = |v: ValueId| match self.graph.value(v).source {
             Source::Node(made_by, _) if node.phase == Phase::Update => made_by.0,
             _ => n,

@@ -19,7 +19,7 @@ mod reduce_on_matrix;
 mod scale_loss;
 mod split_decay;
 
-pub use cast::{PlaceCasts, PrecisionMode, PrecisionPolicy};
+pub use cast::{PlaceCasts, PrecisionMode, PrecisionPolicy, Why};
 pub use fold_pad::FoldPad;
 pub use fuse_bn_grad::FuseBnGrad;
 pub use fuse_bn_relu::FuseBnRelu;

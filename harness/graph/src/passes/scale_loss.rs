@@ -1,20 +1,25 @@
 //! Scales the loss, and the gradients back.
 //!
 //! What: the gradient of the loss by itself is multiplied by the step's loss scale, and each parameter's gradient is
-//! divided by it before anything else is done with it (clipping, decay, update).
+//! divided by it before anything else is done with it (clipping, decay, update); or, if the recipe wants its bounds on the
+//! gradients as they come ([`ScaleLoss::clips_scaled`]), behind the clipping and before decay and update.
 //! Why: gradients below the smallest number of the half-precision type would vanish (arXiv 1710.03740).
 //! When not: an evaluation, which has no gradients.
 
 use super::{Pass, Patch, patch::Draft};
 use crate::{
     error::GraphError,
-    graph::{Graph, Node, Phase, Scope, Source, ValueId},
+    graph::{Graph, Node, Phase, Scope, Source, ValueId, VariableId},
     ops::{LossScale, Op},
 };
 use std::collections::HashMap;
 
 /// See the module's documentation. Runs after [`super::PlaceCasts`], so that gradients are scaled back in f32.
-pub struct ScaleLoss;
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ScaleLoss {
+    /// Whether gradients are clipped as the scale has left them: `gradients.clip_scaled` of the recipe.
+    pub clips_scaled: bool,
+}
 
 impl Pass for ScaleLoss {
     fn name(&self) -> &'static str {
@@ -36,25 +41,55 @@ impl Pass for ScaleLoss {
             return Ok(Vec::new());
         }
         let mut unscaled: HashMap<ValueId, ValueId> = HashMap::new();
-        for (id, gradient) in &graph.gradients {
-            let near = match graph.value(*gradient).source {
-                Source::Node(n, _) => n.0,
-                Source::Input(_) | Source::Variable(_) => 0,
-            };
-            let variable = graph.variable(*id);
-            let scope = Scope { phase: Phase::Backward, origin: variable.origin.clone() };
+        for (variable, gradient, near) in self.divided(graph) {
+            let variable = graph.variable(variable);
+            let phase = if self.clips_scaled { Phase::Update } else { Phase::Backward };
+            let scope = Scope { phase, origin: variable.origin.clone() };
             let name = format!("{}/unscale", variable.name);
-            let result = draft.add(near, &scope, name, LossScale { inverse: true }, &[*gradient])?;
-            draft.patch.redirect.push((*gradient, result));
-            unscaled.insert(*gradient, result);
+            let result = draft.add(near, &scope, name, LossScale { inverse: true }, &[gradient])?;
+            if !self.clips_scaled {
+                draft.patch.redirect.push((gradient, result));
+            }
+            unscaled.insert(gradient, result);
         }
+        let clips = |node: &Node| self.clips_scaled && optimizes(node).is_none();
         for (n, node) in graph.nodes.iter().enumerate() {
-            let moved = if node.phase == Phase::Update { &unscaled } else { &scaled };
+            let moved = if node.phase == Phase::Update && !clips(node) { &unscaled } else { &scaled };
             let inputs: Vec<_> = node.inputs.iter().map(|v| *moved.get(v).unwrap_or(v)).collect();
             if inputs != node.inputs {
                 draft.replace(n, Node { inputs, ..node.clone() });
             }
         }
         Ok(draft.finish("the loss is scaled".into()))
+    }
+}
+
+impl ScaleLoss {
+    /// What is divided by the scale: for each parameter its gradient, or what clipping has made of it, and the place of
+    /// the division.
+    fn divided(&self, graph: &Graph) -> Vec<(VariableId, ValueId, usize)> {
+        if !self.clips_scaled {
+            let place = |gradient: ValueId| match graph.value(gradient).source {
+                Source::Node(n, _) => n.0,
+                Source::Input(_) | Source::Variable(_) => 0,
+            };
+            return graph.gradients.iter().map(|(id, gradient)| (*id, *gradient, place(*gradient))).collect();
+        }
+        let updates = graph.nodes.iter().enumerate().filter_map(|(n, node)| {
+            let gradient = optimizes(node)?;
+            match graph.value(*node.inputs.first()?).source {
+                Source::Variable(id) => Some((id, gradient, n)),
+                Source::Input(_) | Source::Node(..) => None,
+            }
+        });
+        updates.collect()
+    }
+}
+
+/// The gradient that a node updates a parameter with, if it does: the last operand of an optimizer's operator.
+fn optimizes(node: &Node) -> Option<ValueId> {
+    match &node.op {
+        Op::ApplyMomentum(_) | Op::ApplyAdam(_) => node.inputs.last().copied(),
+        _ => None,
     }
 }

@@ -29,7 +29,8 @@ impl DeviceLibrary {
         let known = self.list();
         let Some((_, path)) = known.iter().find(|(known, _)| known == name) else {
             let names: Vec<String> = known.into_iter().map(|(name, _)| name).collect();
-            return Err(crate::NpuError::UnknownDevice { name: name.to_owned(), known: names.join(", ") });
+            let hint = zoo_recipe::did_you_mean(name, names.iter().map(String::as_str)).map(str::to_owned);
+            return Err(crate::NpuError::UnknownDevice { name: name.to_owned(), hint, known: names.join(", ") });
         };
         Ok(read(path)?)
     }

@@ -1,0 +1,187 @@
+//! The verdict on every node of a device's step.
+
+use super::{
+    DeviceOptions, TOLERANCE,
+    runs::OnDevice,
+    watch::{Exponents, Watch},
+};
+use crate::report::{Divergence, Item, Stage, StageReport, Verdict};
+use serde::Serialize;
+use zoo_engine::simulate::Tally;
+use zoo_graph::{DType, Graph, Node, Phase};
+
+/// Errors below this are rounding of f32 and the order of its sums.
+pub(crate) const F32_LEVEL: f64 = 1e-6;
+
+/// A node of the step on the device.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct NodeReport {
+    /// Name of the node.
+    pub node: String,
+    /// Its operator.
+    pub op: &'static str,
+    /// Part of the step.
+    pub stage: Stage,
+    /// Element type of its result.
+    pub dtype: DType,
+    /// Relative error against f64; as JSON null where it is not finite.
+    pub error: f64,
+    /// What rounding to the device's significand must cost.
+    pub expected: f64,
+    /// Share of the elements other than zero that became zero.
+    pub underflow: f64,
+    /// Share of the elements beyond the largest number.
+    pub overflow: f64,
+    /// How many elements of the exact result have which binary exponent.
+    pub exponents: Exponents,
+    /// What these exponents are multiplied by on the device, as a power of two: that of the loss scale, for gradients.
+    pub scaled_by: i32,
+    /// The verdict.
+    pub verdict: Verdict,
+    /// Line of the recipe.
+    pub line: Option<String>,
+    /// Whether everything that it depends on passes.
+    pub own: bool,
+}
+
+impl NodeReport {
+    /// The node in a stage's report: its error in what rounding must cost.
+    fn item(&self) -> Item {
+        let floor = self.expected.max(F32_LEVEL);
+        let ratio = ratio(self.error, self.expected);
+        // An overflow fails, however small the error that it makes.
+        let note = (self.overflow > 0.0).then(|| format!("{:.2} % of its elements overflow", 100.0 * self.overflow));
+        let ratio = if note.is_some() { f64::INFINITY } else { ratio };
+        Item { ratio, note, ..Item::measured(&self.node, self.error, floor) }
+    }
+}
+
+/// An error over the one that must be expected.
+fn ratio(error: f64, expected: f64) -> f64 {
+    let floor = expected.max(F32_LEVEL);
+    match error {
+        _ if error.is_nan() => f64::INFINITY,
+        // The truth is zero, and rounding alone makes something of it.
+        _ if floor.is_infinite() => 1.0,
+        _ => error / floor,
+    }
+}
+
+/// All nodes of the device's step, in order.
+pub(super) fn nodes(
+    options: &DeviceOptions<'_>,
+    exact: &Watch,
+    device: &OnDevice,
+    unbounded: &OnDevice,
+) -> Vec<NodeReport> {
+    let graph = &device.graph;
+    let mut failing = vec![false; graph.values.len()];
+    let mut nodes = Vec::new();
+    for (n, node) in graph.nodes.iter().enumerate() {
+        let tally = device.findings.tallies.get(n).copied().unwrap_or_default();
+        let inherits = node.inputs.iter().any(|v| failing[v.0]);
+        let report = judge(graph, node, tally, exact, device, unbounded).map(|report| NodeReport {
+            own: !inherits,
+            scaled_by: match device.scaled[node.outputs[0].0] {
+                true => options.loss_scale.log2().round() as i32,
+                false => 0,
+            },
+            ..report
+        });
+        let fails = report.as_ref().map_or(inherits, |report| report.verdict == Verdict::Fail);
+        node.outputs.iter().for_each(|v| failing[v.0] = fails);
+        nodes.extend(report);
+    }
+    nodes
+}
+
+/// `None` for nodes without a floating-point result.
+fn judge(
+    graph: &Graph,
+    node: &Node,
+    tally: Tally,
+    exact: &Watch,
+    device: &OnDevice,
+    unbounded: &OnDevice,
+) -> Option<NodeReport> {
+    let v = *node.outputs.iter().find(|v| graph.ty(**v).dtype.is_float())?;
+    let floats = node.outputs.iter().filter(|v| graph.ty(**v).dtype.is_float());
+    let errors = floats.map(|v| (device.error(*v, exact), unbounded.error(*v, exact)));
+    let (error, expected) = errors.max_by(|a, b| ratio(a.0, a.1).total_cmp(&ratio(b.0, b.1)))?;
+    let elements: usize = node.outputs.iter().map(|v| graph.ty(*v).shape.numel()).sum();
+    let share = |count: u64, of: u64| if of == 0 { 0.0 } else { count as f64 / of as f64 };
+    let fails = tally.overflowed > 0 || ratio(error, expected) > TOLERANCE;
+    Some(NodeReport {
+        node: node.name.clone(),
+        op: node.op.name(),
+        stage: stage(node.phase),
+        dtype: graph.ty(v).dtype,
+        error,
+        expected,
+        underflow: share(tally.flushed, tally.nonzero),
+        overflow: share(tally.overflowed, elements as u64),
+        exponents: exact.exponents(device.names.exact(v)).cloned().unwrap_or_default(),
+        scaled_by: 0,
+        verdict: if fails { Verdict::Fail } else { Verdict::Pass },
+        line: node.origin.as_ref().map(|origin| origin.span.to_string()),
+        own: true,
+    })
+}
+
+/// The stage that a part of the step is reported in.
+pub(crate) fn stage(phase: Phase) -> Stage {
+    match phase {
+        Phase::Forward => Stage::Forward,
+        Phase::Loss => Stage::Loss,
+        Phase::Backward => Stage::Backward,
+        Phase::Update => Stage::Update,
+    }
+}
+
+/// The parts of the step.
+pub(super) fn stages(nodes: &[NodeReport]) -> impl Iterator<Item = StageReport> + '_ {
+    [Stage::Forward, Stage::Loss, Stage::Backward, Stage::Update].into_iter().map(|stage| {
+        let items = nodes.iter().filter(|node| node.stage == stage).map(NodeReport::item).collect();
+        StageReport::of(stage, items, TOLERANCE, None)
+    })
+}
+
+/// The first node that fails although all it depends on passes.
+pub(super) fn first_divergence(nodes: &[NodeReport]) -> Option<Divergence> {
+    let node = nodes.iter().find(|node| node.verdict == Verdict::Fail && node.own)?;
+    let percent = |share: f64| format!("{:.2} %", 100.0 * share);
+    let mut what = Vec::new();
+    if node.overflow > 0.0 {
+        what.push(format!("{} of its elements overflow", percent(node.overflow)));
+    }
+    if node.underflow > 0.0 {
+        what.push(format!("{} of its elements become zero", percent(node.underflow)));
+    }
+    if what.is_empty() {
+        what.push(format!("its error is {:.1e}, where rounding must cost {:.1e}", node.error, node.expected));
+    }
+    Some(Divergence {
+        stage: node.stage,
+        tensor: node.node.clone(),
+        node: Some(node.node.clone()),
+        local: Some(true),
+        suspects: vec![node.node.clone()],
+        line: node.line.clone(),
+        hints: vec![format!("{} in {}: {}", node.op, node.dtype, what.join(", "))],
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_no_number_always_fails() {
+        assert_eq!(ratio(f64::NAN, f64::INFINITY), f64::INFINITY);
+        assert_eq!(ratio(f64::NAN, 1.0), f64::INFINITY);
+        assert_eq!(ratio(f64::INFINITY, f64::INFINITY), 1.0);
+        assert_eq!(ratio(f64::INFINITY, 0.5), f64::INFINITY);
+        assert_eq!(ratio(3e-6, 0.0), 3.0);
+        assert_eq!(ratio(3e-6, f64::NAN), 3.0);
+    }
+}

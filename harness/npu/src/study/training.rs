@@ -1,0 +1,240 @@
+//! Tables of trainings: what a network reaches with each set of options, beside what was published.
+//!
+//! Who can train performs them; here is what a study file says about them, and the verdict.
+
+use super::{PublishedFigure, Verdict, ratios_agree};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Trainings that belong together; scores are against the first row's.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct TrainingTable {
+    /// Its title.
+    pub title: String,
+    /// What to know about it: what holds, what contradicts what.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
+    /// Profile of the recipe that is trained.
+    #[serde(default = "mini")]
+    pub profile: String,
+    /// Options of every row, as `--set` takes them, after those of the study.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub set: Vec<String>,
+    /// Scores that differ by no more are the same: what seeds differ by.
+    #[schemars(range(min = 0, max = 1))]
+    pub spread: f64,
+    /// The rows.
+    #[schemars(length(min = 1))]
+    pub rows: Vec<TrainingRow>,
+}
+
+fn mini() -> String {
+    "mini".to_owned()
+}
+
+/// One training.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct TrainingRow {
+    /// What is different here.
+    pub what: String,
+    /// Options, after those of the table.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub set: Vec<String>,
+    /// What computes, where it is not the study's device: another one, or `host` for this machine's fp32.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub device: Option<String>,
+    /// What was published, as a fraction: a number, or the ends of a range.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub published: Option<PublishedFigure>,
+    /// What was published without a figure.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub published_outcome: Option<TrainingOutcome>,
+    /// Why what was published and what is measured differ, where they do.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub because: Option<String>,
+}
+
+/// How a training ends, against the table's first row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum TrainingOutcome {
+    /// It reaches the same score.
+    Same,
+    /// It reaches a lower one.
+    Lower,
+    /// It does not converge: it stays below half of the score.
+    Fails,
+    /// It does not begin.
+    Error,
+}
+
+impl TrainingOutcome {
+    /// As a table has it.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Same => "same",
+            Self::Lower => "lower",
+            Self::Fails => "fails",
+            Self::Error => "error",
+        }
+    }
+}
+
+/// Share of the first row's score below which a training has not converged.
+const CONVERGED: f64 = 0.5;
+
+/// What became of a training.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Trained {
+    /// The table it is in.
+    pub table: String,
+    /// What is different in it.
+    pub what: String,
+    /// What computed.
+    pub device: String,
+    /// What was published.
+    pub published: Option<f64>,
+    /// What was published without a figure.
+    pub published_outcome: Option<TrainingOutcome>,
+    /// What is measured.
+    pub metric: Option<String>,
+    /// What was reached.
+    pub score: Option<f64>,
+    /// Steps that were left out because something overflowed.
+    pub skipped_steps: Option<u64>,
+    /// Scores on the way: steps done, and what was reached then.
+    pub curve: Vec<(u64, f64)>,
+    /// Whether both say the same; what nobody has trained is open.
+    pub verdict: Verdict,
+    /// Why it was not trained.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+    /// Why what was published and what is measured differ.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub because: Option<String>,
+}
+
+/// What a training gave.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Training {
+    /// It ended.
+    Ended {
+        /// What was measured.
+        metric: String,
+        /// What was reached.
+        score: f64,
+        /// Steps that were left out.
+        skipped_steps: u64,
+        /// Scores on the way.
+        curve: Vec<(u64, f64)>,
+    },
+    /// It did not begin, or came to nothing, for this reason.
+    Refused(String),
+    /// Nobody has done it, for this reason if there is one: the recipe lacks the profile, for example.
+    Missing(Option<String>),
+}
+
+impl TrainingRow {
+    /// Holds a training against what was published; `first` are the published and the measured score of the table's first
+    /// row.
+    pub fn judge(
+        &self,
+        table: &TrainingTable,
+        device: &str,
+        training: Training,
+        first: Option<(Option<f64>, Option<f64>)>,
+    ) -> Trained {
+        let published = self.published.map(PublishedFigure::middle);
+        let (metric, score, skipped_steps, curve, error, missing) = match training {
+            Training::Ended { metric, score, skipped_steps, curve } => {
+                (Some(metric), Some(score), Some(skipped_steps), curve, None, false)
+            }
+            Training::Refused(error) => (None, None, None, Vec::new(), Some(error), false),
+            Training::Missing(reason) => (None, None, None, Vec::new(), reason, true),
+        };
+        let (first_published, first_score) = first.unwrap_or((published, score));
+        let agrees = match (self.published_outcome, score.zip(first_score)) {
+            _ if missing => None,
+            (Some(TrainingOutcome::Error), _) => Some(error.is_some()),
+            (_, None) if error.is_some() => Some(false),
+            (Some(TrainingOutcome::Same), Some((score, first))) => Some((score - first).abs() <= table.spread),
+            (Some(TrainingOutcome::Lower), Some((score, first))) => Some(score < first - table.spread),
+            (Some(TrainingOutcome::Fails), Some((score, first))) => Some(score < CONVERGED * first),
+            (None, Some((score, first))) => {
+                let ratio = published.zip(first_published).map(|(published, first)| published / first);
+                ratio.map(|ratio| ratios_agree(ratio, score / first))
+            }
+            (_, None) => None,
+        };
+        let verdict = match (agrees, &self.because) {
+            (Some(true), _) => Verdict::Agrees,
+            (Some(false), Some(_)) => Verdict::Explained,
+            (Some(false), None) => Verdict::Differs,
+            (None, _) => Verdict::Open,
+        };
+        Trained {
+            table: table.title.clone(),
+            what: self.what.clone(),
+            device: device.to_owned(),
+            published,
+            published_outcome: self.published_outcome,
+            metric,
+            score,
+            skipped_steps,
+            curve,
+            verdict,
+            error,
+            because: self.because.clone(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(published: Option<f64>, outcome: Option<TrainingOutcome>) -> TrainingRow {
+        TrainingRow {
+            what: "x".into(),
+            set: Vec::new(),
+            device: None,
+            published: published.map(PublishedFigure::One),
+            published_outcome: outcome,
+            because: None,
+        }
+    }
+
+    fn ended(score: f64) -> Training {
+        Training::Ended { metric: "top1".into(), score, skipped_steps: 0, curve: Vec::new() }
+    }
+
+    #[test]
+    fn scores_are_held_against_the_first_row_s() {
+        let rows = vec![row(None, None)];
+        let table =
+            TrainingTable { title: "t".into(), note: None, profile: mini(), set: Vec::new(), spread: 0.02, rows };
+        let first = Some((Some(0.82), Some(0.90)));
+        let judge = |row: TrainingRow, training| row.judge(&table, "d", training, first).verdict;
+        use TrainingOutcome::{Error, Fails, Lower, Same};
+        for (outcome, score, verdict) in [
+            (Same, 0.89, Verdict::Agrees),
+            (Same, 0.85, Verdict::Differs),
+            (Lower, 0.85, Verdict::Agrees),
+            (Lower, 0.89, Verdict::Differs),
+            (Fails, 0.44, Verdict::Agrees),
+            (Fails, 0.46, Verdict::Differs),
+            (Error, 0.9, Verdict::Differs),
+        ] {
+            assert_eq!(judge(row(None, Some(outcome)), ended(score)), verdict, "{outcome:?} {score}");
+        }
+        // 0.75 of 0.82 is 0.915: within a quarter, and in the same direction.
+        assert_eq!(judge(row(Some(0.75), None), ended(0.82)), Verdict::Agrees);
+        assert_eq!(judge(row(Some(0.75), None), ended(0.95)), Verdict::Differs);
+        assert_eq!(judge(row(None, Some(Error)), Training::Refused("no".into())), Verdict::Agrees);
+        assert_eq!(judge(row(None, Some(Same)), Training::Refused("no".into())), Verdict::Differs);
+        assert_eq!(judge(row(None, Some(Same)), Training::Missing(None)), Verdict::Open);
+        assert_eq!(judge(row(None, None), ended(0.9)), Verdict::Open);
+    }
+}

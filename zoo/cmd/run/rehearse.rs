@@ -1,0 +1,86 @@
+//! One step on the simulated device before a training on it: what its range will cost, and what to do about it.
+
+use crate::Failure;
+use crate::catalog::Catalog;
+use crate::cli::Format;
+use crate::cmd::{Context, check, simulated::Simulated};
+use crate::numbers::percent;
+use serde::Serialize;
+use std::io::Write;
+use tracing::warn;
+use zoo_engine::Options;
+use zoo_golden::{
+    GoldenError, Verdict,
+    device::{DeviceOptions, ScaleReport, check_device},
+    report::Divergence,
+};
+use zoo_recipe::Recipe;
+use zoo_train::LossScale;
+
+/// Share of the gradients' elements that a better loss scale would save, from which on it is worth a word.
+const NOTABLE: f64 = 0.01;
+
+/// What was found, as an event of the run.
+#[derive(Serialize)]
+struct Rehearsed<'a> {
+    event: &'static str,
+    device: &'a str,
+    verdict: Verdict,
+    first_divergence: Option<Divergence>,
+    loss_scale: Option<ScaleReport>,
+}
+
+/// Runs the step of the recipe's golden, as written but for its `npu` and `engine` sections, and warns of what the device
+/// loses. Without a golden there is nothing to run it on.
+pub(super) fn rehearse(
+    name: &str,
+    recipe: &Recipe,
+    simulated: &Simulated,
+    catalog: &Catalog,
+    context: &mut Context,
+) -> Result<(), Failure> {
+    let mut written = catalog.load(name, None, &[])?;
+    let golden = match check::golden(catalog, &written, None) {
+        Ok((golden, _)) => golden,
+        Err(Failure::GoldenNotFound { .. } | Failure::Golden(GoldenError::Absent { .. })) => return Ok(()),
+        Err(other) => return Err(other),
+    };
+    (written.recipe.npu, written.recipe.engine) = (recipe.npu.clone(), recipe.engine.clone());
+    let options = DeviceOptions {
+        device: simulated.name(),
+        arithmetic: &simulated.arithmetic,
+        loss_scale: LossScale::start(&recipe.npu.loss_scale).scale,
+        engine: Options::of(recipe),
+    };
+    let spinner = context.progress.spinner();
+    let mut progress = |what: &str| spinner.message(format!("{}: {what}", recipe.name));
+    let report = check_device(&written.recipe, &golden, &options, &mut progress)?;
+    drop(spinner);
+    let device = simulated.name();
+    if let Some(scale) = report.loss_scale.filter(|scale| scale.lost_at_present > scale.lost_at_best + NOTABLE) {
+        let (lost, best) = (percent(scale.lost_at_present), percent(scale.lost_at_best));
+        warn!(
+            "with the loss scale {}, {lost} of the gradients' elements vanish in the numbers of {device}: with \
+             `npu.loss_scale={{fixed: {{scale: {}}}}}` it would be {best}",
+            scale.present, scale.best
+        );
+    }
+    if let Some(first) = &report.first_divergence {
+        let node = first.node.as_deref().unwrap_or(&first.tensor);
+        let hints = first.hints.join("; ");
+        warn!(
+            "on {device}, {node} is the first operator that loses more than rounding ({hints}): zoo check {name} --device {device}"
+        );
+    }
+    if context.format == Format::Json {
+        context.out.json(&Rehearsed {
+            event: "device",
+            device,
+            verdict: report.verdict,
+            first_divergence: report.first_divergence,
+            loss_scale: report.loss_scale,
+        })?;
+        context.out.flush()?;
+    }
+    Ok(())
+}

@@ -1,0 +1,113 @@
+//! Trainings of a study as a picture: bars of what was reached, marks of what was published.
+
+use std::fmt::Write;
+use zoo_npu::study::{Study, Trained, Verdict};
+
+const WIDTH: f64 = 720.0;
+const LEFT: f64 = 250.0;
+const RIGHT: f64 = 70.0;
+const ROW: f64 = 30.0;
+const HEAD: f64 = 44.0;
+
+/// The picture, a page of SVG by itself.
+pub(super) fn svg(study: &Study, trained: &[Trained]) -> String {
+    let height = study.trainings.iter().map(|table| HEAD + ROW * (table.rows.len() as f64 + 1.0)).sum::<f64>() + 30.0;
+    let mut svg = format!(
+        r##"<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" font-family="sans-serif" font-size="13" role="img">
+<title>{}</title>
+<rect width="{WIDTH}" height="{height}" fill="#ffffff"/>
+"##,
+        escape(&study.description)
+    );
+    let mut top = 10.0;
+    for table in &study.trainings {
+        let rows: Vec<&Trained> = trained.iter().filter(|row| row.table == table.title).collect();
+        top = draw(&mut svg, &table.title, &rows, top);
+    }
+    push(
+        &mut svg,
+        format_args!(
+            r##"<text x="12" y="{:.0}" fill="#666666" font-size="11">bars: trained here; diamonds: published ({})</text>
+"##,
+            height - 10.0,
+            escape(&study.source)
+        ),
+    );
+    svg.push_str("</svg>\n");
+    svg
+}
+
+/// A table; returns where the next begins.
+fn draw(svg: &mut String, title: &str, rows: &[&Trained], top: f64) -> f64 {
+    let place = |share: f64| LEFT + share.clamp(0.0, 1.0) * (WIDTH - LEFT - RIGHT);
+    let bottom = top + HEAD + ROW * rows.len() as f64;
+    push(svg, format_args!("<text x=\"12\" y=\"{:.0}\" font-weight=\"bold\">{}</text>\n", top + 18.0, escape(title)));
+    for tenth in (0..=10).step_by(2) {
+        let (share, x) = (f64::from(tenth) / 10.0, place(f64::from(tenth) / 10.0));
+        push(svg, format_args!(r##"<path d="M{x:.1} {:.1}V{bottom:.1}" stroke="#dddddd"/>"##, top + HEAD - 8.0));
+        let (label, below) = (format!("{:.0} %", 100.0 * share), bottom + 15.0);
+        push(
+            svg,
+            format_args!(
+                r##"<text x="{x:.1}" y="{below:.1}" text-anchor="middle" fill="#666666" font-size="11">{label}</text>
+"##
+            ),
+        );
+    }
+    for (index, row) in rows.iter().enumerate() {
+        let y = top + HEAD + ROW * index as f64;
+        let middle = y + ROW / 2.0 + 4.0;
+        push(
+            svg,
+            format_args!(
+                r#"<text x="{:.0}" y="{middle:.1}" text-anchor="end">{}</text>"#,
+                LEFT - 10.0,
+                escape(&row.what)
+            ),
+        );
+        let note = match (row.score, &row.error) {
+            (Some(score), _) => {
+                let (from, width) = (place(0.0), place(score) - place(0.0));
+                push(
+                    svg,
+                    format_args!(
+                        r##"<rect x="{from:.1}" y="{:.1}" width="{width:.1}" height="{:.1}" fill="#4477aa"/>"##,
+                        y + 5.0,
+                        ROW - 10.0
+                    ),
+                );
+                format!("{:.1} %", 100.0 * score)
+            }
+            (None, Some(_)) if row.verdict != Verdict::Open => "error".to_owned(),
+            (None, _) => "not trained".to_owned(),
+        };
+        let end = place(row.score.unwrap_or(0.0)) + 8.0;
+        push(svg, format_args!(r#"<text x="{end:.1}" y="{middle:.1}">{note}</text>"#));
+        let published = row.published_outcome.map(|outcome| format!("published: {}", outcome.word()));
+        if let Some(value) = row.published {
+            let (x, y) = (place(value), y + ROW / 2.0);
+            push(
+                svg,
+                format_args!(r##"<path d="M{x:.1} {:.1}l6 7l-6 7l-6 -7z" fill="#cc6677" stroke="#ffffff"/>"##, y - 7.0),
+            );
+        } else if let Some(text) = published {
+            let x = end + 56.0;
+            push(
+                svg,
+                format_args!(r##"<text x="{x:.1}" y="{middle:.1}" fill="#cc6677" font-size="11">{text}</text>"##),
+            );
+        }
+        svg.push('\n');
+    }
+    bottom + ROW
+}
+
+/// Appends; a `String` takes everything.
+fn push(text: &mut String, more: std::fmt::Arguments<'_>) {
+    let _ = text.write_fmt(more);
+}
+
+/// Text for SVG.
+fn escape(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+}
