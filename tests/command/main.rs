@@ -7,5 +7,6 @@ mod help;
 mod npu;
 mod run;
 mod show;
+mod tasks;
 mod validate;
 mod workbench;
