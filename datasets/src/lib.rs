@@ -38,7 +38,7 @@ pub use linear::linear_baseline;
 pub use loader::{Ahead, Batch, Batches, Loader, LoaderConfig, SampleLoader, Samples};
 pub use readers::{
     Cifar10, Crop511, FrameFolders, ImageFolder, Layout, LineError, Root, TextFolder, TextFormat, TextPart, open_root,
-    parse_text_regions,
+    parse_text_regions, read_image,
 };
 pub use rng::{Rng, shuffled};
 pub use sheet::contact_sheet;

@@ -4,13 +4,14 @@ mod cifar10;
 mod crop511;
 mod folder;
 mod frames;
+mod outlines;
 mod root;
 mod text_folder;
 mod text_lines;
 
 pub use cifar10::Cifar10;
 pub use crop511::Crop511;
-pub use folder::ImageFolder;
+pub use folder::{ImageFolder, read_image};
 pub use frames::FrameFolders;
 pub use root::{Layout, Root, open_root};
 pub use text_folder::{TextFolder, TextPart};

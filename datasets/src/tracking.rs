@@ -17,11 +17,12 @@ mod tracker;
 mod videos;
 mod vot;
 
+pub use crate::transforms::ChannelOrder;
 pub use anchors::{AnchorConfig, Anchors};
 pub use crop::{CropAugment, context_side};
 pub use labels::{AnchorLabels, LabelConfig};
 pub use mixture::VideoMixture;
-pub use pairs::{ChannelOrder, Pair, PairConfig, Pairs};
+pub use pairs::{Pair, PairConfig, Pairs};
 pub use segmentation::{boundary_f, mask_iou};
 pub use target::{TargetBox, VideoDataset, VideoFrame};
 pub use tracker::{Choice, SearchWindow, Tracked, Tracker, TrackerConfig};

@@ -16,7 +16,7 @@ mod shorter_side;
 pub use covering_crop::RandomCoveringCrop;
 pub use crop::{CenterCrop, RandomCrop};
 pub use flip::HorizontalFlip;
-pub use normalize::{Normalize, PixelScale};
+pub use normalize::{ChannelOrder, Normalize, PixelScale};
 pub use plan::Plan;
 pub use random_resized_crop::RandomResizedCrop;
 pub use resize::{Filter, Resize, resize};

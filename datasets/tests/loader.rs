@@ -55,7 +55,7 @@ impl Dataset for Flats {
     }
 }
 
-const RAW: Normalize = Normalize { mean: [0.0; 3], std: [1.0; 3], scale: PixelScale::Byte };
+const RAW: Normalize = Normalize { mean: [0.0; 3], std: [1.0; 3], scale: PixelScale::Byte, ..Normalize::UNCHANGED };
 
 fn plain() -> Pipeline {
     Pipeline::new(vec![], RAW).unwrap()

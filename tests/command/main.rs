@@ -9,5 +9,6 @@ mod new;
 mod npu;
 mod run;
 mod show;
+mod tasks;
 mod validate;
 mod workbench;

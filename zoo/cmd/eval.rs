@@ -1,17 +1,25 @@
 //! `zoo eval`: a checkpoint on the held-out data.
 
-use super::{Context, SCHEMA_VERSION, run::data, simulated::Simulated};
+mod pictures;
+
+use super::{
+    Context, SCHEMA_VERSION,
+    run::{data, screen::shown},
+    simulated::Simulated,
+};
 use crate::cli::{Change, Format};
 use crate::console::{BAD, GOOD, paint};
 use crate::interrupt::Interrupt;
 use crate::numbers::percent;
 use crate::{Exit, Failure};
+use pictures::Pictures;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::PathBuf;
 use zoo_npu::Work;
 use zoo_recipe::schema::Metric;
+use zoo_train::metrics::{Baseline, Score};
 use zoo_train::{Checkpoint, CheckpointStore, GoldenVerdict, Job, evaluate, metrics};
 
 /// Evaluate a checkpoint on the held-out data.
@@ -22,7 +30,9 @@ use zoo_train::{Checkpoint, CheckpointStore, GoldenVerdict, Job, evaluate, metri
 Examples:
   zoo eval resnet50 --checkpoint runs/resnet50-mini-1
   zoo eval resnet50 --checkpoint runs/resnet50-mini-1/checkpoints/step-00000500.safetensors
-  zoo eval resnet50 --profile full --data /data/imagenet --checkpoint runs/imagenet")]
+  zoo eval resnet50 --profile full --data /data/imagenet --checkpoint runs/imagenet
+  zoo eval db_resnet --checkpoint runs/db_resnet-mini-1 --draw pictures          images with the text that was found
+  zoo eval siammask --checkpoint runs/siammask-mini-1 --draw pictures            frames with mask and box, and animations")]
 pub struct Args {
     /// Name of a recipe, or path of its file
     #[arg(value_name = "RECIPE")]
@@ -38,6 +48,12 @@ pub struct Args {
     /// Evaluate on the data in this folder
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
+    /// Draw what was found, beside what there is to find, into this folder: text in images, targets in videos
+    #[arg(long, value_name = "DIR")]
+    draw: Option<PathBuf>,
+    /// Images or sequences that are drawn
+    #[arg(long, value_name = "N", default_value_t = 20, requires = "draw")]
+    drawn: usize,
 }
 
 #[derive(Serialize)]
@@ -47,13 +63,19 @@ struct Report {
     /// Steps that the checkpoint was trained for.
     step: u64,
     samples: u64,
-    /// Mean cross entropy.
-    loss: f64,
+    /// Mean cross entropy; of classifiers only.
+    loss: Option<f64>,
     scores: BTreeMap<&'static str, f64>,
     metric: Metric,
     target: Option<f64>,
     achieved: Option<f64>,
     met: Option<bool>,
+    /// What trivial answers reach.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    baselines: Vec<Baseline>,
+    /// What was drawn, and where.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    drawn: Option<PathBuf>,
 }
 
 /// Evaluates; missed if there is a target and it is.
@@ -71,16 +93,29 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
         model: &model,
         data: &sets,
         linear_baseline: None,
+        baselines: &[],
         golden: GoldenVerdict::Absent,
         device: simulated.as_ref().map(Simulated::device),
     };
+    let mut pictures = match &args.draw {
+        Some(folder) => Some(Pictures::new(folder, args.drawn, sets.kind())?),
+        None => None,
+    };
     let spinner = context.progress.spinner();
-    spinner.message(format!("evaluating {} images", sets.val.len()));
-    let Some(evaluation) = evaluate(job, &checkpoint, interrupt.arm())? else { return Ok(Exit::Interrupted) };
+    spinner.message(format!("evaluating {} {}", sets.val_len(), sets.noun()));
+    let mut see = |sight: &zoo_train::Sight<'_>| pictures.iter_mut().for_each(|pictures| pictures.see(sight));
+    let Some(evaluation) = evaluate(job, &checkpoint, interrupt.arm(), &mut see)? else {
+        return Ok(Exit::Interrupted);
+    };
     drop(spinner);
+    if let Some(pictures) = pictures {
+        pictures.finish()?;
+    }
+    let baselines = data::trivial_answers(job, &context.progress)?;
     let target = recipe.target.as_ref();
-    let metric = target.map_or(Metric::Top1, |target| target.metric);
+    let metric = target.map_or(Metric::of(sets.kind())[0], |target| target.metric);
     let achieved = evaluation.score(metric);
+    let reached = |metric, value| evaluation.score(metric).is_some_and(|achieved| achieved >= value);
     let report = Report {
         schema_version: SCHEMA_VERSION,
         recipe: recipe.name.clone(),
@@ -91,11 +126,16 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
         metric,
         target: target.map(|target| target.value),
         achieved,
-        met: target.zip(achieved).map(|(target, achieved)| achieved >= target.value),
+        met: target.map(|target| {
+            let also = target.also.iter().all(|also| reached(also.metric, also.value));
+            reached(target.metric, target.value) && also
+        }),
+        baselines,
+        drawn: args.draw.clone(),
     };
     match context.format {
         Format::Json => context.out.json(&report)?,
-        Format::Text => print(&report, context)?,
+        Format::Text => print(&report, &evaluation.scores, sets.noun(), target, context)?,
     }
     Ok(if report.met == Some(false) { Exit::Missed } else { Exit::Pass })
 }
@@ -104,19 +144,33 @@ fn read(path: &std::path::Path) -> Result<Checkpoint, Failure> {
     if !path.is_dir() {
         return Ok(Checkpoint::load(path)?);
     }
-    let folder = [path.join("checkpoints"), path.to_owned()].into_iter().find(|folder| folder.is_dir());
-    let found = CheckpointStore::new(folder.unwrap_or_else(|| path.to_owned())).latest()?;
+    let found = CheckpointStore::of_run(path).latest()?;
     let found = found.ok_or_else(|| Failure::NoCheckpoint { folder: path.to_owned() })?;
     Ok(found.checkpoint)
 }
 
-fn print(report: &Report, context: &mut Context) -> Result<(), Failure> {
-    let scores: Vec<String> = report.scores.iter().map(|(name, value)| format!("{name} {}", percent(*value))).collect();
-    let (samples, loss) = (report.samples, report.loss);
-    writeln!(context.out, "{}, cross entropy {loss:.4} on {samples} images, step {}", scores.join(", "), report.step)?;
-    if let (Some(target), Some(met)) = (report.target, report.met) {
+fn print(
+    report: &Report,
+    scores: &[Score],
+    noun: &str,
+    target: Option<&zoo_recipe::schema::Target>,
+    context: &mut Context,
+) -> Result<(), Failure> {
+    let mut parts: Vec<String> = scores.iter().map(shown).collect();
+    parts.extend(report.loss.map(|loss| format!("cross entropy {loss:.4}")));
+    writeln!(context.out, "{} on {} {noun}, step {}", parts.join(", "), report.samples, report.step)?;
+    for Baseline { answer, score } in &report.baselines {
+        writeln!(context.out, "{answer}: {}", shown(score))?;
+    }
+    if let (Some(target), Some(met)) = (target, report.met) {
         let word = if met { paint(GOOD, "met") } else { paint(BAD, "missed") };
-        writeln!(context.out, "target {} {}: {word}", metrics::name(report.metric), percent(target))?;
+        let goal = |metric, value| format!("{} {}", metrics::name(metric), percent(value));
+        let mut goals = vec![goal(target.metric, target.value)];
+        goals.extend(target.also.iter().map(|also| goal(also.metric, also.value)));
+        writeln!(context.out, "target {}: {word}", goals.join(" and "))?;
+    }
+    if let Some(folder) = &report.drawn {
+        writeln!(context.out, "pictures in {}", folder.display())?;
     }
     Ok(())
 }

@@ -4,7 +4,7 @@ pub(super) mod data;
 mod forebode;
 mod proof;
 mod rehearse;
-mod screen;
+pub(super) mod screen;
 
 use super::{Context, SCHEMA_VERSION, simulated::Simulated};
 use crate::catalog::Catalog;
@@ -44,7 +44,8 @@ pub struct Args {
     recipe: String,
     #[command(flatten)]
     change: Change,
-    /// Train on the data in this folder: CIFAR-10 binaries, train/CLASS/* with val/CLASS/*, or CLASS/*
+    /// Train on the data in this folder: CIFAR-10 binaries, train/CLASS/* with val/CLASS/*, or CLASS/*; images with gts for
+    /// text; folders of frames (DAVIS, VOT) for tracking
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
     /// Folder of the run; runs/RECIPE-PROFILE-NUMBER by default
@@ -108,10 +109,13 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
     if let Some(simulated) = simulated.as_ref().filter(|_| !args.no_check && !args.resume) {
         rehearse::rehearse(&args.recipe, &recipe, simulated, &catalog, context)?;
     }
-    let baseline = if args.resume { None } else { data::baseline(&recipe, &sets, &context.progress)? };
-    data::announce(&recipe, &sets, baseline);
+    let baseline = if args.resume { None } else { data::linear_baseline(&recipe, &sets, &context.progress)? };
     let device = simulated.as_ref().map(Simulated::device);
-    let job = Job { recipe: &recipe, model: &model, data: &sets, linear_baseline: baseline, golden, device };
+    let job =
+        Job { recipe: &recipe, model: &model, data: &sets, linear_baseline: baseline, baselines: &[], golden, device };
+    let baselines = data::trivial_answers(job, &context.progress)?;
+    data::announce(&recipe, &sets, baseline, &baselines);
+    let job = Job { baselines: &baselines, ..job };
     let mut trainer = Trainer::new(job)?;
     let stem = format!("{}-{profile}", recipe.name);
     let (folder, files) = if args.resume {
@@ -173,7 +177,7 @@ fn not_begun(loaded: &Loaded, context: &mut Context) -> Result<Exit, Failure> {
         Format::Json => context.out.json(&NotBegun {
             event: "result",
             schema_version: SCHEMA_VERSION,
-            metric: target.map_or(Metric::Top1, |target| target.metric),
+            metric: target.map_or(Metric::of(loaded.recipe.data.source.kind())[0], |target| target.metric),
             target: target.map(|target| target.value),
             achieved: None,
             met: target.map(|_| false),
@@ -193,15 +197,32 @@ fn not_begun(loaded: &Loaded, context: &mut Context) -> Result<Exit, Failure> {
 fn finished(result: &RunResult, folder: &Path, context: &mut Context) -> Result<Exit, Failure> {
     let missed = result.met == Some(false);
     if context.format == Format::Text {
-        let metric = metrics::name(result.metric);
-        let beside = match (result.target, result.met) {
-            (Some(target), Some(true)) => format!(", target {}: {}", percent(target), paint(GOOD, "met")),
-            (Some(target), _) => format!(", target {}: {}", percent(target), paint(BAD, "missed")),
-            (None, _) => ", no target".to_owned(),
+        let linear = result.linear_baseline.map(|b| format!("a linear classifier: {}", percent(b)));
+        let beside = |metric: Metric| {
+            let trivial = result.baselines.iter().filter(|baseline| baseline.score.metric == metric);
+            let trivial = trivial.map(|baseline| format!("{}: {}", baseline.answer, percent(baseline.score.value)));
+            let all: Vec<String> =
+                linear.clone().filter(|_| metric == Metric::Top1).into_iter().chain(trivial).collect();
+            if all.is_empty() { String::new() } else { format!(" ({})", all.join(", ")) }
         };
-        let baseline = result.linear_baseline.map(|b| format!(" (a linear classifier: {})", percent(b)));
-        let (achieved, time) = (percent(result.achieved), Seconds(result.seconds));
-        writeln!(context.out, "{metric} {achieved}{}{beside}", baseline.unwrap_or_default())?;
+        let verdict = |target: f64, met: bool| {
+            let word = if met { paint(GOOD, "met") } else { paint(BAD, "missed") };
+            format!(", target {}: {word}", percent(target))
+        };
+        let time = Seconds(result.seconds);
+        let first = match result.target {
+            Some(target) => verdict(target, result.achieved >= target),
+            None => ", no target".to_owned(),
+        };
+        let (metric, achieved) = (metrics::name(result.metric), percent(result.achieved));
+        writeln!(context.out, "{metric} {achieved}{}{first}", beside(result.metric))?;
+        for goal in &result.also {
+            let (metric, achieved) = (metrics::name(goal.metric), percent(goal.achieved));
+            writeln!(context.out, "{metric} {achieved}{}{}", beside(goal.metric), verdict(goal.target, goal.met))?;
+        }
+        if result.skipped_steps > 0 {
+            writeln!(context.out, "{} steps updated nothing", result.skipped_steps)?;
+        }
         writeln!(context.out, "{} epochs in {time}, golden {}", result.epochs, proof::word(result.golden))?;
         writeln!(context.out, "{}", folder.join("report.html").display())?;
     }

@@ -4,7 +4,7 @@ use super::{colours, draw_polygon, tint};
 use crate::geometry::Polygon;
 use crate::image::Image;
 use crate::text::{Detection, TextRegion};
-use crate::tracking::Tracked;
+use crate::tracking::{Tracked, VideoFrame};
 
 /// An image with the text there is to find (ignored text in a colour of its own), and over it what was found.
 pub fn draw_text(image: &Image, regions: &[TextRegion], found: &[Detection]) -> Image {
@@ -29,6 +29,18 @@ pub fn draw_tracked(frame: &Image, tracked: &Tracked, truth: Option<&Polygon>) -
         draw_polygon(&mut drawn, truth, colours::TRUTH, 1);
     }
     draw_polygon(&mut drawn, &tracked.outline, colours::FOUND, 2);
+    drawn
+}
+
+/// A frame with the mask and the box of its target, as far as they are known.
+pub fn draw_target(frame: &VideoFrame) -> Image {
+    let mut drawn = frame.image.clone();
+    if let Some(mask) = &frame.mask {
+        tint(&mut drawn, mask, colours::TRUTH, 0.4);
+    }
+    if let Some(target) = &frame.target {
+        draw_polygon(&mut drawn, &target.polygon(), colours::TRUTH, 1);
+    }
     drawn
 }
 

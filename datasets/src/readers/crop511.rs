@@ -28,6 +28,7 @@ pub struct Crop511 {
     root: PathBuf,
     tracks: Vec<Track>,
     has_masks: bool,
+    frame_range: Option<usize>,
     skipped: usize,
 }
 
@@ -60,7 +61,7 @@ impl Crop511 {
         let bytes = fs::read(index).map_err(io)?;
         let videos: Map<String, Value> =
             serde_json::from_slice(&bytes).map_err(|error| refuse(error.line().max(1), error.to_string()))?;
-        let mut set = Self { root: root.to_owned(), tracks: Vec::new(), has_masks, skipped: 0 };
+        let mut set = Self { root: root.to_owned(), tracks: Vec::new(), has_masks, frame_range: None, skipped: 0 };
         let mut skip_or_fail = |place: String, reason: String| {
             let error = DataError::Entry { path: index.to_owned(), entry: place, reason };
             match on_error {
@@ -105,6 +106,11 @@ impl Crop511 {
         Ok(set)
     }
 
+    /// The set with this most frames between the images of a pair.
+    pub fn with_frame_range(self, frame_range: Option<usize>) -> Self {
+        Self { frame_range, ..self }
+    }
+
     /// Number of entries left out.
     pub fn skipped(&self) -> usize {
         self.skipped
@@ -133,6 +139,10 @@ fn sides(value: &Value) -> Result<(f64, f64), String> {
 }
 
 impl VideoDataset for Crop511 {
+    fn frame_range(&self, _index: usize) -> Option<usize> {
+        self.frame_range
+    }
+
     fn len(&self) -> usize {
         self.tracks.len()
     }

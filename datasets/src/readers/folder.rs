@@ -193,6 +193,6 @@ fn read_file(path: &Path) -> Result<Vec<u8>, DataError> {
 }
 
 /// Reads and decodes an image file.
-pub(super) fn read_image(path: &Path) -> Result<Image, DataError> {
+pub fn read_image(path: &Path) -> Result<Image, DataError> {
     image::decode(&read_file(path)?).map_err(|source| DataError::Decode { name: path.display().to_string(), source })
 }

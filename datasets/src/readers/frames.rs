@@ -1,10 +1,11 @@
-//! Videos as folders of frames, with or without masks: DAVIS, or any folder of numbered images.
+//! Videos as folders of frames, with masks (DAVIS), outlines (VOT) or neither.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::folder::{is_image, read_image};
-use crate::geometry::Point;
+use super::outlines::read_outlines;
+use crate::geometry::{Point, Polygon};
 use crate::grid::Mask;
 use crate::image::Size;
 use crate::tracking::{TargetBox, VideoDataset, VideoFrame};
@@ -22,7 +23,12 @@ struct Video {
     folder: PathBuf,
     /// Image and mask of each frame.
     frames: Vec<(PathBuf, Option<PathBuf>)>,
+    /// Outline of the target in each frame, where outlines are given.
+    outlines: Vec<Option<Polygon>>,
 }
+
+/// File of outlines beside the frames of VOT.
+const OUTLINES: &str = "groundtruth.txt";
 
 /// Folders of DAVIS below which there is one folder per video, by resolution.
 const RESOLUTIONS: [&str; 3] = ["480p", "Full-Resolution", "1080p"];
@@ -60,6 +66,55 @@ impl FrameFolders {
             return Err(DataError::NoImages(images));
         }
         Ok(set)
+    }
+
+    /// All videos of a VOT root: `NAME/*.jpg` or `NAME/color/*.jpg` with `NAME/groundtruth.txt`.
+    ///
+    /// # Errors
+    /// If there are no such folders, and as [`open`](Self::open).
+    pub fn open_vot(root: &Path, on_error: OnError) -> Result<Self, DataError> {
+        let mut set = Self { videos: Vec::new(), skipped: 0 };
+        for folder in sorted(root)?.into_iter().filter(|path| path.join(OUTLINES).is_file()) {
+            set.add_outlined(&folder, on_error)?;
+        }
+        if set.videos.is_empty() {
+            return Err(DataError::NoImages(root.to_owned()));
+        }
+        Ok(set)
+    }
+
+    /// The videos in `root`: those of DAVIS, those of VOT, or the images in it as one.
+    ///
+    /// # Errors
+    /// As the layout that was found.
+    pub fn open_root(root: &Path, on_error: OnError) -> Result<Self, DataError> {
+        if !root.is_dir() {
+            return Err(DataError::NotAFolder(root.to_owned()));
+        }
+        if root.join("JPEGImages").is_dir() {
+            return Self::open_davis(root, on_error);
+        }
+        if root.join(OUTLINES).is_file() {
+            let mut set = Self { videos: Vec::new(), skipped: 0 };
+            set.add_outlined(root, on_error)?;
+            return Ok(set);
+        }
+        if sorted(root)?.iter().any(|path| path.join(OUTLINES).is_file()) {
+            return Self::open_vot(root, on_error);
+        }
+        Self::open(root, None, on_error)
+    }
+
+    fn add_outlined(&mut self, folder: &Path, on_error: OnError) -> Result<(), DataError> {
+        let colour = folder.join("color");
+        self.add(if colour.is_dir() { &colour } else { folder }, None, on_error)?;
+        let (outlines, skipped) = read_outlines(&folder.join(OUTLINES), on_error)?;
+        self.skipped += skipped;
+        if let Some(video) = self.videos.last_mut() {
+            video.folder = folder.to_owned();
+            video.outlines = outlines;
+        }
+        Ok(())
     }
 
     /// Number of frames left out and masks that are missing.
@@ -101,7 +156,7 @@ impl FrameFolders {
         if frames.is_empty() {
             return Err(DataError::NoImages(folder.to_owned()));
         }
-        self.videos.push(Video { folder: folder.to_owned(), frames });
+        self.videos.push(Video { folder: folder.to_owned(), frames, outlines: Vec::new() });
         Ok(())
     }
 
@@ -166,12 +221,18 @@ impl VideoDataset for FrameFolders {
             }
             None => None,
         };
-        let target = mask.as_ref().and_then(Mask::bounds).map(|bounds| {
+        let around_mask = mask.as_ref().and_then(Mask::bounds).map(|bounds| {
             // Pixels reach half a pixel to both sides of their centres, which are whole numbers.
             let target = TargetBox::from_rect(bounds);
             TargetBox { centre: target.centre - Point::new(0.5, 0.5), ..target }
         });
+        let outline = self.outline(index, frame);
+        let target = around_mask.or_else(|| outline.as_ref().map(TargetBox::from_polygon));
         Ok(VideoFrame { image: picture, target, mask })
+    }
+
+    fn outline(&self, index: usize, frame: usize) -> Option<Polygon> {
+        self.videos[index].outlines.get(frame).cloned().flatten()
     }
 }
 

@@ -63,6 +63,11 @@ impl VideoDataset for VideoMixture {
         videos.frames(index)
     }
 
+    fn frame_range(&self, index: usize) -> Option<usize> {
+        let (videos, index) = self.locate(index);
+        videos.frame_range(index)
+    }
+
     fn frame(&self, index: usize, frame: usize) -> Result<VideoFrame, DataError> {
         let (videos, index) = self.locate(index);
         videos.frame(index, frame)

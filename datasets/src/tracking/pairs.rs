@@ -4,17 +4,8 @@ use std::sync::Arc;
 
 use super::crop::{Crop, crop};
 use super::{AnchorConfig, AnchorLabels, Anchors, CropAugment, LabelConfig, TargetBox, VideoDataset, VideoFrame};
+use crate::transforms::ChannelOrder;
 use crate::{DataError, Rng, Samples};
-
-/// Order of the colour channels.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum ChannelOrder {
-    /// Red, green, blue.
-    Rgb,
-    /// Blue, green, red: the original's, from OpenCV.
-    #[default]
-    Bgr,
-}
 
 /// How pairs are made. The defaults are those of SiamMask's base stage.
 #[derive(Debug, Clone, PartialEq)]
@@ -84,6 +75,13 @@ pub struct Pair {
     pub mask_weight: Vec<f32>,
 }
 
+impl Pair {
+    /// True if pixels of the target can be seen and are known.
+    pub fn mask_is_known(&self) -> bool {
+        self.mask.iter().any(|&inside| inside > 0.0)
+    }
+}
+
 /// Pairs from videos: pair `index` of an epoch is a pure function of the seed, the epoch and the index.
 #[derive(Clone)]
 pub struct Pairs {
@@ -135,8 +133,9 @@ impl Pairs {
             let frame = rng.below(self.videos.frames(other));
             self.visible(other, frame, &mut rng)?.0
         } else {
-            let low = near.saturating_sub(config.frame_range);
-            let high = (near + config.frame_range).min(self.videos.frames(video) - 1);
+            let range = self.videos.frame_range(video).unwrap_or(config.frame_range);
+            let low = near.saturating_sub(range);
+            let high = near.saturating_add(range).min(self.videos.frames(video) - 1);
             let frame = low + rng.below(high - low + 1);
             self.visible(video, frame, &mut rng)?.0
         };
@@ -180,6 +179,11 @@ impl Pairs {
                 return Ok(((frame, target), number));
             }
             number = rng.below(self.videos.frames(video));
+        }
+        // Where a target is known in few frames, the first is one of them.
+        let first = self.videos.frame(video, 0)?;
+        if let Some(target) = first.target.filter(|target| target.width > 0.0 && target.height > 0.0) {
+            return Ok(((first, target), 0));
         }
         Err(DataError::NoTarget { video: self.videos.name(video), frames: ATTEMPTS })
     }

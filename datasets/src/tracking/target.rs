@@ -103,6 +103,16 @@ pub trait VideoDataset: Send + Sync {
     /// # Errors
     /// If a file is missing or cannot be decoded, or a mask has another size than its image.
     fn frame(&self, index: usize, frame: usize) -> Result<VideoFrame, DataError>;
+
+    /// Most frames between the images of a pair from video `index`, where the set has a say.
+    fn frame_range(&self, _index: usize) -> Option<usize> {
+        None
+    }
+
+    /// The outline of the target in a frame, where the set gives outlines (VOT).
+    fn outline(&self, _index: usize, _frame: usize) -> Option<Polygon> {
+        None
+    }
 }
 
 #[cfg(test)]

@@ -12,29 +12,57 @@ pub enum PixelScale {
     Byte,
 }
 
+/// Order of the colour channels.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum ChannelOrder {
+    /// Red, green, blue.
+    #[default]
+    Rgb,
+    /// Blue, green, red: OpenCV's.
+    Bgr,
+}
+
 /// `(pixel - mean) / deviation` per channel, as f32 in CHW order.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Normalize {
-    /// Mean of R, G, B.
+    /// Mean of each channel, in the order of `channels`.
     pub mean: [f32; 3],
-    /// Standard deviation of R, G, B.
+    /// Standard deviation of each channel, in the order of `channels`.
     pub std: [f32; 3],
     /// The scale of both.
     pub scale: PixelScale,
+    /// Order of the channels in the result.
+    pub channels: ChannelOrder,
 }
 
 impl Normalize {
     /// Mean and deviation of ImageNet on 0..1, as torchvision's models use them.
-    pub const IMAGENET: Self =
-        Self { mean: [0.485, 0.456, 0.406], std: [0.229, 0.224, 0.225], scale: PixelScale::Unit };
+    pub const IMAGENET: Self = Self { mean: [0.485, 0.456, 0.406], std: [0.229, 0.224, 0.225], ..Self::UNCHANGED };
+
+    /// Pixels as they are, in 0..1.
+    pub const UNCHANGED: Self =
+        Self { mean: [0.0; 3], std: [1.0; 3], scale: PixelScale::Unit, channels: ChannelOrder::Rgb };
 
     /// The value of a pixel: one f32 rounding per operation, in torchvision's order.
     pub fn value(&self, channel: usize, pixel: u8) -> f32 {
+        self.level(channel, f32::from(pixel))
+    }
+
+    /// The value of a level of 0..255 that need not be whole.
+    fn level(&self, channel: usize, level: f32) -> f32 {
         let pixel = match self.scale {
-            PixelScale::Unit => f32::from(pixel) / 255.0,
-            PixelScale::Byte => f32::from(pixel),
+            PixelScale::Unit => level / 255.0,
+            PixelScale::Byte => level,
         };
         (pixel - self.mean[channel]) / self.std[channel]
+    }
+
+    /// Normalises levels of 0..255 in place: three planes whose channels are in order already.
+    pub fn apply_to_planes(&self, planes: &mut [f32]) {
+        let area = (planes.len() / 3).max(1);
+        for (channel, plane) in planes.chunks_exact_mut(area).enumerate() {
+            plane.iter_mut().for_each(|value| *value = self.level(channel, *value));
+        }
     }
 
     /// Writes `image` to `out`, which holds `3 * height * width` numbers in CHW order.
@@ -46,13 +74,17 @@ impl Normalize {
         assert_eq!(out.len(), 3 * area, "one number per channel and pixel");
         let tables: [[f32; 256]; 3] =
             std::array::from_fn(|channel| std::array::from_fn(|pixel| self.value(channel, pixel as u8)));
-        let (red, rest) = out.split_at_mut(area);
-        let (green, blue) = rest.split_at_mut(area);
-        let planes = red.iter_mut().zip(green).zip(blue);
-        for (pixel, ((red, green), blue)) in image.pixels().as_chunks::<3>().0.iter().zip(planes) {
-            *red = tables[0][pixel[0] as usize];
-            *green = tables[1][pixel[1] as usize];
-            *blue = tables[2][pixel[2] as usize];
+        let (first, rest) = out.split_at_mut(area);
+        let (second, third) = rest.split_at_mut(area);
+        let planes = first.iter_mut().zip(second).zip(third);
+        let [r, g, b] = match self.channels {
+            ChannelOrder::Rgb => [0, 1, 2],
+            ChannelOrder::Bgr => [2, 1, 0],
+        };
+        for (pixel, ((first, second), third)) in image.pixels().as_chunks::<3>().0.iter().zip(planes) {
+            *first = tables[0][pixel[r] as usize];
+            *second = tables[1][pixel[g] as usize];
+            *third = tables[2][pixel[b] as usize];
         }
     }
 }
@@ -65,16 +97,22 @@ mod tests {
     #[test]
     fn channels_become_planes() {
         let image = Image::new(Size::new(2, 1), vec![0, 128, 255, 64, 192, 32]).unwrap();
-        let normalize = Normalize { mean: [128.0; 3], std: [64.0; 3], scale: PixelScale::Byte };
+        let normalize = Normalize { mean: [128.0; 3], std: [64.0; 3], scale: PixelScale::Byte, ..Normalize::UNCHANGED };
         let mut out = [0.0; 6];
         normalize.apply(&image, &mut out);
         assert_eq!(out, [-2.0, -1.0, 0.0, 1.0, 127.0 / 64.0, -1.5]);
+        let bgr = Normalize { mean: [127.0, 128.0, 129.0], channels: ChannelOrder::Bgr, ..normalize };
+        bgr.apply(&image, &mut out);
+        assert_eq!(out, [2.0, -95.0 / 64.0, 0.0, 1.0, -129.0 / 64.0, -65.0 / 64.0]);
+        let mut planes = [255.0, 32.0, 128.0, 192.0, 0.0, 64.0];
+        bgr.apply_to_planes(&mut planes);
+        assert_eq!(planes, out);
     }
 
     #[test]
     fn both_scales_agree() {
-        let byte = Normalize { mean: [127.5; 3], std: [51.0; 3], scale: PixelScale::Byte };
-        let unit = Normalize { mean: [0.5; 3], std: [0.2; 3], scale: PixelScale::Unit };
+        let byte = Normalize { mean: [127.5; 3], std: [51.0; 3], scale: PixelScale::Byte, ..Normalize::UNCHANGED };
+        let unit = Normalize { mean: [0.5; 3], std: [0.2; 3], ..Normalize::UNCHANGED };
         for pixel in 0..=255 {
             assert!((byte.value(0, pixel) - unit.value(0, pixel)).abs() < 1e-6);
         }

@@ -1,18 +1,29 @@
-//! Lowers the `data` and `preprocess` sections of a recipe to readers and transforms.
+//! Lowers the `data`, `preprocess` and `postprocess` sections of a recipe to readers, transforms and what judges outputs.
 //!
 //! The recipe knows no pixels and the data sets know no recipe; golden check, training and evaluation all come here,
 //! so that what is proven is what trains.
+//!
+//! * [`open`]: the [`DataSets`] of a recipe, of one of three kinds of [`Samples`].
+//! * [`Feed`]: batches of the training set for any of them: [`Batch`], the step's inputs by name.
+//! * [`pipeline`], [`TextImages`], [`HeldOutPairs`] and [`tracker`]: what evaluation needs of each kind.
 
-use std::{path::Path, sync::Arc};
+mod batch;
+mod feed;
+mod images;
+mod sets;
+mod text;
+mod tracking;
+
+pub use batch::{Batch, Field, Numbers};
+pub use feed::{Batches, Feed, StepInput, loader_config};
+pub use images::pipeline;
+pub use sets::{DataSets, Samples, open};
+pub use text::{TextImage, TextImages, detection, text_images};
+pub use tracking::{HeldOutPairs, held_out_pairs, tracker};
+
 use thiserror::Error;
-use zoo_datasets::{
-    Alphabet, Cached, Characters, CharactersConfig, Cifar10, DataError, Dataset, ImageFolder, Normalize, OnError,
-    Pipeline, Size, open_root, transforms,
-};
-use zoo_recipe::{
-    Recipe, Span,
-    schema::{self, ImageSize, Levels, Source},
-};
+use zoo_datasets::{DataError, Normalize};
+use zoo_recipe::{Recipe, Span, schema};
 
 /// Data or preprocessing that cannot be had as the recipe says.
 #[derive(Debug, Error)]
@@ -30,6 +41,13 @@ pub enum InputError {
     Data(#[from] DataError),
 }
 
+impl InputError {
+    /// For what stands at `path` of a recipe.
+    fn at(recipe: &Recipe, path: &str, message: impl Into<String>) -> Self {
+        Self::Recipe { span: recipe.span(path), message: message.into() }
+    }
+}
+
 /// Which list of steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Split {
@@ -39,172 +57,24 @@ pub enum Split {
     Eval,
 }
 
-/// Training and validation data of a recipe.
-#[derive(Clone)]
-pub struct DataSets {
-    /// Training part.
-    pub train: Arc<dyn Dataset>,
-    /// Validation part, with the same classes.
-    pub val: Arc<dyn Dataset>,
-    /// What they are, in a line.
-    pub description: String,
-    /// Entries left out because they could not be read (`on_error: skip`).
-    pub skipped: usize,
-}
-
-/// Opens the data of a recipe, or those in `root` instead.
-///
-/// # Errors
-/// Data that are missing, unreadable, or divided into other classes than the model has.
-pub fn open(recipe: &Recipe, root: Option<&Path>) -> Result<DataSets, InputError> {
-    let on_error = match recipe.data.on_error {
-        schema::OnError::Fail => OnError::Fail,
-        schema::OnError::Skip => OnError::Skip,
-    };
-    if let Some(root) = root {
-        let found = open_root(root, on_error)?;
-        let description = format!("{} ({:?})", root.display(), found.layout);
-        return Ok(DataSets { train: found.train, val: found.val, description, skipped: found.skipped });
-    }
-    match &recipe.data.source {
-        Source::ImageFolder(folder) => {
-            let train = ImageFolder::open(&folder.root.join(&folder.train), on_error)?;
-            let val = ImageFolder::open(&folder.root.join(&folder.val), on_error)?;
-            let skipped = train.skipped() + val.skipped();
-            let description = format!("image folder {}", folder.root.display());
-            Ok(DataSets { train: Arc::new(train), val: Arc::new(val), description, skipped })
-        }
-        Source::Cifar10(cifar) => Ok(DataSets {
-            train: Arc::new(Cifar10::train(&cifar.root)?),
-            val: Arc::new(Cifar10::test(&cifar.root)?),
-            description: format!("CIFAR-10 in {}", cifar.root.display()),
-            skipped: 0,
-        }),
-        Source::Characters(section) => characters(recipe, section),
-    }
-}
-
-fn characters(recipe: &Recipe, section: &schema::Characters) -> Result<DataSets, InputError> {
-    let alphabet = match section.classes {
-        10 => Alphabet::Digits,
-        36 => Alphabet::Alphanumeric,
-        n => {
-            let span = recipe.span("data.source.characters.classes");
-            let message = format!("there are characters for 10 classes (digits) or 36 (digits and letters), not {n}");
-            return Err(InputError::Recipe { span, message });
-        }
-    };
-    let pair = |[low, high]: [f64; 2]| (low, high);
-    let config = CharactersConfig {
-        alphabet,
-        side: section.size,
-        font_size: pair(section.font.map(|share| share * CharactersConfig::UNIT_SIDE)),
-        shift: section.shift * CharactersConfig::UNIT_SIDE,
-        rotation: section.rotation,
-        shear: section.shear,
-        x_scale: pair(section.stretch),
-        luminance_gap: pair(section.contrast),
-        strokes: section.strokes,
-        blur: pair(section.blur),
-        noise: pair(section.noise),
-        ..CharactersConfig::default()
-    };
-    let train = Characters::new(config, section.seed, 0, section.train)?;
-    let val = Characters::new(config, section.seed, Characters::HELD_OUT, section.val)?;
-    let description =
-        format!("generated characters, {} classes, {} + {} images", section.classes, section.train, section.val);
-    let kept = |set| Arc::new(Cached::new(set, KEPT_IMAGES));
-    Ok(DataSets { train: kept(train), val: kept(val), description, skipped: 0 })
-}
-
-/// Bytes of generated images that are kept: drawing one takes longer than training on it may leave time for.
-const KEPT_IMAGES: usize = 512 << 20;
-
-/// Builds the preprocessing of a recipe, and checks that it delivers what the model takes: `image` is
-/// `[channels, height, width]`, `from` the size of all images of the data set if they share one.
-///
-/// # Errors
-/// Steps after the normalisation, impossible steps, or images of another size than the model's input.
-pub fn pipeline(recipe: &Recipe, split: Split, from: Option<Size>, image: [usize; 3]) -> Result<Pipeline, InputError> {
+/// The normalisation of a list of steps that may do nothing else: text and videos are varied by sections of their own.
+fn only_normalisation(recipe: &Recipe, split: Split) -> Result<Normalize, InputError> {
     let (steps, path) = match split {
         Split::Train => (&recipe.preprocess.train, "preprocess.train"),
         Split::Eval => (&recipe.preprocess.eval, "preprocess.eval"),
     };
-    let refuse = |at: &str, message: String| InputError::Recipe { span: recipe.span(at), message };
-    let (mut geometric, mut normalize) = (Vec::new(), None);
-    for (i, step) in steps.iter().enumerate() {
-        if normalize.is_some() {
-            return Err(refuse(&format!("{path}[{i}]"), "nothing may follow `normalize`".into()));
+    match steps.as_slice() {
+        [] => Ok(Normalize::UNCHANGED),
+        [schema::Step::Normalize(normalize)] => Ok(images::normalisation(normalize)),
+        _ => {
+            let message = "only `normalize` may stand here: images with text are varied by `preprocess.text`, videos by \
+                           `preprocess.pairs`";
+            Err(InputError::at(recipe, path, message))
         }
-        match step {
-            schema::Step::Normalize(n) => normalize = Some(normalisation(n)),
-            other => geometric.extend(geometry(other)),
-        }
-    }
-    let pipeline = Pipeline::new(geometric, normalize.unwrap_or(IDENTITY)).map_err(|e| refuse(path, e.to_string()))?;
-    let [c, h, w] = image;
-    match pipeline.output(from) {
-        Some(size) if [3, size.height, size.width] == image => Ok(pipeline),
-        Some(size) => {
-            let made = format!("3x{}x{}", size.height, size.width);
-            Err(refuse(path, format!("images come out as {made}, the model takes {c}x{h}x{w}")))
-        }
-        None => Err(refuse(path, "images come out in different sizes: end with a crop or a resize".into())),
     }
 }
 
-/// Pixels as they are, in 0..1.
-const IDENTITY: Normalize = Normalize { mean: [0.0; 3], std: [1.0; 3], scale: transforms::PixelScale::Unit };
-
-fn normalisation(n: &schema::Normalize) -> Normalize {
-    let scale = match n.scale {
-        Levels::Unit => transforms::PixelScale::Unit,
-        Levels::Byte => transforms::PixelScale::Byte,
-    };
-    Normalize { mean: n.mean.map(|m| m as f32), std: n.std.map(|s| s as f32), scale }
-}
-
-fn filter(filter: schema::Filter) -> transforms::Filter {
-    match filter {
-        schema::Filter::Bilinear => transforms::Filter::Bilinear,
-        schema::Filter::Bicubic => transforms::Filter::Bicubic,
-    }
-}
-
-fn size(size: ImageSize) -> Size {
-    let [height, width] = size.extent();
-    Size { width, height }
-}
-
-/// The transforms that a step of the recipe stands for.
-fn geometry(step: &schema::Step) -> Vec<transforms::Step> {
-    use transforms::Step;
-    let shorter = |size, f| Step::ShorterSide(transforms::ShorterSide { size, filter: filter(f) });
-    let random_crop = |size: usize, padding| {
-        Step::RandomCrop(transforms::RandomCrop { size: Size::square(size), padding, fill: [0; 3] })
-    };
-    match step {
-        schema::Step::Resize(s) => vec![shorter(s.shorter, s.filter)],
-        schema::Step::ResizeTo(s) => {
-            vec![Step::Resize(transforms::Resize { size: size(s.size), filter: filter(s.filter) })]
-        }
-        schema::Step::CenterCrop(s) => vec![Step::CenterCrop(transforms::CenterCrop { size: size(s.size) })],
-        schema::Step::RandomResizedCrop(s) => vec![Step::RandomResizedCrop(transforms::RandomResizedCrop {
-            size: Size::square(s.size),
-            scale: (s.scale[0], s.scale[1]),
-            ratio: (s.ratio[0], s.ratio[1]),
-            filter: filter(s.filter),
-        })],
-        schema::Step::RandomCoveringCrop(s) => vec![Step::RandomCoveringCrop(transforms::RandomCoveringCrop {
-            min_covered: s.min_covered,
-            area: (s.area[0], s.area[1]),
-            ratio: (s.ratio[0], s.ratio[1]),
-            ..transforms::RandomCoveringCrop::default()
-        })],
-        schema::Step::RandomCrop(s) => vec![random_crop(s.size, s.pad)],
-        schema::Step::HorizontalFlip(s) => {
-            vec![Step::HorizontalFlip(transforms::HorizontalFlip { probability: s.p })]
-        }
-        schema::Step::Normalize(_) => Vec::new(),
-    }
+/// Both ends of a range.
+fn pair<T: Copy>([low, high]: [T; 2]) -> (T, T) {
+    (low, high)
 }

@@ -2,7 +2,10 @@
 //! (warnings), each with the source of what is usual.
 
 use crate::diagnostic::{Diagnostic, Severity, suggest};
-use crate::schema::{DecayGroup, Layer, LossScale, Optimizer, Period, Recipe, Schedule, Source, Step, WarmupShape};
+use crate::schema::{
+    Characters, DecayGroup, Layer, LossScale, Metric, Optimizer, Period, Recipe, SampleKind, Schedule, Source, Step,
+    TextScenes, Videos, WarmupShape,
+};
 use crate::span::ConfigPath;
 
 /// All that is wrong or unusual in a recipe that fits the schema.
@@ -69,7 +72,49 @@ impl Check<'_> {
     }
 
     fn data(&mut self) {
-        let Source::Characters(characters) = &self.recipe.data.source else { return };
+        match &self.recipe.data.source {
+            Source::Characters(characters) => self.characters(characters),
+            Source::TextScenes(scenes) => self.text_scenes(scenes),
+            Source::Videos(videos) => self.videos(videos),
+            Source::ImageFolder(_)
+            | Source::Cifar10(_)
+            | Source::TextFolder(_)
+            | Source::Crop511(_)
+            | Source::FrameFolder(_) => {}
+        }
+        let kind = self.recipe.data.source.kind();
+        let Some(target) = &self.recipe.target else { return };
+        let also = target.also.iter().enumerate().map(|(i, goal)| (format!("target.also[{i}].metric"), goal.metric));
+        for (path, metric) in std::iter::once(("target.metric".to_owned(), target.metric)).chain(also) {
+            if !Metric::of(kind).contains(&metric) {
+                let message = "these data are not judged by that metric";
+                let hint = match kind {
+                    SampleKind::Image => "images with a class: top1, top5",
+                    SampleKind::Text => "images with text: hmean, precision, recall",
+                    SampleKind::Video => "videos: mask_iou, tracked, overlap, eao",
+                };
+                self.error(&path, message, hint);
+            }
+        }
+    }
+
+    fn text_scenes(&mut self, scenes: &TextScenes) {
+        let path = |key: &str| format!("data.source.text_scenes.{key}");
+        self.range(&path("words"), scenes.words.map(|n| n as f64), [0.0, 50.0]);
+        self.range(&path("font"), scenes.font, [8.0, 96.0]);
+        self.range(&path("contrast"), scenes.contrast, [0.0, 255.0]);
+        self.range(&path("distractors"), scenes.distractors.map(|n| n as f64), [0.0, 100.0]);
+        self.range(&path("noise"), scenes.noise, [0.0, 255.0]);
+    }
+
+    fn videos(&mut self, videos: &Videos) {
+        let path = |key: &str| format!("data.source.videos.{key}");
+        self.range(&path("radius"), videos.radius, [4.0, videos.size as f64 / 3.0]);
+        self.range(&path("speed"), videos.speed, [0.0, videos.size as f64]);
+        self.range(&path("distractors"), videos.distractors.map(|n| n as f64), [0.0, 50.0]);
+    }
+
+    fn characters(&mut self, characters: &Characters) {
         let path = |key: &str| format!("data.source.characters.{key}");
         if characters.classes != self.recipe.model.classes {
             let message =
@@ -85,6 +130,19 @@ impl Check<'_> {
 
     fn preprocess(&mut self) {
         let recipe = self.recipe;
+        if let Some(text) = &recipe.preprocess.text {
+            self.range("preprocess.text.rotation", text.rotation, [-180.0, 180.0]);
+            self.range("preprocess.text.scale", text.scale, [0.01, 100.0]);
+            self.range("preprocess.text.threshold", text.threshold, [0.0, 1.0]);
+        }
+        if let Some(pairs) = &recipe.preprocess.pairs {
+            let shapes = pairs.anchors.ratios.iter().chain(&pairs.anchors.scales);
+            let empty = pairs.anchors.ratios.is_empty() || pairs.anchors.scales.is_empty();
+            if empty || shapes.into_iter().any(|value| value.is_nan() || *value <= 0.0) {
+                let hint = "for example ratios [0.33, 0.5, 1, 2, 3] and scales [8]";
+                self.error("preprocess.pairs.anchors", "anchors need ratios and scales above 0", hint);
+            }
+        }
         for (split, steps) in [("train", &recipe.preprocess.train), ("eval", &recipe.preprocess.eval)] {
             for (index, step) in steps.iter().enumerate() {
                 let path = |rest: &str| format!("preprocess.{split}[{index}].{rest}");

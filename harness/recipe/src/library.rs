@@ -265,8 +265,13 @@ impl<'a> Loading<'a> {
         };
         let set = self.overrides(set, &ConfigPath::from("set")).unwrap_or_default();
         self.apply(&mut base, &set);
-        for (name, profile) in self.profiles(profiles) {
-            let joined = match all.shift_remove(&name) {
+        for (name, profile, nothing) in self.profiles(profiles) {
+            let under = all.shift_remove(&name);
+            // `~` takes an inherited profile away.
+            if under.is_some() && nothing {
+                continue;
+            }
+            let joined = match under {
                 Some(under) => Profile {
                     fragment: merge(under.fragment, profile.fragment, shape, Removal::Kept),
                     set: profile.set.or(under.set),
@@ -318,7 +323,8 @@ impl<'a> Loading<'a> {
         }
     }
 
-    fn profiles(&mut self, entry: Option<Entry>) -> Vec<(String, Profile)> {
+    /// The profiles that a file writes, and whether one is written as `~`.
+    fn profiles(&mut self, entry: Option<Entry>) -> Vec<(String, Profile, bool)> {
         let path = ConfigPath::from("profiles");
         let mut all = Vec::new();
         let Some(entry) = entry else { return all };
@@ -332,6 +338,7 @@ impl<'a> Loading<'a> {
         };
         for (name, entry) in profiles {
             let path = path.key(&name);
+            let nothing = entry.node.value == Value::Null;
             let mut fragment = match entry.node.value {
                 Value::Null => Node::empty_map(entry.node.span),
                 _ => entry.node,
@@ -341,7 +348,7 @@ impl<'a> Loading<'a> {
                 _ => None,
             };
             let set = self.overrides(set, &path.key("set"));
-            all.push((name, Profile { fragment, set }));
+            all.push((name, Profile { fragment, set }, nothing));
         }
         all
     }

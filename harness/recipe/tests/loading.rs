@@ -140,6 +140,9 @@ fn profiles_are_inherited() {
     // `~` in a child's profile takes away what the recipe itself has.
     let recipe = child("profiles: {mini: {loss: {l2: ~}, target: ~}}", Some("mini"));
     assert_eq!((recipe.loss.l2, recipe.target), (None, None));
+    // `~` in place of a profile takes it away.
+    let without = "name: child\nextends: parent\nprofiles: {mini: ~, own: ~}";
+    assert_eq!(load(&[("child.yaml", without), ("parent.yaml", PARENT)], None, &[]).profiles, ["own"]);
 }
 
 #[test]

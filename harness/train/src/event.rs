@@ -7,7 +7,11 @@ use serde::{Deserialize, Serialize};
 use std::{io, path::PathBuf};
 use zoo_recipe::schema::{Metric, Target};
 
-use crate::{environment::Environment, job::HOST, metrics::Score};
+use crate::{
+    environment::Environment,
+    job::HOST,
+    metrics::{Baseline, Score},
+};
 
 /// Version of the events as JSON; goes up when a field changes its meaning or vanishes.
 pub const SCHEMA_VERSION: u32 = 1;
@@ -79,6 +83,9 @@ pub struct Started {
     pub target: Option<Target>,
     /// Top-1 accuracy of a linear classifier on the same data, where it was measured.
     pub linear_baseline: Option<f64>,
+    /// What other trivial answers reach.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub baselines: Vec<Baseline>,
     /// Whether the step was proven.
     pub golden: GoldenVerdict,
     /// The device that is simulated, or `host`.
@@ -127,8 +134,9 @@ pub struct Evaluated {
     pub epoch: f64,
     /// Samples evaluated.
     pub samples: u64,
-    /// Mean cross entropy in nats, without smoothing and regularisation.
-    pub loss: f64,
+    /// Mean cross entropy in nats, without smoothing and regularisation; of classifiers only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub loss: Option<f64>,
     /// The metrics, as fractions.
     pub scores: Vec<Score>,
     /// Time since the start of the training, this evaluation included.
@@ -160,14 +168,17 @@ pub enum GoldenVerdict {
 pub struct RunResult {
     /// [`SCHEMA_VERSION`].
     pub schema_version: u32,
-    /// What was measured: the target's metric, top-1 without a target.
+    /// What was measured: the target's metric, without a target the first of the data's kind.
     pub metric: Metric,
     /// The value to reach; null without a target.
     pub target: Option<f64>,
     /// The value of the last evaluation (not of the best).
     pub achieved: f64,
-    /// Whether it is at least the target; null without a target.
+    /// Whether it is at least the target, and what has to be reached as well is; null without a target.
     pub met: Option<bool>,
+    /// What has to be reached as well.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub also: Vec<Reached>,
     /// Passes through the training set.
     pub epochs: u64,
     /// Steps done.
@@ -176,6 +187,9 @@ pub struct RunResult {
     pub seconds: f64,
     /// Top-1 accuracy of a linear classifier on the same data, where it was measured.
     pub linear_baseline: Option<f64>,
+    /// What other trivial answers reach.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub baselines: Vec<Baseline>,
     /// Whether the step was proven.
     pub golden: GoldenVerdict,
     /// The device that was simulated, or `host`.
@@ -184,6 +198,19 @@ pub struct RunResult {
     /// Steps whose update was left out because something overflowed.
     #[serde(default)]
     pub skipped_steps: u64,
+}
+
+/// One of several goals of a target.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Reached {
+    /// What was measured.
+    pub metric: Metric,
+    /// The value to reach.
+    pub target: f64,
+    /// The value of the last evaluation.
+    pub achieved: f64,
+    /// Whether it is at least the target.
+    pub met: bool,
 }
 
 /// Hears what happens.
@@ -246,6 +273,8 @@ mod tests {
             steps: 1000,
             seconds: 171.2,
             linear_baseline: None,
+            baselines: Vec::new(),
+            also: Vec::new(),
             golden: GoldenVerdict::Pass,
         };
         let json = serde_json::to_string(&Event::Result(result.clone())).unwrap();

@@ -1,11 +1,12 @@
 //! What is trained, and the batches that it is trained and evaluated on.
 
-use zoo_datasets::{Loader, LoaderConfig, OnError};
+use zoo_datasets::{Loader, LoaderConfig};
 use zoo_engine::Arithmetic;
-use zoo_input::{DataSets, Split};
-use zoo_recipe::{Recipe, ResolvedModel, schema};
+use zoo_graph::Graph;
+use zoo_input::{DataSets, Feed, Samples, Split, StepInput};
+use zoo_recipe::{Recipe, ResolvedModel};
 
-use crate::{TrainError, event::GoldenVerdict};
+use crate::{TrainError, event::GoldenVerdict, metrics::Baseline};
 
 /// What computes if no device is simulated.
 pub const HOST: &str = "host";
@@ -30,6 +31,8 @@ pub struct Job<'a> {
     pub data: &'a DataSets,
     /// Top-1 accuracy of a linear classifier on the same data, if it was measured: reported beside the target.
     pub linear_baseline: Option<f64>,
+    /// What other trivial answers reach on the same data: reported beside the target.
+    pub baselines: &'a [Baseline],
     /// Whether the step was proven: reported with the result.
     pub golden: GoldenVerdict,
     /// The device that computes; absent: this machine, in f32.
@@ -50,43 +53,45 @@ impl Job<'_> {
 
     /// Samples that are evaluated together: as many as are trained together, unless there are fewer.
     pub fn eval_batch(&self) -> usize {
-        self.recipe.train.batch.min(self.data.val.len().max(1))
+        self.recipe.train.batch.min(self.data.val_len().max(1))
     }
 
-    /// Full batches of the training set, shuffled and augmented by the recipe's seed.
+    /// Full batches of the training set for a step, shuffled and augmented by the recipe's seed.
     ///
     /// # Errors
-    /// Preprocessing that does not deliver what the network takes, or too few samples.
-    pub fn train_loader(&self) -> Result<Loader, TrainError> {
-        self.loader(Split::Train, self.recipe.train.batch)
+    /// Preprocessing that does not deliver what the step takes, or too few samples.
+    pub fn feed(&self, step: &Graph) -> Result<Feed, TrainError> {
+        let inputs = step.inputs.iter().map(|input| {
+            let shape = step.ty(input.value).shape.get(1..).unwrap_or_default().to_vec();
+            StepInput { name: input.name.clone(), shape }
+        });
+        let inputs: Vec<StepInput> = inputs.collect();
+        Ok(Feed::new(self.recipe, self.data, &inputs, self.threads())?)
     }
 
-    /// All of the held-out set, in order.
+    /// All held-out images with their classes, in order.
     ///
     /// # Errors
-    /// As [`Job::train_loader`].
+    /// Preprocessing that does not deliver what the network takes, or data without classes.
     pub fn val_loader(&self) -> Result<Loader, TrainError> {
-        self.loader(Split::Eval, self.eval_batch())
+        let Samples::Images { val, .. } = &self.data.samples else {
+            return Err(TrainError::Mismatch("these data have no classes".into()));
+        };
+        let pipeline = zoo_input::pipeline(self.recipe, Split::Eval, val.image_size(), self.image()?)?;
+        Ok(Loader::new(val.clone(), pipeline, self.eval_loader_config())?)
     }
 
-    fn loader(&self, split: Split, batch: usize) -> Result<Loader, TrainError> {
-        let training = split == Split::Train;
-        let set = if training { &self.data.train } else { &self.data.val };
+    /// How held-out samples are loaded: in order, all of them, the same for every seed of the training.
+    pub fn eval_loader_config(&self) -> LoaderConfig {
+        LoaderConfig { batch: self.eval_batch(), ..zoo_input::loader_config(self.recipe, self.threads()) }
+    }
+
+    /// Shape of the network's first input: channels, height, width.
+    ///
+    /// # Errors
+    /// A network without inputs.
+    pub fn image(&self) -> Result<[usize; 3], TrainError> {
         let image = self.model.inputs.values().next();
-        let image = image.ok_or_else(|| TrainError::Mismatch("the network has no input".into()))?;
-        let pipeline = zoo_input::pipeline(self.recipe, split, set.image_size(), *image)?;
-        let config = LoaderConfig {
-            batch,
-            shuffle: training,
-            drop_last: training,
-            seed: self.recipe.train.seed,
-            threads: self.threads(),
-            on_error: match self.recipe.data.on_error {
-                schema::OnError::Fail => OnError::Fail,
-                schema::OnError::Skip => OnError::Skip,
-            },
-            ..LoaderConfig::default()
-        };
-        Ok(Loader::new(set.clone(), pipeline, config)?)
+        image.copied().ok_or_else(|| TrainError::Mismatch("the network has no input".into()))
     }
 }

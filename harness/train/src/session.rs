@@ -1,13 +1,17 @@
 //! A network in training: the step with its variables, and how often it was run.
 
 use candle_core::{Device, Tensor};
-use std::collections::{BTreeMap, BTreeSet};
-use zoo_datasets::Batch;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    path::{Path, PathBuf},
+};
 use zoo_engine::{Arithmetic, Inputs, Observer, Options, Scalars, Step, StepResult, candle_dtype};
-use zoo_graph::{BuildOptions, DType, EMA, Graph, LABEL, VariableRole};
+use zoo_graph::{BuildOptions, DType, EMA, Graph, VariableRole};
+use zoo_input::{Batch, Field, Numbers};
 use zoo_recipe::{Recipe, ResolvedModel, schema};
 
-use crate::{TrainError, loss_scale::LossScale};
+use crate::{CheckpointStore, TrainError, loss_scale::LossScale};
 
 /// A network in training: one [`Step`], the same that the golden check runs, with the counter and the seed that make its
 /// dropout reproducible.
@@ -17,6 +21,50 @@ pub struct Session {
     done: u64,
     rule: schema::LossScale,
     loss_scale: LossScale,
+}
+
+/// What a network took over from a file.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Adopted {
+    /// The file.
+    pub file: PathBuf,
+    /// Number of tensors taken.
+    pub taken: usize,
+    /// Variables that the file has not, and that start as the recipe says.
+    pub anew: Vec<String>,
+    /// Variables that the file has in another shape, with both; they start as the recipe says.
+    pub unlike: Vec<String>,
+    /// Tensors of the file that the network has not.
+    pub surplus: Vec<String>,
+}
+
+impl fmt::Display for Adopted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const NAMED: usize = 4;
+        write!(f, "{} tensors of {}", self.taken, self.file.display())?;
+        let rests = [
+            ("not in the file, start anew", &self.anew),
+            ("of another shape, start anew", &self.unlike),
+            ("in the file, not in the network", &self.surplus),
+        ];
+        for (what, names) in rests.into_iter().filter(|(_, names)| !names.is_empty()) {
+            let some = names.iter().take(NAMED).map(String::as_str).collect::<Vec<_>>().join(", ");
+            let more = if names.len() > NAMED { ", ..." } else { "" };
+            write!(f, "\n  {} {what}: {some}{more}", names.len())?;
+        }
+        Ok(())
+    }
+}
+
+/// The file at a path, or the newest checkpoint in the folder of a run.
+fn checkpoint_file(path: &Path) -> Result<PathBuf, TrainError> {
+    if !path.is_dir() {
+        return Ok(path.to_owned());
+    }
+    let found = CheckpointStore::of_run(path).latest()?;
+    found
+        .map(|found| found.path)
+        .ok_or_else(|| TrainError::Variables(format!("there is no checkpoint in {}", path.display())))
 }
 
 impl Session {
@@ -62,40 +110,46 @@ impl Session {
         Ok(())
     }
 
-    /// Takes weights and running statistics of a file, as far as the network has them in the same shape. Returns how many,
-    /// and the names of those in the file's part of the network that stay as they are.
+    /// Takes weights and running statistics of a file, or of the newest checkpoint in a run's folder, as far as the network
+    /// has them in the same shape. Moving averages of what is taken start from it.
     ///
     /// # Errors
     /// A file that cannot be read, or one with nothing for this network.
-    pub fn init_from(&mut self, source: &schema::InitFrom) -> Result<(usize, Vec<String>), TrainError> {
-        let tensors = candle_core::safetensors::load(&source.checkpoint, &Device::Cpu)?;
+    pub fn init_from(&mut self, source: &schema::InitFrom) -> Result<Adopted, TrainError> {
+        let file = checkpoint_file(&source.checkpoint)?;
+        let mut tensors = candle_core::safetensors::load(&file, &Device::Cpu)?;
         let graph = self.step.graph();
         let kept = graph.variables.iter().filter(|v| !matches!(v.role, VariableRole::Slot { .. }));
         let wanted: Vec<(String, Vec<usize>)> = kept
             .filter(|v| source.source_of(&v.name).is_some())
             .map(|v| (v.name.clone(), graph.ty(v.value).shape.to_vec()))
             .collect();
-        let (mut taken, mut left) = (0, Vec::new());
+        let mut adopted = Adopted { file, taken: 0, anew: Vec::new(), unlike: Vec::new(), surplus: Vec::new() };
         for (name, shape) in wanted {
-            let found = source.source_of(&name).and_then(|theirs| tensors.get(theirs));
-            match found.filter(|tensor| tensor.dims() == shape) {
-                Some(tensor) => {
+            match source.source_of(&name).and_then(|theirs| tensors.remove(theirs)) {
+                Some(tensor) if tensor.dims() == shape => {
                     let tensor = tensor.to_dtype(candle_core::DType::F32)?;
                     self.step.set_variable(&name, &tensor)?;
                     let average = format!("{name}/{EMA}");
                     if self.step.graph().find_variable(&average).is_some() {
                         self.step.set_variable(&average, &tensor)?;
                     }
-                    taken += 1;
+                    adopted.taken += 1;
                 }
-                None => left.push(name),
+                Some(tensor) => {
+                    adopted.unlike.push(format!("{name} ({:?} in the file, {shape:?} here)", tensor.dims()))
+                }
+                None => adopted.anew.push(name),
             }
         }
-        if taken == 0 {
-            let file = source.checkpoint.display();
+        // What an optimizer keeps beside a parameter is named `PARAMETER/SLOT`.
+        adopted.surplus = tensors.into_keys().filter(|name| !name.contains('/')).collect();
+        adopted.surplus.sort();
+        if adopted.taken == 0 {
+            let file = adopted.file.display();
             return Err(TrainError::Variables(format!("{file} has nothing that this network could start from")));
         }
-        Ok((taken, left))
+        Ok(adopted)
     }
 
     /// Training with a step that has its variables already, whatever it was built from.
@@ -148,9 +202,7 @@ impl Session {
     /// # Errors
     /// As [`Session::train_step`].
     pub fn train_batch(&mut self, batch: Batch, learning_rate: f64) -> Result<StepResult, TrainError> {
-        let Batch { images, labels, .. } = batch;
-        let labels = Tensor::from_vec(labels, labels_len(self.step.graph())?, &Device::Cpu)?;
-        let inputs = image_input(self.step.graph(), images)?.with(LABEL, labels);
+        let inputs = inputs(self.step.graph(), batch)?;
         self.train_step(&inputs, learning_rate, &mut ())
     }
 
@@ -209,22 +261,27 @@ fn initial(
     Ok(step)
 }
 
-/// Images of a batch as the graph's first input, in its shape and element type.
-pub(crate) fn image_input(graph: &Graph, images: Vec<f32>) -> Result<Inputs, TrainError> {
-    let input = graph.inputs.first().ok_or_else(|| TrainError::Mismatch("the network has no input".into()))?;
-    let ty = graph.ty(input.value);
-    if ty.shape.numel() != images.len() || !ty.dtype.is_float() {
-        let message = format!("`{}` is {ty}, but a batch has {} numbers", input.name, images.len());
-        return Err(TrainError::Mismatch(message));
+/// The inputs of a graph from a batch that offers them, in the graph's shapes and element types.
+fn inputs(graph: &Graph, batch: Batch) -> Result<Inputs, TrainError> {
+    let mut inputs = Inputs::new();
+    for Field { name, numbers } in batch.fields {
+        // What no term of the loss compares with is no input.
+        let Some(input) = graph.inputs.iter().find(|input| input.name == name) else { continue };
+        let ty = graph.ty(input.value);
+        if ty.shape.numel() != numbers.len() {
+            let message = format!("`{name}` is {ty}, but a batch has {} numbers", numbers.len());
+            return Err(TrainError::Mismatch(message));
+        }
+        let tensor = match numbers {
+            Numbers::Real(values) if ty.dtype == DType::F32 => {
+                Tensor::from_vec(values, ty.shape.to_vec(), &Device::Cpu)?
+            }
+            Numbers::Real(values) => {
+                Tensor::from_vec(values, ty.shape.to_vec(), &Device::Cpu)?.to_dtype(candle_dtype(ty.dtype))?
+            }
+            Numbers::Class(values) => Tensor::from_vec(values, ty.shape.to_vec(), &Device::Cpu)?,
+        };
+        inputs = inputs.with(name, tensor);
     }
-    let tensor = Tensor::from_vec(images, ty.shape.to_vec(), &Device::Cpu)?;
-    let tensor = if ty.dtype == DType::F32 { tensor } else { tensor.to_dtype(candle_dtype(ty.dtype))? };
-    Ok(Inputs::new().with(input.name.clone(), tensor))
-}
-
-/// How many labels a step takes.
-fn labels_len(graph: &Graph) -> Result<usize, TrainError> {
-    let label = graph.inputs.iter().find(|input| input.name == LABEL);
-    let label = label.ok_or_else(|| TrainError::Mismatch("the step takes no labels".into()))?;
-    Ok(graph.ty(label.value).shape.numel())
+    Ok(inputs)
 }

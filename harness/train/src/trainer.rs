@@ -4,16 +4,18 @@ use std::{
     sync::atomic::{AtomicBool, Ordering},
     time::Instant,
 };
-use zoo_datasets::{Batches, Loader};
-use zoo_graph::EMA;
-use zoo_recipe::{Recipe, schema};
+use zoo_input::{Batches, Feed};
+use zoo_recipe::{
+    Recipe,
+    schema::{self, Goal},
+};
 
 use crate::{
     TrainError,
     checkpoint::{Checkpoint, CheckpointStore, DataIdentity, FORMAT, Progress, changes},
     environment::Environment,
     evaluate::{Evaluation, Evaluator},
-    event::{Evaluated, Event, Listener, RunResult, SCHEMA_VERSION, Started, StepDone},
+    event::{Evaluated, Event, Listener, Reached, RunResult, SCHEMA_VERSION, Started, StepDone},
     job::Job,
     session::Session,
     timetable::Timetable,
@@ -39,9 +41,8 @@ pub struct Trainer<'a> {
     session: Session,
     /// Epochs at which other parts are trained.
     stages: Vec<usize>,
-    evaluator: Evaluator,
-    train: Loader,
-    val: Loader,
+    evaluator: Evaluator<'a>,
+    train: Feed,
     timetable: Timetable,
     identity: DataIdentity,
     evaluations: Vec<Evaluated>,
@@ -60,17 +61,18 @@ impl<'a> Trainer<'a> {
     /// Recipe and data that do not fit each other, or too few samples for one batch.
     pub fn new(job: Job<'a>) -> Result<Self, TrainError> {
         let Job { recipe, model, data, .. } = job;
-        let classes = data.train.classes().len();
-        if classes != model.classes {
+        let classes = data.classes().len();
+        if data.kind() == schema::SampleKind::Image && classes != model.classes {
             let message = format!("{classes} classes of data, but `model.classes` is {}", model.classes);
             return Err(TrainError::Mismatch(message));
         }
-        let (train, val) = (job.train_loader()?, job.val_loader()?);
-        let timetable = Timetable::new(&recipe.train, train.batches_per_epoch());
         let mut session = Session::start(recipe, model, job.device.map(|device| device.arithmetic))?;
+        let train = job.feed(session.step().graph())?;
+        let timetable = Timetable::new(&recipe.train, train.batches_per_epoch());
         if let Some(source) = &recipe.train.init_from {
-            let (taken, left) = session.init_from(source)?;
-            tracing::info!("{taken} tensors of {}, {} start anew", source.checkpoint.display(), left.len());
+            // Not inside the message: what nobody listens to is not computed.
+            let adopted = session.init_from(source)?;
+            tracing::info!("init_from: {adopted}");
         }
         Ok(Self {
             job,
@@ -78,9 +80,8 @@ impl<'a> Trainer<'a> {
             stages: zoo_graph::stages(recipe),
             evaluator: Evaluator::new(job)?,
             train,
-            val,
             timetable,
-            identity: DataIdentity::new(data.train.as_ref(), data.val.as_ref()),
+            identity: DataIdentity::new(data),
             evaluations: Vec::new(),
             seconds_before: 0.0,
             begun: Instant::now(),
@@ -259,10 +260,8 @@ impl<'a> Trainer<'a> {
     /// Evaluates the present weights; `None` if it was cancelled.
     fn evaluate(&mut self, cancel: &AtomicBool) -> Result<Option<Evaluation>, TrainError> {
         let step = self.session.step();
-        // The moving average of a parameter, if there is one.
-        let value = |name: &str| step.variable(&format!("{name}/{EMA}")).or_else(|_| step.variable(name)).ok();
-        self.evaluator.load(value)?;
-        self.evaluator.run(&self.val, cancel)
+        self.evaluator.load(|name| step.variable(name).ok())?;
+        self.evaluator.run(cancel, &mut |_| ())
     }
 
     fn record(&mut self, evaluation: Evaluation) -> Evaluated {
@@ -316,7 +315,7 @@ impl<'a> Trainer<'a> {
     }
 
     fn started(&self) -> Started {
-        let Job { recipe, model, data, linear_baseline, golden, .. } = self.job;
+        let Job { recipe, model, data, linear_baseline, baselines, golden, .. } = self.job;
         let graph = self.session.step().graph();
         let parameters = graph.parameters().map(|(_, v)| graph.ty(v.value).shape.numel() as u64).sum();
         let kernels = match recipe.engine.kernels {
@@ -333,12 +332,13 @@ impl<'a> Trainer<'a> {
             steps_per_epoch: self.timetable.steps_per_epoch(),
             steps: self.timetable.steps(),
             data: data.description.clone(),
-            train_samples: data.train.len(),
-            val_samples: data.val.len(),
+            train_samples: data.train_len(),
+            val_samples: data.val_len(),
             classes: model.classes,
             seed: recipe.train.seed,
             target: recipe.target.clone(),
             linear_baseline,
+            baselines: baselines.to_vec(),
             golden,
             device: self.job.device_name().to_owned(),
             environment: Environment::detect(self.job.threads(), kernels),
@@ -348,18 +348,27 @@ impl<'a> Trainer<'a> {
     /// The verdict on the last evaluation.
     fn result(&self) -> RunResult {
         let target = self.job.recipe.target.as_ref();
-        let metric = target.map_or(schema::Metric::Top1, |target| target.metric);
-        let achieved = self.evaluations.last().and_then(|last| last.score(metric)).unwrap_or(0.0);
+        let metric = target.map_or(schema::Metric::of(self.job.data.kind())[0], |target| target.metric);
+        let last = |metric| self.evaluations.last().and_then(|last| last.score(metric)).unwrap_or(0.0);
+        let achieved = last(metric);
+        let judge = |goal: &Goal| {
+            let achieved = last(goal.metric);
+            Reached { metric: goal.metric, target: goal.value, achieved, met: achieved >= goal.value }
+        };
+        let also: Vec<Reached> = target.iter().flat_map(|target| &target.also).map(judge).collect();
+        let met = target.map(|target| achieved >= target.value && also.iter().all(|goal| goal.met));
         RunResult {
             schema_version: SCHEMA_VERSION,
             metric,
             target: target.map(|target| target.value),
             achieved,
-            met: target.map(|target| achieved >= target.value),
+            met,
+            also,
             epochs: self.timetable.epochs(),
             steps: self.session.done(),
             seconds: self.seconds(),
             linear_baseline: self.job.linear_baseline,
+            baselines: self.job.baselines.to_vec(),
             golden: self.job.golden,
             device: self.job.device_name().to_owned(),
             skipped_steps: self.session.loss_scale().skipped,

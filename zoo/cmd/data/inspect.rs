@@ -10,7 +10,8 @@ use crate::{Exit, Failure};
 use rayon::prelude::*;
 use serde::Serialize;
 use std::io::Write;
-use zoo_datasets::{Dataset, Image};
+use zoo_datasets::{Dataset, Image, text::TextDataset, tracking::VideoDataset};
+use zoo_input::Samples;
 
 /// Count samples and classes, measure pixels, name broken files.
 ///
@@ -32,8 +33,9 @@ pub struct Args {
 struct Split {
     name: &'static str,
     samples: usize,
-    /// Samples of each class.
-    classes: Vec<(String, usize)>,
+    /// What is known about the samples.
+    #[serde(flatten)]
+    truth: Truth,
     /// Smallest and largest width, smallest and largest height.
     width: Option<(usize, usize)>,
     height: Option<(usize, usize)>,
@@ -43,6 +45,18 @@ struct Split {
     std: [f64; 3],
     /// What could not be read, and why.
     broken: Vec<String>,
+}
+
+/// What is known about samples.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Truth {
+    /// Samples of each class.
+    Images { classes: Vec<(String, usize)> },
+    /// Texts, those of them that are to be ignored, and images without text.
+    Text { texts: usize, ignored: usize, without_text: usize },
+    /// Frames that were read, and how many show their target and its mask.
+    Videos { frames: usize, targets: usize, masks: usize },
 }
 
 #[derive(Serialize)]
@@ -56,13 +70,33 @@ struct Report {
 
 /// Reads everything and reports.
 pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
-    let (_, sets) = args.selection.open(context)?;
-    let mut splits = Vec::new();
-    for (name, set) in [("train", &sets.train), ("val", &sets.val)] {
-        let bar = context.progress.bar(set.len() as u64);
+    let (recipe, sets) = args.selection.open(context)?;
+    let drawn = args.selection.data.is_none() && recipe.data.source.generated();
+    let progress = |name: &'static str, len: usize| {
+        let bar = context.progress.bar(len as u64);
         bar.message(name);
-        splits.push(Split::of(name, set.as_ref(), &|| bar.advance()));
-    }
+        bar
+    };
+    let splits = match &sets.samples {
+        Samples::Images { train, val } => [("train", train), ("val", val)]
+            .map(|(name, set)| {
+                let bar = progress(name, set.len());
+                Split::of_images(name, set.as_ref(), &|| bar.advance())
+            })
+            .into(),
+        Samples::Text { train, val } => [("train", train), ("val", val)]
+            .map(|(name, set)| {
+                let bar = progress(name, set.len());
+                Split::of_text(name, set.as_ref(), &|| bar.advance())
+            })
+            .into(),
+        Samples::Videos { train, val, sequences, .. } => [("train", train), ("val", val), ("sequences", sequences)]
+            .map(|(name, set)| {
+                let bar = progress(name, set.len());
+                Split::of_videos(name, set.as_ref(), drawn, &|| bar.advance())
+            })
+            .into(),
+    };
     let report =
         Report { schema_version: SCHEMA_VERSION, description: sets.description, skipped: sets.skipped, splits };
     match context.format {
@@ -116,7 +150,7 @@ impl Sums {
 }
 
 impl Split {
-    fn of(name: &'static str, set: &dyn Dataset, done: &(dyn Fn() + Sync)) -> Self {
+    fn of_images(name: &'static str, set: &dyn Dataset, done: &(dyn Fn() + Sync)) -> Self {
         let read = |index: usize| {
             let sums = match set.image(index) {
                 Ok(image) => Sums::of(&image),
@@ -132,13 +166,54 @@ impl Split {
                 *count += 1;
             }
         }
+        let classes = set.classes().iter().cloned().zip(counts).collect();
+        Self::new(name, set.len(), Truth::Images { classes }, sums)
+    }
+
+    fn of_text(name: &'static str, set: &dyn TextDataset, done: &(dyn Fn() + Sync)) -> Self {
+        let read = |index: usize| {
+            let found = match set.load(index) {
+                Ok((image, regions)) => {
+                    let ignored = regions.iter().filter(|region| region.ignore).count();
+                    (Sums::of(&image), [regions.len(), ignored, usize::from(regions.is_empty())])
+                }
+                Err(error) => (Sums { broken: vec![error.to_string()], ..Sums::default() }, [0; 3]),
+            };
+            done();
+            found
+        };
+        let (sums, [texts, ignored, without_text]) =
+            (0..set.len()).into_par_iter().map(read).reduce(Default::default, join);
+        Self::new(name, set.len(), Truth::Text { texts, ignored, without_text }, sums)
+    }
+
+    /// Of videos that are `drawn` one frame each tells enough.
+    fn of_videos(name: &'static str, set: &dyn VideoDataset, drawn: bool, done: &(dyn Fn() + Sync)) -> Self {
+        let read = |index: usize| {
+            let frames = if drawn { 1 } else { set.frames(index) };
+            let one = |frame: usize| match set.frame(index, frame) {
+                Ok(frame) => (
+                    Sums::of(&frame.image),
+                    [1, usize::from(frame.target.is_some()), usize::from(frame.mask.is_some())],
+                ),
+                Err(error) => (Sums { broken: vec![error.to_string()], ..Sums::default() }, [0; 3]),
+            };
+            let found = (0..frames).map(one).fold(Default::default(), join);
+            done();
+            found
+        };
+        let (sums, [frames, targets, masks]) = (0..set.len()).into_par_iter().map(read).reduce(Default::default, join);
+        Self::new(name, set.len(), Truth::Videos { frames, targets, masks }, sums)
+    }
+
+    fn new(name: &'static str, samples: usize, truth: Truth, sums: Sums) -> Self {
         let n = sums.pixels.max(1) as f64;
         let mean = sums.first.map(|sum| sum as f64 / n / 255.0);
         let second = sums.second.map(|sum| sum as f64 / n / (255.0 * 255.0));
         Self {
             name,
-            samples: set.len(),
-            classes: set.classes().iter().cloned().zip(counts).collect(),
+            samples,
+            truth,
             width: sums.width,
             height: sums.height,
             mean,
@@ -148,16 +223,26 @@ impl Split {
     }
 }
 
+/// Sums and counts of two parts.
+fn join((a, counts): (Sums, [usize; 3]), (b, more): (Sums, [usize; 3])) -> (Sums, [usize; 3]) {
+    (a.join(b), std::array::from_fn(|i| counts[i] + more[i]))
+}
+
 /// Classes and broken files that are listed.
 const LISTED: usize = 10;
 
 fn print(report: &Report, context: &mut Context) -> Result<(), Failure> {
     writeln!(context.out, "{}\n", paint(HEADING, &report.description))?;
+    let [first, second] = match report.splits.first().map(|split| &split.truth) {
+        None | Some(Truth::Images { .. }) => ["classes", "per class"],
+        Some(Truth::Text { .. }) => ["texts", "ignored"],
+        Some(Truth::Videos { .. }) => ["frames", "with mask"],
+    };
     let mut table = Table::new([
         ("split", Align::Left),
         ("samples", Align::Right),
-        ("classes", Align::Right),
-        ("per class", Align::Right),
+        (first, Align::Right),
+        (second, Align::Right),
         ("size", Align::Left),
         ("mean", Align::Left),
         ("std", Align::Left),
@@ -170,12 +255,20 @@ fn print(report: &Report, context: &mut Context) -> Result<(), Failure> {
     };
     let channels = |values: [f64; 3]| values.map(|v| format!("{v:.3}")).join(" ");
     for split in &report.splits {
-        let counts = split.classes.iter().map(|(_, count)| *count);
+        let known = match &split.truth {
+            Truth::Images { classes } => {
+                let counts = classes.iter().map(|(_, count)| *count);
+                [classes.len().to_string(), range(counts.clone().min().zip(counts.max()))]
+            }
+            Truth::Text { texts, ignored, .. } => [*texts, *ignored].map(|n| grouped(n as u64)),
+            Truth::Videos { frames, masks, .. } => [*frames, *masks].map(|n| grouped(n as u64)),
+        };
+        let [first, second] = known;
         table.row([
             split.name.into(),
             grouped(split.samples as u64).into(),
-            split.classes.len().into(),
-            range(counts.clone().min().zip(counts.max())).into(),
+            first.into(),
+            second.into(),
             format!("{}x{}", range(split.width), range(split.height)).into(),
             channels(split.mean).into(),
             channels(split.std).into(),
@@ -183,9 +276,9 @@ fn print(report: &Report, context: &mut Context) -> Result<(), Failure> {
         ]);
     }
     write!(context.out, "{table}")?;
-    if let Some(split) = report.splits.first() {
-        let names: Vec<&str> = split.classes.iter().take(LISTED).map(|(name, _)| name.as_str()).collect();
-        let more = if split.classes.len() > LISTED { ", ..." } else { "" };
+    if let Some(Truth::Images { classes }) = report.splits.first().map(|split| &split.truth) {
+        let names: Vec<&str> = classes.iter().take(LISTED).map(|(name, _)| name.as_str()).collect();
+        let more = if classes.len() > LISTED { ", ..." } else { "" };
         writeln!(context.out, "\nclasses: {}{more}", names.join(", "))?;
     }
     if report.skipped > 0 {

@@ -26,8 +26,7 @@ pub(super) fn show(recipe: &Recipe, steps_per_epoch: Option<u32>, context: &mut 
             .map_err(|error| {
                 Failure::Usage(format!("--schedule needs the size of the data set ({error}); give --steps-per-epoch N"))
             })?
-            .train
-            .len()
+            .train_len()
             .checked_div(recipe.train.batch)
             .unwrap_or_default()
             .max(1),

@@ -112,6 +112,7 @@ impl Runs<'_> {
             model: &model,
             data: &sets,
             linear_baseline: None,
+            baselines: &[],
             golden: GoldenVerdict::Absent,
             device: prepared.simulated.as_ref().map(Simulated::device),
         };

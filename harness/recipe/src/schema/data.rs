@@ -5,6 +5,10 @@ use std::path::PathBuf;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::{
+    Crop511, FrameFolder, PairPreparation, TextDetection, TextFolder, TextPreparation, TextScenes, Tracking, Videos,
+};
+
 /// Where the samples come from.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -26,6 +30,48 @@ pub enum Source {
     Cifar10(Cifar10),
     /// Rendered characters, generated: needs no files.
     Characters(Characters),
+    /// Scenes with words, generated: needs no files.
+    TextScenes(TextScenes),
+    /// Photographs with annotated text (ICDAR 2015, Total-Text).
+    TextFolder(TextFolder),
+    /// Videos of a target that moves, generated: needs no files.
+    Videos(Videos),
+    /// Crops of videos around their targets (SiamMask's layout).
+    Crop511(Crop511),
+    /// Folders of frames with masks or outlines (DAVIS, VOT).
+    FrameFolder(FrameFolder),
+}
+
+/// What a sample is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SampleKind {
+    /// An image with a class.
+    Image,
+    /// An image with the outlines of its text.
+    Text,
+    /// A video with the place of its target.
+    Video,
+}
+
+impl Source {
+    /// What its samples are.
+    pub fn kind(&self) -> SampleKind {
+        match self {
+            Self::ImageFolder(_) | Self::Cifar10(_) | Self::Characters(_) => SampleKind::Image,
+            Self::TextScenes(_) | Self::TextFolder(_) => SampleKind::Text,
+            Self::Videos(_) | Self::Crop511(_) | Self::FrameFolder(_) => SampleKind::Video,
+        }
+    }
+
+    /// Whether it is drawn, not read.
+    pub fn generated(&self) -> bool {
+        match self {
+            Self::Characters(_) | Self::TextScenes(_) | Self::Videos(_) => true,
+            Self::ImageFolder(_) | Self::Cifar10(_) | Self::TextFolder(_) | Self::Crop511(_) | Self::FrameFolder(_) => {
+                false
+            }
+        }
+    }
 }
 
 /// One folder per class below one folder per split.
@@ -177,6 +223,31 @@ pub struct Preprocess {
     pub train: Vec<Step>,
     /// For evaluation, in order.
     pub eval: Vec<Step>,
+    /// How images with text become samples; `train` and `eval` then only normalise.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub text: Option<TextPreparation>,
+    /// How videos become samples; `train` and `eval` then only normalise.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pairs: Option<PairPreparation>,
+}
+
+/// What is made of the network's outputs before they are judged. Classes need nothing.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Postprocess {
+    /// Outlines of text.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub text: Option<TextDetection>,
+    /// Where a target is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub track: Option<Tracking>,
+}
+
+impl Postprocess {
+    /// Whether everything is as it is without the section.
+    pub fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 /// One step of the preprocessing.
@@ -344,13 +415,33 @@ impl Default for HorizontalFlip {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Normalize {
-    /// Mean of R, G, B.
+    /// Mean of each channel.
     pub mean: [f64; 3],
-    /// Standard deviation of R, G, B.
+    /// Standard deviation of each channel.
     pub std: [f64; 3],
     /// The levels that mean and std are given in.
     #[serde(default)]
     pub scale: Levels,
+    /// Order in which the network takes the channels; mean and std are in the same.
+    #[serde(default, skip_serializing_if = "ChannelOrder::is_rgb")]
+    pub channels: ChannelOrder,
+}
+
+/// Order of the colour channels.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ChannelOrder {
+    /// Red, green, blue.
+    #[default]
+    Rgb,
+    /// Blue, green, red (OpenCV).
+    Bgr,
+}
+
+impl ChannelOrder {
+    fn is_rgb(&self) -> bool {
+        *self == Self::Rgb
+    }
 }
 
 /// Range of pixel values.

@@ -15,6 +15,8 @@ mod param;
 mod part;
 mod run;
 mod schedule;
+mod text;
+mod tracking;
 mod training;
 
 pub use data::*;
@@ -30,6 +32,8 @@ pub use param::*;
 pub use part::*;
 pub use run::*;
 pub use schedule::*;
+pub use text::*;
+pub use tracking::*;
 pub use training::*;
 
 use schemars::JsonSchema;
@@ -60,6 +64,9 @@ pub struct Recipe {
     /// From a decoded image to the network's input.
     #[serde(default)]
     pub preprocess: Preprocess,
+    /// From the network's outputs to what is judged.
+    #[serde(default, skip_serializing_if = "Postprocess::is_default")]
+    pub postprocess: Postprocess,
     /// The loss: the sum of the terms named here.
     pub loss: Loss,
     /// What happens to gradients before the update.

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{InitFrom, Part, Period};
+use super::{InitFrom, Part, Period, SampleKind};
 
 /// The update rule.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -124,6 +124,9 @@ pub struct Target {
     /// The value to reach, as a fraction or with `%`.
     #[schemars(range(min = 0, max = 1))]
     pub value: f64,
+    /// What has to be reached as well.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub also: Vec<Goal>,
     /// Spread of the source's runs (one standard deviation).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 1))]
@@ -131,6 +134,17 @@ pub struct Target {
     /// Where the value comes from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub of: Option<String>,
+}
+
+/// A value to reach.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Goal {
+    /// What is measured on the held-out set.
+    pub metric: Metric,
+    /// The value to reach, as a fraction or with `%`.
+    #[schemars(range(min = 0, max = 1))]
+    pub value: f64,
 }
 
 /// What is measured on the held-out set; all are fractions.
@@ -141,4 +155,29 @@ pub enum Metric {
     Top1,
     /// Share of samples whose class is among the first five.
     Top5,
+    /// Harmonic mean of precision and recall of found text (ICDAR 2015's protocol).
+    Hmean,
+    /// Share of the found texts that are texts.
+    Precision,
+    /// Share of the texts that are found.
+    Recall,
+    /// Mean intersection over union of the target's mask, read where the network sees the target.
+    MaskIou,
+    /// Share of the sequences whose target is followed from the first frame to the last.
+    Tracked,
+    /// Mean intersection over union of the target's box over all tracked frames.
+    Overlap,
+    /// Expected average overlap by VOT's supervised protocol, over sequences of 100 to 356 frames.
+    Eao,
+}
+
+impl Metric {
+    /// All metrics of samples of a kind, in the order in which they are shown; the first is judged where a recipe names none.
+    pub fn of(kind: SampleKind) -> &'static [Metric] {
+        match kind {
+            SampleKind::Image => &[Self::Top1, Self::Top5],
+            SampleKind::Text => &[Self::Hmean, Self::Precision, Self::Recall],
+            SampleKind::Video => &[Self::MaskIou, Self::Tracked, Self::Overlap, Self::Eao],
+        }
+    }
 }

@@ -4,7 +4,7 @@ use serde_json::Value;
 use std::fmt;
 
 /// Parts of a recipe that no number of a training depends on. `train.epochs` is not among them: schedules span it.
-const FREE: [&str; 10] = [
+const FREE: [&str; 13] = [
     "description",
     "reference",
     "golden",
@@ -15,6 +15,9 @@ const FREE: [&str; 10] = [
     // Where data lie; that they are the same is verified by `DataIdentity`.
     "data.source.image_folder.root",
     "data.source.cifar10.root",
+    "data.source.text_folder.root",
+    "data.source.crop511.root",
+    "data.source.frame_folder.root",
     "data.on_error",
 ];
 

@@ -10,7 +10,7 @@ pub use store::{CheckpointStore, Found, Rejected};
 use candle_core::{DType, Tensor};
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, fmt, io, path::PathBuf};
-use zoo_datasets::{Dataset, hash::fnv1a64};
+use zoo_input::DataSets;
 
 use crate::{event::Evaluated, job::HOST, loss_scale::LossScale};
 
@@ -73,28 +73,18 @@ pub struct DataIdentity {
     pub val_samples: usize,
     /// Number of classes.
     pub classes: usize,
-    /// FNV-1a over the names of the classes and the labels of all samples in order, hexadecimal.
+    /// [`DataSets::fingerprint`], hexadecimal.
     pub labels: String,
 }
 
 impl DataIdentity {
-    /// The identity of a pair of sets.
-    pub fn new(train: &dyn Dataset, val: &dyn Dataset) -> Self {
-        let mut bytes = Vec::new();
-        for class in train.classes() {
-            bytes.extend(class.as_bytes());
-            bytes.push(0);
-        }
-        for set in [train, val] {
-            for index in 0..set.len() {
-                bytes.extend(set.label(index).to_le_bytes());
-            }
-        }
+    /// The identity of training and held-out set.
+    pub fn new(sets: &DataSets) -> Self {
         Self {
-            train_samples: train.len(),
-            val_samples: val.len(),
-            classes: train.classes().len(),
-            labels: format!("{:016x}", fnv1a64(&bytes)),
+            train_samples: sets.train_len(),
+            val_samples: sets.val_len(),
+            classes: sets.classes().len(),
+            labels: format!("{:016x}", sets.fingerprint()),
         }
     }
 }

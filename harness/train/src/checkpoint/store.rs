@@ -46,6 +46,12 @@ impl CheckpointStore {
         Self { folder: folder.into() }
     }
 
+    /// The checkpoints in the folder of a run, or in a folder that holds nothing else.
+    pub fn of_run(folder: &Path) -> Self {
+        let inner = folder.join("checkpoints");
+        Self::new(if inner.is_dir() { inner } else { folder.to_owned() })
+    }
+
     /// The folder.
     pub fn folder(&self) -> &Path {
         &self.folder

@@ -1,6 +1,6 @@
 //! Cross entropy of held-out samples.
 
-use super::Meter;
+use super::{Classified, Meter};
 
 /// Mean of `log(sum(exp(logits))) - logits[label]`, in nats, without label smoothing.
 ///
@@ -11,8 +11,8 @@ pub struct CrossEntropy {
     seen: u64,
 }
 
-impl Meter for CrossEntropy {
-    fn add(&mut self, logits: &[f64], label: u32) {
+impl Meter<Classified<'_>> for CrossEntropy {
+    fn add(&mut self, &Classified { logits, label }: &Classified<'_>) {
         self.seen += 1;
         let own = logits.get(label as usize).copied().unwrap_or(f64::NAN);
         let largest = logits.iter().copied().fold(f64::NEG_INFINITY, f64::max);
@@ -33,18 +33,18 @@ mod tests {
     fn by_hand() {
         let mut meter = CrossEntropy::default();
         // softmax (1/4, 3/4)
-        meter.add(&[0.0, 3f64.ln()], 1);
+        meter.add(&Classified { logits: &[0.0, 3f64.ln()], label: 1 });
         assert!((meter.value() - (4.0 / 3.0f64).ln()).abs() < 1e-15);
-        meter.add(&[0.0, 3f64.ln()], 0);
+        meter.add(&Classified { logits: &[0.0, 3f64.ln()], label: 0 });
         assert!((meter.value() - ((4.0 / 3.0f64).ln() + 4f64.ln()) / 2.0).abs() < 1e-15);
     }
 
     #[test]
     fn large_logits_do_not_overflow() {
         let mut meter = CrossEntropy::default();
-        meter.add(&[1e4, 0.0], 1);
+        meter.add(&Classified { logits: &[1e4, 0.0], label: 1 });
         assert_eq!(meter.value(), 1e4);
-        meter.add(&[0.0, 0.0], 9);
+        meter.add(&Classified { logits: &[0.0, 0.0], label: 9 });
         assert!(meter.value().is_nan());
     }
 }

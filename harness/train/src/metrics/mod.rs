@@ -1,21 +1,48 @@
 //! What an evaluation measures, one metric per file.
 
 mod cross_entropy;
+mod mask_iou;
+mod overlap;
+mod text;
 mod top_k;
+mod tracked;
 
 pub use cross_entropy::CrossEntropy;
+pub use mask_iou::{MaskIou, Masks};
+pub use overlap::Overlap;
+pub use text::{Hmean, Precision, Recall};
 pub use top_k::TopK;
+pub use tracked::{Track, TrackedToTheEnd};
 
 use serde::{Deserialize, Serialize};
 use zoo_recipe::schema::Metric;
 
-/// Collects one figure over the samples of an evaluation.
-pub trait Meter {
-    /// Takes in one sample: the network's output for each class, before softmax, and the true class.
-    fn add(&mut self, logits: &[f64], label: u32);
+/// Collects one figure over the samples of an evaluation, which are `S`.
+pub trait Meter<S> {
+    /// Takes in one sample.
+    fn add(&mut self, sample: &S);
 
     /// The figure over all samples so far; NaN before the first.
     fn value(&self) -> f64;
+
+    /// Number of things that the figure is a share of, where they are few enough to be named.
+    fn of(&self) -> Option<u64> {
+        None
+    }
+
+    /// The figure as a score.
+    fn score(&self, metric: Metric) -> Score {
+        Score { metric, value: self.value(), of: self.of() }
+    }
+}
+
+/// A sample with its class, as a classifier sees it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Classified<'a> {
+    /// The network's output for each class, before softmax.
+    pub logits: &'a [f64],
+    /// The true class.
+    pub label: u32,
 }
 
 /// A metric and its value, a fraction.
@@ -25,17 +52,19 @@ pub struct Score {
     pub metric: Metric,
     /// In `0..=1`.
     pub value: f64,
+    /// Number of things that it is a share of, where they are few enough to be named.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub of: Option<u64>,
 }
 
-/// All metrics of a classifier, in the order in which they are shown.
-pub const CLASSIFICATION: [Metric; 2] = [Metric::Top1, Metric::Top5];
-
-/// The meter of a metric.
-pub fn meter(metric: Metric) -> Box<dyn Meter> {
-    match metric {
-        Metric::Top1 => Box::new(TopK::new(1)),
-        Metric::Top5 => Box::new(TopK::new(5)),
-    }
+/// What a trivial answer reaches, beside which a score has to be seen.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Baseline {
+    /// The answer, for example `a box that never moves`.
+    pub answer: String,
+    /// What it reaches.
+    #[serde(flatten)]
+    pub score: Score,
 }
 
 /// A metric as recipes write it.
@@ -43,5 +72,30 @@ pub fn name(metric: Metric) -> &'static str {
     match metric {
         Metric::Top1 => "top1",
         Metric::Top5 => "top5",
+        Metric::Hmean => "hmean",
+        Metric::Precision => "precision",
+        Metric::Recall => "recall",
+        Metric::MaskIou => "mask_iou",
+        Metric::Tracked => "tracked",
+        Metric::Overlap => "overlap",
+        Metric::Eao => "eao",
+    }
+}
+
+/// The mean of numbers that come one by one.
+#[derive(Clone, Copy, Debug, Default)]
+struct Mean {
+    sum: f64,
+    n: u64,
+}
+
+impl Mean {
+    fn add(&mut self, value: f64) {
+        self.sum += value;
+        self.n += 1;
+    }
+
+    fn value(&self) -> f64 {
+        self.sum / self.n as f64
     }
 }

@@ -1,6 +1,6 @@
 //! Top-k accuracy.
 
-use super::Meter;
+use super::{Classified, Meter};
 
 /// Share of samples whose true class is among the k largest logits (Russakovsky et al., arXiv 1409.0575, section 4.1,
 /// as accuracy).
@@ -21,8 +21,8 @@ impl TopK {
     }
 }
 
-impl Meter for TopK {
-    fn add(&mut self, logits: &[f64], label: u32) {
+impl Meter<Classified<'_>> for TopK {
+    fn add(&mut self, &Classified { logits, label }: &Classified<'_>) {
         self.seen += 1;
         let label = label as usize;
         let Some(&own) = logits.get(label) else { return };
@@ -46,7 +46,7 @@ mod tests {
     fn top(k: usize, samples: &[(&[f64], u32)]) -> f64 {
         let mut meter = TopK::new(k);
         for (logits, label) in samples {
-            meter.add(logits, *label);
+            meter.add(&Classified { logits, label: *label });
         }
         meter.value()
     }

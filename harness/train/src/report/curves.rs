@@ -37,8 +37,8 @@ fn loss(points: &[Point], evaluations: &[Evaluated], steps: f64) -> Chart<'stati
             markers: false,
         },
     ];
-    if !evaluations.is_empty() {
-        let points = evaluations.iter().map(|e| (e.step as f64, e.loss)).collect();
+    if evaluations.iter().any(|evaluated| evaluated.loss.is_some()) {
+        let points = evaluations.iter().filter_map(|e| Some((e.step as f64, e.loss?))).collect();
         series.push(Series { label: Some("held-out cross entropy".into()), class: "second", points, markers: true });
     }
     let description = range("The training loss goes", &smooth, Unit::Plain);

@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use crate::{
     event::{Evaluated, Event, GoldenVerdict, RunResult, Started},
-    metrics,
+    metrics::{self, Baseline},
 };
 use chart::Unit;
 
@@ -102,6 +102,10 @@ impl Report {
         if let Some(baseline) = self.started.as_ref().and_then(|started| started.linear_baseline) {
             lines.push(format!("A linear classifier reaches {} on the same data.", Unit::Percent.format(baseline)));
         }
+        for Baseline { answer, score } in self.started.iter().flat_map(|started| &started.baselines) {
+            let (metric, value) = (metrics::name(score.metric), Unit::Percent.format(score.value));
+            lines.push(format!("On the same data {answer} reaches {metric} {value}."));
+        }
         if let Some(started) = &self.started {
             lines.push(match started.golden {
                 GoldenVerdict::Pass => "The training step agrees with its golden tensors.".to_owned(),
@@ -113,13 +117,16 @@ impl Report {
     }
 
     fn evaluation_table(&self) -> (Vec<String>, Vec<Vec<String>>) {
-        let mut columns = vec!["steps".to_owned(), "epochs".to_owned(), "held-out loss".to_owned()];
+        let with_loss = self.evaluations.iter().any(|evaluated| evaluated.loss.is_some());
+        let mut columns = vec!["steps".to_owned(), "epochs".to_owned()];
+        columns.extend(with_loss.then(|| "held-out loss".to_owned()));
         if let Some(first) = self.evaluations.first() {
             columns.extend(first.scores.iter().map(|score| metrics::name(score.metric).to_owned()));
         }
         let row = |evaluated: &Evaluated| {
             let Evaluated { step, epoch, loss, .. } = evaluated;
-            let mut row = vec![step.to_string(), format!("{epoch:.2}"), format!("{loss:.4}")];
+            let mut row = vec![step.to_string(), format!("{epoch:.2}")];
+            row.extend(loss.map(|loss| format!("{loss:.4}")));
             row.extend(evaluated.scores.iter().map(|score| Unit::Percent.format(score.value)));
             row
         };
@@ -209,7 +216,12 @@ fn verdict_of(result: &RunResult) -> (&'static str, String, Vec<String>) {
         (Some(target), Some(met)) => {
             let target = Unit::Percent.format(target);
             let (class, word) = if met { ("met", "target met") } else { ("missed", "target missed") };
-            (class, format!("{word}: {metric} {achieved}, target {target}"), vec![])
+            let also = result.also.iter().map(|goal| {
+                let (metric, word) = (metrics::name(goal.metric), if goal.met { "met" } else { "missed" });
+                let (achieved, target) = (Unit::Percent.format(goal.achieved), Unit::Percent.format(goal.target));
+                format!("As well: {metric} {achieved}, target {target}, {word}.")
+            });
+            (class, format!("{word}: {metric} {achieved}, target {target}"), also.collect())
         }
         _ => ("", format!("finished: {metric} {achieved}"), vec!["The recipe names no target for these data.".into()]),
     }

@@ -20,8 +20,15 @@ fn started() -> Started {
         val_samples: 8,
         classes: 10,
         seed: 7,
-        target: Some(Target { metric: Metric::Top1, value: 0.88, sigma: Some(0.01), of: Some("A < B".into()) }),
+        target: Some(Target {
+            metric: Metric::Top1,
+            value: 0.88,
+            also: Vec::new(),
+            sigma: Some(0.01),
+            of: Some("A < B".into()),
+        }),
         linear_baseline: Some(0.148),
+        baselines: Vec::new(),
         golden: GoldenVerdict::Pass,
         environment: Machine {
             zoo: "0.1.0".into(),
@@ -50,8 +57,11 @@ fn step(step: u64) -> Event {
 }
 
 fn evaluated(step: u64, top1: f64) -> Event {
-    let scores = vec![Score { metric: Metric::Top1, value: top1 }, Score { metric: Metric::Top5, value: 1.0 }];
-    Event::Evaluated(Evaluated { step, epoch: step as f64 / 3.0, samples: 8, loss: 0.5, scores, seconds: 1.0 })
+    let scores = vec![
+        Score { metric: Metric::Top1, value: top1, of: None },
+        Score { metric: Metric::Top5, value: 1.0, of: None },
+    ];
+    Event::Evaluated(Evaluated { step, epoch: step as f64 / 3.0, samples: 8, loss: Some(0.5), scores, seconds: 1.0 })
 }
 
 fn result(achieved: f64, target: Option<f64>) -> Event {
@@ -63,10 +73,12 @@ fn result(achieved: f64, target: Option<f64>) -> Event {
         target,
         achieved,
         met: target.map(|target| achieved >= target),
+        also: Vec::new(),
         epochs: 2,
         steps: 6,
         seconds: 171.2,
         linear_baseline: Some(0.148),
+        baselines: Vec::new(),
         golden: GoldenVerdict::Pass,
     })
 }

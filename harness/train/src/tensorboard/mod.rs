@@ -70,7 +70,8 @@ impl Listener for TensorBoard {
             Event::Evaluated(evaluated) => {
                 let tags: Vec<String> =
                     evaluated.scores.iter().map(|score| format!("val/{}", metrics::name(score.metric))).collect();
-                let mut scalars = vec![("val/loss", evaluated.loss as f32)];
+                let mut scalars: Vec<(&str, f32)> =
+                    evaluated.loss.iter().map(|loss| ("val/loss", *loss as f32)).collect();
                 scalars.extend(tags.iter().map(String::as_str).zip(evaluated.scores.iter().map(|s| s.value as f32)));
                 self.write(evaluated.step, &Content::Scalars(&scalars))
             }

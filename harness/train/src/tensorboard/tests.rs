@@ -65,8 +65,9 @@ fn each_run_has_a_file_of_its_own() {
         images_per_s: 9.0,
         seconds: 1.0,
     });
-    let scores = vec![Score { metric: Metric::Top1, value: 0.5 }];
-    let evaluated = Event::Evaluated(Evaluated { step: 1, epoch: 0.5, samples: 4, loss: 1.0, scores, seconds: 2.0 });
+    let scores = vec![Score { metric: Metric::Top1, value: 0.5, of: None }];
+    let evaluated =
+        Event::Evaluated(Evaluated { step: 1, epoch: 0.5, samples: 4, loss: Some(1.0), scores, seconds: 2.0 });
     for _ in 0..2 {
         let mut board = TensorBoard::create(dir.path()).unwrap();
         board.hear(&step).unwrap();

@@ -1,5 +1,6 @@
 //! Training and evaluation of a small network, from recipe to run folder.
 
 mod evaluation;
+mod stages;
 mod support;
 mod training;

@@ -1,10 +1,12 @@
 //! A network small enough for the reference kernels, on images small enough for it.
 
-use std::{path::Path, sync::atomic::AtomicBool};
+use std::{collections::BTreeMap, fs, path::Path, sync::atomic::AtomicBool};
 use zoo_datasets::{DataError, Dataset, Image, Rng, Size, Source};
-use zoo_input::DataSets;
+use zoo_input::{DataSets, Samples};
 use zoo_recipe::{Library, LoadOptions, Recipe, ResolvedModel};
-use zoo_train::{Event, GoldenVerdict, Job, Listener, Outcome, RunFiles, RunFolder, TrainError, Trainer};
+use zoo_train::{
+    Event, GoldenVerdict, Job, Listener, Outcome, RunFiles, RunFolder, TrainError, Trainer, event::StepDone,
+};
 
 /// Convolution, normalisation, dropout: everything that has a state or a random number.
 const RECIPE: &str = "
@@ -81,8 +83,10 @@ impl Dataset for Tinted {
 pub fn data(train: usize, val: usize) -> DataSets {
     let set = |first, len| Tinted { first, len, classes: ["r", "g", "b"].map(str::to_owned).to_vec() };
     DataSets {
-        train: std::sync::Arc::new(set(0, train)),
-        val: std::sync::Arc::new(set(1_000_000, val)),
+        samples: Samples::Images {
+            train: std::sync::Arc::new(set(0, train)),
+            val: std::sync::Arc::new(set(1_000_000, val)),
+        },
         description: "tinted noise".into(),
         skipped: 0,
     }
@@ -109,6 +113,7 @@ impl Case {
             model: &self.model,
             data: &self.data,
             linear_baseline: Some(0.4),
+            baselines: &[],
             golden: GoldenVerdict::Absent,
             device: None,
         }
@@ -144,4 +149,41 @@ fn drive(
     };
     let mut listeners: Vec<Box<dyn Listener + '_>> = vec![Box::new(files), Box::new(watch)];
     trainer.run(&folder.checkpoints(), &mut listeners, &cancel)
+}
+
+/// The event log of a run.
+pub fn events(folder: &Path) -> Vec<Event> {
+    let log = fs::read_to_string(folder.join("events.jsonl")).unwrap();
+    log.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+/// What must not depend on clock, threads or interruptions: numbers of steps and evaluations, in order.
+pub fn numbers(folder: &Path) -> Vec<(u64, Vec<u64>)> {
+    let mut numbers = Vec::new();
+    for event in events(folder) {
+        match event {
+            Event::Step(StepDone { step, loss, components, lr, .. }) => {
+                let parts = components.iter().map(|(_, value)| value.to_bits());
+                numbers.push((step, [loss.to_bits(), lr.to_bits()].into_iter().chain(parts).collect()));
+            }
+            Event::Evaluated(evaluated) => {
+                let scores = evaluated.scores.iter().map(|score| score.value.to_bits());
+                numbers
+                    .push((evaluated.step, evaluated.loss.iter().map(|loss| loss.to_bits()).chain(scores).collect()));
+            }
+            _ => {}
+        }
+    }
+    numbers
+}
+
+/// Bits of all variables at the end.
+pub fn weights(folder: &Path, case: &Case) -> BTreeMap<String, Vec<u32>> {
+    let store = zoo_train::CheckpointStore::new(folder.join("checkpoints"));
+    let found = store.latest().unwrap().unwrap();
+    let step = Trainer::new(case.job()).unwrap().timetable().steps();
+    assert_eq!(found.checkpoint.progress.step, step);
+    let bits =
+        |t: &candle_core::Tensor| t.flatten_all().unwrap().to_vec1::<f32>().unwrap().into_iter().map(f32::to_bits);
+    found.checkpoint.variables.iter().map(|(name, tensor)| (name.clone(), bits(tensor).collect())).collect()
 }

@@ -1,43 +1,8 @@
 //! The loop on a small network: verdicts, events, determinism, resumption.
 
-use crate::support::Case;
-use std::{collections::BTreeMap, fs, path::Path};
-use zoo_train::{Event, Outcome, RunFolder, TrainError, Trainer, event::StepDone};
-
-fn events(folder: &Path) -> Vec<Event> {
-    let log = fs::read_to_string(folder.join("events.jsonl")).unwrap();
-    log.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
-}
-
-/// What must not depend on clock, threads or interruptions: numbers of steps and evaluations, in order.
-fn numbers(folder: &Path) -> Vec<(u64, Vec<u64>)> {
-    let mut numbers = Vec::new();
-    for event in events(folder) {
-        match event {
-            Event::Step(StepDone { step, loss, components, lr, .. }) => {
-                let parts = components.iter().map(|(_, value)| value.to_bits());
-                numbers.push((step, [loss.to_bits(), lr.to_bits()].into_iter().chain(parts).collect()));
-            }
-            Event::Evaluated(evaluated) => {
-                let scores = evaluated.scores.iter().map(|score| score.value.to_bits());
-                numbers.push((evaluated.step, std::iter::once(evaluated.loss.to_bits()).chain(scores).collect()));
-            }
-            _ => {}
-        }
-    }
-    numbers
-}
-
-/// Bits of all variables at the end.
-fn weights(folder: &Path, case: &Case) -> BTreeMap<String, Vec<u32>> {
-    let store = zoo_train::CheckpointStore::new(folder.join("checkpoints"));
-    let found = store.latest().unwrap().unwrap();
-    let step = Trainer::new(case.job()).unwrap().timetable().steps();
-    assert_eq!(found.checkpoint.progress.step, step);
-    let bits =
-        |t: &candle_core::Tensor| t.flatten_all().unwrap().to_vec1::<f32>().unwrap().into_iter().map(f32::to_bits);
-    found.checkpoint.variables.iter().map(|(name, tensor)| (name.clone(), bits(tensor).collect())).collect()
-}
+use crate::support::{Case, events, numbers, weights};
+use std::fs;
+use zoo_train::{Event, Outcome, RunFolder, TrainError, Trainer};
 
 #[test]
 fn a_run_leaves_its_files_and_a_verdict() {

@@ -1,0 +1,200 @@
+//! Images with text.
+
+use std::{path::Path, sync::Arc};
+
+use zoo_datasets::{
+    DataError, Image, Normalize, OnError, Rng, Size, TextFolder, TextFormat, TextPart,
+    text::{
+        DetectConfig, Shape, TargetConfig, TextAugment, TextDataset, TextExample, TextRegion, TextScenes,
+        TextScenesConfig, TextTraining, evaluation_size,
+    },
+    transforms::{Filter, resize},
+};
+use zoo_recipe::{
+    Recipe,
+    schema::{self, Source},
+};
+
+use crate::{Batch, DataSets, InputError, Samples, Split, images, only_normalisation, pair};
+
+/// Inputs of the step beside the image: what is learnt from a text.
+pub(crate) const TARGETS: [&str; 4] = ["gt", "mask", "thresh_map", "thresh_mask"];
+
+/// Generated scenes.
+pub(crate) fn scenes(section: &schema::TextScenes) -> Result<DataSets, InputError> {
+    let config = TextScenesConfig {
+        size: images::size(section.size),
+        words: pair(section.words),
+        font_size: pair(section.font),
+        rotation: section.rotation,
+        bent: section.bent,
+        luminance_gap: pair(section.contrast),
+        empty: section.empty,
+        illegible: section.illegible,
+        distractors: pair(section.distractors),
+        noise: pair(section.noise),
+        ..TextScenesConfig::default()
+    };
+    let train = TextScenes::new(config, section.seed, 0, section.train)?;
+    let val = TextScenes::new(config, section.seed, TextScenes::HELD_OUT, section.val)?;
+    let description = format!("generated scenes with text, {} pixels", config.size);
+    let samples = Samples::Text { train: Arc::new(train), val: Arc::new(val) };
+    Ok(DataSets { samples, description, skipped: 0 })
+}
+
+/// Photographs in one of the published layouts.
+pub(crate) fn folder(root: &Path, format: schema::TextFormat, on_error: OnError) -> Result<DataSets, InputError> {
+    let format = match format {
+        schema::TextFormat::Icdar2015 => TextFormat::Icdar2015,
+        schema::TextFormat::TotalText => TextFormat::TotalText,
+    };
+    let train = TextFolder::open_root(root, TextPart::Train, format, on_error)?;
+    let val = TextFolder::open_root(root, TextPart::Test, format, on_error)?;
+    let skipped = train.skipped() + val.skipped();
+    let description = format!("images with text in {}", root.display());
+    Ok(DataSets { samples: Samples::Text { train: Arc::new(train), val: Arc::new(val) }, description, skipped })
+}
+
+/// What annotation files of another folder than the recipe's look like.
+pub(crate) fn format_of(source: &Source) -> schema::TextFormat {
+    match source {
+        Source::TextFolder(folder) => folder.format,
+        _ => schema::TextFormat::default(),
+    }
+}
+
+fn preparation(recipe: &Recipe) -> schema::TextPreparation {
+    recipe.preprocess.text.clone().unwrap_or_default()
+}
+
+/// What a network that takes `image` (`[channels, height, width]`) is trained on.
+pub(crate) fn training(
+    recipe: &Recipe,
+    train: Arc<dyn TextDataset>,
+    image: [usize; 3],
+) -> Result<(TextTraining, Normalize), InputError> {
+    let normalize = only_normalisation(recipe, Split::Train)?;
+    let text = preparation(recipe);
+    let [_, height, width] = image;
+    let augment = TextAugment {
+        size: Size { width, height },
+        flip: text.flip,
+        rotation: pair(text.rotation),
+        scale: pair(text.scale),
+        crop: text.crop,
+        brightness: text.brightness,
+        contrast: text.contrast,
+        ..TextAugment::original()
+    };
+    let targets = TargetConfig {
+        shrink_ratio: text.shrink_ratio,
+        threshold: pair(text.threshold.map(|v| v as f32)),
+        min_size: text.min_size,
+    };
+    Ok((TextTraining::new(train, augment, targets)?, normalize))
+}
+
+/// Examples as inputs of a step whose first is called `image`.
+pub(crate) fn batch(examples: Vec<TextExample>, image: &str, normalize: &Normalize) -> Batch {
+    let [gt, mask, thresh_map, thresh_mask] = TARGETS;
+    Batch::join(examples, [image, gt, mask, thresh_map, thresh_mask], |TextExample { image, targets }| {
+        let shrink_mask = targets.shrink_mask.into_values();
+        let (threshold, threshold_mask) = (targets.threshold.into_values(), targets.threshold_mask.into_values());
+        [normalized(&image, normalize), targets.shrink.into_values(), shrink_mask, threshold, threshold_mask]
+    })
+}
+
+fn normalized(image: &Image, normalize: &Normalize) -> Vec<f32> {
+    let mut pixels = vec![0.0; 3 * image.size().area()];
+    normalize.apply(image, &mut pixels);
+    pixels
+}
+
+/// A held-out image.
+#[derive(Clone, Debug)]
+pub struct TextImage {
+    /// What it is called.
+    pub name: String,
+    /// The image.
+    pub image: Image,
+    /// Its text, in its own pixels.
+    pub regions: Vec<TextRegion>,
+    /// The network's input, normalised, CHW.
+    pub pixels: Vec<f32>,
+    /// Size of the network's input.
+    pub size: Size,
+    /// The part of the network's input, from its upper left corner, that shows the image.
+    pub shown: Size,
+}
+
+/// Held-out images as a network takes them.
+pub struct TextImages {
+    set: Arc<dyn TextDataset>,
+    normalize: Normalize,
+    network: Size,
+    height: Option<usize>,
+}
+
+/// The held-out images of a recipe whose network takes `image` (`[channels, height, width]`).
+///
+/// # Errors
+/// Steps other than a normalisation.
+pub fn text_images(recipe: &Recipe, set: Arc<dyn TextDataset>, image: [usize; 3]) -> Result<TextImages, InputError> {
+    let [_, height, width] = image;
+    Ok(TextImages {
+        set,
+        normalize: only_normalisation(recipe, Split::Eval)?,
+        network: Size { width, height },
+        height: preparation(recipe).eval_height,
+    })
+}
+
+impl zoo_datasets::Samples for TextImages {
+    type Sample = TextImage;
+
+    fn len(&self) -> usize {
+        self.set.len()
+    }
+
+    fn sample(&self, _seed: u64, _epoch: u64, index: usize) -> Result<TextImage, DataError> {
+        let (image, regions) = self.set.load(index)?;
+        let (seen, shown) = match self.height {
+            Some(height) => {
+                let size = evaluation_size(image.size(), height);
+                (resize(&image, size, Filter::Bilinear), size)
+            }
+            None => {
+                let fitted = TextAugment::none(self.network).apply(&image, &[], &mut Rng::new(0, 0, 0)).image;
+                (fitted, fit(image.size(), self.network))
+            }
+        };
+        let pixels = normalized(&seen, &self.normalize);
+        Ok(TextImage { name: self.set.name(index), image, regions, pixels, size: seen.size(), shown })
+    }
+}
+
+/// The part of `network` that shows an image scaled into it, as [`TextAugment`] scales it.
+fn fit(image: Size, network: Size) -> Size {
+    let scale = (network.width as f64 / image.width as f64).min(network.height as f64 / image.height as f64);
+    let side = |length: usize, limit: usize| ((length as f64 * scale) as usize).clamp(1, limit);
+    Size::new(side(image.width, network.width), side(image.height, network.height))
+}
+
+/// How text is read off the network's output, and the name of that output.
+pub fn detection(recipe: &Recipe) -> (String, DetectConfig) {
+    let text = recipe.postprocess.text.clone().unwrap_or_default();
+    let usual = DetectConfig::default();
+    let config = DetectConfig {
+        threshold: text.threshold as f32,
+        min_score: text.min_score as f32,
+        max_candidates: text.max_candidates,
+        min_side: text.min_side,
+        box_unclip: text.unclip.unwrap_or(usual.box_unclip),
+        polygon_unclip: text.unclip.unwrap_or(usual.polygon_unclip),
+        shape: match text.shape {
+            schema::TextShape::Box => Shape::Box,
+            schema::TextShape::Polygon => Shape::Polygon,
+        },
+    };
+    (text.probability, config)
+}

@@ -1,0 +1,238 @@
+//! Videos of one target each.
+
+use std::{path::Path, sync::Arc};
+
+use zoo_datasets::{
+    Crop511, DataError, FrameFolders, Normalize, OnError, Size,
+    tracking::{
+        AnchorConfig, CropAugment, LabelConfig, Pair, PairConfig, Pairs, TrackerConfig, VideoDataset, VideoMixture,
+        Videos, VideosConfig,
+    },
+};
+use zoo_recipe::{Recipe, schema};
+
+use crate::{Batch, DataSets, InputError, Samples, Split, StepInput, only_normalisation, pair};
+
+/// Names of the network's inputs.
+const TEMPLATE: &str = "template";
+const SEARCH: &str = "search";
+/// Name of the input that holds the anchors' classes, `[A, G, G]`.
+const CLASSES: &str = "label_cls";
+
+/// What videos offer to a step.
+pub(crate) const FIELDS: [&str; 7] =
+    [TEMPLATE, SEARCH, CLASSES, "label_loc", "label_loc_weight", "label_mask", "label_mask_weight"];
+
+/// Generated videos.
+pub(crate) fn videos(section: &schema::Videos) -> Result<DataSets, InputError> {
+    let config = VideosConfig {
+        size: Size::square(section.size),
+        frames: section.frames,
+        radius: pair(section.radius),
+        speed: pair(section.speed),
+        waves: section.waves,
+        distractors: pair(section.distractors),
+        occluded: section.occluded,
+        ..VideosConfig::default()
+    };
+    let (train, val, sequences) = (section.train, section.val, section.sequences);
+    let set = |first, len| Videos::new(config, section.seed, first, len);
+    let samples = Samples::Videos {
+        train: Arc::new(set(0, train)?),
+        pairs: train,
+        val: Arc::new(set(Videos::HELD_OUT, val)?),
+        // Behind those that pairs come from.
+        sequences: Arc::new(set(Videos::HELD_OUT + val as u64, sequences)?),
+    };
+    let description = format!("generated videos, {sequences} sequences of {} frames", section.frames);
+    Ok(DataSets { samples, description, skipped: 0 })
+}
+
+/// SiamMask's crops, and sequences to evaluate on.
+pub(crate) fn crops(section: &schema::Crop511, on_error: OnError) -> Result<DataSets, InputError> {
+    let mut skipped = 0;
+    let mut parts: Vec<(Arc<dyn VideoDataset>, usize)> = Vec::new();
+    for set in &section.sets {
+        let crops =
+            Crop511::open(&section.root.join(&set.folder), &section.root.join(&set.index), set.masks, on_error)?;
+        skipped += crops.skipped();
+        let tracks = set.tracks.unwrap_or(crops.len());
+        let crops = crops.with_frame_range(set.frame_range);
+        parts.push((Arc::new(crops), tracks));
+    }
+    let train = VideoMixture::new(parts)?;
+    let held_out = frames(&section.root.join(&section.sequences), on_error)?;
+    let Samples::Videos { val, sequences, .. } = held_out.samples else { return Ok(held_out) };
+    let description = format!(
+        "{} tracks in {} sets of crops, {} sequences, in {}",
+        train.len(),
+        section.sets.len(),
+        sequences.len(),
+        section.root.display()
+    );
+    let samples = Samples::Videos { train: Arc::new(train), pairs: section.pairs, val, sequences };
+    Ok(DataSets { samples, description, skipped: skipped + held_out.skipped })
+}
+
+/// Folders of frames: trained and evaluated on alike.
+pub(crate) fn frames(root: &Path, on_error: OnError) -> Result<DataSets, InputError> {
+    let folders = FrameFolders::open_root(root, on_error)?;
+    let (skipped, n) = (folders.skipped(), folders.len());
+    let videos: Arc<dyn VideoDataset> = Arc::new(folders);
+    let samples = Samples::Videos { train: videos.clone(), pairs: n, val: videos.clone(), sequences: videos };
+    let description = format!("{n} {} of frames in {}", if n == 1 { "folder" } else { "folders" }, root.display());
+    Ok(DataSets { samples, description, skipped })
+}
+
+fn preparation(recipe: &Recipe) -> schema::PairPreparation {
+    recipe.preprocess.pairs.clone().unwrap_or_default()
+}
+
+fn anchors(recipe: &Recipe) -> AnchorConfig {
+    let schema::Anchors { stride, ratios, scales } = preparation(recipe).anchors;
+    AnchorConfig { stride, ratios, scales }
+}
+
+/// Side of the model's input `name`.
+fn side(recipe: &Recipe, name: &str) -> Result<usize, InputError> {
+    match recipe.model.inputs.get(name).map(|shape| shape.map(|size| size.0)) {
+        Some([3, height, width]) if height == width => Ok(width),
+        Some(_) => Err(InputError::at(
+            recipe,
+            &format!("model.inputs.{name}"),
+            format!("`{name}` has to be a square of three channels"),
+        )),
+        None => Err(InputError::at(recipe, "model.inputs", format!("videos need an input `{name}`"))),
+    }
+}
+
+/// How pairs are made for a network with `grid` x `grid` places.
+fn pair_config(recipe: &Recipe, split: Split, grid: usize) -> Result<(PairConfig, Normalize), InputError> {
+    let normalize = only_normalisation(recipe, split)?;
+    let pairs = preparation(recipe);
+    let augment =
+        |v: &schema::CropVariation| CropAugment { shift: v.shift, scale: v.scale, blur: v.blur, colour: v.colour };
+    let varied = PairConfig {
+        template: side(recipe, TEMPLATE)?,
+        search: side(recipe, SEARCH)?,
+        grid,
+        anchors: anchors(recipe),
+        labels: LabelConfig {
+            positive_iou: pairs.positive_iou,
+            negative_iou: pairs.negative_iou,
+            positives: pairs.positives,
+            total: pairs.labelled,
+            ..LabelConfig::default()
+        },
+        frame_range: pairs.frame_range,
+        template_augment: augment(&pairs.template),
+        search_augment: augment(&pairs.search),
+        grey: pairs.grey,
+        negative: pairs.negative,
+        flip: pairs.flip,
+        permute: pairs.permute,
+        channels: normalize.channels,
+    };
+    let config = match split {
+        Split::Train => varied,
+        // The target is there, away from the middle as in training, in its own colours.
+        Split::Eval => PairConfig {
+            template_augment: CropAugment::NONE,
+            search_augment: CropAugment { blur: 0.0, colour: false, ..varied.search_augment },
+            grey: 0.0,
+            negative: 0.0,
+            flip: 0.0,
+            permute: 0.0,
+            ..varied
+        },
+    };
+    Ok((config, normalize))
+}
+
+/// What a step with these inputs is trained on.
+pub(crate) fn training(
+    recipe: &Recipe,
+    inputs: &[StepInput],
+    train: Arc<dyn VideoDataset>,
+    pairs: usize,
+) -> Result<(Pairs, Normalize), InputError> {
+    let classes = inputs.iter().find(|input| input.name == CLASSES).and_then(|input| input.shape.last());
+    let grid =
+        classes.ok_or_else(|| InputError::at(recipe, "loss", format!("no term of the loss takes `{CLASSES}`")))?;
+    let (config, normalize) = pair_config(recipe, Split::Train, *grid)?;
+    let pairs = Pairs::new(train, config, pairs)?;
+    let expected = inputs.iter().find(|input| input.name == CLASSES).map_or(0, |input| input.shape.iter().product());
+    if pairs.anchors().len() != expected {
+        let message = format!("{} anchors, but the network has outputs for {expected}", pairs.anchors().len());
+        return Err(InputError::at(recipe, "preprocess.pairs.anchors", message));
+    }
+    Ok((pairs, normalize))
+}
+
+/// Pairs as inputs of a step.
+pub(crate) fn batch(pairs: Vec<Pair>, normalize: &Normalize) -> Batch {
+    Batch::join(pairs, FIELDS, |mut pair| {
+        normalize.apply_to_planes(&mut pair.template);
+        normalize.apply_to_planes(&mut pair.search);
+        let labels = pair.labels;
+        [pair.template, pair.search, labels.class, labels.delta, labels.delta_weight, pair.mask, pair.mask_weight]
+    })
+}
+
+/// Held-out pairs as a network takes them: the same for every seed of the training.
+pub struct HeldOutPairs {
+    pairs: Pairs,
+    normalize: Normalize,
+}
+
+/// The held-out pairs of a recipe whose network has `grid` x `grid` places, one of each video.
+///
+/// # Errors
+/// Steps other than a normalisation, or a network without the inputs that videos need.
+pub fn held_out_pairs(recipe: &Recipe, videos: Arc<dyn VideoDataset>, grid: usize) -> Result<HeldOutPairs, InputError> {
+    let (config, normalize) = pair_config(recipe, Split::Eval, grid)?;
+    let len = videos.len();
+    Ok(HeldOutPairs { pairs: Pairs::new(videos, config, len)?, normalize })
+}
+
+impl zoo_datasets::Samples for HeldOutPairs {
+    type Sample = Pair;
+
+    fn len(&self) -> usize {
+        zoo_datasets::Samples::len(&self.pairs)
+    }
+
+    fn sample(&self, seed: u64, epoch: u64, index: usize) -> Result<Pair, DataError> {
+        let mut pair = self.pairs.sample(seed, epoch, index)?;
+        self.normalize.apply_to_planes(&mut pair.template);
+        self.normalize.apply_to_planes(&mut pair.search);
+        Ok(pair)
+    }
+}
+
+/// How a target is followed with a network of `grid` x `grid` places and masks of side `mask`; how images are normalised; and
+/// the names of the outputs.
+///
+/// # Errors
+/// As [`held_out_pairs`].
+pub fn tracker(
+    recipe: &Recipe,
+    grid: usize,
+    mask: usize,
+) -> Result<(TrackerConfig, Normalize, schema::Tracking), InputError> {
+    let track = recipe.postprocess.track.clone().unwrap_or_default();
+    let (template, search, anchors) = (side(recipe, TEMPLATE)?, side(recipe, SEARCH)?, anchors(recipe));
+    let inner = search.saturating_sub(template) / anchors.stride + 1;
+    let config = TrackerConfig {
+        template,
+        search,
+        margin: grid.saturating_sub(inner),
+        mask,
+        anchors,
+        penalty: track.penalty,
+        window_influence: track.window_influence,
+        rate: track.rate,
+        mask_threshold: track.mask_threshold as f32,
+    };
+    Ok((config, only_normalisation(recipe, Split::Eval)?, track))
+}

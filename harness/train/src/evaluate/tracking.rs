@@ -1,0 +1,324 @@
+//! A target in videos: its mask in held-out pairs, and the way through held-out sequences.
+
+use rayon::prelude::*;
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
+use zoo_datasets::{
+    Grid, Image, Mask, Normalize, SampleLoader, Size,
+    tracking::{Pair, SearchWindow, Tracked, Tracker, TrackerConfig, VideoDataset, VideoFrame},
+};
+use zoo_input::HeldOutPairs;
+use zoo_recipe::schema::{self, Metric};
+
+use super::{
+    Evaluation, Sight, Witness,
+    network::{Network, Output, output},
+    supervised,
+};
+use crate::{
+    TrainError,
+    job::Job,
+    metrics::{MaskIou, Masks, Meter, Overlap, Score, Track, TrackedToTheEnd},
+};
+
+/// How a target is followed with the outputs of a network.
+pub(super) struct Setting {
+    pub tracker: TrackerConfig,
+    pub normalize: Normalize,
+    pub outputs: schema::Tracking,
+    pub sequences: Arc<dyn VideoDataset>,
+    window: MaskWindow,
+}
+
+/// Where in the search image the mask of a place lies: `size` pixels from `place * stride - pad` on.
+#[derive(Clone, Copy)]
+struct MaskWindow {
+    size: usize,
+    stride: usize,
+    pad: usize,
+}
+
+impl Setting {
+    /// The recipe's, for a network whose outputs fit.
+    pub fn new(job: Job<'_>, network: &Network<'_>, sequences: Arc<dyn VideoDataset>) -> Result<Self, TrainError> {
+        let names = job.recipe.postprocess.track.clone().unwrap_or_default();
+        let (class, boxes) = (network.output_shape(&names.class)?, network.output_shape(&names.boxes)?);
+        let mask = network.output_shape(&names.mask)?;
+        let fits = match (class.as_slice(), boxes.as_slice(), mask.as_slice()) {
+            (&[a, h, w, 2], &[b, bh, bw], &[m, mh, mw]) => {
+                let side = m.isqrt();
+                (h == w && [bh, bw] == [h, w] && [mh, mw] == [h, w] && b == 4 * a && side * side == m)
+                    .then_some((w, side))
+            }
+            _ => None,
+        };
+        let (grid, side) = fits.ok_or_else(|| {
+            let message = format!(
+                "a target is followed with classes [A, G, G, 2], boxes [4A, G, G] and masks [M*M, G, G], but `{}` is {class:?}, \
+                 `{}` {boxes:?}, `{}` {mask:?}",
+                names.class, names.boxes, names.mask
+            );
+            TrainError::Mismatch(message)
+        })?;
+        let (tracker, normalize, outputs) = zoo_input::tracker(job.recipe, grid, side)?;
+        let anchors = tracker.anchors.ratios.len() * tracker.anchors.scales.len();
+        if anchors != class[0] {
+            let message = format!("{anchors} shapes of anchors, but `{}` has {}", names.class, class[0]);
+            return Err(TrainError::Mismatch(message));
+        }
+        let window = match &job.recipe.loss.mask_soft_margin {
+            Some(loss) => MaskWindow { size: loss.size, stride: loss.stride, pad: loss.pad },
+            None => MaskWindow {
+                size: tracker.template,
+                stride: tracker.anchors.stride,
+                pad: tracker.margin / 2 * tracker.anchors.stride,
+            },
+        };
+        Ok(Self { tracker, normalize, outputs, sequences, window })
+    }
+
+    /// Places along a side of the network's outputs.
+    pub fn grid(&self) -> usize {
+        self.tracker.grid()
+    }
+
+    /// An image as the network takes it.
+    pub fn pixels(&self, image: &Image) -> Vec<f32> {
+        let mut pixels = vec![0.0; 3 * image.size().area()];
+        self.normalize.apply(image, &mut pixels);
+        pixels
+    }
+}
+
+/// The network's outputs for several samples.
+pub(super) struct Seen {
+    n: usize,
+    class: Vec<f32>,
+    boxes: Vec<f32>,
+    mask: Vec<f32>,
+}
+
+impl Seen {
+    /// Runs the network on templates and search images, sample after sample.
+    pub fn new(
+        network: &mut Network<'_>,
+        setting: &Setting,
+        n: usize,
+        (templates, searches): (Vec<f32>, Vec<f32>),
+    ) -> Result<Self, TrainError> {
+        let outputs = network.run(n, vec![("template", templates), ("search", searches)])?;
+        let values = |name: &str| output(&outputs, name).and_then(Output::values);
+        let names = &setting.outputs;
+        Ok(Self { n, class: values(&names.class)?, boxes: values(&names.boxes)?, mask: values(&names.mask)? })
+    }
+
+    fn of<'a>(&self, values: &'a [f32], sample: usize) -> &'a [f32] {
+        let len = values.len() / self.n;
+        &values[sample * len..][..len]
+    }
+
+    /// Classes of a sample as the tracker takes them: all anchors' background, then all anchors' target.
+    pub fn class(&self, sample: usize) -> Vec<f32> {
+        let pairs = self.of(&self.class, sample).as_chunks::<2>().0;
+        (0..2).flat_map(|side| pairs.iter().map(move |pair| pair[side])).collect()
+    }
+
+    /// Boxes of a sample.
+    pub fn boxes(&self, sample: usize) -> &[f32] {
+        self.of(&self.boxes, sample)
+    }
+
+    /// The mask of a place.
+    pub fn mask(&self, sample: usize, grid: usize, (row, column): (usize, usize)) -> Vec<f32> {
+        self.of(&self.mask, sample).iter().skip(row * grid + column).step_by(grid * grid).copied().collect()
+    }
+
+    /// The place where the network is surest of the target; the first of equal ones.
+    fn surest(&self, sample: usize, grid: usize) -> (usize, usize) {
+        let pairs = self.of(&self.class, sample).as_chunks::<2>().0;
+        let margin = |pair: &[f32; 2]| pair[1] - pair[0];
+        let best = (0..pairs.len()).reduce(|best, i| if margin(&pairs[i]) > margin(&pairs[best]) { i } else { best });
+        let place = best.unwrap_or(0) % (grid * grid);
+        (place / grid, place % grid)
+    }
+}
+
+/// Masks of all pairs of the loader, and the way through all sequences.
+pub(super) fn evaluate(
+    network: &mut Network<'_>,
+    loader: &SampleLoader<HeldOutPairs>,
+    setting: &Setting,
+    cancel: &AtomicBool,
+    witness: &mut Witness<'_>,
+) -> Result<Option<Evaluation>, TrainError> {
+    let mut masks = MaskIou::default();
+    let mut samples = 0;
+    for pairs in loader.epoch(0, 0)? {
+        if cancel.load(Ordering::Relaxed) {
+            return Ok(None);
+        }
+        let pairs = pairs?;
+        if pairs.is_empty() {
+            continue;
+        }
+        let join = |part: fn(&Pair) -> &Vec<f32>| pairs.iter().flat_map(|pair| part(pair).iter().copied()).collect();
+        let images = (join(|pair| &pair.template), join(|pair| &pair.search));
+        let seen = Seen::new(network, setting, pairs.len(), images)?;
+        let ious = pairs.par_iter().enumerate().filter(|(_, pair)| pair.mask_is_known()).map(|(i, pair)| {
+            let place = seen.surest(i, setting.grid());
+            let found = setting.mask_in_search(&seen.mask(i, setting.grid(), place), place);
+            (found, truth_of(pair, setting.tracker.search))
+        });
+        for (found, truth) in ious.collect::<Vec<_>>() {
+            masks.add(&Masks { found: &found, truth: &truth });
+        }
+        samples += pairs.len() as u64;
+    }
+    let mut scores = vec![masks.score(Metric::MaskIou)];
+    let Some(tracks) = follow_all(network, setting, cancel, witness)? else { return Ok(None) };
+    let (mut tracked, mut overlap) = (TrackedToTheEnd::default(), Overlap::default());
+    for overlaps in tracks.iter().filter(|overlaps| !overlaps.is_empty()) {
+        let track = Track { overlaps };
+        tracked.add(&track);
+        overlap.add(&track);
+    }
+    scores.extend([tracked.score(Metric::Tracked), overlap.score(Metric::Overlap)]);
+    match supervised::expected_overlap(network, setting, cancel)? {
+        supervised::Found::Cancelled => return Ok(None),
+        supervised::Found::TooShort => {}
+        supervised::Found::Overlap(value) => scores.push(Score { metric: Metric::Eao, value, of: None }),
+    }
+    // What nothing is known about is not measured.
+    scores.retain(|score| !score.value.is_nan());
+    Ok(Some(Evaluation { samples, loss: None, scores }))
+}
+
+/// The true mask of a pair.
+pub(super) fn truth_of(pair: &Pair, side: usize) -> Mask {
+    let inside = pair.mask.iter().map(|&value| value > 0.0).collect();
+    Mask::new(Size::square(side), inside).unwrap_or_else(|| Mask::filled(Size::square(side), false))
+}
+
+impl Setting {
+    /// The mask of a place, whose logits are given, in the search image: enlarged with aligned corners as in the loss.
+    fn mask_in_search(&self, logits: &[f32], (row, column): (usize, usize)) -> Mask {
+        let (side, MaskWindow { size, stride, pad }) = (self.tracker.mask, self.window);
+        let threshold = self.tracker.mask_threshold;
+        // The logistic function is increasing, so logits can be compared.
+        let least = (threshold / (1.0 - threshold)).ln();
+        let Some(map) = Grid::new(Size::square(side), logits.to_vec()) else {
+            return Mask::filled(Size::square(self.tracker.search), false);
+        };
+        let zoom = (side - 1) as f32 / (size - 1).max(1) as f32;
+        let along = |i: usize| {
+            let place = i as f32 * zoom;
+            let low = (place as usize).min(side.saturating_sub(2));
+            (low, place - low as f32)
+        };
+        let mut mask = Mask::filled(Size::square(self.tracker.search), false);
+        let inside =
+            |corner: usize, i: usize| (corner * stride + i).checked_sub(pad).filter(|at| *at < self.tracker.search);
+        for y in 0..size {
+            let Some(to) = inside(row, y) else { continue };
+            let (low, share) = along(y);
+            let (above, below) = (map.row(low), map.row((low + 1).min(side - 1)));
+            for x in 0..size {
+                let Some(to_x) = inside(column, x) else { continue };
+                let (left, part) = along(x);
+                let right = (left + 1).min(side - 1);
+                let mix = |row: &[f32]| row[left] * (1.0 - part) + row[right] * part;
+                mask.row_mut(to)[to_x] = mix(above) * (1.0 - share) + mix(below) * share > least;
+            }
+        }
+        mask
+    }
+}
+
+/// One sequence on its way.
+struct Walk {
+    sequence: usize,
+    name: String,
+    frames: usize,
+    tracker: Tracker,
+    template: Vec<f32>,
+    overlaps: Vec<f64>,
+}
+
+/// Follows the targets of all sequences, several at a time. Returns the overlaps of each: empty where no frame after the first
+/// has a known target. `None` if it was cancelled.
+fn follow_all(
+    network: &mut Network<'_>,
+    setting: &Setting,
+    cancel: &AtomicBool,
+    witness: &mut Witness<'_>,
+) -> Result<Option<Vec<Vec<f64>>>, TrainError> {
+    let numbers: Vec<usize> = (0..setting.sequences.len()).collect();
+    let mut tracks = Vec::with_capacity(numbers.len());
+    for group in numbers.chunks(network.batch()) {
+        let mut walks = group.par_iter().map(|&i| Walk::start(setting, i)).collect::<Result<Vec<_>, TrainError>>()?;
+        let longest = walks.iter().map(|walk| walk.frames).max().unwrap_or(0);
+        for number in 1..longest {
+            if cancel.load(Ordering::Relaxed) {
+                return Ok(None);
+            }
+            let mut going: Vec<&mut Walk> = walks.iter_mut().filter(|walk| number < walk.frames).collect();
+            let views = going.par_iter().map(|walk| walk.look(setting, number)).collect::<Result<Vec<View>, _>>()?;
+            let templates = going.iter().flat_map(|walk| walk.template.iter().copied()).collect();
+            let searches = views.iter().flat_map(|view| view.pixels.iter().copied()).collect();
+            let seen = Seen::new(network, setting, going.len(), (templates, searches))?;
+            let steps = going
+                .par_iter_mut()
+                .zip(&views)
+                .enumerate()
+                .map(|(i, (walk, view))| walk.step(setting, &seen, i, view));
+            let tracked: Vec<Tracked> = steps.collect();
+            for ((walk, view), tracked) in going.iter().zip(&views).zip(&tracked) {
+                let outline = setting.sequences.outline(walk.sequence, number);
+                let truth = outline.or_else(|| view.frame.target.map(|target| target.polygon()));
+                let (sequence, name, image) = (walk.sequence, walk.name.as_str(), &view.frame.image);
+                witness(&Sight::Frame { sequence, name, frame: number, image, tracked, truth: truth.as_ref() });
+            }
+        }
+        tracks.extend(walks.into_iter().map(|walk| walk.overlaps));
+    }
+    Ok(Some(tracks))
+}
+
+/// What a tracker looks at in a frame.
+struct View {
+    frame: VideoFrame,
+    pixels: Vec<f32>,
+    window: SearchWindow,
+}
+
+impl Walk {
+    fn start(setting: &Setting, sequence: usize) -> Result<Self, TrainError> {
+        let videos = &setting.sequences;
+        let name = videos.name(sequence);
+        let first = videos.frame(sequence, 0)?;
+        let target = first.target.ok_or_else(|| {
+            let message = format!("{name}: the target is not known in the first frame, so it cannot be followed");
+            TrainError::Mismatch(message)
+        })?;
+        let tracker = Tracker::new(setting.tracker.clone(), &first.image, target);
+        let template = setting.pixels(&tracker.template(&first.image));
+        let frames = videos.frames(sequence);
+        Ok(Self { sequence, name, frames, tracker, template, overlaps: Vec::new() })
+    }
+
+    fn look(&self, setting: &Setting, number: usize) -> Result<View, TrainError> {
+        let frame = setting.sequences.frame(self.sequence, number)?;
+        let (search, window) = self.tracker.search(&frame.image);
+        Ok(View { pixels: setting.pixels(&search), frame, window })
+    }
+
+    fn step(&mut self, setting: &Setting, seen: &Seen, sample: usize, view: &View) -> Tracked {
+        let choice = self.tracker.choose(&view.window, &seen.class(sample), seen.boxes(sample));
+        let mask = seen.mask(sample, setting.grid(), (choice.row, choice.column));
+        let tracked = self.tracker.follow(&view.window, &choice, Some(&mask), view.frame.image.size());
+        self.overlaps.extend(view.frame.target.map(|truth| tracked.target.iou(&truth)));
+        tracked
+    }
+}

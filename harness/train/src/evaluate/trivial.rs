@@ -1,0 +1,76 @@
+//! What answers reach that know nothing of the image: figures beside which a score has to be seen.
+
+use zoo_datasets::{Mask, SampleLoader, Size, geometry::Point};
+use zoo_input::Samples;
+use zoo_recipe::schema::Metric;
+
+use super::network::Network;
+use super::tracking::{Setting, truth_of};
+use crate::{
+    TrainError,
+    job::Job,
+    metrics::{Baseline, MaskIou, Masks, Meter, Track, TrackedToTheEnd},
+};
+
+/// Trivial answers for videos: a disc as large as targets are at the template's scale, in the middle of the search image or at
+/// the target's true place, and a box that stays where it was in the first frame. Other samples have none here.
+///
+/// # Errors
+/// Samples that cannot be read, or a network that they do not fit.
+pub fn trivial_answers(job: Job<'_>) -> Result<Vec<Baseline>, TrainError> {
+    let Samples::Videos { val, sequences, .. } = &job.data.samples else { return Ok(Vec::new()) };
+    let setting = Setting::new(job, &Network::new(job, 1)?, sequences.clone())?;
+    let pairs = zoo_input::held_out_pairs(job.recipe, val.clone(), setting.grid())?;
+    let side = setting.tracker.search;
+    // A square target and its context, twice as wide, fill the template.
+    let radius = setting.tracker.template as f64 / 4.0;
+    let middle = Point::new((side as f64 - 1.0) / 2.0, (side as f64 - 1.0) / 2.0);
+    let (mut centred, mut placed) = (MaskIou::default(), MaskIou::default());
+    for batch in SampleLoader::new(pairs, job.eval_loader_config())?.epoch(0, 0)? {
+        for pair in batch?.iter().filter(|pair| pair.mask_is_known()) {
+            let truth = &truth_of(pair, side);
+            centred.add(&Masks { found: &disc(side, middle, radius), truth });
+            let place = pair.target.map_or(middle, |target| target.centre);
+            placed.add(&Masks { found: &disc(side, place, radius), truth });
+        }
+    }
+    let mut kept = TrackedToTheEnd::default();
+    for sequence in 0..sequences.len() {
+        let Some(start) = sequences.frame(sequence, 0)?.target else { continue };
+        let frames = (1..sequences.frames(sequence)).map(|number| sequences.frame(sequence, number));
+        let overlaps =
+            frames.filter_map(|frame| frame.map(|frame| frame.target.map(|truth| start.iou(&truth))).transpose());
+        let overlaps = overlaps.collect::<Result<Vec<f64>, _>>()?;
+        if !overlaps.is_empty() {
+            kept.add(&Track { overlaps: &overlaps });
+        }
+    }
+    let answers = [
+        ("a disc in the middle", centred.score(Metric::MaskIou)),
+        ("a disc at the true place", placed.score(Metric::MaskIou)),
+        ("a box that never moves", kept.score(Metric::Tracked)),
+    ];
+    let measured = answers.into_iter().filter(|(_, score)| !score.value.is_nan());
+    Ok(measured.map(|(answer, score)| Baseline { answer: answer.into(), score }).collect())
+}
+
+fn disc(side: usize, centre: Point, radius: f64) -> Mask {
+    let mut mask = Mask::filled(Size::square(side), false);
+    for y in 0..side {
+        for (x, inside) in mask.row_mut(y).iter_mut().enumerate() {
+            *inside = centre.distance(Point::new(x as f64, y as f64)) <= radius;
+        }
+    }
+    mask
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_disc_has_its_area() {
+        let area = disc(100, Point::new(49.5, 49.5), 30.0).count() as f64;
+        assert!((area / (std::f64::consts::PI * 900.0) - 1.0).abs() < 0.01, "{area}");
+    }
+}

@@ -1,0 +1,162 @@
+//! Parts that join later, moving averages, and weights to start from.
+
+use crate::support::{Case, numbers, weights};
+use std::collections::BTreeMap;
+use std::sync::atomic::AtomicBool;
+use zoo_train::{CheckpointStore, Outcome, Session, Trainer, evaluate};
+
+/// The convolution and its normalisation join in the second epoch of three, slowly, on the batch's statistics; an average is kept
+/// of everything that trains.
+const LATER: [&str; 2] = ["train.parts=[{modules: [conv, bn], from_epoch: 1, lr: 0.5}]", "train.ema=0.8"];
+
+fn bits(variables: &BTreeMap<String, Vec<u32>>, name: &str) -> Vec<u32> {
+    variables.get(name).unwrap_or_else(|| panic!("there is no {name}")).clone()
+}
+
+#[test]
+fn a_part_that_joins_later_stays_as_it_is_until_then() {
+    let case = Case::new(&LATER);
+    let start = Session::start(&case.recipe, &case.model, None).unwrap();
+    let initial = start.variables().unwrap()["conv.weight"].flatten_all().unwrap().to_vec1::<f32>().unwrap();
+    let initial: Vec<u32> = initial.into_iter().map(f32::to_bits).collect();
+    let frozen = tempfile::tempdir().unwrap();
+    // Five steps per epoch.
+    case.run(frozen.path(), Some(5)).unwrap();
+    let checkpoint = CheckpointStore::new(frozen.path().join("checkpoints")).latest().unwrap().unwrap().checkpoint;
+    let conv = checkpoint.variables["conv.weight"].flatten_all().unwrap().to_vec1::<f32>().unwrap();
+    assert_eq!(conv.into_iter().map(f32::to_bits).collect::<Vec<_>>(), initial);
+    assert!(
+        !checkpoint.variables.keys().any(|name| name.starts_with("conv.weight/")),
+        "nothing is kept of what is frozen"
+    );
+    let whole = tempfile::tempdir().unwrap();
+    case.run(whole.path(), None).unwrap();
+    let end = weights(whole.path(), &case);
+    assert_ne!(bits(&end, "conv.weight"), initial);
+    assert!(end.contains_key("conv.weight/momentum_buffer") && end.contains_key("conv.weight/ema"), "{:?}", end.keys());
+}
+
+#[test]
+fn resumed_runs_are_bit_for_bit_across_a_change_of_stage() {
+    let case = Case::new(&LATER);
+    let whole = tempfile::tempdir().unwrap();
+    case.run(whole.path(), None).unwrap();
+    let expected = (numbers(whole.path()), weights(whole.path(), &case));
+    // Before, at and after the change, and after every one of these steps.
+    for stop in [2, 4, 5, 6, 9, 10, 14] {
+        let dir = tempfile::tempdir().unwrap();
+        assert_eq!(case.run(dir.path(), Some(stop)).unwrap(), Outcome::Interrupted { step: stop });
+        case.resume(dir.path(), None).unwrap();
+        assert_eq!((numbers(dir.path()), weights(dir.path(), &case)), expected, "stopped after {stop}");
+    }
+    let dir = tempfile::tempdir().unwrap();
+    case.run(dir.path(), Some(4)).unwrap();
+    for stop in 5..8 {
+        case.resume(dir.path(), Some(stop)).unwrap();
+    }
+    case.resume(dir.path(), None).unwrap();
+    assert_eq!((numbers(dir.path()), weights(dir.path(), &case)), expected);
+}
+
+/// The average lags behind: with it other scores come out, and `evaluate` gives those of the run.
+#[test]
+fn averages_are_evaluated_where_there_are_some() {
+    let mut case = Case::new(&["train.ema=0.99", "train.epochs=1"]);
+    let dir = tempfile::tempdir().unwrap();
+    let Outcome::Finished(result) = case.run(dir.path(), None).unwrap() else { panic!("not finished") };
+    let mut checkpoint = CheckpointStore::new(dir.path().join("checkpoints")).latest().unwrap().unwrap().checkpoint;
+    let never = AtomicBool::new(false);
+    let of = |case: &Case, checkpoint: &_| evaluate(case.job(), checkpoint, &never, &mut |_| ()).unwrap().unwrap();
+    let averaged = of(&case, &checkpoint);
+    assert_eq!(averaged.scores[0].value, result.achieved);
+    // The same by hand: the averages in place of the parameters.
+    let averages: Vec<(String, candle_core::Tensor)> = checkpoint
+        .variables
+        .iter()
+        .filter_map(|(name, tensor)| Some((name.strip_suffix("/ema")?.to_owned(), tensor.clone())))
+        .collect();
+    assert_eq!(averages.len(), 5, "convolution, normalisation, dense layer");
+    let plain: BTreeMap<_, _> = checkpoint
+        .variables
+        .iter()
+        .filter(|(name, _)| !name.contains('/'))
+        .map(|(n, t)| (n.clone(), t.clone()))
+        .collect();
+    checkpoint.variables = plain.clone();
+    case.recipe.train.ema = None;
+    let latest = of(&case, &checkpoint);
+    assert_ne!(latest.loss, averaged.loss);
+    checkpoint.variables.extend(averages);
+    assert_eq!(of(&case, &checkpoint), averaged);
+}
+
+#[test]
+fn a_training_starts_from_what_another_has_learnt() {
+    let first = Case::new(&["train.epochs=1"]);
+    let dir = tempfile::tempdir().unwrap();
+    first.run(dir.path(), None).unwrap();
+    let learnt = weights(dir.path(), &first);
+    let from = format!("train.init_from={{checkpoint: {}}}", dir.path().display());
+    // A network with a wider head and one layer more.
+    let second = Case::new(&[&from, "train.epochs=1", "model.fc.name=head"]);
+    let adopted = {
+        let mut session = Session::start(&second.recipe, &second.model, None).unwrap();
+        session.init_from(second.recipe.train.init_from.as_ref().unwrap()).unwrap()
+    };
+    assert_eq!(adopted.taken, 5);
+    assert_eq!(adopted.anew, ["head.weight", "head.bias"]);
+    assert_eq!(adopted.surplus, ["fc.bias", "fc.weight"]);
+    assert!(adopted.unlike.is_empty());
+    let said = adopted.to_string();
+    assert!(said.contains("2 not in the file, start anew: head.weight, head.bias"), "{said}");
+    assert!(said.contains("2 in the file, not in the network: fc.bias, fc.weight"), "{said}");
+    let trainer = Trainer::new(second.job()).unwrap();
+    let started = trainer.session().variables().unwrap();
+    for name in ["conv.weight", "bn.weight", "bn.running_mean"] {
+        let found = started[name].flatten_all().unwrap().to_vec1::<f32>().unwrap();
+        assert_eq!(found.into_iter().map(f32::to_bits).collect::<Vec<_>>(), learnt[name], "{name}");
+    }
+    // Another shape is named, nothing in common is refused.
+    let wider = Case::new(&[&from, "model.conv.out=7", "train.epochs=1"]);
+    let mut session = Session::start(&wider.recipe, &wider.model, None).unwrap();
+    let adopted = session.init_from(wider.recipe.train.init_from.as_ref().unwrap()).unwrap();
+    assert!(
+        adopted.unlike[0].starts_with("conv.weight ([6, 3, 3, 3] in the file, [7, 3, 3, 3] here)"),
+        "{:?}",
+        adopted.unlike
+    );
+    let nowhere = format!("train.init_from={{checkpoint: {}, into: conv}}", dir.path().display());
+    let error = Trainer::new(Case::new(&[&nowhere]).job()).err().unwrap().to_string();
+    assert!(error.contains("has nothing that this network could start from"), "{error}");
+}
+
+/// A part frozen throughout keeps what it was given, to the bit.
+#[test]
+fn a_frozen_part_keeps_what_it_started_from() {
+    let first = Case::new(&["train.epochs=1"]);
+    let dir = tempfile::tempdir().unwrap();
+    first.run(dir.path(), None).unwrap();
+    let learnt = weights(dir.path(), &first);
+    let from = format!("train.init_from={{checkpoint: {}}}", dir.path().display());
+    let parts = "train.parts=[{modules: [conv, bn], trained: false, statistics: stored}]";
+    let second = Case::new(&[&from, parts, "train.epochs=1", "train.seed=9"]);
+    let out = tempfile::tempdir().unwrap();
+    second.run(out.path(), None).unwrap();
+    let end = weights(out.path(), &second);
+    for name in ["conv.weight", "bn.weight", "bn.bias", "bn.running_mean", "bn.running_var"] {
+        assert_eq!(end[name], learnt[name], "{name}");
+    }
+    assert_ne!(end["fc.weight"], learnt["fc.weight"]);
+}
+
+#[test]
+fn a_loss_above_the_bound_updates_nothing_and_is_counted() {
+    let case = Case::new(&["gradients.skip_loss_above=1e-3", "train.epochs=1"]);
+    let start = Session::start(&case.recipe, &case.model, None).unwrap().variables().unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let Outcome::Finished(result) = case.run(dir.path(), None).unwrap() else { panic!("not finished") };
+    assert_eq!(result.skipped_steps, 5);
+    let end = weights(dir.path(), &case);
+    let fc = start["fc.weight"].flatten_all().unwrap().to_vec1::<f32>().unwrap();
+    assert_eq!(end["fc.weight"], fc.into_iter().map(f32::to_bits).collect::<Vec<_>>());
+}

@@ -1,0 +1,108 @@
+//! What an evaluation found, drawn for people.
+
+use crate::Failure;
+use std::fs;
+use std::path::{Path, PathBuf};
+use zoo_datasets::drawing::{draw_text, draw_tracked, strip, write_gif};
+use zoo_datasets::image::write_png;
+use zoo_datasets::{DataError, Image, read_image};
+use zoo_recipe::schema::SampleKind;
+use zoo_train::Sight;
+
+/// Draws into a folder: `000-NAME.png` for images; for each sequence a folder of frames, an animation and a strip of some
+/// frames.
+pub(super) struct Pictures {
+    folder: PathBuf,
+    /// Images or sequences that are drawn.
+    limit: usize,
+    seen: usize,
+    /// The sequences so far.
+    sequences: Vec<Sequence>,
+    /// The first thing that went wrong; nothing is drawn after it.
+    failed: Option<DataError>,
+}
+
+struct Sequence {
+    number: usize,
+    name: String,
+    frames: Vec<PathBuf>,
+}
+
+/// Frames of a strip.
+const STRIP: usize = 8;
+/// Hundredths of a second that a frame of an animation is shown.
+const DELAY: u16 = 10;
+
+impl Pictures {
+    /// Makes the folder.
+    pub fn new(folder: &Path, limit: usize, kind: SampleKind) -> Result<Self, Failure> {
+        match kind {
+            SampleKind::Image => {
+                return Err(Failure::Usage(
+                    "--draw: a class cannot be drawn; `zoo data make` shows the images".to_owned(),
+                ));
+            }
+            SampleKind::Text | SampleKind::Video => {}
+        }
+        fs::create_dir_all(folder).map_err(|source| DataError::Io { path: folder.to_owned(), source })?;
+        Ok(Self { folder: folder.to_owned(), limit, seen: 0, sequences: Vec::new(), failed: None })
+    }
+
+    /// Draws what is looked at.
+    pub fn see(&mut self, sight: &Sight<'_>) {
+        if self.failed.is_none() {
+            self.failed = self.draw(sight).err();
+        }
+    }
+
+    fn draw(&mut self, sight: &Sight<'_>) -> Result<(), DataError> {
+        match sight {
+            Sight::Text { name, image, regions, found } => {
+                let number = self.seen;
+                self.seen += 1;
+                if number < self.limit {
+                    let file = self.folder.join(format!("{number:03}-{}.png", plain(name)));
+                    write_png(&draw_text(image, regions, found), &file)?;
+                }
+            }
+            Sight::Frame { sequence, name, frame, image, tracked, truth } => {
+                if *sequence >= self.limit {
+                    return Ok(());
+                }
+                let folder = self.folder.join(format!("{sequence:03}-{}", plain(name)));
+                fs::create_dir_all(&folder).map_err(|source| DataError::Io { path: folder.clone(), source })?;
+                let file = folder.join(format!("{frame:05}.png"));
+                write_png(&draw_tracked(image, tracked, *truth), &file)?;
+                match self.sequences.iter_mut().find(|known| known.number == *sequence) {
+                    Some(known) => known.frames.push(file),
+                    None => self.sequences.push(Sequence { number: *sequence, name: plain(name), frames: vec![file] }),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes animations and strips.
+    pub fn finish(self) -> Result<(), Failure> {
+        if let Some(error) = self.failed {
+            return Err(error.into());
+        }
+        for Sequence { number, name, frames } in &self.sequences {
+            let file = |ending: &str| self.folder.join(format!("{number:03}-{name}.{ending}"));
+            let frames = frames.iter().map(|frame| read_image(frame)).collect::<Result<Vec<Image>, _>>()?;
+            write_gif(&frames, DELAY, &file("gif"))?;
+            let every = frames.len().div_ceil(STRIP).max(1);
+            let some: Vec<Image> = frames.iter().step_by(every).cloned().collect();
+            write_png(&strip(&some, STRIP), &file("png"))?;
+        }
+        Ok(())
+    }
+}
+
+/// The last part of a name, without what a file's name should not hold.
+fn plain(name: &str) -> String {
+    let last = name.rsplit(['/', '\\']).next().unwrap_or(name);
+    let last = last.rsplit_once('.').map_or(last, |(stem, _)| stem);
+    let kept: String = last.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
+    kept.split('-').filter(|part| !part.is_empty()).collect::<Vec<_>>().join("-")
+}
