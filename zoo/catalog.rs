@@ -4,17 +4,22 @@ use crate::Failure;
 use include_dir::{Dir, include_dir};
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 use tracing::debug;
 use zoo_recipe::{Library, LoadOptions, Loaded, Recipe};
 
 /// The recipes of this source tree, so that an installed command has them anywhere.
-static BUILT_IN: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/recipes");
+static RECIPES: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/recipes");
+/// Their goldens, so that it proves them anywhere.
+static GOLDENS: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/golden");
 
 /// Folders with recipes, and the goldens beside them.
 #[derive(Clone, Debug)]
 pub struct Catalog {
     dirs: Vec<PathBuf>,
     library: Library,
+    /// Set once the goldens of the built-in recipes lie beside them.
+    goldens: OnceLock<()>,
 }
 
 impl Catalog {
@@ -28,10 +33,11 @@ impl Catalog {
         }
         let mut dirs = given.to_vec();
         dirs.extend(nearest());
-        if dirs.len() == given.len() {
-            dirs.extend(unpacked());
+        let there = |recipe: &include_dir::File<'_>| dirs.iter().any(|dir| dir.join(recipe.path()).is_file());
+        if !RECIPES.files().all(there) {
+            dirs.extend(unpacked("recipes", &RECIPES));
         }
-        Ok(Self { library: Library::new(&dirs), dirs })
+        Ok(Self { library: Library::new(&dirs), dirs, goldens: OnceLock::new() })
     }
 
     /// The recipes.
@@ -42,6 +48,12 @@ impl Catalog {
     /// Folders that are searched for recipes, in order.
     pub fn dirs(&self) -> &[PathBuf] {
         &self.dirs
+    }
+
+    /// The folder for a recipe of one's own: the first that is searched and not built in, or `recipes` here.
+    pub fn own(&self) -> PathBuf {
+        let built_in = unpacked_to("recipes");
+        self.dirs.iter().find(|dir| Some(*dir) != built_in.as_ref()).cloned().unwrap_or_else(|| "recipes".into())
     }
 
     /// Loads a recipe and logs its warnings.
@@ -61,6 +73,12 @@ impl Catalog {
     /// There is no such file.
     pub fn golden(&self, recipe: &Recipe, path: &Path) -> Result<Option<PathBuf>, Failure> {
         let Some(golden) = &recipe.golden else { return Ok(None) };
+        // Only now: few commands need the goldens, and they are larger than the recipes.
+        if unpacked_to("recipes").is_some_and(|built_in| self.dirs.contains(&built_in)) {
+            self.goldens.get_or_init(|| {
+                unpacked("golden", &GOLDENS);
+            });
+        }
         let beside_recipe = path.parent().map(Path::to_owned);
         let mut searched: Vec<PathBuf> = Vec::new();
         for dir in beside_recipe.iter().chain(&self.dirs) {
@@ -95,13 +113,18 @@ fn sibling(dir: &Path, name: &str) -> PathBuf {
     }
 }
 
-/// The built-in recipes as files, so that messages can point to their lines; `None` if no folder for them can be written.
-fn unpacked() -> Option<PathBuf> {
-    let folder = cache_folder()?.join(concat!("zoo/", env!("CARGO_PKG_VERSION"), "/recipes"));
-    match unpack(&BUILT_IN, &folder) {
+/// Where something built in lies as files.
+fn unpacked_to(name: &str) -> Option<PathBuf> {
+    Some(cache_folder()?.join(concat!("zoo/", env!("CARGO_PKG_VERSION"))).join(name))
+}
+
+/// Something built in as files, so that messages can point to their lines; `None` if no folder for them can be written.
+fn unpacked(name: &str, built_in: &Dir<'_>) -> Option<PathBuf> {
+    let folder = unpacked_to(name)?;
+    match unpack(built_in, &folder) {
         Ok(()) => Some(folder),
         Err(error) => {
-            tracing::warn!("cannot unpack the built-in recipes to {}: {error}", folder.display());
+            tracing::warn!("cannot unpack the built-in {name} to {}: {error}", folder.display());
             None
         }
     }
@@ -149,7 +172,7 @@ mod tests {
     fn built_in_recipes_unpack_whole_and_again() {
         let dir = tempfile::tempdir().unwrap();
         for _ in 0..2 {
-            unpack(&BUILT_IN, dir.path()).unwrap();
+            unpack(&RECIPES, dir.path()).unwrap();
             let names = Library::new([dir.path()]).list();
             assert!(names.iter().any(|(name, _)| name == "resnet50"));
             assert!(

@@ -24,6 +24,25 @@ NPU_ALEXNET = (
     " --gain *.weight=0.5 --gain fc3.weight=0.3"
 )
 
+# Networks of recipes that share blocks with those above, on smaller images: their f64 steps take seconds.
+SGD = "--momentum 0.9 --weight-decay 1e-4"
+SMALLER = {
+    "resnet34": f"--model torchvision:resnet34 --lr 0.1 {SGD} {RESNET18_GAINS}",
+    **{
+        name: RESNET50.replace("torchvision:resnet50", f"torchvision:{name}") + " --lr 0.1"
+        for name in ("resnet101", "resnet152", "resnext50_32x4d", "wide_resnet50_2")
+    },
+    "vgg11_bn": f"--model torchvision:vgg11_bn --lr 0.01 {SGD} --gain classifier.*.weight=0.5",
+    "vgg19": f"--model torchvision:vgg19 --lr 0.01 {SGD} --gain *.weight=0.7 --gain classifier.6.weight=0.3",
+    "squeezenet1_0": f"--model torchvision:squeezenet1_0 --lr 0.01 {SGD} --gain *.weight=0.7",
+    "squeezenet1_1": f"--model torchvision:squeezenet1_1 --lr 0.01 {SGD} --gain *.weight=0.7",
+    "mobilenetv2": "--model torchvision:mobilenet_v2 --lr 0.05 --momentum 0.9 --weight-decay 4e-5"
+    " --gain features.*.conv.3.*=0.1 --gain classifier.1.weight=0.3",
+    "densenet121": f"--model torchvision:densenet121 --lr 0.01 {SGD} --gain *.norm?.weight=0.5 --gain classifier.weight=0.3",
+    "googlenet": f"--model zoo_golden.networks:googlenet --lr 0.01 {SGD} --gain fc.weight=0.3",
+    "inception_v3": f"--model zoo_golden.networks:inception_v3 --lr 0.002 {SGD} --gain fc.weight=0.3",
+}
+
 GOLDENS = {
     "resnet50": (GOLDEN / "resnet50/step", f"{RESNET50} --lr 0.256"),
     "alexnet": (GOLDEN / "alexnet/step", f"{NPU_ALEXNET} --lr 0.06"),
@@ -41,6 +60,7 @@ GOLDENS = {
         "--model torchvision:vgg16 --batch 2 --lr 0.01 --momentum 0.9 --weight-decay 1e-4"
         " --gain *.weight=0.7 --gain classifier.6.weight=0.3",
     ),
+    **{name: (GOLDEN / name / "step", f"{conditions} --image-size 96") for name, conditions in SMALLER.items()},
     "fixture-resnet50": (
         FIXTURES / "resnet50-small",
         f"{RESNET50} --lr 0.1 --salt fixture: --batch 2 --classes 10 --image-size 64 --samples 16",

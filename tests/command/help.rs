@@ -7,6 +7,7 @@ const VERBS: &[&str] = &[
     "",
     "ls",
     "show",
+    "new",
     "validate",
     "check",
     "run",

@@ -5,6 +5,7 @@ mod data;
 mod device;
 mod faults;
 mod help;
+mod new;
 mod npu;
 mod run;
 mod show;

@@ -9,6 +9,7 @@ mod data;
 mod eval;
 mod golden;
 mod ls;
+mod new;
 mod profile;
 mod run;
 mod schema;
@@ -45,6 +46,8 @@ pub enum Command {
     Ls(ls::Args),
     /// Show the layers, the training-step graph or the learning rates of a recipe
     Show(show::Args),
+    /// Write a commented recipe to start from
+    New(new::Args),
     /// Check recipes for mistakes, all at once, with line and column
     Validate(validate::Args),
     /// Prove one training step against golden tensors of a reference framework
@@ -85,6 +88,7 @@ pub fn run(command: &Command, context: &mut Context) -> Result<Exit, Failure> {
     match command {
         Command::Ls(args) => ls::run(args, context),
         Command::Show(args) => show::run(args, context),
+        Command::New(args) => new::run(args, context),
         Command::Validate(args) => validate::run(args, context),
         Command::Check(args) => check::run(args, context),
         Command::Run(args) => run::run(args, context),

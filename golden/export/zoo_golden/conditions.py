@@ -65,7 +65,10 @@ def _parameter(module: nn.Module, local: str, shape: tuple[int, ...], key: str, 
 
 @torch.no_grad()
 def lift(network: nn.Module, gain: Gain) -> bool:
-    """Adds f32(4 * gain) to every normalisation bias, so that hardly a ReLU input is near zero. False if there is none."""
+    """Adds f32(4 * gain) to every normalisation bias, so that hardly a ReLU input is near zero. False if there is none,
+    or if a ReLU is bounded: that only moves inputs from its lower corner to its upper one."""
+    if any(isinstance(module, (nn.ReLU6, nn.Hardtanh)) for module in network.modules()):
+        return False
     lifted = False
     for prefix, module in network.named_modules():
         if isinstance(module, NORMALISATIONS) and module.bias is not None:

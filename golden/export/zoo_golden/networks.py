@@ -53,3 +53,13 @@ class NpuAlexNet(nn.Sequential):
         for name, layer in self.named_children():
             x = layer(x.flatten(1) if name == "fc1" else x)
         return x
+
+
+def googlenet(num_classes: int = 1000) -> nn.Module:
+    """torchvision's, without the two auxiliary classifiers."""
+    return torchvision.models.googlenet(num_classes=num_classes, aux_logits=False, init_weights=False)
+
+
+def inception_v3(num_classes: int = 1000) -> nn.Module:
+    """torchvision's, without the auxiliary classifier."""
+    return torchvision.models.inception_v3(num_classes=num_classes, aux_logits=False, init_weights=False)

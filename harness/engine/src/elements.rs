@@ -8,7 +8,7 @@ use std::ops::Range;
 const GRAIN: usize = 1 << 14;
 
 /// A tensor opened for reading.
-pub(crate) struct Elements<'t> {
+pub struct Elements<'t> {
     storage: StorageRef<'t>,
     range: Range<usize>,
 }

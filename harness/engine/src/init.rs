@@ -159,8 +159,8 @@ impl Words {
 
     /// Standard normal, by Box and Muller (1958) from words `2 * attempt` and the next.
     fn normal(&self, element: u64, attempt: u64) -> f64 {
-        let radius = (-2.0 * self.uniform(element, 2 * attempt).ln()).sqrt();
-        radius * (std::f64::consts::TAU * self.uniform(element, 2 * attempt + 1)).cos()
+        let radius = (-2.0 * libm::log(self.uniform(element, 2 * attempt))).sqrt();
+        radius * libm::cos(std::f64::consts::TAU * self.uniform(element, 2 * attempt + 1))
     }
 }
 

@@ -16,6 +16,7 @@ mod error;
 mod fast;
 mod footprint;
 
+pub use elements::Elements;
 pub use error::{EngineError, KernelError};
 pub use simulate::{Arithmetic, Findings};
 pub use step::{Inputs, Kernels, Observer, Options, Scalars, Step, StepResult};

@@ -6,7 +6,7 @@ use crate::{
     conditions::{self, Difference},
     divergence,
     error::GoldenError,
-    facts,
+    facts, items,
     manifest::Golden,
     mutants::Fault,
     report::{Divergence, Item, Report, Stage, StageReport, Verdict},
@@ -63,6 +63,7 @@ pub fn check(
     let mut run = Run::new(&setup, golden, options)?;
     run.first_step(progress)?;
     run.later_steps(progress)?;
+    run.lifted(progress)?;
     let bound = under_conditions(recipe, golden);
     checking.report.branch = branch::judge(&bound, golden, options, &setup, &mut run, progress)?;
     checking.first_step(&run);
@@ -104,6 +105,7 @@ pub(crate) fn check_faulty(
     }
     if !checking.failed() {
         run.later_steps(quiet)?;
+        run.lifted(quiet)?;
         checking.later_steps(&run, quiet)?;
     }
     Ok(Some(checking.finish(&run)))
@@ -148,7 +150,7 @@ impl<'a> Checking<'a> {
         self.push_exact(Stage::Preprocess, facts::preprocess(recipe, self.folder)?);
         self.push_exact(Stage::Schedule, facts::schedule(recipe, self.golden, self.folder)?);
         progress("initial values");
-        let mut init = run::init_items(graph, self.golden);
+        let mut init = items::init_items(graph, self.golden);
         init.extend(facts::init(graph, self.folder)?);
         self.push_exact(Stage::Init, init);
         Ok(())

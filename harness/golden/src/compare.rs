@@ -1,6 +1,9 @@
 //! One tensor against the truth.
 
-use crate::manifest::{Samples, TensorFacts};
+use crate::{
+    manifest::{Samples, TensorFacts},
+    stats::Stats,
+};
 use serde::Serialize;
 
 /// Which arithmetic is being judged, and how strictly.
@@ -57,35 +60,6 @@ pub struct Measured {
     pub stats: Stats,
     /// Values at the golden's sample positions, in their order.
     pub samples: Vec<f64>,
-}
-
-/// Statistics over all elements of a tensor.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Stats {
-    /// Mean.
-    pub mean: f64,
-    /// Standard deviation, divided by n.
-    pub std: f64,
-    /// Largest magnitude; NaN if any element is.
-    pub absmax: f64,
-    /// Euclidean norm.
-    pub l2: f64,
-}
-
-impl Stats {
-    /// Statistics of `values`.
-    pub fn of(values: impl Iterator<Item = f64> + Clone) -> Self {
-        let (mut n, mut sum, mut squares, mut absmax) = (0u64, 0.0, 0.0, 0.0f64);
-        for v in values.clone() {
-            n += 1;
-            sum += v;
-            squares += v * v;
-            absmax = if v.is_nan() || absmax.is_nan() { f64::NAN } else { absmax.max(v.abs()) };
-        }
-        let mean = sum / n as f64;
-        let centred: f64 = values.map(|v| (v - mean) * (v - mean)).sum();
-        Self { mean, std: (centred / n as f64).sqrt(), absmax, l2: squares.sqrt() }
-    }
 }
 
 /// How far a tensor is off.
@@ -163,7 +137,7 @@ mod tests {
     use super::*;
 
     fn facts(values: &[f64]) -> TensorFacts {
-        let s = Stats::of(values.iter().copied());
+        let s = Stats::of(values);
         TensorFacts {
             shape: vec![values.len()],
             mean: s.mean,
@@ -179,8 +153,7 @@ mod tests {
     }
 
     fn distance(found: &[f64], truth: &[f64], precision: Precision) -> Distance {
-        let measured =
-            Measured { shape: vec![found.len()], stats: Stats::of(found.iter().copied()), samples: found.to_vec() };
+        let measured = Measured { shape: vec![found.len()], stats: Stats::of(found), samples: found.to_vec() };
         let samples = Samples { positions: (0..truth.len()).collect(), values: truth };
         compare(&measured, &facts(truth), &samples, precision)
     }
@@ -211,8 +184,7 @@ mod tests {
         let truth: Vec<f64> = (0..100).map(|i| (f64::from(i) * 0.7).sin()).collect();
         let mut found = truth.clone();
         found[50] += 1.0;
-        let measured =
-            Measured { shape: vec![100], stats: Stats::of(found.iter().copied()), samples: truth[..3].to_vec() };
+        let measured = Measured { shape: vec![100], stats: Stats::of(&found), samples: truth[..3].to_vec() };
         let samples = Samples { positions: vec![0, 1, 2], values: &truth[..3] };
         assert!(compare(&measured, &facts(&truth), &samples, Precision::F32).ratio() > 1e3);
     }

@@ -12,12 +12,14 @@ mod divergence;
 pub mod dump;
 mod error;
 pub mod facts;
+mod items;
 pub mod manifest;
 pub mod mutants;
 mod probe;
 pub mod record;
 pub mod report;
 mod run;
+pub mod stats;
 mod variants;
 pub mod weights;
 

@@ -1,9 +1,9 @@
 //! Reads tensors of a running step: statistics and samples, as soon as they exist.
 
-use crate::compare::{Measured, Stats};
-use candle_core::{DType, Tensor};
+use crate::{compare::Measured, stats::Stats};
+use candle_core::{DType, Error, Tensor, WithDType};
 use std::collections::HashMap;
-use zoo_engine::Observer;
+use zoo_engine::{Elements, Observer};
 use zoo_graph::ValueId;
 
 /// What is to be read of a value: one reading per golden tensor that it stands for.
@@ -41,18 +41,29 @@ impl Observer for Probe {
 
     fn observe(&mut self, value: ValueId, tensor: &Tensor) {
         let Some(readings) = self.readings.get(&value) else { return };
+        let measured = match tensor.dtype() {
+            DType::F32 => read::<f32>(tensor, readings),
+            _ => read::<f64>(tensor, readings),
+        };
         // A tensor that cannot be read stays unmeasured, and the check fails closed on it.
-        let Ok(values) = to_f64(tensor) else { return };
-        let stats = Stats::of(values.iter().copied());
-        for reading in readings {
-            let samples = reading.positions.iter().map(|p| values.get(*p).copied().unwrap_or(f64::NAN)).collect();
-            let shape = tensor.dims().to_vec();
-            self.measured.insert(reading.key.clone(), Measured { shape, stats, samples });
-        }
+        self.measured.extend(measured.into_iter().flatten());
     }
 }
 
+/// What the readings ask for, without a copy of the tensor.
+fn read<T: WithDType + Into<f64>>(tensor: &Tensor, readings: &[Reading]) -> Result<Vec<(String, Measured)>, Error> {
+    let elements = Elements::of(tensor)?;
+    let values = elements.slice::<T>()?;
+    let stats = Stats::of(values);
+    let measured = |reading: &Reading| {
+        let sample = |p: &usize| values.get(*p).map_or(f64::NAN, |x| (*x).into());
+        let samples = reading.positions.iter().map(sample).collect();
+        (reading.key.clone(), Measured { shape: tensor.dims().to_vec(), stats, samples })
+    };
+    Ok(readings.iter().map(measured).collect())
+}
+
 /// All elements in row-major order, in f64.
-pub fn to_f64(tensor: &Tensor) -> Result<Vec<f64>, candle_core::Error> {
+pub fn to_f64(tensor: &Tensor) -> Result<Vec<f64>, Error> {
     tensor.flatten_all()?.to_dtype(DType::F64)?.to_vec1()
 }

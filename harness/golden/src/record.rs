@@ -5,12 +5,13 @@
 
 use crate::{
     GoldenError,
-    compare::{Measured, Stats, relative_l2},
+    compare::{Measured, relative_l2},
     manifest::{
         Golden, Group, HashVectors, Hyper, Init, Input, Manifest, Optimizer, STORED_IN_ORDER, ScheduleTable,
         TensorFacts,
     },
     probe::{Probe, Reading, to_f64},
+    stats::Stats,
     weights,
 };
 use candle_core::{Device, Tensor};
@@ -208,7 +209,7 @@ impl Recording {
                 self.starts.insert(key.clone(), Start { samples: at(&|p| f64::from(start[p])), delta_l2 });
             }
             let samples = at(&|p| values[p]);
-            let stats = Stats::of(values.iter().copied());
+            let stats = Stats::of(&values);
             self.tensors.insert(key, Measured { shape: tensor.dims().to_vec(), stats, samples });
         }
         Ok(())

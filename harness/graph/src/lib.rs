@@ -6,6 +6,7 @@
 //! prices it; neither is known here.
 
 pub mod differentiate;
+mod forward;
 pub mod graph;
 pub mod liveness;
 pub mod lower;

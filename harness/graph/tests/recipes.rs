@@ -149,3 +149,19 @@ fn buffers_are_never_shared_by_values_that_live_at_the_same_time() {
         }
     }
 }
+
+#[test]
+fn the_forward_half_keeps_what_the_network_says_and_updates_nothing() {
+    for name in ["resnet50", "siammask", "db_resnet"] {
+        let whole = step(name);
+        let mut half = whole.forward();
+        zoo_graph::verify(&half, None).unwrap();
+        assert!(half.nodes.iter().all(|n| matches!(n.phase, Phase::Forward | Phase::Loss)), "{name}");
+        assert!(half.gradients.is_empty() && half.variables.iter().all(|v| v.next.is_none()), "{name}");
+        assert_eq!(half.losses, whole.losses, "{name}");
+        let keys = |graph: &Graph| graph.taps.iter().map(zoo_graph::Tap::key).collect::<Vec<_>>();
+        assert_eq!(keys(&half), keys(&whole), "{name}");
+        Pipeline::fast(false).run(&mut half, None).unwrap();
+        assert!(MemoryPlan::of(&half).bytes().0 < MemoryPlan::of(&whole).bytes().0, "{name}");
+    }
+}

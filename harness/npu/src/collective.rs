@@ -44,6 +44,8 @@ pub struct Gradient {
     pub ready: Seconds,
     /// Its size.
     pub bytes: u64,
+    /// What the update of its parameter takes, once it is summed.
+    pub update: Seconds,
 }
 
 /// Gradients that travel together.
@@ -62,20 +64,31 @@ pub struct Bucket {
 
 /// Bundles gradients and sends the buckets one after the other, each as soon as its last gradient is there and the links
 /// are free; with `overlap` off, no earlier than all gradients are there.
-pub fn schedule(gradients: &[Gradient], split: &Split, overlap: bool, cost: &dyn Fn(u64) -> Seconds) -> Vec<Bucket> {
+///
+/// Updates begin when the device has `computed` all else, and each waits for the bucket of its gradient.
+pub fn schedule(
+    gradients: &[Gradient],
+    computed: Seconds,
+    split: &Split,
+    overlap: bool,
+    cost: &dyn Fn(u64) -> Seconds,
+) -> Vec<Bucket> {
     let mut sorted = gradients.to_vec();
     sorted.sort_by(|a, b| a.ready.0.total_cmp(&b.ready.0).then(b.parameter.cmp(&a.parameter)));
     let all_ready = sorted.last().map_or(Seconds::ZERO, |g| g.ready);
+    if !overlap {
+        sorted.iter_mut().for_each(|gradient| gradient.ready = all_ready);
+    }
     let groups: Vec<Vec<Gradient>> = match split {
         Split::Word(SplitWord::One) => vec![sorted],
-        Split::Word(SplitWord::Auto) => best(&sorted, cost),
-        Split::At(indices) => at(gradients, indices),
+        Split::Word(SplitWord::Auto) => Search::new(&sorted, computed, cost).best(),
+        Split::At(indices) => at(&sorted, indices),
     };
     let mut free = Seconds::ZERO;
     let bucket = |group: Vec<Gradient>| {
         let ready = group.iter().fold(Seconds::ZERO, |latest, g| latest.max(g.ready));
         let bytes = group.iter().map(|g| g.bytes).sum();
-        let start = free.max(if overlap { ready } else { all_ready });
+        let start = free.max(ready);
         let end = start + cost(bytes);
         free = end;
         Bucket { parameters: group.iter().map(|g| g.parameter).collect(), bytes, start, end }
@@ -94,41 +107,116 @@ fn at(gradients: &[Gradient], indices: &[u32]) -> Vec<Vec<Gradient>> {
     groups
 }
 
-/// Ends that differ by less than this are the same.
+/// Ends that differ by less than this share of them are the same.
 const SAME: f64 = 1e-12;
 
-/// The split of gradients, sorted by the time they are there, whose last bucket ends first; of those the one with the
-/// fewest buckets. By dynamic programming over the number of buckets and the place where the last one begins.
-fn best(sorted: &[Gradient], cost: &dyn Fn(u64) -> Seconds) -> Vec<Vec<Gradient>> {
-    let n = sorted.len();
-    let mut sums = vec![0u64; n + 1];
-    for (i, gradient) in sorted.iter().enumerate() {
-        sums[i + 1] = sums[i] + gradient.bytes;
+/// The search for the split after which the last update ends first. With a split given, updates run bucket by bucket: the
+/// step ends when all updates have run after `computed`, or when some bucket has come and all updates from there on have
+/// run. That is the end which is searched, and not that of the last bucket: sending much at the end may let updates wait.
+struct Search<'g> {
+    sorted: &'g [Gradient],
+    /// Bytes of the first so many gradients.
+    bytes: Vec<u64>,
+    /// Time of the updates from so many gradients on.
+    updates: Vec<Seconds>,
+    computed: Seconds,
+    cost: &'g dyn Fn(u64) -> Seconds,
+}
+
+/// No bucket ends in time.
+const NEVER: Seconds = Seconds(f64::INFINITY);
+
+impl<'g> Search<'g> {
+    /// `sorted` by the time they are there.
+    fn new(sorted: &'g [Gradient], computed: Seconds, cost: &'g dyn Fn(u64) -> Seconds) -> Self {
+        let n = sorted.len();
+        let (mut bytes, mut updates) = (vec![0; n + 1], vec![Seconds::ZERO; n + 1]);
+        for (i, gradient) in sorted.iter().enumerate() {
+            bytes[i + 1] = bytes[i] + gradient.bytes;
+        }
+        for (i, gradient) in sorted.iter().enumerate().rev() {
+            updates[i] = updates[i + 1] + gradient.update;
+        }
+        Self { sorted, bytes, updates, computed, cost }
     }
-    // End of the first `i` gradients if a last bucket begins at `from`, those before it ending at `before`.
-    let end = |before: Seconds, from: usize, i: usize| before.max(sorted[i - 1].ready) + cost(sums[i] - sums[from]);
-    let mut any = vec![Seconds::ZERO; n + 1];
-    for i in 1..=n {
-        any[i] = (0..i).map(|from| end(any[from], from, i)).fold(Seconds(f64::INFINITY), Seconds::min);
+
+    /// End of a bucket of the gradients `from..to`, if those before it have gone by `before`; [`NEVER`] if the updates from
+    /// there on would not be done by `limit`.
+    fn end(&self, before: Seconds, from: usize, to: usize, limit: Seconds) -> Seconds {
+        let end = before.max(self.sorted[to - 1].ready) + (self.cost)(self.bytes[to] - self.bytes[from]);
+        if end + self.updates[from] <= limit { end } else { NEVER }
     }
-    // With exactly so many buckets: the ends, and where the last bucket begins.
-    let mut levels: Vec<Vec<(Seconds, usize)>> = Vec::new();
-    while levels.last().is_none_or(|ends| ends[n].0.0 > any[n].0 + SAME) && levels.len() < n {
-        let level = (0..=n).map(|i| {
-            let candidates = match levels.last() {
-                None if i > 0 => vec![(end(Seconds::ZERO, 0, i), 0)],
-                None => Vec::new(),
-                Some(before) => (1..i).map(|from| (end(before[from].0, from, i), from)).collect(),
-            };
-            let worst = (Seconds(f64::INFINITY), 0);
-            candidates.into_iter().fold(worst, |best, next| if next.0 < best.0 { next } else { best })
+
+    /// The end of the step if each bucket goes as soon as it can, the cuts being the places where buckets begin, and `n`.
+    fn step_end(&self, cuts: &[usize]) -> Seconds {
+        let mut sent = Seconds::ZERO;
+        let buckets = cuts.windows(2).map(|cut| {
+            sent = self.end(sent, cut[0], cut[1], NEVER);
+            sent + self.updates[cut[0]]
         });
-        levels.push(level.collect());
+        buckets.fold(self.computed + self.updates[0], Seconds::max)
     }
-    let mut cuts = vec![n];
-    for level in levels.iter().rev() {
-        cuts.extend(cuts.last().map(|last| level[*last].1));
+
+    /// The split with the fewest buckets that ends the step by `limit`, if there is one. By dynamic programming: with so
+    /// many buckets, the earliest end of the first so many gradients is the best for those that follow.
+    fn fewest(&self, limit: Seconds) -> Option<Vec<usize>> {
+        let n = self.sorted.len();
+        let first = (0..=n).map(|to| if to == 0 { (NEVER, 0) } else { (self.end(Seconds::ZERO, 0, to, limit), 0) });
+        let mut levels: Vec<Vec<(Seconds, usize)>> = vec![first.collect()];
+        while levels.last().is_some_and(|ends| ends[n].0 == NEVER) && levels.len() < n {
+            let before = &levels[levels.len() - 1];
+            let earliest = |to: usize| {
+                let ends = (1..to).map(|from| (self.end(before[from].0, from, to, limit), from));
+                ends.fold((NEVER, 0), |best, next| if next.0 < best.0 { next } else { best })
+            };
+            levels.push((0..=n).map(earliest).collect());
+        }
+        if levels.last().is_none_or(|ends| ends[n].0 == NEVER) {
+            return None;
+        }
+        let mut cuts = vec![n];
+        for level in levels.iter().rev() {
+            cuts.extend(cuts.last().map(|last| level[*last].1));
+        }
+        cuts.reverse();
+        Some(cuts)
     }
-    cuts.reverse();
-    cuts.windows(2).map(|cut| sorted[cut[0]..cut[1]].to_vec()).collect()
+
+    /// Whether any split ends the step by `limit`; the one found.
+    fn any(&self, limit: Seconds) -> Option<Vec<usize>> {
+        let n = self.sorted.len();
+        let mut ends = vec![(Seconds::ZERO, 0); n + 1];
+        for to in 1..=n {
+            let candidates = (0..to).map(|from| (self.end(ends[from].0, from, to, limit), from));
+            ends[to] = candidates.fold((NEVER, 0), |best, next| if next.0 < best.0 { next } else { best });
+        }
+        if ends[n].0 == NEVER {
+            return None;
+        }
+        let mut cuts = vec![n];
+        while let Some(last) = cuts.last().copied().filter(|last| *last > 0) {
+            cuts.push(ends[last].1);
+        }
+        cuts.reverse();
+        Some(cuts)
+    }
+
+    /// The split after which the step ends first, of those the one with the fewest buckets. The end is found by halving
+    /// the interval between what no split can undercut and what one has reached.
+    fn best(&self) -> Vec<Vec<Gradient>> {
+        let n = self.sorted.len();
+        if n == 0 {
+            return Vec::new();
+        }
+        let (mut low, mut high) = (self.computed + self.updates[0], self.step_end(&[0, n]));
+        while (high - low).0 > SAME * high.0 {
+            let middle = Seconds(low.0 + (high - low).0 / 2.0);
+            match self.any(middle) {
+                Some(cuts) => high = self.step_end(&cuts).max(low),
+                None => low = middle,
+            }
+        }
+        let cuts = self.fewest(Seconds(high.0 * (1.0 + SAME))).unwrap_or_else(|| vec![0, n]);
+        cuts.windows(2).map(|cut| self.sorted[cut[0]..cut[1]].to_vec()).collect()
+    }
 }

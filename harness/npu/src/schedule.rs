@@ -93,7 +93,8 @@ impl Plan<'_> {
             run.kernel(k, Seconds::ZERO, None);
         }
         let computed = run.free(Stream::Device);
-        let buckets = self.buckets(&mut run);
+        let updates: Vec<(usize, Option<usize>)> = updates.into_iter().map(|k| (k, self.parameter_of(k))).collect();
+        let buckets = self.buckets(&run, &updates);
         // When the gradient of each parameter has been summed.
         let mut summed: HashMap<usize, (Seconds, Option<usize>)> = HashMap::new();
         for bucket in &buckets {
@@ -104,8 +105,7 @@ impl Plan<'_> {
         }
         let mut ordered: Vec<(Seconds, Option<usize>, usize)> = updates
             .into_iter()
-            .map(|k| {
-                let parameter = self.parameter_of(k);
+            .map(|(k, parameter)| {
                 let (at, event) = parameter.and_then(|p| summed.get(&p)).copied().unwrap_or_default();
                 (at, event, k)
             })
@@ -121,24 +121,28 @@ impl Plan<'_> {
         Timeline { events: run.events, end, buckets, exposed }
     }
 
-    /// The sums over devices, if there are several.
-    fn buckets(&self, run: &mut Run<'_>) -> Vec<Bucket> {
+    /// The sums over devices, if there are several; `updates` are kernels with the parameters whose gradients they wait for.
+    fn buckets(&self, run: &Run<'_>, updates: &[(usize, Option<usize>)]) -> Vec<Bucket> {
         if self.devices < 2 {
             return Vec::new();
         }
         let parameters: HashMap<_, _> = self.graph.parameters().enumerate().map(|(i, (id, _))| (id, i)).collect();
-        let gradients: Vec<Gradient> = self
-            .graph
-            .gradients
-            .iter()
-            .map(|(id, v)| Gradient {
-                parameter: parameters.get(id).copied().unwrap_or_default(),
-                ready: run.made.get(v).map_or(Seconds::ZERO, |(at, _)| *at),
-                bytes: self.graph.ty(*v).shape.numel() as u64 * self.graph.ty(*v).dtype.bytes().0,
-            })
-            .collect();
+        let mut update: HashMap<Option<usize>, Seconds> = HashMap::new();
+        for (k, parameter) in updates {
+            *update.entry(*parameter).or_default() += self.prices[*k].time;
+        }
+        // Updates that wait for no gradient run first, in the time before the sums are there.
+        let computed = run.free(Stream::Device) + update.get(&None).copied().unwrap_or_default();
+        let gradients = self.graph.gradients.iter().map(|(id, v)| {
+            let parameter = parameters.get(id).copied().unwrap_or_default();
+            let ready = run.made.get(v).map_or(Seconds::ZERO, |(at, _)| *at);
+            let bytes = self.graph.ty(*v).shape.numel() as u64 * self.graph.ty(*v).dtype.bytes().0;
+            Gradient { parameter, ready, bytes, update: update.get(&Some(parameter)).copied().unwrap_or_default() }
+        });
+        let gradients: Vec<Gradient> = gradients.collect();
         let cost = |bytes| collective::all_reduce(self.device, self.devices, bytes);
-        collective::schedule(&gradients, &self.npu.all_reduce.split, self.npu.all_reduce.overlap, &cost)
+        let all_reduce = &self.npu.all_reduce;
+        collective::schedule(&gradients, computed, &all_reduce.split, all_reduce.overlap, &cost)
     }
 
     /// Index of the parameter whose gradient a kernel of the update waits for.

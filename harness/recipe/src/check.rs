@@ -19,6 +19,16 @@ pub(crate) fn check(recipe: &Recipe) -> Vec<Diagnostic> {
     check.found
 }
 
+/// What names of recipes are made of.
+pub const NAMES: &str = "lower-case letters, digits, `-` and `_`, beginning with a letter or digit";
+
+/// Whether a recipe can have this name: see [`NAMES`].
+pub fn is_name(name: &str) -> bool {
+    let starts = name.starts_with(|c: char| c.is_ascii_lowercase() || c.is_ascii_digit());
+    let rest = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '-' | '_');
+    starts && name.chars().all(rest)
+}
+
 struct Check<'a> {
     recipe: &'a Recipe,
     found: Vec<Diagnostic>,
@@ -52,11 +62,9 @@ impl Check<'_> {
 
     fn name(&mut self) {
         let name = &self.recipe.name;
-        let starts = name.starts_with(|c: char| c.is_ascii_lowercase() || c.is_ascii_digit());
-        let rest = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '-' | '_');
-        if !starts || !name.chars().all(rest) {
+        if !is_name(name) {
             let message = format!("`{}` is no name of a recipe", name.escape_debug());
-            self.error("name", message, "lower-case letters, digits, `-` and `_`, beginning with a letter or digit");
+            self.error("name", message, NAMES);
         }
     }
 

@@ -22,6 +22,7 @@ mod span;
 mod tree;
 mod validate;
 
+pub use check::{NAMES, is_name};
 pub use diagnostic::{Diagnostic, Diagnostics, Severity, did_you_mean};
 pub use document::Document;
 pub use editor_schema::{document_schema, json_schema};

@@ -27,16 +27,16 @@ impl Schedule {
             }
             Self::Cosine(cosine) => clock.warm(cosine.warmup.as_ref(), cosine.base_lr).unwrap_or_else(|| {
                 let (t, end) = clock.decay(cosine.per, cosine.t_max, cosine.warmup.as_ref());
-                cosine.min_lr + (cosine.base_lr - cosine.min_lr) * (1.0 + (PI * part(t, end)).cos()) / 2.0
+                cosine.min_lr + (cosine.base_lr - cosine.min_lr) * (1.0 + libm::cos(PI * part(t, end))) / 2.0
             }),
             Self::GuideCosine(guide) => clock.guide(guide),
             Self::Poly(poly) => clock.warm(poly.warmup.as_ref(), poly.base_lr).unwrap_or_else(|| {
                 let (t, end) = clock.decay(poly.per, poly.t_max, poly.warmup.as_ref());
-                poly.min_lr + (poly.base_lr - poly.min_lr) * (1.0 - part(t, end)).powf(poly.power)
+                poly.min_lr + (poly.base_lr - poly.min_lr) * libm::pow(1.0 - part(t, end), poly.power)
             }),
             Self::Log(log) => clock.warm(log.warmup.as_ref(), log.base_lr).unwrap_or_else(|| {
                 let (t, end) = clock.decay(log.per, TMax::AfterWarmup, log.warmup.as_ref());
-                log.base_lr * (log.end_lr / log.base_lr).powf(part(t, end - 1.0))
+                log.base_lr * libm::pow(log.end_lr / log.base_lr, part(t, end - 1.0))
             }),
             Self::Step(decay) => clock.warm(decay.warmup.as_ref(), decay.base_lr).unwrap_or_else(|| clock.drops(decay)),
         }
@@ -107,7 +107,7 @@ impl Clock {
         let start = warmup.start_lr;
         Some(match warmup.shape {
             WarmupShape::Linear => start + (base - start) * way,
-            WarmupShape::Geometric => start * (base / start).powf(way),
+            WarmupShape::Geometric => start * libm::pow(base / start, way),
         })
     }
 
@@ -133,7 +133,7 @@ impl Clock {
         }
         let length = (total - warm).max(1.0);
         let linear = (total - i) / length;
-        let cosine = 0.5 * (1.0 + (PI * 2.0 * 0.47 * i / length).cos());
+        let cosine = 0.5 * (1.0 + libm::cos(PI * 2.0 * 0.47 * i / length));
         guide.lr_max * (linear * cosine + 0.00001)
     }
 

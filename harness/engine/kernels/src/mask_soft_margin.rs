@@ -126,8 +126,8 @@ pub fn mask_soft_margin(
         let (mut loss, mut both, mut either) = (0.0, 0usize, 0usize);
         for (x, mask) in shown.iter_mut().zip(&windows[position * pixels..][..pixels]) {
             let margin = f64::from(-mask * *x);
-            let shrunk = (-margin.abs()).exp();
-            loss += margin.max(0.0) + shrunk.ln_1p();
+            let shrunk = libm::exp(-margin.abs());
+            loss += margin.max(0.0) + libm::log1p(shrunk);
             let (predicted, inside) = (*x >= 0.0, *mask == 1.0);
             both += usize::from(predicted && inside);
             either += usize::from(predicted || inside);

@@ -124,7 +124,7 @@ vectorised! {
 vectorised! {
     fn adam_chunk(simd, rule: &Adam, p: &mut [f32], m: &mut [f32], v: &mut [f32], g: &[f32]) -> () {
         let steps = rule.step as f64;
-        let correction = [1.0 - rule.beta1.powf(steps), 1.0 - rule.beta2.powf(steps)];
+        let correction = [1.0 - libm::pow(rule.beta1, steps), 1.0 - libm::pow(rule.beta2, steps)];
         let decay = rule.weight_decay as f32;
         let (fresh1, beta2, fresh2) = ((1.0 - rule.beta1) as f32, rule.beta2 as f32, (1.0 - rule.beta2) as f32);
         let (step, root, epsilon) =

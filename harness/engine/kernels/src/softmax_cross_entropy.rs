@@ -122,7 +122,7 @@ vectorised! {
     /// Loss of a row, and its gradient times `share`.
     fn row(simd, logits: &[f32], label: usize, targets: Targets, share: f64, gradient: &mut [f32]) -> f64 {
         let (sum, max) = exponentials(simd, logits, gradient);
-        let log_sum = sum.ln() + f64::from(max);
+        let log_sum = libm::log(sum) + f64::from(max);
         // The targets add up to one, so the cross entropy is the logarithm less the mean logit under them.
         let mut loss = log_sum - (targets.label - targets.other) * f64::from(logits[label]);
         if targets.other != 0.0 {

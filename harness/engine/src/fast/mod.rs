@@ -24,6 +24,7 @@ use crate::{
 };
 use call::{Call, Operand};
 use candle_core::{DType, Device, Tensor};
+use rayon::prelude::*;
 use std::time::Instant;
 use zoo_graph::{BufferId, Bytes, Graph, Layout, MemoryPlan, Node, Op, TensorType, ValueId, VariableId};
 use zoo_kernels::{AlignedBuf, Isa};
@@ -61,7 +62,7 @@ impl Executor {
             return Err(EngineError::FastDType(dtype));
         }
         let plan = MemoryPlan::of(&held(graph));
-        let buffers = plan.sizes().iter().map(|n| AlignedBuf::zeroed(*n)).collect();
+        let buffers = plan.sizes().par_iter().map(|n| AlignedBuf::zeroed(*n)).collect();
         let variable = |v: &zoo_graph::Variable| plan.buffer(v.value).unwrap_or(BufferId(usize::MAX));
         Ok(Self {
             variables: graph.variables.iter().map(variable).collect(),

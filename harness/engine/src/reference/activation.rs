@@ -20,7 +20,7 @@ pub(super) fn relu_grad<T: FloatDType>([dy, y]: [&Tensor; 2]) -> Result<Tensor, 
 
 /// `1 / (1 + exp(-x))`.
 pub(super) fn sigmoid<T: FloatDType>([x]: [&Tensor; 1]) -> Result<Tensor, KernelError> {
-    let [y] = map::<T, 1, 1>([x], |[x]| [1.0 / (1.0 + (-x).exp())])?;
+    let [y] = map::<T, 1, 1>([x], |[x]| [1.0 / (1.0 + libm::exp(-x))])?;
     Ok(y)
 }
 

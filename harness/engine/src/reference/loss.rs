@@ -28,7 +28,7 @@ pub(super) fn softmax_cross_entropy<T: FloatDType>(
     let loss = losses.sum::<f64>() / n as f64;
     let gradient = by_chunks::<T>(&[n, k], k, |i, gradient| {
         for (class, (g, x)) in gradient.iter_mut().zip(row(i)).enumerate() {
-            let probability = (x.to_f64() - log_sums[i]).exp();
+            let probability = libm::exp(x.to_f64() - log_sums[i]);
             *g = T::from_f64((probability - target(class, labels[i])) / n as f64);
         }
     })?;

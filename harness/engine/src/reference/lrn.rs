@@ -16,7 +16,7 @@ pub(super) fn forward<T: FloatDType>(op: &Lrn, [x]: [&Tensor; 1]) -> Result<Tens
         let x = &values[i * image..][..image];
         let d = denominators(op, c, x);
         for ((y, x), d) in y.iter_mut().zip(x).zip(d) {
-            *y = T::from_f64(x.to_f64() * d.powf(-op.beta));
+            *y = T::from_f64(x.to_f64() * libm::pow(d, -op.beta));
         }
     })?)
 }
@@ -33,12 +33,12 @@ pub(super) fn grad<T: FloatDType>(op: &LrnGrad, [x, dy]: [&Tensor; 2]) -> Result
         let (x, dy) = (&values[i * image..][..image], &dy[i * image..][..image]);
         let d = denominators(lrn, c, x);
         let through: Vec<f64> =
-            (0..image).map(|j| dy[j].to_f64() * x[j].to_f64() * d[j].powf(-lrn.beta - 1.0)).collect();
+            (0..image).map(|j| dy[j].to_f64() * x[j].to_f64() * libm::pow(d[j], -lrn.beta - 1.0)).collect();
         for (channel, dx) in dx.chunks_mut(plane.max(1)).enumerate() {
             let sums = plane_sums(&through, plane, covering(lrn.size, channel, c));
             for (p, (dx, sum)) in dx.iter_mut().zip(sums).enumerate() {
                 let j = channel * plane + p;
-                *dx = T::from_f64(dy[j].to_f64() * d[j].powf(-lrn.beta) - factor * x[j].to_f64() * sum);
+                *dx = T::from_f64(dy[j].to_f64() * libm::pow(d[j], -lrn.beta) - factor * x[j].to_f64() * sum);
             }
         }
     })?)

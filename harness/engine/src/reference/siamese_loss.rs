@@ -20,7 +20,7 @@ pub(super) fn pair_log_softmax<T: FloatDType>([x]: [&Tensor; 1]) -> Result<Tenso
         let first = pair / half.max(1) * 2 * half + pair % half.max(1);
         let [a, b] = [first, first + half].map(|i| x[i].to_f64());
         let greatest = a.max(b);
-        let log_sum = greatest + ((a - greatest).exp() + (b - greatest).exp()).ln();
+        let log_sum = greatest + libm::log(libm::exp(a - greatest) + libm::exp(b - greatest));
         (out[0], out[1]) = (T::from_f64(a - log_sum), T::from_f64(b - log_sum));
     })?)
 }
@@ -36,7 +36,7 @@ pub(super) fn pair_log_softmax_grad<T: FloatDType>([dy, y]: [&Tensor; 2]) -> Res
         for (i, out) in out.iter_mut().enumerate() {
             let pair = 2 * (sample * half + i);
             let total = dy[pair].to_f64() + dy[pair + 1].to_f64();
-            *out = T::from_f64(dy[pair + side].to_f64() - y[pair + side].to_f64().exp() * total);
+            *out = T::from_f64(dy[pair + side].to_f64() - libm::exp(y[pair + side].to_f64()) * total);
         }
     })?)
 }
@@ -122,8 +122,8 @@ pub(super) fn mask_soft_margin<T: FloatDType>(
         for ((slope, x), mask) in slopes.iter_mut().zip(&shown).zip(window) {
             let mask = mask.to_f64();
             let margin = -mask * x;
-            loss += margin.max(0.0) + (-margin.abs()).exp().ln_1p();
-            *slope = -mask * share / (1.0 + (-margin).exp());
+            loss += margin.max(0.0) + libm::log1p(libm::exp(-margin.abs()));
+            *slope = -mask * share / (1.0 + libm::exp(-margin));
             let (predicted, inside) = (*x >= 0.0, mask == 1.0);
             both += usize::from(predicted && inside);
             either += usize::from(predicted || inside);

@@ -20,8 +20,8 @@ pub(super) fn momentum<T: FloatDType>(op: &ApplyMomentum, operands: [&Tensor; 3]
 /// Parameter and both moments after the step.
 pub(super) fn adam<T: FloatDType>(op: &ApplyAdam, operands: [&Tensor; 4], scalars: Scalars) -> super::Results {
     let t = (scalars.step - scalars.skipped) as f64 + 1.0;
-    let rate = scalars.learning_rate * op.lr_scale / (1.0 - op.beta1.powf(t));
-    let root_correction = (1.0 - op.beta2.powf(t)).sqrt();
+    let rate = scalars.learning_rate * op.lr_scale / (1.0 - libm::pow(op.beta1, t));
+    let root_correction = (1.0 - libm::pow(op.beta2, t)).sqrt();
     let after = map::<T, 4, 3>(operands, |[p, m, v, g]| {
         let d = g + op.weight_decay * p;
         let m = op.beta1 * m + (1.0 - op.beta1) * d;

@@ -16,8 +16,8 @@ impl Meter for CrossEntropy {
         self.seen += 1;
         let own = logits.get(label as usize).copied().unwrap_or(f64::NAN);
         let largest = logits.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-        let sum: f64 = logits.iter().map(|logit| (logit - largest).exp()).sum();
-        self.sum += sum.ln() + (largest - own);
+        let sum: f64 = logits.iter().map(|logit| libm::exp(logit - largest)).sum();
+        self.sum += libm::log(sum) + (largest - own);
     }
 
     fn value(&self) -> f64 {

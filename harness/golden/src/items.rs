@@ -1,0 +1,344 @@
+//! What a run gives, tensor by tensor, against the golden: missing, surplus and misshapen ones fail.
+
+use crate::{
+    GoldenError,
+    compare::{self, DEGENERATE_FACTOR, Distance, LOSS_FLOOR, Measured, Precision, TENSOR_FLOOR},
+    manifest::{Golden, Samples, TensorFacts},
+    probe::to_f64,
+    report::Item,
+    stats::Stats,
+    weights,
+};
+use std::collections::BTreeMap;
+use zoo_engine::{Step, StepResult};
+use zoo_graph::{Graph, ValueId, VariableRole};
+
+/// Prefix of the golden's keys of module outputs.
+pub(crate) const OUT: &str = "out/";
+/// Prefix of the golden's keys of gradients.
+pub(crate) const GRAD: &str = "grad/";
+
+/// Facts of the main run, or of a variant.
+pub(crate) fn tensors<'g>(golden: &'g Golden, variant: Option<&str>) -> Option<&'g BTreeMap<String, TensorFacts>> {
+    match variant {
+        None => Some(&golden.manifest.tensors),
+        Some(name) => golden.manifest.variants.get(name).map(|v| &v.tensors),
+    }
+}
+
+/// Names, shapes, counts, hash test vectors and first values of weights and inputs.
+pub(crate) fn init_items(graph: &Graph, golden: &Golden) -> Vec<Item> {
+    let manifest = &golden.manifest;
+    let mut items = Vec::new();
+    for name in weights::broken_hash_vectors(golden) {
+        items.push(Item::wrong(format!("hash of `{name}`"), "its test vectors do not hold"));
+    }
+    let state = |v: &&zoo_graph::Variable| v.role.is_parameter() || v.role.is_statistic();
+    for variable in graph.variables.iter().filter(state) {
+        let shape = &graph.ty(variable.value).shape;
+        items.push(match manifest.shapes.get(&variable.name) {
+            Some(theirs) if **shape == theirs[..] && manifest.init.contains_key(&variable.name) => {
+                Item::measured(&variable.name, 0.0, 1.0)
+            }
+            Some(theirs) if **shape == theirs[..] => Item::wrong(&variable.name, "the golden has no rule for it"),
+            Some(theirs) => {
+                let theirs = zoo_graph::Shape::from(theirs.as_slice());
+                Item::wrong(&variable.name, format!("shape {shape}, the reference has {theirs}"))
+            }
+            None => Item::wrong(&variable.name, "the reference has no such parameter"),
+        });
+    }
+    let untrained = |name: &String| name.ends_with("num_batches_tracked");
+    for name in manifest.shapes.keys().filter(|n| !untrained(n) && graph.find_variable(n).is_none()) {
+        items.push(Item::wrong(name, "the recipe has no such parameter"));
+    }
+    let count: u64 = graph.parameters().map(|(_, v)| graph.ty(v.value).shape.numel() as u64).sum();
+    items.push(match count == manifest.parameter_count {
+        true => Item::measured("parameter count", 0.0, 1.0),
+        false => Item::wrong("parameter count", format!("{count}, the reference has {}", manifest.parameter_count)),
+    });
+    for (name, head) in golden.heads("init_head/") {
+        if let Some(rule) = manifest.init.get(name) {
+            let ours = weights::initial(rule, &manifest.salt, name, head.len());
+            let same = ours.iter().zip(head).all(|(a, b)| f64::from(*a) == *b);
+            items.push(if same {
+                Item::measured(format!("first values of {name}"), 0.0, 1.0)
+            } else {
+                Item::wrong(format!("first values of {name}"), "the hash rule gives others")
+            });
+        }
+    }
+    for (name, head) in golden.heads("input_head/") {
+        let same = weights::input(golden, name).is_ok_and(|ours| ours.iter().zip(head).all(|(a, b)| a == b));
+        items.push(if same {
+            Item::measured(format!("first values of input {name}"), 0.0, 1.0)
+        } else {
+            Item::wrong(format!("first values of input {name}"), "the hash rule gives others")
+        });
+    }
+    items
+}
+
+/// Module outputs, in the order of the modules' return; missing and surplus ones fail.
+pub(crate) fn outputs<'m>(
+    graph: &Graph,
+    not_given: &[String],
+    golden: &Golden,
+    variant: Option<&str>,
+    precision: Precision,
+    read: impl Fn(&str) -> Option<&'m Measured>,
+) -> Vec<Item> {
+    let Some(tensors) = tensors(golden, variant) else { return Vec::new() };
+    let taps: Vec<String> = graph.taps.iter().map(zoo_graph::Tap::key).collect();
+    let mut items: Vec<Item> =
+        taps.iter().map(|tap| judge(tap, &format!("{OUT}{tap}"), golden, variant, tensors, precision, &read)).collect();
+    let listed = tensors.keys().filter_map(|k| k.strip_prefix(OUT)).filter(|k| !not_given.iter().any(|d| d == k));
+    items.extend(
+        listed.filter(|k| !taps.iter().any(|t| t == k)).map(|k| Item::wrong(k, "the recipe has no such module call")),
+    );
+    items
+}
+
+/// Gradients in the order in which the backward pass computes them; missing and surplus ones fail.
+pub(crate) fn gradients<'m>(
+    graph: &Graph,
+    golden: &Golden,
+    variant: Option<&str>,
+    precision: Precision,
+    read: impl Fn(&str) -> Option<&'m Measured>,
+) -> Vec<Item> {
+    let Some(tensors) = tensors(golden, variant) else { return Vec::new() };
+    let place = |v: ValueId| match graph.value(v).source {
+        zoo_graph::Source::Node(n, i) => (n.0, i),
+        _ => (0, 0),
+    };
+    let mut ordered = graph.gradients.clone();
+    ordered.sort_by_key(|(_, v)| place(*v));
+    let names: Vec<&str> = ordered.iter().map(|(id, _)| graph.variable(*id).name.as_str()).collect();
+    let mut items: Vec<Item> = names
+        .iter()
+        .map(|name| judge(name, &format!("{GRAD}{name}"), golden, variant, tensors, precision, &read))
+        .collect();
+    let listed = tensors.keys().filter_map(|k| k.strip_prefix(GRAD));
+    items.extend(listed.filter(|k| !names.contains(k)).map(|k| Item::wrong(k, "the step computes no such gradient")));
+    forgive_degenerate(&mut items, GRAD, tensors, precision, &read);
+    items
+}
+
+/// One tensor against its truth.
+fn judge<'m>(
+    name: &str,
+    key: &str,
+    golden: &Golden,
+    variant: Option<&str>,
+    tensors: &BTreeMap<String, TensorFacts>,
+    precision: Precision,
+    read: &impl Fn(&str) -> Option<&'m Measured>,
+) -> Item {
+    let Some(facts) = tensors.get(key) else { return Item::wrong(name, "the reference has no such tensor") };
+    let Some(found) = read(key) else { return Item::wrong(name, "was not computed") };
+    if found.shape != facts.shape {
+        let [ours, theirs] = [&found.shape, &facts.shape].map(|s| zoo_graph::Shape::from(s.as_slice()));
+        return Item::wrong(name, format!("shape {ours}, the reference has {theirs}"));
+    }
+    match golden.samples(key, variant, facts.shape.iter().product()) {
+        Ok(truth) => {
+            let Distance { error, floor } = compare::compare(found, facts, &truth, precision);
+            Item::measured(name, error, floor)
+        }
+        Err(error) => Item::wrong(name, error.to_string()),
+    }
+}
+
+/// Degenerate tensors, whose truth is zero but for rounding, are only asked to be at rounding level.
+fn forgive_degenerate<'m>(
+    items: &mut [Item],
+    prefix: &str,
+    tensors: &BTreeMap<String, TensorFacts>,
+    precision: Precision,
+    read: &impl Fn(&str) -> Option<&'m Measured>,
+) {
+    let Some(level) = rounding_level(prefix, tensors, precision) else { return };
+    for item in items {
+        let key = format!("{prefix}{}", item.name);
+        if tensors.get(&key).is_some_and(|t| t.degenerate) {
+            let size = read(&key).map_or(f64::INFINITY, |m| rms(m.stats.l2, &m.shape));
+            *item = Item { counts: false, ..Item::measured(&item.name, size / level * precision.limit(), 1.0) };
+        }
+    }
+}
+
+/// Root mean square of a tensor.
+fn rms(l2: f64, shape: &[usize]) -> f64 {
+    l2 / (shape.iter().product::<usize>().max(1) as f64).sqrt()
+}
+
+/// The largest root mean square of a tensor that is nothing but rounding, among those of a prefix.
+fn rounding_level(prefix: &str, tensors: &BTreeMap<String, TensorFacts>, precision: Precision) -> Option<f64> {
+    let of_stage = tensors.iter().filter(|(k, t)| k.starts_with(prefix) && !t.degenerate);
+    let mut sizes: Vec<f64> = of_stage.map(|(_, t)| rms(t.l2, &t.shape)).collect();
+    sizes.sort_by(f64::total_cmp);
+    let eps = match precision {
+        Precision::F64 => f64::EPSILON,
+        Precision::F32 => f64::from(f32::EPSILON),
+    };
+    sizes.get(sizes.len() / 2).map(|median| DEGENERATE_FACTOR * eps * median)
+}
+
+/// The losses before update `n`; alternatives that the golden records beside (`loss_...`) are not components.
+pub(crate) fn losses(
+    result: &StepResult,
+    golden: &Golden,
+    variant: Option<&str>,
+    n: usize,
+    precision: Precision,
+) -> Vec<Item> {
+    let manifest = &golden.manifest;
+    let (truth, rounded) = match variant.and_then(|v| manifest.variants.get(v)) {
+        Some(v) => (&v.losses_f64, &v.losses_f32),
+        None => (&manifest.losses_f64, &manifest.losses_f32),
+    };
+    let (Some(truth), Some(rounded)) = (truth.get(n), rounded.get(n)) else { return Vec::new() };
+    let component = |name: &str| !name.starts_with("loss_") && !DIAGNOSTICS.contains(&name);
+    let label = |name: &str| if n == 0 { name.to_string() } else { format!("{name} of step {}", n + 1) };
+    let mut items = Vec::new();
+    // What a step reports beside its losses counts where the golden knows it.
+    let metrics = result.metrics.iter().filter(|(name, _)| truth.contains_key(name));
+    let found = result.losses.iter().chain(metrics);
+    for (name, found) in found.clone() {
+        items.push(match truth.get(name) {
+            Some(t) => {
+                let scale = if *t == 0.0 { 1.0 } else { t.abs() };
+                let rounding = rounded.get(name).map_or(0.0, |r| (r - t).abs() / scale);
+                Item::measured(label(name), (found - t).abs() / scale, precision.floor(rounding, LOSS_FLOOR))
+            }
+            None => Item::wrong(label(name), "the reference has no such loss"),
+        });
+    }
+    let missing = truth.keys().filter(|k| component(k) && !found.clone().any(|(name, _)| name == *k));
+    items.extend(missing.map(|name| Item::wrong(label(name), "the recipe has no such loss")));
+    items
+}
+
+/// Whether a quantity that is recorded with the losses is one of the gradients.
+pub(crate) fn is_of_gradients(item: &Item) -> bool {
+    ["grad_norm", "clip_coef"].contains(&item.name.as_str())
+}
+
+/// What the golden records of a step to say how well conditioned it is, and what is no quantity of the step: the distance
+/// between the last picked negative's loss and the next one's.
+const DIAGNOSTICS: [&str; 1] = ["ohem_gap_to_next"];
+
+/// Changes of parameters since the start, momentum and running statistics after `steps` steps.
+pub(crate) fn changes(
+    step: &Step,
+    golden: &Golden,
+    steps: usize,
+    precision: Precision,
+) -> Result<Vec<Item>, GoldenError> {
+    let manifest = &golden.manifest;
+    let graph = step.graph();
+    let has = |kind: &str| manifest.tensors.keys().any(|k| k.starts_with(&format!("{kind}{steps}/")));
+    let mut items = Vec::new();
+    let mut seen: Vec<String> = Vec::new();
+    for (variable, tensor) in step.variables()? {
+        let (key, is_parameter) = match &variable.role {
+            VariableRole::Slot { parameter, slot: "momentum_buffer" } => {
+                (format!("momentum{steps}/{}", graph.variable(*parameter).name), false)
+            }
+            VariableRole::Slot { .. } => continue,
+            role if role.is_statistic() => (format!("buffer{steps}/{}", variable.name), false),
+            _ => (format!("param{steps}/{}", variable.name), true),
+        };
+        let kind = key.split('/').next().unwrap_or_default().trim_end_matches(char::is_numeric);
+        if !has(kind) {
+            continue;
+        }
+        seen.push(key.clone());
+        let Some(facts) = manifest.tensors.get(&key) else {
+            let updated = manifest.optimizer.groups.iter().any(|g| g.params.contains(&variable.name));
+            let untouched = !updated || manifest.parameters_without_gradient.contains(&variable.name);
+            if !(untouched && variable.next.is_none()) {
+                items.push(Item::wrong(&variable.name, "the reference has no such tensor"));
+            }
+            continue;
+        };
+        let now = to_f64(&tensor).map_err(zoo_engine::EngineError::from)?;
+        let truth = golden.samples(&key, None, facts.shape.iter().product())?;
+        if tensor.dims() != facts.shape {
+            items.push(Item::wrong(&variable.name, "has another shape than the reference's"));
+            continue;
+        }
+        let trained = match &variable.role {
+            VariableRole::Slot { parameter, .. } => &graph.variable(*parameter).name,
+            _ => &variable.name,
+        };
+        let degenerate = manifest.tensors.get(&format!("{GRAD}{trained}")).is_some_and(|g| g.degenerate);
+        if is_parameter && degenerate && manifest.optimizer.betas.is_some() {
+            let start = manifest.init.get(&variable.name);
+            let start = start.map(|rule| weights::initial(rule, &manifest.salt, &variable.name, now.len()));
+            items.push(bounded_change(&variable.name, &now, &start.unwrap_or_default(), steps, golden, precision));
+            continue;
+        }
+        let item = match (is_parameter, facts.delta_l2, facts.delta_f32_rel, manifest.init.get(&variable.name)) {
+            (true, Some(delta_l2), Some(rounding), Some(rule)) => {
+                let start = weights::initial(rule, &manifest.salt, &variable.name, now.len());
+                change(&variable.name, &now, &start, &truth, delta_l2, precision.floor(rounding, TENSOR_FLOOR))
+            }
+            _ => {
+                let samples = truth.positions.iter().map(|p| now[*p]).collect();
+                let found = Measured { shape: facts.shape.clone(), stats: Stats::of(&now), samples };
+                let Distance { error, floor } = compare::compare(&found, facts, &truth, precision);
+                Item::measured(&variable.name, error, floor)
+            }
+        };
+        items.push(match rounding_level(GRAD, &manifest.tensors, precision).filter(|_| degenerate) {
+            Some(level) => {
+                let rate = if is_parameter { steps as f64 * manifest.optimizer.base_lr() } else { 1.0 };
+                let size = facts.delta_l2.filter(|_| is_parameter).unwrap_or(facts.l2);
+                let allowed = rate * steps as f64 * level / rms(size, &facts.shape);
+                forgive_rounding(item, allowed, precision)
+            }
+            None => item,
+        });
+    }
+    let kinds = ["param", "momentum", "buffer"].map(|k| format!("{k}{steps}/"));
+    let listed = manifest.tensors.keys().filter(|k| kinds.iter().any(|p| k.starts_with(p)));
+    items.extend(listed.filter(|k| !seen.contains(k)).map(|k| Item::wrong(k, "the step leaves no such tensor")));
+    Ok(items)
+}
+
+/// What a degenerate gradient leaves behind may be off by its rounding, `allowed` of its own size: under SGD the momentum
+/// by one such gradient per step, the parameter by the learning rate times that, once more per step. Decay is judged as
+/// ever as far as it is larger than this.
+fn forgive_rounding(item: Item, allowed: f64, precision: Precision) -> Item {
+    let floor = if allowed.is_finite() { item.floor.max(allowed / precision.limit()) } else { item.floor };
+    Item { counts: false, ..Item::measured(&item.name, item.error, floor) }
+}
+
+/// Compares the change of a parameter: the parameter itself would hide errors of its small changes.
+fn change(name: &str, now: &[f64], start: &[f32], truth: &Samples<'_>, delta_l2: f64, floor: f64) -> Item {
+    let delta = |p: &usize| now[*p] - f64::from(start[*p]);
+    let found: Vec<f64> = truth.positions.iter().map(delta).collect();
+    let exact: Vec<f64> = truth.values.iter().zip(&truth.positions).map(|(t, p)| t - f64::from(start[*p])).collect();
+    let l2 = (0..now.len()).map(|p| delta(&p).powi(2)).sum::<f64>().sqrt();
+    let off = if delta_l2 > 0.0 { (l2 - delta_l2).abs() / delta_l2 } else { l2 };
+    let sampled = compare::relative_l2(&found, &exact, delta_l2, now.len());
+    // f64::max would drop a NaN.
+    let error = if sampled.is_nan() || sampled > off { sampled } else { off };
+    Item::measured(name, error, floor)
+}
+
+/// The change of a parameter whose gradient is nothing but rounding, under Adam: it divides the rounding by its own size, so
+/// that the direction is chance, but no step is longer than the learning rate over `1 - beta1`.
+fn bounded_change(name: &str, now: &[f64], start: &[f32], steps: usize, golden: &Golden, precision: Precision) -> Item {
+    let optimizer = &golden.manifest.optimizer;
+    let beta1 = optimizer.betas.map_or(0.0, |betas| betas.0);
+    let longest = steps as f64 * optimizer.base_lr() / (1.0 - beta1);
+    let largest = now.iter().zip(start).fold(0.0f64, |largest, (now, start)| {
+        let change = (now - f64::from(*start)).abs();
+        if change.is_nan() || change > largest { change } else { largest }
+    });
+    let complete = if now.len() == start.len() { largest / longest } else { f64::INFINITY };
+    Item { counts: false, ..Item::measured(name, complete * precision.limit(), 1.0) }
+}
