@@ -59,6 +59,7 @@ fn every_study_and_throughput_file_loads() {
         [
             "alexnet-options",
             "alexnet-precision",
+            "db-underflow",
             "gaudi-guide",
             "resnet50-allreduce",
             "resnet50-cann",
