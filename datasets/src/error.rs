@@ -131,7 +131,10 @@ pub enum DataError {
     )]
     UnknownTextLayout(PathBuf),
     /// A video whose target cannot be seen.
-    #[error("{video}: the target is in none of {frames} frames that were tried")]
+    #[error(
+        "{video}: the target is in none of {frames} frames that were tried, nor in the first; masks, or a groundtruth.txt \
+         beside the frames, say where it is (its first line alone is enough to follow it)"
+    )]
     NoTarget {
         /// The video.
         video: String,

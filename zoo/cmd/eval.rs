@@ -158,6 +158,9 @@ fn print(
 ) -> Result<(), Failure> {
     let mut parts: Vec<String> = scores.iter().map(shown).collect();
     parts.extend(report.loss.map(|loss| format!("cross entropy {loss:.4}")));
+    if parts.is_empty() {
+        parts.push("nothing to judge by".to_owned());
+    }
     writeln!(context.out, "{} on {} {noun}, step {}", parts.join(", "), report.samples, report.step)?;
     for Baseline { answer, score } in &report.baselines {
         writeln!(context.out, "{answer}: {}", shown(score))?;
