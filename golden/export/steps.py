@@ -38,9 +38,9 @@ SMALLER = {
     "squeezenet1_1": f"--model torchvision:squeezenet1_1 --lr 0.01 {SGD} --gain *.weight=0.7",
     "mobilenetv2": "--model torchvision:mobilenet_v2 --lr 0.05 --momentum 0.9 --weight-decay 4e-5"
     " --gain features.*.conv.3.*=0.1 --gain classifier.1.weight=0.3",
-    "densenet121": f"--model torchvision:densenet121 --lr 0.01 {SGD} --gain *.norm?.weight=0.5 --gain classifier.weight=0.3",
+    "densenet121": f"--model torchvision:densenet121 --lr 0.01 {SGD} --no-lifted --gain classifier.weight=0.3",
     "googlenet": f"--model zoo_golden.networks:googlenet --lr 0.01 {SGD} --gain fc.weight=0.3",
-    "inception_v3": f"--model zoo_golden.networks:inception_v3 --lr 0.002 {SGD} --gain fc.weight=0.3",
+    "inception_v3": f"--model zoo_golden.networks:inception_v3 --image-size 160 --lr 0.01 {SGD} --gain fc.weight=0.3",
 }
 
 GOLDENS = {
@@ -60,7 +60,7 @@ GOLDENS = {
         "--model torchvision:vgg16 --batch 2 --lr 0.01 --momentum 0.9 --weight-decay 1e-4"
         " --gain *.weight=0.7 --gain classifier.6.weight=0.3",
     ),
-    **{name: (GOLDEN / name / "step", f"{conditions} --image-size 96") for name, conditions in SMALLER.items()},
+    **{name: (GOLDEN / name / "step", f"--image-size 96 {conditions}") for name, conditions in SMALLER.items()},
     "fixture-resnet50": (
         FIXTURES / "resnet50-small",
         f"{RESNET50} --lr 0.1 --salt fixture: --batch 2 --classes 10 --image-size 64 --samples 16",

@@ -44,6 +44,7 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     add("--label-smoothing", type=float, default=0.0)
     add("--clip-grad-norm", type=float)
     add("--samples", type=int, default=64, help="stored values per tensor of more than 64 elements")
+    add("--no-lifted", action="store_true", help="leave the variant `lifted` out, where nothing is left of its gradients")
     add("--threads", type=int, default=2)
     add("-o", "--output", required=True, help="path without extension")
     options = parser.parse_args(arguments)
@@ -93,6 +94,7 @@ def main(arguments: list[str] | None = None) -> dict:
         clip_grad_norm=options.clip_grad_norm,
         hyper=hyper,
         samples=options.samples,
+        lifted_variant=not options.no_lifted,
     )
     losses = ", ".join(f"{step['loss']:.6f}" for step in golden["losses_f64"])
     print(f"{options.output}: losses {losses}", file=sys.stderr)

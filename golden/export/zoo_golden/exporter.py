@@ -42,11 +42,14 @@ def export(
     clip_grad_norm: float | None = None,
     hyper: dict | None = None,
     samples: int = document.IN_ORDER,
+    lifted_variant: bool = True,
 ) -> dict:
     """Writes `path`.json and `path`.safetensors and returns the JSON document.
 
     network: in the mode (train, eval) to be recorded; its parameters and running statistics are overwritten by the hash.
     optimizer: makes a torch.optim.SGD or Adam for a copy of the network. hyper: free facts, for readers only.
+    lifted_variant: False for networks that normalise before each ReLU and after it: without a ReLU that cuts, all their
+    gradients vanish but for rounding.
     samples: stored values per tensor; noise floors and statistics always come from the whole tensor.
     """
     init = fill(network, salt, gain)
@@ -66,7 +69,7 @@ def export(
 
     variants, data = {}, dict(recording.data)
     lifted = copy.deepcopy(network)
-    if lift(lifted, gain):
+    if lifted_variant and lift(lifted, gain):
         variant = Recording(samples)
         once = [Runs(lifted, loss, forward, inputs, optimizer, clip_grad_norm).gradients(variant)]
         variant.mark_degenerate()
