@@ -40,7 +40,7 @@ SMALLER = {
     " --gain features.*.conv.3.*=0.1 --gain classifier.1.weight=0.3",
     "densenet121": f"--model torchvision:densenet121 --lr 0.01 {SGD} --no-lifted --gain classifier.weight=0.3",
     "googlenet": f"--model zoo_golden.networks:googlenet --lr 0.01 {SGD} --gain fc.weight=0.3",
-    "inception_v3": f"--model zoo_golden.networks:inception_v3 --image-size 160 --lr 0.01 {SGD} --gain fc.weight=0.3",
+    "inception_v3": f"--model zoo_golden.networks:inception_v3 --image-size 160 --lr 0.001 {SGD} --gain fc.weight=0.3",
 }
 
 GOLDENS = {
