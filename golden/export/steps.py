@@ -34,12 +34,12 @@ SMALLER = {
     },
     "vgg11_bn": f"--model torchvision:vgg11_bn --lr 0.01 {SGD} --gain classifier.*.weight=0.5",
     "vgg19": f"--model torchvision:vgg19 --lr 0.01 {SGD} --gain *.weight=0.7 --gain classifier.6.weight=0.3",
-    "squeezenet1_0": f"--model torchvision:squeezenet1_0 --lr 0.01 {SGD} --gain *.weight=0.7",
+    "squeezenet1_0": f"--model torchvision:squeezenet1_0 --salt squeeze: --lr 0.01 {SGD} --gain *.weight=0.7",
     "squeezenet1_1": f"--model torchvision:squeezenet1_1 --lr 0.01 {SGD} --gain *.weight=0.7",
     "mobilenetv2": "--model torchvision:mobilenet_v2 --lr 0.05 --momentum 0.9 --weight-decay 4e-5"
     " --gain features.*.conv.3.*=0.1 --gain classifier.1.weight=0.3",
     "densenet121": f"--model torchvision:densenet121 --lr 0.01 {SGD} --no-lifted --gain classifier.weight=0.3",
-    "googlenet": f"--model zoo_golden.networks:googlenet --lr 0.01 {SGD} --gain fc.weight=0.3",
+    "googlenet": f"--model zoo_golden.networks:googlenet --no-lifted --lr 0.01 {SGD} --gain fc.weight=0.3",
     "inception_v3": f"--model zoo_golden.networks:inception_v3 --image-size 160 --lr 0.001 {SGD} --gain fc.weight=0.3",
 }
 

@@ -9,21 +9,11 @@ fn all_recipes_are_listed() {
     insta::assert_snapshot!("ls", list.out);
     let json = zoo("ls --format json").expect(0).json();
     let names: Vec<_> = json["recipes"].as_array().unwrap().iter().map(|row| row["name"].as_str().unwrap()).collect();
-    let proven = [
-        "alexnet",
-        "alexnet-torchvision",
-        "db_resnet",
-        "db_resnet-original",
-        "resnet18",
-        "resnet50",
-        "siammask",
-        "siammask-sharp",
-        "vgg16",
-    ];
-    assert!(proven.iter().all(|name| names.contains(name)), "{names:?}");
+    assert!(["alexnet", "db_resnet", "resnet50", "siammask"].iter().all(|name| names.contains(name)), "{names:?}");
     for row in json["recipes"].as_array().unwrap() {
-        let is_proven = proven.contains(&row["name"].as_str().unwrap());
-        assert!(row["error"].is_null() && (row["golden"].is_string() || !is_proven), "{row}");
+        // db_resnet18 is there for what it costs; its parts are proven in db_resnet and resnet18.
+        let is_proven = row["name"] != "db_resnet18";
+        assert!(row["error"].is_null() && row["golden"].is_string() == is_proven, "{row}");
     }
 }
 
