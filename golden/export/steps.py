@@ -32,7 +32,7 @@ SMALLER = {
         name: RESNET50.replace("torchvision:resnet50", f"torchvision:{name}") + " --lr 0.1"
         for name in ("resnet101", "resnet152", "resnext50_32x4d", "wide_resnet50_2")
     },
-    "vgg11_bn": f"--model torchvision:vgg11_bn --lr 0.01 {SGD} --gain classifier.*.weight=0.5",
+    "vgg11_bn": f"--model torchvision:vgg11_bn --salt vgg: --lr 0.01 {SGD} --gain classifier.*.weight=0.5",
     "vgg19": f"--model torchvision:vgg19 --lr 0.01 {SGD} --gain *.weight=0.7 --gain classifier.6.weight=0.3",
     "squeezenet1_0": f"--model torchvision:squeezenet1_0 --salt squeeze: --lr 0.01 {SGD} --gain *.weight=0.7",
     "squeezenet1_1": f"--model torchvision:squeezenet1_1 --lr 0.01 {SGD} --gain *.weight=0.7",
