@@ -15,7 +15,7 @@ use zoo_recipe::Document;
 
 /// Simulate every row of a throughput file and compare with what was published.
 ///
-/// Rows that the device file names as fitted are counted apart, and so are doubtful ones. A row whose network has no
+/// Rows that the device file names as fitted are counted apart, and so are doubtful ones, with what makes them doubtful. A row whose network has no
 /// recipe is skipped.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
@@ -107,6 +107,7 @@ fn score(row: &Row, catalog: &Catalog, context: &Context) -> Result<Scored, Fail
         doubtful: row.doubtful,
         limit,
         stack: stack.map(|stack| stack.name.clone()),
+        note: row.note.clone(),
     })
 }
 
@@ -147,7 +148,7 @@ fn print(report: &Report, context: &mut Context) -> Result<(), Failure> {
     write!(out, "{table}")?;
     let mean = |value: Option<f64>| value.map_or("no rows".to_owned(), |value| format!("{:.1} %", 100.0 * value));
     let summary = &report.summary;
-    writeln!(out, "\nmean absolute error {} ", mean(summary.mape))?;
+    writeln!(out, "\nmean absolute error {}", mean(summary.mape))?;
     writeln!(
         out,
         "  not fitted        {}, at worst {}",
@@ -157,6 +158,11 @@ fn print(report: &Report, context: &mut Context) -> Result<(), Failure> {
     writeln!(out, "  fitted            {}", mean(summary.mape_fitted))?;
     let apart = mean(summary.mape_doubtful);
     writeln!(out, "{}", paint(DIM, format!("  doubtful, apart   {apart}")))?;
+    for row in &report.rows {
+        if let Scored::Simulated { id, doubtful: true, note: Some(note), .. } = row {
+            writeln!(out, "{}", paint(DIM, format!("    {id}: {note}")))?;
+        }
+    }
     Ok(())
 }
 

@@ -9,13 +9,13 @@ use zoo_graph::{
     BuildOptions, DType, Graph, build,
     passes::{
         Applied, BlockedLayout, ChannelsLastInput, FoldPad, FuseBnRelu, FuseConvRelu, FuseConvStatistics,
-        HostPlacement, L2ToDecay, NormalizeOnDevice, Pass, Pipeline, PlaceCasts, PrecisionMode, PrecisionPolicy,
-        ReduceOnMatrix, ScaleLoss, SplitDecay,
+        HostPlacement, L2ToDecay, NormalizeOnDevice, Pass, PatchesAsConvolution, Pipeline, PlaceCasts, PrecisionMode,
+        PrecisionPolicy, ReduceOnMatrix, ScaleLoss, SplitDecay,
     },
 };
 use zoo_recipe::{
     Recipe,
-    schema::{Levels, LossScale, Normalize, NormalizePlace, Npu, Precision, Step},
+    schema::{Levels, LossScale, Normalize, NormalizePlace, Npu, PatchesForm, Precision, Step},
 };
 
 /// What is asked of a device.
@@ -54,12 +54,12 @@ pub fn compile(recipe: &Recipe, device: &Device, work: Work, batch: usize) -> Re
         Work::Eval => BuildOptions::eval(batch),
     };
     let mut graph = build(recipe, &recipe.resolve()?, &options)?;
-    refuse_missing(&graph, device, npu)?;
     let applied = pipeline(recipe, device, work).run(&mut graph, None)?;
+    refuse_missing(&graph, device, npu)?;
     Ok(Compiled { graph, applied })
 }
 
-/// Operators that the device lacks are an error unless they may run on the host.
+/// Operators that the device lacks, and that no pass has rewritten, are an error unless they may run on the host.
 fn refuse_missing(graph: &Graph, device: &Device, npu: &Npu) -> Result<(), NpuError> {
     let mut missing: Vec<&str> = graph.nodes.iter().map(|node| node.op.name()).collect();
     missing.retain(|name| device.operators.missing.iter().any(|missing| missing == name));
@@ -82,6 +82,7 @@ fn pipeline(recipe: &Recipe, device: &Device, work: Work) -> Pipeline {
     };
     add(npu.fold_pad, Box::new(FoldPad));
     add(npu.l2_as_decay, Box::new(L2ToDecay));
+    add(npu.extract_patches == PatchesForm::Convolution, Box::new(PatchesAsConvolution));
     if let (NormalizePlace::Device, Some(normalize)) = (npu.input.normalize, normalization(recipe)) {
         let levels = if normalize.scale == Levels::Byte { 1.0 } else { 255.0 };
         let [mean, std] = [normalize.mean, normalize.std].map(|values| values.map(|v| v * levels));
@@ -99,7 +100,10 @@ fn pipeline(recipe: &Recipe, device: &Device, work: Work) -> Pipeline {
     add(npu.fusion, Box::new(FuseConvRelu));
     let row_major = device.operators.row_major.iter().cloned().collect();
     add(device.matrix.blocked_channels, Box::new(BlockedLayout { row_major }));
-    let on_host: BTreeSet<String> = device.operators.missing.iter().chain(&npu.host_operators).cloned().collect();
+    let mut on_host: BTreeSet<String> = device.operators.missing.iter().chain(&npu.host_operators).cloned().collect();
+    if npu.extract_patches == PatchesForm::Host {
+        on_host.extend(["ExtractImagePatches".to_owned(), "ExtractImagePatchesGrad".to_owned()]);
+    }
     add(!on_host.is_empty(), Box::new(HostPlacement { operators: on_host }));
     Pipeline::of(passes)
 }

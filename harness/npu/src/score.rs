@@ -111,6 +111,9 @@ pub enum Scored {
         /// Options of its stack.
         #[serde(skip_serializing_if = "Option::is_none")]
         stack: Option<String>,
+        /// What else there is to say; of a doubtful row, why it is doubted.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        note: Option<String>,
     },
     /// It could not.
     Skipped {

@@ -10,7 +10,8 @@ use zoo_graph::Op;
 use zoo_recipe::{
     Recipe,
     schema::{
-        DropoutKernel, FixedScale, LossScale, Mode, NormalizePlace, Npu, Precision, Split, SplitWord, TransDataKernel,
+        DropoutKernel, FixedScale, LossScale, Mode, NormalizePlace, Npu, PatchesForm, Precision, Split, SplitWord,
+        TransDataKernel,
     },
 };
 
@@ -60,6 +61,9 @@ pub fn what_if(recipe: &Recipe, device: &Device, work: Work) -> Result<Vec<WhatI
     found.sort_by(|a, b| gain(b).total_cmp(&gain(a)).then(a.set.cmp(&b.set)));
     Ok(found)
 }
+
+const PATCHES_FORMS: [(PatchesForm, &str); 3] =
+    [(PatchesForm::Native, "native"), (PatchesForm::Convolution, "convolution"), (PatchesForm::Host, "host")];
 
 /// The options that are not as they could be.
 fn changes(recipe: &Recipe, device: &Device, work: Work, graph: &zoo_graph::Graph) -> Vec<Change> {
@@ -188,6 +192,14 @@ fn changes(recipe: &Recipe, device: &Device, work: Work, graph: &zoo_graph::Grap
         "how feature maps change their layout",
         Box::new(move |recipe| recipe.npu.trans_data = kernel),
     );
+    let cuts = npu.extract_patches == PatchesForm::Convolution || has(|op| matches!(op, Op::ExtractPatches(_)));
+    for (form, name) in PATCHES_FORMS.into_iter().filter(|(form, _)| cuts && *form != npu.extract_patches) {
+        found.push((
+            format!("npu.extract_patches={name}"),
+            "how windows are cut out of a map",
+            Box::new(move |recipe| recipe.npu.extract_patches = form),
+        ));
+    }
     found.push((
         format!("train.batch={}", 2 * recipe.train.batch),
         "twice the images per step (gain per image)",

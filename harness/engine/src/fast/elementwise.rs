@@ -68,6 +68,13 @@ pub(super) fn fill(value: f64, mut call: Call<'_>) -> Result<(), KernelError> {
     Ok(())
 }
 
+pub(super) fn eye(size: usize, mut call: Call<'_>) -> Result<(), KernelError> {
+    let [y] = call.results()?;
+    y.fill(0.0);
+    y.iter_mut().step_by(size + 1).for_each(|one| *one = 1.0);
+    Ok(())
+}
+
 pub(super) fn dropout(op: &Dropout, mut call: Call<'_>) -> Result<(), KernelError> {
     let (isa, x) = (call.isa, call.apart(0));
     let mask = dropout::Dropout::new(call.scalars.seed, call.scalars.step, op.stream, op.rate);

@@ -309,6 +309,7 @@ fn dispatch(op: &Op, call: Call<'_>) -> Result<(), KernelError> {
         Op::Relu6(_) | Op::Relu6Grad(_) | Op::Transpose(_) => fallback::run(op, call),
         Op::Reshape(_) => shape::reshape(call),
         Op::TransData(_) => shape::trans_data(call),
+        Op::Eye(op) => elementwise::eye(op.size, call),
         Op::Fill(op) => elementwise::fill(op.value, call),
         Op::L2Loss(_) => loss::l2(call),
         Op::SoftmaxCrossEntropy(op) => loss::softmax_cross_entropy(op, call),

@@ -3,7 +3,7 @@
 use crate::elements::{Elements, by_chunks, map, scalar, scalar_value, sum};
 use crate::{KernelError, layout::stored_dims};
 use candle_core::{Device, FloatDType, Tensor};
-use zoo_graph::ops::{ClipByGlobalNorm, ClipByValue, Fill, Scale, WeightedSum, clip_factor};
+use zoo_graph::ops::{ClipByGlobalNorm, ClipByValue, Eye, Fill, Scale, WeightedSum, clip_factor};
 
 /// The operands' sum, from left to right.
 pub(super) fn add<T: FloatDType>(operands: &[Tensor]) -> Result<Tensor, KernelError> {
@@ -17,6 +17,12 @@ pub(super) fn add<T: FloatDType>(operands: &[Tensor]) -> Result<Tensor, KernelEr
 /// A tensor of one value.
 pub(super) fn fill<T: FloatDType>(op: &Fill) -> Result<Tensor, KernelError> {
     Ok(Tensor::full(T::from_f64(op.value), stored_dims(&op.ty), &Device::Cpu)?)
+}
+
+/// The identity matrix.
+pub(super) fn eye<T: FloatDType>(op: &Eye) -> Result<Tensor, KernelError> {
+    let element = |i: usize| T::from_f64(if i.is_multiple_of(op.size + 1) { 1.0 } else { 0.0 });
+    Ok(Tensor::from_vec((0..op.size * op.size).map(element).collect::<Vec<T>>(), (op.size, op.size), &Device::Cpu)?)
 }
 
 /// `x * factor`.

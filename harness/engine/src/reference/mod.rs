@@ -150,6 +150,7 @@ fn dispatch<T: FloatDType>(op: &Op, call: &Call<'_>) -> Results {
         Op::Dropout(op) => vec![activation::dropout::<T>(op, call.take()?, call.scalars)?],
         Op::ExtractPatches(op) => vec![patches::forward::<T>(op, call.take()?)?],
         Op::ExtractPatchesGrad(op) => vec![patches::grad::<T>(op, call.take()?)?],
+        Op::Eye(op) => vec![arithmetic::eye::<T>(op)?],
         Op::Fill(op) => vec![arithmetic::fill::<T>(op)?],
         Op::L2Loss(_) => vec![arithmetic::l2_loss::<T>(call.take()?)?],
         Op::Lrn(op) => vec![lrn::forward::<T>(op, call.take()?)?],

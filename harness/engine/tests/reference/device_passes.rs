@@ -1,14 +1,15 @@
 //! Passes that devices apply: the rewritten step computes what the plain one does.
 
-use crate::tiny::{SCALARS, Tiny, elements};
+use crate::tiny::{SCALARS, Tiny, assert_close, elements};
 use candle_core::{Device, Tensor};
 use std::path::Path;
 use zoo_engine::{Inputs, Kernels, Options, Scalars, Step};
 use zoo_graph::{
-    BuildOptions, DType, Graph, Phase, Scope, Shape, build,
-    ops::{ApplyMomentum, ClipByValue, MatMul, Reshape},
+    BuildOptions, DType, Graph, Phase, Place, Scope, Shape, build,
+    ops::{ApplyMomentum, ClipByValue, ExtractPatches, MatMul, Op, Reshape, Window},
     passes::{
-        ChannelsLastInput, FoldPad, L2ToDecay, NormalizeOnDevice, Pass, Pipeline, ReduceOnMatrix, ScaleLoss, SplitDecay,
+        ChannelsLastInput, FoldPad, HostPlacement, L2ToDecay, NormalizeOnDevice, Pass, PatchesAsConvolution, Pipeline,
+        ReduceOnMatrix, ScaleLoss, SplitDecay,
     },
 };
 use zoo_recipe::{Library, LoadOptions};
@@ -168,4 +169,42 @@ fn clipping_by_hand() {
     close(step(Some(false)), [-0.01, -0.05, -0.1]);
     // (0.4, 2, 8), clipped at 1, divided by 4: (0.1, 0.25, 0.25).
     close(step(Some(true)), [-0.01, -0.025, -0.025]);
+}
+
+#[test]
+fn patches_are_the_same_by_convolution_and_on_the_host() {
+    let window = |kernel, stride, pad| Window { pad, ..Window::new(kernel, stride) };
+    for (map, window) in [
+        ([2, 3, 5, 6], window([2, 3], [1, 2], [0; 4])),
+        ([1, 2, 7, 7], window([3, 3], [2, 2], [1; 4])),
+        ([2, 1, 5, 6], window([4, 2], [3, 1], [2, 1, 0, 1])),
+        ([3, 4, 3, 3], window([1, 1], [1, 1], [0; 4])),
+    ] {
+        let mut native = Tiny::new(DType::F64);
+        let x = native.noisy(&map);
+        let y = native.add(ExtractPatches { window }, &[x]);
+        native.show(y);
+        native.probe(y);
+        native.differentiate(1);
+        let expected = native.run();
+        let host =
+            HostPlacement { operators: ["ExtractImagePatches", "ExtractImagePatchesGrad"].map(str::to_owned).into() };
+        let passes: [Box<dyn Pass + Send + Sync>; 2] = [Box::new(PatchesAsConvolution), Box::new(host)];
+        for pass in passes {
+            let mut other = Tiny::new(DType::F64);
+            (other.graph, other.values) = (native.graph.clone(), native.values.clone());
+            let name = pass.name();
+            Pipeline::of(vec![pass]).run(&mut other.graph, None).unwrap();
+            let changed = |node: &zoo_graph::Node| match node.op {
+                Op::ExtractPatches(_) | Op::ExtractPatchesGrad(_) => node.place == Place::Host,
+                _ => true,
+            };
+            assert!(other.graph.nodes.iter().all(changed), "{name}");
+            let found = other.run();
+            assert_eq!(elements(&found.outputs[0].1), elements(&expected.outputs[0].1), "{name}: {window:?}");
+            let last = expected.outputs.len() - 1;
+            let [a, b] = [&found, &expected].map(|result| elements(&result.outputs[last].1));
+            assert_close(&a, &b, 1e-14, &format!("{name}: gradient of {window:?}"));
+        }
+    }
 }

@@ -28,6 +28,7 @@ mod dice_loss;
 mod dropout;
 mod ema;
 mod extract_patches;
+mod eye;
 mod fill;
 mod l2_loss;
 mod loss_scale;
@@ -81,6 +82,7 @@ pub use dice_loss::DiceLoss;
 pub use dropout::Dropout;
 pub use ema::ApplyEma;
 pub use extract_patches::{ExtractPatches, ExtractPatchesGrad};
+pub use eye::Eye;
 pub use fill::Fill;
 pub use l2_loss::L2Loss;
 pub use loss_scale::LossScale;
@@ -236,7 +238,7 @@ operators! {
     BiasAdd, BiasAddGrad, BnInfer, BnInferGrad, BnRunningUpdate, BnTrainingGrad, BnTrainingReduce,
     BnTrainingReduceGrad, BnTrainingUpdate, BnTrainingUpdateGrad, Cast, ClipByGlobalNorm, ClipByValue, Concat, Conv2D,
     Conv2DBackpropFilter, Conv2DBackpropInput, DepthwiseCorrelation, DepthwiseCorrelationGrad, DiceLoss, Dropout,
-    ExtractPatches, ExtractPatchesGrad, Fill, L2Loss, LossScale, Lrn, LrnGrad, MaskSoftMargin, MaskedL1, MatMul,
+    ExtractPatches, ExtractPatchesGrad, Eye, Fill, L2Loss, LossScale, Lrn, LrnGrad, MaskSoftMargin, MaskedL1, MatMul,
     MaxPool, MaxPoolGrad, Pad, PairLogSoftmax, PairLogSoftmaxGrad, Relu, Relu6, Relu6Grad, ReluGrad, Reshape, Resize,
     ResizeGrad, Scale, ScaleBy, SelectCrossEntropy, Sigmoid, SigmoidGrad, Slice, SoftmaxCrossEntropy, TransData,
     Transpose, WeightedL1, WeightedSum,

@@ -170,6 +170,7 @@ impl<'g> Placement<'g> {
             Op::BalancedBce(_)
             | Op::BnRunningUpdate(_)
             | Op::DiceLoss(_)
+            | Op::Eye(_)
             | Op::Fill(_)
             | Op::MaskedL1(_)
             | Op::MatMul(_)

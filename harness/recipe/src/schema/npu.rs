@@ -53,6 +53,8 @@ pub struct Npu {
     pub host_fallback: bool,
     /// How feature maps change their layout.
     pub trans_data: TransDataKernel,
+    /// How windows are cut out of a map (`patches` layers, the mask loss of SiamMask).
+    pub extract_patches: PatchesForm,
 }
 
 impl Default for Npu {
@@ -79,6 +81,7 @@ impl Default for Npu {
             host_operators: Vec::new(),
             host_fallback: true,
             trans_data: TransDataKernel::Blocks,
+            extract_patches: PatchesForm::Native,
         }
     }
 }
@@ -111,6 +114,18 @@ pub enum TransDataKernel {
     Blocks,
     /// Moves element by element (the operators before their specialised kernels).
     Elements,
+}
+
+/// How windows are cut out of a map.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum PatchesForm {
+    /// By the device's own operator.
+    Native,
+    /// By a convolution with the identity.
+    Convolution,
+    /// By a function on the host.
+    Host,
 }
 
 /// How gradients are summed over the devices.
