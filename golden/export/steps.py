@@ -5,8 +5,13 @@ by some 1e-14 and the f32 floors by a few tens of percent.
 """
 
 import sys
+import warnings
+from functools import partial
 from pathlib import Path
 
+import torch
+
+from zoo_golden import text, tracking
 from zoo_golden.__main__ import main
 
 GOLDEN = Path(__file__).resolve().parent.parent
@@ -66,13 +71,26 @@ GOLDENS = {
         f"{RESNET50} --lr 0.1 --salt fixture: --batch 2 --classes 10 --image-size 64 --samples 16",
     ),
     "fixture-alexnet": (FIXTURES / "alexnet-salted", f"{NPU_ALEXNET} --lr 0.02 --salt fixture: --batch 3"),
+    "fixture-db": (
+        FIXTURES / "db-small",
+        partial(text.step, batch=3, size=96, salt="fixture:", lr=0.002, momentum=0.9, weight_decay=1e-4, samples=16),
+    ),
+    "fixture-siammask": (
+        FIXTURES / "siammask-small",
+        partial(tracking.step, batch=1, search=175, salt="fixture:", lr=0.01, momentum=0.9, weight_decay=1e-4, clip=10.0, samples=16),
+    ),
 }
 
 
 def make(name: str, path: Path | None = None) -> None:
     """Writes one golden, to `path` in place of its own."""
     place, conditions = GOLDENS[name]
-    main([*conditions.split(), "--output", str(path or place)])
+    if isinstance(conditions, str):
+        main([*conditions.split(), "--output", str(path or place)])
+    else:
+        torch.set_num_threads(2)
+        warnings.filterwarnings("ignore", message="TF32 acceleration on top of oneDNN")  # from switching oneDNN off and on
+        conditions(path or place)
 
 
 if __name__ == "__main__":

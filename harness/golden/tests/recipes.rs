@@ -59,6 +59,23 @@ fn alexnet_agrees_in_f64() {
 }
 
 #[test]
+fn text_and_tracking_agree_in_f64() {
+    let options = options(Precision::F64, Kernels::Reference);
+    for (name, fixture) in [("db_resnet-original", "db-small.json"), ("siammask", "siammask-small.json")] {
+        expect_pass(&run(name, fixture, &options));
+    }
+}
+
+#[test]
+fn text_and_tracking_agree_with_fast_kernels() {
+    for (name, fixture) in [("db_resnet-original", "db-small.json"), ("siammask", "siammask-small.json")] {
+        for fusion in [false, true] {
+            expect_pass(&run(name, fixture, &options(Precision::F32, Kernels::Fast { fusion })));
+        }
+    }
+}
+
+#[test]
 fn every_planted_fault_is_caught_in_its_stage() {
     let golden = Golden::read(&root().join("tests/fixtures/golden/resnet50-small.json")).unwrap();
     let options = options(Precision::F64, Kernels::Reference);
