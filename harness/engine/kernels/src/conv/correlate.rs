@@ -17,7 +17,7 @@ use std::ops::Range;
 const FRAME_LEN: usize = 160 << 10;
 
 /// Elements of weights that are worked with at a time, so that they stay in the first-level cache.
-const WEIGHTS_LEN: usize = 8 << 10;
+pub(super) const WEIGHTS_LEN: usize = 8 << 10;
 
 /// Tasks per thread that let threads finish at about the same time.
 const TASKS_PER_THREAD: usize = 4;
@@ -78,6 +78,9 @@ impl Correlation<'_> {
         assert_eq!(dest.len(), self.dest.len(), "destination");
         assert_eq!(self.weights.len(), self.layout.len(), "weights");
         self.maps.check(&self.source);
+        if let Some(moments) = self.compute_across_images(dest, moments) {
+            return moments;
+        }
         let offsets: Vec<[isize; 2]> = self.grids.iter().flat_map(|g| g.taps.iter().map(|t| t.0)).collect();
         let outputs = [0, 1].map(|axis| self.grids.iter().map(|g| g.outputs[axis]).max().unwrap_or(0));
         let reach = Reach::new(outputs, self.source_step, &offsets);

@@ -3,6 +3,7 @@
 //! Weights are packed once ([`pack_weights`]) and may stay so: the filter gradient comes out in the same layout, so an
 //! optimizer can update packed weights element by element, and only a checkpoint needs [`unpack_weights`].
 
+mod across_images;
 mod correlate;
 mod depthwise;
 mod filter_gradient;
