@@ -8,17 +8,18 @@ use super::{
 use crate::report::{Divergence, Item, Stage, StageReport, Verdict};
 use serde::Serialize;
 use zoo_engine::simulate::Tally;
-use zoo_graph::{DType, Graph, Node, Phase};
+use zoo_graph::{DType, Graph, Node, Phase, ops::Op};
 
 /// Errors below this are rounding of f32 and the order of its sums.
 pub(crate) const F32_LEVEL: f64 = 1e-6;
 
-/// Up to so many elements it is chance how much of a rounding's bound a run shows: then the bound itself is expected.
+/// Up to so many elements it is chance how much of a rounding's bound a run shows: then the bound itself is expected, that of
+/// the narrowest type in the step, since what is read was rounded to it.
 const FEW: usize = 16;
 
 /// The most that one rounding changes a number, relative to it; nothing for types whose rounding is below
 /// [`F32_LEVEL`].
-fn one_rounding(dtype: DType) -> f64 {
+pub(super) fn one_rounding(dtype: DType) -> f64 {
     match dtype {
         DType::F16 => 1.0 / 2048.0,
         DType::Bf16 => 1.0 / 256.0,
@@ -89,11 +90,12 @@ pub(super) fn nodes(
 ) -> Vec<NodeReport> {
     let graph = &device.graph;
     let mut failing = vec![false; graph.values.len()];
+    let mut expected = vec![0.0; graph.values.len()];
     let mut nodes = Vec::new();
     for (n, node) in graph.nodes.iter().enumerate() {
         let tally = device.findings.tallies.get(n).copied().unwrap_or_default();
         let inherits = node.inputs.iter().any(|v| failing[v.0]);
-        let report = judge(graph, node, tally, exact, device, unbounded).map(|report| NodeReport {
+        let report = judge(graph, node, tally, exact, device, unbounded, &expected).map(|report| NodeReport {
             own: !inherits,
             scaled_by: match device.scaled[node.outputs[0].0] {
                 true => options.loss_scale.log2().round() as i32,
@@ -102,7 +104,10 @@ pub(super) fn nodes(
             ..report
         });
         let fails = report.as_ref().map_or(inherits, |report| report.verdict == Verdict::Fail);
-        node.outputs.iter().for_each(|v| failing[v.0] = fails);
+        for v in &node.outputs {
+            failing[v.0] = fails;
+            expected[v.0] = report.as_ref().map_or(0.0, |report| report.expected);
+        }
         nodes.extend(report);
     }
     nodes
@@ -116,13 +121,24 @@ fn judge(
     exact: &Watch,
     device: &OnDevice,
     unbounded: &OnDevice,
+    known: &[f64],
 ) -> Option<NodeReport> {
     let v = *node.outputs.iter().find(|v| graph.ty(**v).dtype.is_float())?;
     let floats = node.outputs.iter().filter(|v| graph.ty(**v).dtype.is_float());
-    let errors = floats.map(|v| (device.error(*v, exact), unbounded.error(*v, exact)));
+    let errors = floats.map(|v| {
+        let rounding = if graph.ty(*v).shape.numel() <= FEW { device.one_rounding } else { 0.0 };
+        let chance = match &node.op {
+            Op::ApplyAdam(adam) if *v == node.outputs[0] => {
+                let truth = exact.samples(device.names.exact(*v)).unwrap_or_default();
+                flipped_signs(truth, known[node.inputs[3].0], adam.lr_scale * device.learning_rate)
+            }
+            Op::ApplyEma(_) => known[node.inputs[1].0],
+            _ => 0.0,
+        };
+        (device.error(*v, exact), unbounded.error(*v, exact).max(rounding).max(chance))
+    });
     let (error, expected) = errors.max_by(|a, b| ratio(a.0, a.1).total_cmp(&ratio(b.0, b.1)))?;
     let elements: usize = node.outputs.iter().map(|v| graph.ty(*v).shape.numel()).sum();
-    let expected = if elements <= FEW { expected.max(one_rounding(graph.ty(v).dtype)) } else { expected };
     let share = |count: u64, of: u64| if of == 0 { 0.0 } else { count as f64 / of as f64 };
     let fails = tally.overflowed > 0 || ratio(error, expected) > TOLERANCE;
     Some(NodeReport {
@@ -140,6 +156,14 @@ fn judge(
         line: node.origin.as_ref().map(|origin| origin.span.to_string()),
         own: true,
     })
+}
+
+/// The relative error of parameters `truth` after a first step of Adam whose gradients are off by `error`: each element moves by
+/// `step` in the direction of its gradient's sign, and that share of the signs, and one more, is chance.
+fn flipped_signs(truth: &[f64], error: f64, step: f64) -> f64 {
+    let flipped = (error * truth.len() as f64).ceil() + 1.0;
+    let norm = truth.iter().map(|x| x * x).sum::<f64>().sqrt();
+    if norm > 0.0 && error.is_finite() { 2.0 * step * flipped.sqrt() / norm } else { 0.0 }
 }
 
 /// The stage that a part of the step is reported in.
@@ -188,6 +212,14 @@ pub(super) fn first_divergence(nodes: &[NodeReport]) -> Option<Divergence> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_sign_that_is_chance_moves_an_element_by_two_steps() {
+        // Of 100 elements of size 1, 2 % and one more may be off by 0.02: the square root of 3 times that, over 10.
+        assert!((flipped_signs(&[1.0; 100], 0.02, 0.01) - 0.02 * 3f64.sqrt() / 10.0).abs() < 1e-15);
+        assert_eq!(flipped_signs(&[0.0; 4], 0.1, 0.01), 0.0);
+        assert_eq!(flipped_signs(&[1.0; 4], f64::NAN, 0.01), 0.0);
+    }
 
     #[test]
     fn what_is_no_number_always_fails() {

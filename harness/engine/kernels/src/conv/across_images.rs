@@ -15,7 +15,7 @@ use std::cell::RefCell;
 use std::ops::Range;
 
 /// Fewest images that fill a tile's registers.
-const FEWEST_IMAGES: usize = 8;
+const FEWEST_IMAGES: usize = 16;
 
 /// Runs of fewer output pixels than this are slower than tiles across images, with the copies that these need.
 const SHORT_RUN: usize = 12;
