@@ -1,6 +1,7 @@
 //! The command as its users meet it: arguments in; exit code, stdout and stderr out.
 
 mod check;
+mod ci;
 mod data;
 mod device;
 mod faults;

@@ -1,5 +1,6 @@
 //! `zoo check`: prove one training step.
 
+pub(super) mod cases;
 mod device;
 mod mutants;
 mod picture;
@@ -9,12 +10,15 @@ pub(super) use report::print;
 
 use super::{Context, SCHEMA_VERSION, simulated::Simulated};
 use crate::catalog::Catalog;
+use crate::ci::JunitArgs;
 use crate::cli::{Change, Format};
 use crate::{Exit, Failure};
+use cases::Checked;
 use clap::ValueEnum;
 use serde::Serialize;
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::time::Instant;
 use tracing::info;
 use zoo_engine::Options;
 use zoo_golden::{
@@ -43,7 +47,8 @@ Examples:
   zoo check resnet50 --golden my_dump.json                your own golden, see golden/README.md
   zoo check resnet50 --device ascend910                   what the device's fp16 does to it
   zoo check resnet50 --device ascend910 --dump on_npu     every value of that step, for zoo golden diff
-  zoo check resnet50 --format json | jq .first_divergence")]
+  zoo check resnet50 --format json | jq .first_divergence
+  zoo check --all --junit golden.xml                      a test case per stage and recipe, for CI")]
 pub struct Args {
     /// Names of recipes, or paths of their files
     #[arg(value_name = "RECIPE", required_unless_present = "all", id = "names")]
@@ -75,6 +80,8 @@ pub struct Args {
     /// Write every value of the first step to this folder, for `zoo golden diff`
     #[arg(long, value_name = "DIR", conflicts_with_all = ["all", "mutants"])]
     dump: Option<PathBuf>,
+    #[command(flatten)]
+    junit: JunitArgs,
 }
 
 /// Arithmetic to judge.
@@ -104,6 +111,14 @@ struct Reports {
 
 /// Checks each recipe; missed if one fails.
 pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
+    let end = check_all(args, context);
+    if let Some(file) = &args.junit.junit {
+        context.ci.write_junit("check", file, &end)?;
+    }
+    end
+}
+
+fn check_all(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
     let catalog = context.catalog()?;
     let names: Vec<String> = if args.all {
         catalog.library().list().into_iter().map(|(name, _)| name).collect()
@@ -123,10 +138,14 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
             continue;
         }
         if args.mutants {
+            let begun = Instant::now();
             let outcomes = plant(&catalog, &loaded, args.golden.as_deref(), context)?;
+            let name = format!("{} planted faults", loaded.recipe.name);
+            context.ci.record(cases::mutants(name, &outcomes, begun.elapsed()));
             passed &= mutants::print(&loaded.recipe.name, &outcomes, context)?;
             continue;
         }
+        let begun = Instant::now();
         let report = check(&catalog, &loaded, args.golden.as_deref(), args.dtype.into(), context)?;
         if context.format == Format::Text {
             if !reports.is_empty() {
@@ -134,6 +153,13 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
             }
             print(&report, &args.change.sets, &mut context.out)?;
         }
+        let dtype = match report.dtype {
+            Precision::F32 => "f32",
+            Precision::F64 => "f64",
+        };
+        let name = format!("{} {dtype}", report.recipe);
+        let checked = Checked { name, file: &loaded.path, sets: &args.change.sets, time: begun.elapsed() };
+        context.ci.record(cases::suite(checked, &report.stages, report.first_divergence.as_ref())?);
         passed &= report.passed();
         reports.push(report);
         if let Some(folder) = &args.dump {
@@ -191,8 +217,12 @@ fn on_device(
     };
     let spinner = context.progress.spinner();
     let mut progress = |what: &str| spinner.message(format!("{}: {what}", recipe.name));
+    let begun = Instant::now();
     let report = check_device(recipe, &golden, &options, &mut progress)?;
     drop(spinner);
+    let name = format!("{} on {}", report.recipe, report.device);
+    let checked = Checked { name, file: &loaded.path, sets: &args.change.sets, time: begun.elapsed() };
+    context.ci.record(cases::suite(checked, &report.stages, report.first_divergence.as_ref())?);
     match context.format {
         Format::Json => context.out.json(&report)?,
         Format::Text => device::print(&report, args.nodes, &args.change.sets, &mut context.out)?,

@@ -20,6 +20,7 @@ mod study;
 mod validate;
 
 use crate::catalog::Catalog;
+use crate::ci::Ci;
 use crate::cli::{Change, Format, Global};
 use crate::console::Console;
 use crate::progress::Progress;
@@ -119,6 +120,8 @@ pub struct Context {
     pub out: Console,
     /// Messages and progress.
     pub progress: Progress,
+    /// What CI systems are told.
+    pub ci: Ci,
     /// What results look like.
     pub format: Format,
     recipes: Vec<PathBuf>,
@@ -127,9 +130,11 @@ pub struct Context {
 impl Context {
     /// As the command line says.
     pub fn new(global: &Global) -> Self {
+        let progress = Progress::new(global);
         Self {
             out: Console::new(global.color),
-            progress: Progress::new(global),
+            ci: Ci::new(global, &progress),
+            progress,
             format: global.format,
             recipes: global.recipes.clone(),
         }
@@ -159,6 +164,7 @@ impl Context {
         let loaded = catalog.load(name, change.profile.as_deref(), &change.sets)?;
         for warning in loaded.warnings.iter() {
             self.progress.line(&warning.to_string());
+            self.ci.diagnostic(warning);
         }
         Ok(loaded)
     }
@@ -195,6 +201,7 @@ impl Context {
             Some(errors) => self.progress.line(&errors.to_string()),
             None => self.progress.error(&failure.to_string()),
         }
+        self.ci.failure(failure);
         if self.format == Format::Json {
             let error = failure.to_string();
             if let Err(error) = self.out.json(&Report { schema_version: SCHEMA_VERSION, error, errors }) {

@@ -8,6 +8,7 @@ pub(super) mod screen;
 
 use super::{Context, SCHEMA_VERSION, simulated::Simulated};
 use crate::catalog::Catalog;
+use crate::ci::{Case, Fault, JunitArgs, Outcome as Judged, Suite};
 use crate::cli::{Change, Format};
 use crate::console::{BAD, GOOD, paint};
 use crate::interrupt::Interrupt;
@@ -18,6 +19,7 @@ use serde::Serialize;
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 use tracing::info;
 use zoo_npu::Work;
 use zoo_recipe::{Loaded, schema::Metric};
@@ -36,6 +38,7 @@ Examples:
   zoo run resnet50
   zoo run resnet50 --data ../cifar10 --set train.epochs=3
   zoo run resnet50 --profile full --data /data/imagenet --out runs/imagenet
+  zoo run resnet50 --junit run.xml                   a test case per golden stage and target, for CI
   zoo run resnet50 --resume                          goes on with the last run that was interrupted
   zoo run resnet50 --set train.seed=1 --format json | jq 'select(.event == \"result\")'")]
 pub struct Args {
@@ -63,6 +66,8 @@ pub struct Args {
     /// Do not check the golden first
     #[arg(long)]
     no_check: bool,
+    #[command(flatten)]
+    junit: JunitArgs,
 }
 
 /// The last line of a run that was not begun because its golden check failed.
@@ -84,6 +89,14 @@ const RUNS: &str = "runs";
 
 /// Trains; missed if golden or target are.
 pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
+    let end = train(args, context);
+    if let Some(file) = &args.junit.junit {
+        context.ci.write_junit("run", file, &end)?;
+    }
+    end
+}
+
+fn train(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
     let interrupt = Interrupt::install(&context.progress);
     let catalog = context.catalog()?;
     let (profile, mut loaded) = context.load_to_train(&catalog, &args.recipe, &args.change)?;
@@ -143,7 +156,10 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
             info!("interrupted after step {step}; to go on: zoo run {} --resume --out {out}", args.recipe);
             Ok(Exit::Interrupted)
         }
-        Outcome::Finished(result) => finished(&result, folder.path(), context),
+        Outcome::Finished(result) => {
+            context.ci.record(targets(&format!("{} {profile}", recipe.name), &result));
+            finished(&result, folder.path(), context)
+        }
     }
 }
 
@@ -191,6 +207,27 @@ fn not_begun(loaded: &Loaded, context: &mut Context) -> Result<Exit, Failure> {
         }
     }
     Ok(Exit::Missed)
+}
+
+/// A case per metric that the target names.
+fn targets(name: &str, result: &RunResult) -> Suite {
+    let first = result.target.map(|target| (result.metric, target, result.achieved));
+    let also = result.also.iter().map(|goal| (goal.metric, goal.target, goal.achieved));
+    let mut cases: Vec<Case> = Vec::new();
+    for (metric, target, achieved) in first.into_iter().chain(also) {
+        let fault = || Fault {
+            message: format!("{} {}, target {}", metrics::name(metric), percent(achieved), percent(target)),
+            first: true,
+            ..Fault::default()
+        };
+        let outcome = if achieved >= target { Judged::Pass } else { Judged::Fail(fault()) };
+        cases.push(Case { name: format!("target {}", metrics::name(metric)), outcome });
+    }
+    if cases.is_empty() {
+        let why = "the recipe names no target for these data".to_owned();
+        cases.push(Case { name: "target".to_owned(), outcome: Judged::Absent(why) });
+    }
+    Suite { name: name.to_owned(), cases, time: Duration::try_from_secs_f64(result.seconds).unwrap_or_default() }
 }
 
 /// The verdict; JSON has had it as the last event.

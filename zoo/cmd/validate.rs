@@ -55,6 +55,7 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
             }
         }
     }
+    found.iter().for_each(|diagnostic| context.ci.diagnostic(diagnostic));
     let (errors, warnings): (Vec<&Diagnostic>, Vec<&Diagnostic>) =
         found.iter().partition(|diagnostic| diagnostic.severity == Severity::Error);
     let exit = if errors.is_empty() { Exit::Pass } else { Exit::Invalid };

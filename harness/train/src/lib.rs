@@ -6,7 +6,7 @@
 //! bar is another, and belongs to the command. [`Session`] is the step without the loop, for whoever brings batches and
 //! learning rates of their own.
 
-mod atomic;
+pub mod atomic;
 pub mod checkpoint;
 mod environment;
 mod error;

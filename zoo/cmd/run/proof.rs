@@ -1,7 +1,9 @@
 //! The golden check before a training.
 
 use crate::catalog::Catalog;
+use crate::ci::{Case, Outcome, Suite};
 use crate::cli::Format;
+use crate::cmd::check::cases::{self, Checked};
 use crate::cmd::{Context, check};
 use crate::console::{BAD, GOOD, WARN, paint};
 use crate::numbers::Seconds;
@@ -39,10 +41,15 @@ pub(super) fn prove(
         Ok(report) => report,
         Err(error @ (GoldenNotFound { .. } | Failure::Golden(GoldenError::Absent { .. }))) => {
             info!("golden: {}: {error}", paint(WARN, "absent"));
+            let case = Case { name: "golden".to_owned(), outcome: Outcome::Absent(error.to_string()) };
+            context.ci.record(Suite { name: format!("{} golden", written.recipe.name), cases: vec![case], time: begun.elapsed() });
             return Ok(GoldenVerdict::Absent);
         }
         Err(other) => return Err(other),
     };
+    let name = format!("{} golden", report.recipe);
+    let checked = Checked { name, file: &written.path, sets: &[], time: begun.elapsed() };
+    context.ci.record(cases::suite(checked, &report.stages, report.first_divergence.as_ref())?);
     if context.format == Format::Json {
         context.out.json(&Golden { event: "golden", report: &report })?;
     }
