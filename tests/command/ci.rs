@@ -56,7 +56,9 @@ fn a_run_writes_a_case_per_target() {
         let mut run = command();
         run.args(["run", "tiny", "--recipes", "tests/fixtures/recipes", "--out"]).arg(dir.path().join(name));
         run.args(["--annotations", "github", "--junit"]).arg(&file);
-        sets.iter().for_each(|set| drop(run.args(["--set", set])));
+        for set in sets {
+            run.args(["--set", set]);
+        }
         (said(&mut run), read(&file))
     };
     let (said, xml) = run("missed", &["target={metric: top5, value: 100%, also: [{metric: top1, value: 0%}]}"]);

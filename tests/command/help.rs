@@ -11,6 +11,7 @@ const VERBS: &[&str] = &[
     "validate",
     "check",
     "run",
+    "verdict",
     "eval",
     "bench",
     "bisect",

@@ -12,4 +12,5 @@ mod run;
 mod show;
 mod tasks;
 mod validate;
+mod verdict;
 mod workbench;

@@ -18,6 +18,7 @@ mod show;
 mod simulated;
 mod study;
 mod validate;
+mod verdict;
 
 use crate::catalog::Catalog;
 use crate::ci::Ci;
@@ -55,6 +56,8 @@ pub enum Command {
     Check(check::Args),
     /// Train a recipe to its target
     Run(run::Args),
+    /// Judge runs with different seeds: do they converge as the reference does?
+    Verdict(verdict::Args),
     /// Evaluate a checkpoint on the held-out data
     Eval(eval::Args),
     /// Measure a training step on this machine
@@ -93,6 +96,7 @@ pub fn run(command: &Command, context: &mut Context) -> Result<Exit, Failure> {
         Command::Validate(args) => validate::run(args, context),
         Command::Check(args) => check::run(args, context),
         Command::Run(args) => run::run(args, context),
+        Command::Verdict(args) => verdict::run(args, context),
         Command::Eval(args) => eval::run(args, context),
         Command::Bench(args) => bench::run(args, context),
         Command::Bisect(args) => bisect::run(args, context),

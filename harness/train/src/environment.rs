@@ -1,10 +1,12 @@
 //! What a training ran on, for its report.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fs;
+use std::process::Command;
 
 /// Versions and machine.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Environment {
     /// Version of this project.
     pub zoo: String,
@@ -18,6 +20,10 @@ pub struct Environment {
     pub threads: usize,
     /// Kernels that compute: `fast` or `reference`.
     pub kernels: String,
+    /// Revision of the sources in the working directory, as `git describe --always --dirty` tells; null outside of a
+    /// checkout.
+    #[serde(default)]
+    pub revision: Option<String>,
 }
 
 impl Environment {
@@ -30,8 +36,16 @@ impl Environment {
             cpu_features: cpu_features().into_iter().map(str::to_owned).collect(),
             threads,
             kernels: kernels.to_owned(),
+            revision: revision(),
         }
     }
+}
+
+/// What git calls the sources here, if it is there and they are its own.
+fn revision() -> Option<String> {
+    let git = Command::new("git").args(["describe", "--always", "--dirty", "--abbrev=12"]).output().ok()?;
+    let text = String::from_utf8(git.stdout).ok().filter(|_| git.status.success())?;
+    Some(text.trim().to_owned()).filter(|text| !text.is_empty())
 }
 
 /// The processor's model as Linux tells it.

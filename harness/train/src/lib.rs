@@ -8,6 +8,7 @@
 
 pub mod atomic;
 pub mod checkpoint;
+pub mod convergence;
 mod environment;
 mod error;
 pub mod evaluate;
@@ -29,7 +30,7 @@ pub use evaluate::{Evaluation, Evaluator, Sight, Witness, evaluate, trivial_answ
 pub use event::{Event, GoldenVerdict, ListenError, Listener, RunResult};
 pub use job::{HOST, Job, SimulatedDevice};
 pub use loss_scale::LossScale;
-pub use run_folder::{EventLog, Resumed, RunFiles, RunFolder, report};
+pub use run_folder::{EventLog, Resumed, RunEnd, RunFiles, RunFolder, RunRecord, report};
 pub use session::{Adopted, Session};
 pub use timetable::{Position, Timetable};
 pub use trainer::{Outcome, Trainer};

@@ -69,6 +69,7 @@ impl Listener for Screen<'_> {
             Event::Evaluated(evaluated) => self.evaluated(evaluated),
             Event::Checkpointed { step, path } => debug!("checkpoint of step {step}: {}", path.display()),
             Event::Interrupted { .. } | Event::Failed { .. } | Event::Result(_) => self.bar = None,
+            Event::Golden(_) | Event::Device(_) | Event::Cost(_) | Event::Verdict(_) => {}
         }
         match &mut self.json {
             Some(console) => {

@@ -7,7 +7,7 @@ use minijinja::{AutoEscape, Environment, value::Serde};
 use serde::Serialize;
 
 use crate::{
-    event::{Evaluated, Event, GoldenVerdict, RunResult, Started},
+    event::{Cost, DeviceCheck, Evaluated, Event, GoldenCheck, GoldenVerdict, RunResult, Started},
     metrics::{self, Baseline},
 };
 use chart::Unit;
@@ -19,6 +19,9 @@ pub struct Report {
     resumed: usize,
     steps: Vec<Point>,
     evaluations: Vec<Evaluated>,
+    golden: Option<GoldenCheck>,
+    device: Option<DeviceCheck>,
+    cost: Option<Cost>,
     end: End,
 }
 
@@ -55,7 +58,10 @@ impl Report {
                 self.steps.push(Point { step, loss, lr, images_per_s });
             }
             Event::Evaluated(evaluated) => self.evaluations.push(evaluated.clone()),
-            Event::Checkpointed { .. } => {}
+            Event::Golden(golden) => self.golden = Some(golden.as_ref().clone()),
+            Event::Device(device) => self.device = Some(device.as_ref().clone()),
+            Event::Cost(cost) => self.cost = Some(cost.as_ref().clone()),
+            Event::Checkpointed { .. } | Event::Verdict(_) => {}
             Event::Interrupted { step } => self.end = End::Interrupted(*step),
             Event::Failed { step, message } => self.end = End::Failed(*step, message.clone()),
             Event::Result(result) => self.end = End::Finished(result.clone()),
@@ -211,7 +217,7 @@ struct Verdict {
 
 fn verdict_of(result: &RunResult) -> (&'static str, String, Vec<String>) {
     let metric = metrics::name(result.metric);
-    let achieved = Unit::Percent.format(result.achieved);
+    let achieved = result.achieved.map_or("nothing".to_owned(), |achieved| Unit::Percent.format(achieved));
     match (result.target, result.met) {
         (Some(target), Some(met)) => {
             let target = Unit::Percent.format(target);

@@ -26,6 +26,8 @@ fn started() -> Started {
             also: Vec::new(),
             sigma: Some(0.01),
             of: Some("A < B".into()),
+            reference: None,
+            margin: None,
         }),
         linear_baseline: Some(0.148),
         baselines: Vec::new(),
@@ -37,6 +39,7 @@ fn started() -> Started {
             cpu_features: vec!["avx2".into(), "fma".into()],
             threads: 2,
             kernels: "fast".into(),
+            revision: Some("0123abc-dirty".into()),
         },
     }
 }
@@ -71,7 +74,7 @@ fn result(achieved: f64, target: Option<f64>) -> Event {
         schema_version: SCHEMA_VERSION,
         metric: Metric::Top1,
         target,
-        achieved,
+        achieved: Some(achieved),
         met: target.map(|target| achieved >= target),
         also: Vec::new(),
         epochs: 2,

@@ -11,8 +11,10 @@
 //! | `lock` | held by the process that writes |
 
 mod event_log;
+mod record;
 
 pub use event_log::EventLog;
+pub use record::{RunEnd, RunRecord};
 
 use std::{
     fs::{self, File, TryLockError},
@@ -187,7 +189,12 @@ impl Listener for RunFiles {
             | Event::Interrupted { .. }
             | Event::Failed { .. }
             | Event::Result(_) => write_report(&self.folder, &self.report),
-            Event::Step(_) | Event::Checkpointed { .. } => Ok(()),
+            Event::Golden(_)
+            | Event::Device(_)
+            | Event::Cost(_)
+            | Event::Step(_)
+            | Event::Checkpointed { .. }
+            | Event::Verdict(_) => Ok(()),
         }
     }
 }
