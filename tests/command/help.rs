@@ -12,6 +12,7 @@ const VERBS: &[&str] = &[
     "check",
     "run",
     "verdict",
+    "report",
     "eval",
     "bench",
     "bisect",
@@ -82,7 +83,7 @@ fn shells_get_their_completions() {
 
 #[test]
 fn the_schema_is_the_one_beside_the_recipes() {
-    for kind in ["recipe", "device", "study", "throughput"] {
+    for kind in ["recipe", "device", "study", "throughput", "events"] {
         let printed: serde_json::Value = zoo(&format!("schema {kind}")).expect(0).json();
         let file = std::fs::read_to_string(root().join(format!("recipes/schema/{kind}.json"))).unwrap();
         assert!(printed == serde_json::from_str::<serde_json::Value>(&file).unwrap(), "{kind}.json is stale");

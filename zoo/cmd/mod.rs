@@ -11,6 +11,7 @@ mod golden;
 mod ls;
 mod new;
 mod profile;
+mod report;
 mod run;
 mod schema;
 mod score;
@@ -58,6 +59,8 @@ pub enum Command {
     Run(run::Args),
     /// Judge runs with different seeds: do they converge as the reference does?
     Verdict(verdict::Args),
+    /// Compare runs: results, settings, curves
+    Report(report::Args),
     /// Evaluate a checkpoint on the held-out data
     Eval(eval::Args),
     /// Measure a training step on this machine
@@ -78,7 +81,7 @@ pub enum Command {
     /// Look at the data of a recipe
     #[command(subcommand)]
     Data(data::Command),
-    /// Print the JSON Schema of recipes, for editors
+    /// Print the JSON Schema of recipes, for editors, and of events, for scripts
     Schema(schema::Args),
     /// Print a completion script for a shell
     Completions(completions::Args),
@@ -97,6 +100,7 @@ pub fn run(command: &Command, context: &mut Context) -> Result<Exit, Failure> {
         Command::Check(args) => check::run(args, context),
         Command::Run(args) => run::run(args, context),
         Command::Verdict(args) => verdict::run(args, context),
+        Command::Report(args) => report::run(args, context),
         Command::Eval(args) => eval::run(args, context),
         Command::Bench(args) => bench::run(args, context),
         Command::Bisect(args) => bisect::run(args, context),

@@ -133,7 +133,7 @@ fn more(verdict: &Convergence) -> String {
 /// Prints the runs, the test and the verdict.
 pub(super) fn print(verdict: &Convergence, out: &mut impl Write) -> Result<(), Failure> {
     let metric = metrics::name(verdict.metric);
-    writeln!(out, "{}  {metric} of {} runs\n", paint(HEADING, &verdict.recipe), verdict.runs.len())?;
+    writeln!(out, "{}  {metric} of {}\n", paint(HEADING, &verdict.recipe), runs(verdict.runs.len()))?;
     let mut table = Table::new([
         ("run", Align::Left),
         ("seed", Align::Right),
@@ -202,9 +202,13 @@ fn figures(verdict: &Convergence) -> Vec<String> {
         let degrees = test.degrees_of_freedom;
         lines.push(format!("test       {statistic}, {degrees} degrees of freedom, p {}, alpha {}", chance(test.p), verdict.alpha));
     }
+    if let Some(spread) = &verdict.spread {
+        let (f, p) = (spread.statistic, chance(spread.p));
+        lines.push(format!("spread     F {f:.2}, p {p}: the variance of these runs over that of the reference's"));
+    }
     if let Some(power) = verdict.power {
-        let n = verdict.runs.len();
-        lines.push(format!("power      {:.0} %: chance that {n} runs as good as the reference pass", 100.0 * power));
+        let n = runs(verdict.runs.len());
+        lines.push(format!("power      {:.0} %: chance that {n} as good as the reference would pass", 100.0 * power));
     }
     for goal in &verdict.also {
         let mean = goal.mean.map_or("not measured".to_owned(), percent);
@@ -212,6 +216,10 @@ fn figures(verdict: &Convergence) -> Vec<String> {
         lines.push(format!("as well    {name} mean {mean}, target {}: {met}", percent(goal.target)));
     }
     lines
+}
+
+fn runs(n: usize) -> String {
+    format!("{n} run{}", if n == 1 { "" } else { "s" })
 }
 
 /// A deviation, in percent of the metric's scale.

@@ -14,7 +14,7 @@ use crate::{
     event::{GoldenVerdict, SCHEMA_VERSION},
     run_folder::{RunEnd, RunRecord},
 };
-use noninferiority::{Against, Sample, Test, more_runs, power, test};
+use noninferiority::{Against, Sample, SpreadTest, Test, more_runs, power, spread, test};
 use outliers::outlier;
 
 /// Parts of a recipe in which the runs of a set may differ: those on which no number depends, and the seed.
@@ -47,6 +47,8 @@ pub struct Convergence {
     pub hypotheses: Hypotheses,
     /// The test; null if the runs are too few for one.
     pub test: Option<Test>,
+    /// Whether the runs spread more than the reference's, which the test takes for granted that they do not.
+    pub spread: Option<SpreadTest>,
     /// Chance that so many runs pass if they are truly as good as the reference.
     pub power: Option<f64>,
     /// What has to be reached as well.
@@ -200,7 +202,11 @@ pub fn judge(records: &[RunRecord], rules: Rules) -> Result<Convergence, Converg
     let sample = Sample::of(&values);
     let also: Vec<AlsoReached> = target.also.iter().map(|goal| also(goal, records)).collect();
     let test = sample.and_then(|sample| test(sample, against));
-    let (verdict, because) = verdict(&runs, test, &also, rules.alpha);
+    let spread = sample.and_then(|sample| spread(sample, against));
+    let (verdict, mut because) = verdict(&runs, test, &also, rules.alpha);
+    if spread.is_some_and(|spread| spread.p <= rules.alpha) {
+        because.push_str("; the runs spread more than the reference's do, so they are not alike");
+    }
     let more_runs = match verdict {
         ConvergenceVerdict::Inconclusive => sample.and_then(|sample| match test {
             Some(_) => more_runs(sample, against, rules.alpha),
@@ -225,6 +231,7 @@ pub fn judge(records: &[RunRecord], rules: Rules) -> Result<Convergence, Converg
         alpha: rules.alpha,
         hypotheses: hypotheses(margin, bound),
         test,
+        spread,
         power: sample.and_then(|sample| power(sample, against, rules.alpha)),
         also,
         verdict,

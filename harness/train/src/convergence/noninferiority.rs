@@ -6,7 +6,7 @@
 //! non-inferiority, Chow, Shao and Wang, "Sample Size Calculations in Clinical Research", 3.2.2.
 
 use serde::{Deserialize, Serialize};
-use statrs::distribution::{ContinuousCDF, StudentsT};
+use statrs::distribution::{ContinuousCDF, FisherSnedecor, StudentsT};
 
 /// Chance to show what is true that a number of runs has to have.
 const POWER: f64 = 0.8;
@@ -74,6 +74,25 @@ pub fn test(runs: Sample, against: Against) -> Option<Test> {
         t => (None, if t > 0.0 { 0.0 } else { 1.0 }),
     };
     Some(Test { statistic, degrees_of_freedom: degrees, p })
+}
+
+/// A test of H0: *such runs spread no more than the reference's*. The t-test takes that for granted.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+pub struct SpreadTest {
+    /// Fisher's F: variance of the runs over that of the reference's.
+    pub statistic: f64,
+    /// Probability of such a ratio, or a larger one, if they spread alike.
+    pub p: f64,
+}
+
+/// Tests the spread of the runs by Fisher's F (NIST/SEMATECH e-Handbook, 1.3.5.9); `None` of fewer than two runs, against a
+/// value, or against runs without spread.
+pub fn spread(runs: Sample, against: Against) -> Option<SpreadTest> {
+    let Against::Runs { reference, .. } = against else { return None };
+    let free = |sample: Sample| (sample.n > 1 && sample.deviation > 0.0).then(|| (sample.n - 1) as f64);
+    let fisher = FisherSnedecor::new(free(runs)?, free(reference)?).ok()?;
+    let statistic = (runs.deviation / reference.deviation).powi(2);
+    Some(SpreadTest { statistic, p: fisher.sf(statistic) })
 }
 
 /// Chance that this number of runs passes at level `alpha` if such runs are truly as good as the reference, its deviation
@@ -207,6 +226,17 @@ mod tests {
         // The reference's own mean is not known well enough: no number of runs makes up for that.
         let against = Against::Runs { reference: sample(2, 0.9, 0.1), margin: 0.01 };
         assert_eq!(more_runs(sample(3, 0.9, 0.1), against, 0.05), None);
+    }
+
+    #[test]
+    fn spreads_are_compared_by_their_variances() {
+        // F = 4 with 2 and 2 degrees of freedom: p = 1 / (1 + F) = 0.2.
+        let against = Against::Runs { reference: sample(3, 0.0, 1.0), margin: 0.0 };
+        let found = spread(sample(3, 0.0, 2.0), against).unwrap();
+        near(found.statistic, 4.0, 1e-12);
+        near(found.p, 0.2, 1e-9);
+        assert_eq!(spread(sample(1, 0.0, 0.0), against), None);
+        assert_eq!(spread(sample(3, 0.0, 2.0), Against::Value(0.0)), None);
     }
 
     #[test]

@@ -2,7 +2,8 @@ use super::*;
 use crate::environment::Environment as Machine;
 use crate::event::{SCHEMA_VERSION, StepDone};
 use crate::metrics::Score;
-use zoo_recipe::schema::{Metric, Target};
+use std::path::Path;
+use zoo_recipe::schema::{Metric, Reference, Target};
 
 fn started() -> Started {
     Started {
@@ -87,7 +88,10 @@ fn result(achieved: f64, target: Option<f64>) -> Event {
 }
 
 fn page(events: &[Event]) -> String {
-    events.iter().collect::<Report>().render("name: tiny  # <b>").unwrap()
+    let reference = Reference { paper: Some("arXiv 1 & 2".into()), ..Reference::default() };
+    let (yaml, pictures) = ("name: tiny  # <b>", Path::new("no/pictures"));
+    let source = Source { yaml, description: "A network", reference: &reference, pictures };
+    events.iter().collect::<Report>().render(&source).unwrap()
 }
 
 fn whole_run() -> Vec<Event> {

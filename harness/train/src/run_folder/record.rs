@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use zoo_recipe::{Library, LoadOptions, Recipe};
+use zoo_recipe::{Diagnostics, Library, LoadOptions, Recipe};
 
 use super::{EVENTS, RECIPE, event_log};
 use crate::{
@@ -21,6 +21,15 @@ pub struct RunRecord {
     pub yaml: String,
     /// What happened, in order.
     pub events: Vec<Event>,
+}
+
+/// The recipe of a run.
+///
+/// # Errors
+/// Everything that is wrong with it: it may be of another version.
+pub(super) fn recipe(path: &Path) -> Result<Recipe, Diagnostics> {
+    let library = Library::new(std::iter::empty::<PathBuf>());
+    Ok(library.load(&path.to_string_lossy(), &LoadOptions::default())?.recipe)
 }
 
 /// How far a run has got.
@@ -49,9 +58,7 @@ impl RunRecord {
         }
         let path = folder.join(RECIPE);
         let yaml = fs::read_to_string(&path).map_err(ListenError::at(&path))?;
-        let library = Library::new(std::iter::empty::<PathBuf>());
-        let loaded = library.load(&path.to_string_lossy(), &LoadOptions::default());
-        let recipe = loaded.map_err(|errors| refuse(format!("its recipe cannot be read: {errors}")))?.recipe;
+        let recipe = recipe(&path).map_err(|errors| refuse(format!("its recipe cannot be read: {errors}")))?;
         Ok(Self { folder: folder.to_owned(), recipe, yaml, events })
     }
 
