@@ -108,7 +108,8 @@ fn mistakes_of_a_recipe_are_annotated() {
         let mut run = command();
         run.arg(verb).arg(&file).env("GITHUB_ACTIONS", "true").env("GITHUB_WORKSPACE", dir.path());
         let err = said(&mut run).expect(2).err;
-        let expected = "::error file=tiny.yaml,line=28,col=19,title=zoo::unknown key `momentun`%0Ahint: did you mean `momentum`?";
+        let expected =
+            "::error file=tiny.yaml,line=28,col=19,title=zoo::unknown key `momentun`%0Ahint: did you mean `momentum`?";
         assert!(err.lines().any(|line| line == expected), "{verb}: {err}");
     }
 }

@@ -28,7 +28,10 @@ fn repeated_runs_end_with_their_verdict() {
     let results: Vec<_> = lines.iter().filter(|line| line["event"] == "result").collect();
     assert_eq!(results.len(), 3);
     let last = lines.last().unwrap();
-    assert_eq!((&last["event"], &last["verdict"], &last["metric"]), (&"verdict".into(), &"pass".into(), &"top5".into()));
+    assert_eq!(
+        (&last["event"], &last["verdict"], &last["metric"]),
+        (&"verdict".into(), &"pass".into(), &"top5".into())
+    );
     let seeds: Vec<_> = last["runs"].as_array().unwrap().iter().map(|run| run["seed"].as_u64().unwrap()).collect();
     assert_eq!(seeds, [0, 1, 2]);
     for (seed, result) in results.iter().enumerate() {
@@ -44,7 +47,12 @@ fn repeated_runs_end_with_their_verdict() {
     assert_eq!((&again["verdict"], &again["test"], &again["runs"]), (&last["verdict"], &last["test"], &last["runs"]));
     let xml = dir.path().join("verdict.xml");
     let text = verdict(&folders, &["--junit", xml.to_str().unwrap()]).expect(0).out;
-    for part in ["tiny  top5 of 3 runs", "reference  mean 60.0 %, sigma 5.00 %, n 3: a test", "H0  ", "tiny: pass, H0 is refuted"] {
+    for part in [
+        "tiny  top5 of 3 runs",
+        "reference  mean 60.0 %, sigma 5.00 %, n 3: a test",
+        "H0  ",
+        "tiny: pass, H0 is refuted",
+    ] {
         assert!(text.contains(part), "{part} in {text}");
     }
     assert!(fs::read_to_string(xml).unwrap().contains(r#"<testcase name="convergence top5""#));

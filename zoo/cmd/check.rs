@@ -102,6 +102,9 @@ impl From<DType> for Precision {
     }
 }
 
+/// Steps that judging a device takes: in f64, with unbounded exponents, on the device.
+pub(super) const STEPS_ON_DEVICE: usize = 3;
+
 /// Several reports.
 #[derive(Serialize)]
 struct Reports {
@@ -188,8 +191,8 @@ pub(super) fn check(
 ) -> Result<Report, Failure> {
     let (golden, folder) = golden(catalog, loaded, other)?;
     let recipe = &loaded.recipe;
-    let spinner = context.progress.spinner();
-    let mut progress = |what: &str| spinner.message(format!("{}: {what}", recipe.name));
+    let mut bar = context.progress.phases(zoo_golden::phases(&golden, precision));
+    let mut progress = |what: &str| bar.next(format!("{}: {what}", recipe.name));
     let options = CheckOptions { precision, engine: Options::of(recipe) };
     Ok(zoo_golden::check(recipe, &golden, &folder, &options, &mut progress)?)
 }
@@ -215,11 +218,11 @@ fn on_device(
         loss_scale: LossScale::start(&recipe.npu.loss_scale).scale,
         engine: Options::of(recipe),
     };
-    let spinner = context.progress.spinner();
-    let mut progress = |what: &str| spinner.message(format!("{}: {what}", recipe.name));
+    let mut bar = context.progress.phases(STEPS_ON_DEVICE);
+    let mut progress = |what: &str| bar.next(format!("{}: {what}", recipe.name));
     let begun = Instant::now();
     let report = check_device(recipe, &golden, &options, &mut progress)?;
-    drop(spinner);
+    drop(bar);
     let name = format!("{} on {}", report.recipe, report.device);
     let checked = Checked { name, file: &loaded.path, sets: &args.change.sets, time: begun.elapsed() };
     context.ci.record(cases::suite(checked, &report.stages, report.first_divergence.as_ref())?);
@@ -258,8 +261,8 @@ fn write_dump(
 fn plant(catalog: &Catalog, loaded: &Loaded, other: Option<&Path>, context: &Context) -> Result<Vec<Outcome>, Failure> {
     let (golden, folder) = golden(catalog, loaded, other)?;
     let recipe = &loaded.recipe;
-    let spinner = context.progress.spinner();
-    let mut progress = |what: &str| spinner.message(format!("{}: {what}", recipe.name));
+    let mut bar = context.progress.phases(zoo_golden::mutants::all().len());
+    let mut progress = |what: &str| bar.next(format!("{}: {what}", recipe.name));
     let options = CheckOptions { precision: Precision::F64, engine: Options::of(recipe) };
     Ok(zoo_golden::mutants::run(recipe, &golden, &folder, &options, &mut progress)?)
 }

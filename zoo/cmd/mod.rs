@@ -9,6 +9,7 @@ mod data;
 mod eval;
 mod golden;
 mod ls;
+mod man;
 mod new;
 mod profile;
 mod report;
@@ -85,6 +86,8 @@ pub enum Command {
     Schema(schema::Args),
     /// Print a completion script for a shell
     Completions(completions::Args),
+    /// Write manual pages
+    Man(man::Args),
 }
 
 /// Runs a verb.
@@ -112,6 +115,7 @@ pub fn run(command: &Command, context: &mut Context) -> Result<Exit, Failure> {
         Command::Data(command) => data::run(command, context),
         Command::Schema(args) => schema::run(args, context),
         Command::Completions(args) => completions::run(args, context),
+        Command::Man(args) => man::run(args, context),
     }
 }
 

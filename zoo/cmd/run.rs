@@ -99,7 +99,10 @@ fn prove_and_train(args: &Args, context: &mut Context) -> Result<Exit, Failure> 
     super::use_threads(loaded.recipe.engine.threads)?;
     // First all that can be refused at once, then what takes its time.
     let mut recipe = loaded.recipe.clone();
+    let spinner = context.progress.spinner();
+    spinner.message("opening the data");
     let sets = data::open(&mut recipe, &loaded.overridden, args.data.as_deref())?;
+    drop(spinner);
     let model = recipe.resolve()?;
     let simulated = Simulated::find(args.device.as_deref(), Work::Train, &mut recipe, context)?;
     if let Some(warning) = forebode::relu_on_logits(&recipe, &model) {
@@ -255,6 +258,7 @@ impl Listener for Both<'_> {
 
     fn see(&mut self, sight: &Sight<'_>) {
         self.files.see(sight);
+        self.screen.see(sight);
     }
 }
 

@@ -44,7 +44,10 @@ pub struct Args {
 fn share(text: &str) -> Result<f64, String> {
     let (number, unit) = text.strip_suffix('%').map_or((text, 1.0), |number| (number, 0.01));
     let value = number.trim().parse::<f64>().map(|number| number * unit);
-    value.ok().filter(|share| (0.0..=1.0).contains(share)).ok_or_else(|| "expected a share from 0 to 1, or 0 % to 100 %".into())
+    value
+        .ok()
+        .filter(|share| (0.0..=1.0).contains(share))
+        .ok_or_else(|| "expected a share from 0 to 1, or 0 % to 100 %".into())
 }
 
 /// Reads a level of significance.
@@ -200,7 +203,11 @@ fn figures(verdict: &Convergence) -> Vec<String> {
     if let Some(test) = &verdict.test {
         let statistic = test.statistic.map_or("no spread".to_owned(), |t| format!("t {t:.2}"));
         let degrees = test.degrees_of_freedom;
-        lines.push(format!("test       {statistic}, {degrees} degrees of freedom, p {}, alpha {}", chance(test.p), verdict.alpha));
+        lines.push(format!(
+            "test       {statistic}, {degrees} degrees of freedom, p {}, alpha {}",
+            chance(test.p),
+            verdict.alpha
+        ));
     }
     if let Some(spread) = &verdict.spread {
         let (f, p) = (spread.statistic, chance(spread.p));

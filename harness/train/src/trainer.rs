@@ -258,11 +258,7 @@ impl<'a> Trainer<'a> {
     }
 
     /// Evaluates the present weights; `None` if it was cancelled.
-    fn evaluate(
-        &mut self,
-        cancel: &AtomicBool,
-        listener: &mut dyn Listener,
-    ) -> Result<Option<Evaluation>, TrainError> {
+    fn evaluate(&mut self, cancel: &AtomicBool, listener: &mut dyn Listener) -> Result<Option<Evaluation>, TrainError> {
         let step = self.session.step();
         self.evaluator.load(|name| step.variable(name).ok())?;
         self.evaluator.run(cancel, &mut |sight| listener.see(sight))

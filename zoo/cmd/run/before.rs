@@ -110,10 +110,9 @@ pub(super) fn cost(profile: &Profile, device: &str) -> Cost {
         share: op.share,
         bound: op.bound.to_owned(),
     });
-    let lanes = zoo_npu::STREAMS.iter().map(|(stream, name)| Lane {
-        stream: (*name).to_owned(),
-        spans: spans(profile, profile.stream(*stream)),
-    });
+    let lanes = zoo_npu::STREAMS
+        .iter()
+        .map(|(stream, name)| Lane { stream: (*name).to_owned(), spans: spans(profile, profile.stream(*stream)) });
     Cost {
         device: device.to_owned(),
         devices: profile.devices,

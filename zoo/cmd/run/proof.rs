@@ -49,7 +49,11 @@ pub(super) fn prove(
         Err(error @ (GoldenNotFound { .. } | Failure::Golden(GoldenError::Absent { .. }))) => {
             info!("golden: {}: {error}", paint(WARN, "absent"));
             let case = Case { name: "golden".to_owned(), outcome: Outcome::Absent(error.to_string()) };
-            context.ci.record(Suite { name: format!("{} golden", written.recipe.name), cases: vec![case], time: begun.elapsed() });
+            context.ci.record(Suite {
+                name: format!("{} golden", written.recipe.name),
+                cases: vec![case],
+                time: begun.elapsed(),
+            });
             return Ok(Proof::absent());
         }
         Err(other) => return Err(other),

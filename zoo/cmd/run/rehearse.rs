@@ -41,10 +41,10 @@ pub(super) fn rehearse(
         loss_scale: LossScale::start(&recipe.npu.loss_scale).scale,
         engine: Options::of(recipe),
     };
-    let spinner = context.progress.spinner();
-    let mut progress = |what: &str| spinner.message(format!("{}: {what}", recipe.name));
+    let mut bar = context.progress.phases(check::STEPS_ON_DEVICE);
+    let mut progress = |what: &str| bar.next(format!("{}: {what}", recipe.name));
     let report = check_device(&written.recipe, &golden, &options, &mut progress)?;
-    drop(spinner);
+    drop(bar);
     let device = simulated.name();
     if let Some(scale) = report.loss_scale.filter(|scale| scale.lost_at_present > scale.lost_at_best + NOTABLE) {
         let (lost, best) = (percent(scale.lost_at_present), percent(scale.lost_at_best));

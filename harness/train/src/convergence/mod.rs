@@ -18,7 +18,8 @@ use noninferiority::{Against, Sample, SpreadTest, Test, more_runs, power, spread
 use outliers::outlier;
 
 /// Parts of a recipe in which the runs of a set may differ: those on which no number depends, and the seed.
-const FREE: [&str; 6] = ["description", "reference", "golden", "engine.threads", "train.checkpoint_every", "train.seed"];
+const FREE: [&str; 6] =
+    ["description", "reference", "golden", "engine.threads", "train.checkpoint_every", "train.seed"];
 
 /// The verdict on a set of runs: what `zoo verdict` says, and `zoo run --repeat` at its end.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -307,12 +308,7 @@ fn also(goal: &Goal, records: &[RunRecord]) -> AlsoReached {
     AlsoReached { metric: goal.metric, target: goal.value, mean, met: mean.is_some_and(|mean| mean >= goal.value) }
 }
 
-fn verdict(
-    runs: &[RunScore],
-    test: Option<Test>,
-    also: &[AlsoReached],
-    alpha: f64,
-) -> (ConvergenceVerdict, String) {
+fn verdict(runs: &[RunScore], test: Option<Test>, also: &[AlsoReached], alpha: f64) -> (ConvergenceVerdict, String) {
     use ConvergenceVerdict::{Inconclusive, Missed, Pass};
     let failed = runs.iter().filter(|run| run.achieved.is_none()).count();
     if failed > 0 {

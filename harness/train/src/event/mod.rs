@@ -7,7 +7,8 @@ mod before;
 mod number;
 
 pub use before::{
-    Busy, Compared, Cost, DeviceCheck, FirstDivergence, GoldenCheck, Lane, LossScaleFound, NodeLoss, OperatorCost, StageCheck,
+    Busy, Compared, Cost, DeviceCheck, FirstDivergence, GoldenCheck, Lane, LossScaleFound, NodeLoss, OperatorCost,
+    StageCheck,
 };
 
 use schemars::{JsonSchema, Schema};

@@ -165,7 +165,10 @@ impl Chart<'_> {
             let (at, end, text) = (16.0 + LEGEND * *line as f64, left + 26.0, left + 32.0);
             push(&mut svg, format_args!(r#"<path class="{class}" d="M{left:.1} {at:.1}H{end:.1}"/>"#));
             let base = at + 4.0;
-            push(&mut svg, format_args!(r#"<text class="legend" x="{text:.1}" y="{base:.1}">{}</text>"#, escape(label)));
+            push(
+                &mut svg,
+                format_args!(r#"<text class="legend" x="{text:.1}" y="{base:.1}">{}</text>"#, escape(label)),
+            );
         }
         svg.push_str("</svg>");
         // One element per line.

@@ -245,7 +245,9 @@ impl Comparison {
                 run.loss.map(|loss| format!("{loss:.4}")).unwrap_or_default().into(),
                 run.seconds.map(duration).unwrap_or_default().into(),
                 run.images_per_s.map(|speed| Unit::Plain.format(speed)).unwrap_or_default().into(),
-                step.map(|(device, ms)| format!("{} ms on {device}", Unit::Plain.format(*ms))).unwrap_or_default().into(),
+                step.map(|(device, ms)| format!("{} ms on {device}", Unit::Plain.format(*ms)))
+                    .unwrap_or_default()
+                    .into(),
             ]);
         }
         Section { id: "runs".into(), title: "Runs".into(), grids: vec![grid], ..Section::default() }

@@ -52,7 +52,7 @@ fn accuracy(report: &Report, steps: f64) -> Chart<'static> {
         let points = report.evaluations.iter().filter_map(|e| Some((e.step as f64, e.score(metric)?)));
         points.collect()
     };
-    let classes = ["first", "second"].into_iter().cycle();
+    let classes = ["first", "second", "run2", "run5"].into_iter().cycle();
     let series: Vec<Series> = measured
         .iter()
         .zip(classes)

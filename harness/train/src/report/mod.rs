@@ -158,7 +158,8 @@ impl Report {
         let mut columns = vec!["steps", "epochs"];
         columns.extend(with_loss.then_some("held-out loss"));
         columns.extend(first.scores.iter().map(|score| metrics::name(score.metric)));
-        let mut grid = Grid::new("What each evaluation of the held-out samples found", columns.into_iter().map(|c| (c, true)));
+        let mut grid =
+            Grid::new("What each evaluation of the held-out samples found", columns.into_iter().map(|c| (c, true)));
         for Evaluated { step, epoch, loss, scores, .. } in &self.evaluations {
             let mut row: Vec<Cell> = vec![step.to_string().into(), format!("{epoch:.2}").into()];
             row.extend(with_loss.then(|| loss.map(|loss| format!("{loss:.4}")).unwrap_or_default().into()));

@@ -57,6 +57,8 @@ pub struct Picture {
     pub alt: String,
     /// A name.
     pub caption: String,
+    /// Whether it needs the whole width.
+    pub wide: bool,
 }
 
 /// A table with columns.

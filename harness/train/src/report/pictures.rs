@@ -11,11 +11,7 @@ use zoo_datasets::transforms::{Filter, resize};
 use zoo_datasets::{Image, Size};
 
 use super::page::{Picture, Section};
-use crate::{
-    atomic,
-    evaluate::Sight,
-    event::ListenError,
-};
+use crate::{atomic, evaluate::Sight, event::ListenError};
 
 /// Images or sequences that are kept.
 const KEPT: usize = 6;
@@ -39,6 +35,7 @@ pub(crate) struct Pictures {
 
 struct Drawn {
     image: Image,
+    wide: bool,
     caption: String,
     alt: String,
 }
@@ -56,6 +53,7 @@ struct Sequence {
 #[derive(Serialize, Deserialize)]
 struct Entry {
     file: String,
+    wide: bool,
     caption: String,
     alt: String,
 }
@@ -66,11 +64,13 @@ impl Pictures {
         match sight {
             Sight::Text { name, image, regions, found } if self.drawn.len() < KEPT => {
                 let (there, read) = (regions.iter().filter(|region| !region.ignore).count(), found.len());
-                let alt = format!("The image {name} with outlines of {there} texts to find and of {read} that were found.");
+                let alt =
+                    format!("The image {name} with outlines of {there} texts to find and of {read} that were found.");
                 let image = fitted(&draw_text(image, regions, found), IMAGE);
-                self.drawn.push(Drawn { image, caption: format!("{name}: {read} found, {there} to find"), alt });
+                let caption = format!("{name}: {read} found, {there} to find");
+                self.drawn.push(Drawn { image, wide: false, caption, alt });
             }
-            Sight::Text { .. } => {}
+            Sight::Text { .. } | Sight::Progress { .. } => {}
             Sight::Frame { sequence, name, image, tracked, truth, .. } => {
                 let known = self.sequences.iter().position(|known| known.number == *sequence);
                 let known = match known {
@@ -99,12 +99,12 @@ impl Pictures {
         }
         fs::create_dir_all(folder).map_err(ListenError::at(folder))?;
         let mut entries = Vec::new();
-        for (number, Drawn { image, caption, alt }) in drawn.into_iter().enumerate() {
+        for (number, Drawn { image, wide, caption, alt }) in drawn.into_iter().enumerate() {
             let file = format!("{number:03}.png");
             let path = folder.join(&file);
             let source = |error| ListenError { path: path.clone(), source: std::io::Error::other(error) };
             write_png(&image, &path).map_err(source)?;
-            entries.push(Entry { file, caption, alt });
+            entries.push(Entry { file, wide, caption, alt });
         }
         let index = folder.join(INDEX);
         let write = |out: &mut dyn Write| Ok(serde_json::to_writer_pretty(out, &entries)?);
@@ -137,7 +137,8 @@ impl Sequence {
             "{count} frames of the sequence {name} side by side, with the outline of the target where it is and where it was \
              found."
         );
-        Drawn { image: strip(&some, STRIP), caption: format!("{name}: {count} of {seen} frames"), alt }
+        let caption = format!("{name}: {count} of {seen} frames");
+        Drawn { image: strip(&some, STRIP), wide: true, caption, alt }
     }
 }
 
@@ -158,15 +159,18 @@ pub(super) fn section(folder: &Path) -> Option<Section> {
     let entries: Vec<Entry> = serde_json::from_slice(&index).ok()?;
     let pictures: Vec<Picture> = entries
         .into_iter()
-        .filter_map(|Entry { file, caption, alt }| {
+        .filter_map(|Entry { file, wide, caption, alt }| {
             // A name, not a path to somewhere else.
             let path = folder.join(Path::new(&file).file_name()?);
             let small = fs::metadata(&path).is_ok_and(|metadata| metadata.len() <= LARGEST);
             let bytes = small.then(|| fs::read(&path).ok()).flatten()?;
-            Some(Picture { base64: BASE64.encode(&bytes), alt, caption })
+            Some(Picture { base64: BASE64.encode(&bytes), alt, caption, wide })
         })
         .collect();
-    let notes = vec!["Some of what the last evaluation looked at: thin outlines are the truth, thick ones were found.".into()];
+    let notes = vec![
+        "Some of what the last evaluation looked at: thin yellow outlines are the truth, thick green ones were found."
+            .into(),
+    ];
     (!pictures.is_empty()).then(|| Section {
         id: "pictures".into(),
         title: "What was found".into(),

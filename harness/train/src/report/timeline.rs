@@ -5,7 +5,7 @@ use crate::event::Cost;
 
 const WIDTH: f64 = 760.0;
 const LEFT: f64 = 100.0;
-const RIGHT: f64 = 12.0;
+const RIGHT: f64 = 24.0;
 const TOP: f64 = 28.0;
 /// Height of a lane, with the space below it.
 const LANE: f64 = 30.0;
@@ -49,7 +49,7 @@ pub(super) fn svg(cost: &Cost) -> String {
     let base = height - 6.0;
     for tenth in 0..=5 {
         let ms = end * f64::from(tenth) / 5.0;
-        let (at, label) = (x(ms), Unit::Plain.format(ms));
+        let (at, label) = (x(ms), format!("{ms:.*}", if end < 1.0 { 3 } else { 1 }));
         let unit = if tenth == 0 { " ms" } else { "" };
         push(&mut svg, format_args!(r#"<text class="tick middle" x="{at:.1}" y="{base:.1}">{label}{unit}</text>"#));
     }
