@@ -205,6 +205,9 @@ pub fn judge(records: &[RunRecord], rules: Rules) -> Result<Convergence, Converg
     let test = sample.and_then(|sample| test(sample, against));
     let spread = sample.and_then(|sample| spread(sample, against));
     let (verdict, mut because) = verdict(&runs, test, &also, rules.alpha);
+    if verdict != ConvergenceVerdict::Pass && runs.iter().any(|run| run.outlier) {
+        because.push_str("; a run is unlike the others: look at its curves first");
+    }
     if spread.is_some_and(|spread| spread.p <= rules.alpha) {
         because.push_str("; the runs spread more than the reference's do, so they are not alike");
     }
