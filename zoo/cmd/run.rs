@@ -8,7 +8,7 @@ mod proof;
 mod rehearse;
 pub(super) mod screen;
 
-use super::{Context, SCHEMA_VERSION, simulated::Simulated, verdict};
+use super::{Context, FULL, SCHEMA_VERSION, simulated::Simulated, verdict};
 use crate::catalog::Catalog;
 use crate::ci::{Case, Fault, JunitArgs, Outcome as Judged, Suite};
 use crate::cli::{Change, Format};
@@ -115,7 +115,7 @@ fn prove_and_train(args: &Args, context: &mut Context) -> Result<Exit, Failure> 
             RunFolder::expect_vacant(&out)?;
         }
     }
-    let Proof { verdict: golden, event: proven } = prove(args, &catalog, &loaded, context)?;
+    let Proof { verdict: golden, event: proven } = prove(args, &profile, &catalog, &loaded, context)?;
     if golden == GoldenVerdict::Fail {
         return not_begun(&loaded, context);
     }
@@ -263,12 +263,19 @@ impl Listener for Both<'_> {
 }
 
 /// The golden check, unless it is not wanted.
-fn prove(args: &Args, catalog: &Catalog, loaded: &Loaded, context: &mut Context) -> Result<Proof, Failure> {
+fn prove(
+    args: &Args,
+    profile: &str,
+    catalog: &Catalog,
+    loaded: &Loaded,
+    context: &mut Context,
+) -> Result<Proof, Failure> {
     if args.no_check {
         info!("golden: not checked (--no-check)");
         return Ok(Proof::absent());
     }
-    let profile = args.change.profile.as_deref();
+    // `full` is the recipe as written.
+    let profile = Some(profile).filter(|profile| *profile != FULL);
     proof::prove(&args.recipe, profile, loaded, catalog, context)
 }
 

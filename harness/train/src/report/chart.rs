@@ -104,7 +104,7 @@ impl Axis {
             (low, high) = (0.0, 1.0);
         }
         if high - low <= f64::EPSILON * high.abs().max(low.abs()) {
-            high = low + low.abs().max(1.0);
+            high = low + if low == 0.0 { 1.0 } else { low.abs() };
         }
         let step = round_step((high - low) / count);
         let (first, last) = ((low / step).floor() as i64, (high / step).ceil() as i64);
