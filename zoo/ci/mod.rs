@@ -44,6 +44,14 @@ pub struct Suite {
     pub time: Duration,
 }
 
+impl Suite {
+    /// There was nothing to judge, because of this.
+    pub fn absent(name: String, why: impl Into<String>) -> Self {
+        let case = Case { name: "golden".to_owned(), outcome: Outcome::Absent(why.into()) };
+        Self { name, cases: vec![case], time: Duration::ZERO }
+    }
+}
+
 /// One thing that was judged.
 #[derive(Clone, Debug)]
 pub struct Case {

@@ -10,7 +10,7 @@ pub(super) use report::print;
 
 use super::{Context, SCHEMA_VERSION, simulated::Simulated};
 use crate::catalog::Catalog;
-use crate::ci::JunitArgs;
+use crate::ci::{JunitArgs, Suite};
 use crate::cli::{Change, Format};
 use crate::{Exit, Failure};
 use cases::Checked;
@@ -134,6 +134,7 @@ fn check_all(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
         let loaded = context.load(&catalog, name, &args.change)?;
         if args.all && loaded.recipe.golden.is_none() {
             context.progress.line(&format!("{name}: no golden, not checked"));
+            context.ci.record(Suite::absent(format!("{name} golden"), "the recipe has no golden"));
             continue;
         }
         if let Some(device) = args.device.as_deref().filter(|device| *device != HOST) {

@@ -2,7 +2,7 @@
 
 use super::before;
 use crate::catalog::Catalog;
-use crate::ci::{Case, Outcome, Suite};
+use crate::ci::Suite;
 use crate::cli::Format;
 use crate::cmd::check::cases::{self, Checked};
 use crate::cmd::{Context, check};
@@ -48,12 +48,7 @@ pub(super) fn prove(
         Ok(report) => report,
         Err(error @ (GoldenNotFound { .. } | Failure::Golden(GoldenError::Absent { .. }))) => {
             info!("golden: {}: {error}", paint(WARN, "absent"));
-            let case = Case { name: "golden".to_owned(), outcome: Outcome::Absent(error.to_string()) };
-            context.ci.record(Suite {
-                name: format!("{} golden", written.recipe.name),
-                cases: vec![case],
-                time: begun.elapsed(),
-            });
+            context.ci.record(Suite::absent(format!("{} golden", written.recipe.name), error.to_string()));
             return Ok(Proof::absent());
         }
         Err(other) => return Err(other),
