@@ -1,5 +1,6 @@
 //! The command line.
 
+use crate::ci::Annotations;
 use crate::cmd::Command;
 use crate::console::Color;
 use anstyle::{AnsiColor, Style};
@@ -61,6 +62,10 @@ pub struct Global {
     #[arg(long, global = true, value_enum, default_value_t = Color::Auto, hide_possible_values = true)]
     #[arg(hide_default_value = true, value_name = "auto|always|never")]
     pub color: Color,
+    /// How CI systems are told of faults beside the line, on stderr: auto is github in one of its workflows
+    #[arg(long, global = true, value_enum, default_value_t = Annotations::Auto, hide_possible_values = true)]
+    #[arg(hide_default_value = true, value_name = "auto|github|none")]
+    pub annotations: Annotations,
     /// Say nothing but results, warnings and errors
     #[arg(short, long, global = true)]
     pub quiet: bool,

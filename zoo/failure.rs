@@ -10,7 +10,7 @@ use zoo_graph::GraphError;
 use zoo_input::InputError;
 use zoo_npu::NpuError;
 use zoo_recipe::Diagnostics;
-use zoo_train::{CheckpointError, TrainError};
+use zoo_train::{CheckpointError, TrainError, convergence::ConvergenceError, report::ComparisonError};
 
 /// Why a command could not do what it was asked.
 #[derive(Debug, Error)]
@@ -52,6 +52,12 @@ pub enum Failure {
     /// A training or an evaluation cannot begin or go on.
     #[error(transparent)]
     Train(#[from] TrainError),
+    /// Runs that cannot be judged together.
+    #[error(transparent)]
+    Convergence(#[from] ConvergenceError),
+    /// Runs that cannot be compared.
+    #[error(transparent)]
+    Comparison(#[from] ComparisonError),
     /// A checkpoint that cannot be read.
     #[error(transparent)]
     Checkpoint(#[from] CheckpointError),
@@ -101,7 +107,9 @@ impl Failure {
             Self::Input(InputError::Data(error)) | Self::Data(error) => data(error),
             Self::Golden(error) => golden(error),
             Self::GoldenNotFound { .. } | Self::Checkpoint(_) | Self::NoCheckpoint { .. } => Exit::Missing,
-            Self::Train(error) => train(error),
+            Self::Train(error) | Self::Convergence(ConvergenceError::Unreadable(error)) => train(error),
+            Self::Convergence(_) | Self::Comparison(ComparisonError::Empty) => Exit::Invalid,
+            Self::Comparison(ComparisonError::Page(_)) => Exit::Internal,
             Self::Engine(error) => engine(error),
             Self::Npu(error) => npu(error),
             Self::FileNotFound { .. } | Self::Unreadable { .. } => Exit::Missing,

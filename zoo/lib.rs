@@ -4,6 +4,7 @@
 //! mean, [`Failure`] the one place where errors are mapped to them.
 
 mod catalog;
+mod ci;
 mod cli;
 mod cmd;
 mod console;

@@ -52,6 +52,15 @@ impl Progress {
         Bar(self.bars.add(ProgressBar::new(length).with_style(style.unwrap_or(ProgressStyle::default_bar()))))
     }
 
+    /// A bar over things that take their time one by one, about `length` of them; gone when it is dropped.
+    pub fn phases(&self, length: usize) -> Phases {
+        let style = ProgressStyle::with_template("{spinner} {bar:20.cyan/blue} {msg} {elapsed:.dim}, {eta:.dim} left");
+        let bar = ProgressBar::new(length as u64).with_style(style.unwrap_or(ProgressStyle::default_bar()));
+        let bar = self.bars.add(bar);
+        bar.enable_steady_tick(Duration::from_millis(120));
+        Phases { bar: Bar(bar), begun: false }
+    }
+
     /// Writes a line, above the bars.
     pub fn line(&self, text: &str) {
         self.bars.suspend(|| {
@@ -90,6 +99,26 @@ impl Bar {
 impl Drop for Bar {
     fn drop(&mut self) {
         self.0.finish_and_clear();
+    }
+}
+
+/// A bar over things that are done one by one.
+pub struct Phases {
+    bar: Bar,
+    begun: bool,
+}
+
+impl Phases {
+    /// The thing before is done, and this one begins.
+    pub fn next(&mut self, what: impl Into<String>) {
+        if self.begun {
+            self.bar.advance();
+        }
+        self.begun = true;
+        if self.bar.0.length().is_some_and(|length| self.bar.0.position() >= length) {
+            self.bar.0.inc_length(1);
+        }
+        self.bar.message(what);
     }
 }
 

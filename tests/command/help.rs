@@ -1,6 +1,7 @@
 //! Help, completions, colours, and what a wrong command line gets.
 
 use crate::workbench::{command, root, said, zoo};
+use clap::Parser;
 use std::process::Stdio;
 
 const VERBS: &[&str] = &[
@@ -11,6 +12,8 @@ const VERBS: &[&str] = &[
     "validate",
     "check",
     "run",
+    "verdict",
+    "report",
     "eval",
     "bench",
     "bisect",
@@ -26,6 +29,7 @@ const VERBS: &[&str] = &[
     "data inspect",
     "schema",
     "completions",
+    "man",
 ];
 
 #[test]
@@ -40,17 +44,36 @@ fn every_verb_explains_itself_with_examples() {
     }
 }
 
-#[test]
-fn examples_in_help_are_valid_command_lines() {
-    for verb in VERBS {
-        let help = zoo(&format!("{verb} --help")).out;
-        for line in help.lines().filter_map(|line| line.strip_prefix("  zoo ")) {
-            let line = line.split("  ").next().unwrap();
-            let line = line.split(['|', '>']).next().unwrap();
-            // `--help` behind it: everything before is parsed as far as clap goes, and nothing is done.
-            zoo(&format!("{line} --help")).expect(0);
+/// The words of a command line, as a shell that knows single quotes would split it; up to the first pipe or redirection.
+fn words(line: &str) -> Vec<String> {
+    let (mut words, mut word, mut quoted) = (Vec::new(), String::new(), false);
+    for letter in line.chars() {
+        match letter {
+            '\'' => quoted = !quoted,
+            '|' | '>' if !quoted => break,
+            ' ' if !quoted => words.extend(Some(std::mem::take(&mut word)).filter(|word| !word.is_empty())),
+            letter => word.push(letter),
         }
     }
+    words.extend(Some(word).filter(|word| !word.is_empty()));
+    words
+}
+
+#[test]
+fn examples_in_help_are_valid_command_lines() {
+    let mut parsed = 0;
+    for verb in VERBS {
+        let help = zoo(&format!("{verb} --help")).out;
+        for line in help.lines().filter(|line| line.starts_with("  zoo ")) {
+            // What is behind two blanks is explanation.
+            let line = line.trim_start().split("  ").next().unwrap();
+            if let Err(error) = zoo::Cli::try_parse_from(words(line)) {
+                panic!("{line}: {error}");
+            }
+            parsed += 1;
+        }
+    }
+    assert!(parsed > 80, "{parsed}");
 }
 
 #[test]
@@ -80,8 +103,38 @@ fn shells_get_their_completions() {
 }
 
 #[test]
+fn every_verb_has_its_manual_page() {
+    let dir = tempfile::tempdir().unwrap();
+    let man = dir.path().join("man1");
+    zoo(&format!("man {}", man.display())).expect(0);
+    for verb in VERBS {
+        let page = man.join(format!("zoo {verb}.1").trim().replace(' ', "-").replace("-.1", ".1"));
+        let text = std::fs::read_to_string(&page).unwrap_or_else(|error| panic!("{}: {error}", page.display()));
+        assert!(text.contains(".SH SYNOPSIS"), "{verb}");
+    }
+    let file = dir.path().join("file");
+    std::fs::write(&file, "").unwrap();
+    assert!(zoo(&format!("man {}", file.display())).expect(70).err.contains("cannot be written"));
+}
+
+#[test]
+fn what_is_misspelt_gets_a_proposal() {
+    for (arguments, proposal) in [
+        ("chek resnet50", "check"),
+        ("check resnet50 --dtpye f64", "--dtype"),
+        ("show resnet5O", "resnet50"),
+        ("show resnet50 --profile mimi", "mini"),
+        ("profile resnet50 --device ascend901", "ascend910"),
+        ("show resnet50 --set train.bach=3", "`batch`"),
+    ] {
+        let refused = zoo(arguments).expect(2);
+        assert!(refused.err.contains(proposal), "{arguments}: {}", refused.err);
+    }
+}
+
+#[test]
 fn the_schema_is_the_one_beside_the_recipes() {
-    for kind in ["recipe", "device", "study", "throughput"] {
+    for kind in ["recipe", "device", "study", "throughput", "events"] {
         let printed: serde_json::Value = zoo(&format!("schema {kind}")).expect(0).json();
         let file = std::fs::read_to_string(root().join(format!("recipes/schema/{kind}.json"))).unwrap();
         assert!(printed == serde_json::from_str::<serde_json::Value>(&file).unwrap(), "{kind}.json is stale");

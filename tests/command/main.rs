@@ -1,14 +1,18 @@
 //! The command as its users meet it: arguments in; exit code, stdout and stderr out.
 
 mod check;
+mod ci;
 mod data;
 mod device;
+mod events;
 mod faults;
 mod help;
 mod new;
 mod npu;
+mod report;
 mod run;
 mod show;
 mod tasks;
 mod validate;
+mod verdict;
 mod workbench;

@@ -37,7 +37,12 @@ pub fn root() -> &'static Path {
 /// The command, in the root of the source tree, without the user's environment.
 pub fn command() -> Command {
     let mut command = Command::new(assert_cmd::cargo::cargo_bin!("zoo"));
-    command.current_dir(root()).env_remove("NO_COLOR").env_remove("CLICOLOR_FORCE").env("COLUMNS", "100");
+    command
+        .current_dir(root())
+        .env_remove("NO_COLOR")
+        .env_remove("CLICOLOR_FORCE")
+        .env_remove("GITHUB_ACTIONS")
+        .env("COLUMNS", "100");
     command
 }
 

@@ -41,8 +41,11 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
     let catalog = context.catalog()?;
     let mut recipe = context.load(&catalog, &args.recipe.recipe, &args.recipe.change)?.recipe;
     let device = args.machine.apply(&mut recipe, context)?;
+    let spinner = context.progress.spinner();
+    spinner.message(format!("{}: pricing a step on {}, and what would change it", recipe.name, device.name));
     let step_ms = zoo_npu::profile(&recipe, &device, Work::Train)?.step.ms();
     let advice = zoo_npu::advise(&recipe, &device, Work::Train)?;
+    drop(spinner);
     let report =
         Report { schema_version: SCHEMA_VERSION, recipe: recipe.name.clone(), device: device.name, step_ms, advice };
     match context.format {

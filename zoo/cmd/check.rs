@@ -1,5 +1,6 @@
 //! `zoo check`: prove one training step.
 
+pub(super) mod cases;
 mod device;
 mod mutants;
 mod picture;
@@ -9,12 +10,15 @@ pub(super) use report::print;
 
 use super::{Context, SCHEMA_VERSION, simulated::Simulated};
 use crate::catalog::Catalog;
+use crate::ci::{JunitArgs, Suite};
 use crate::cli::{Change, Format};
 use crate::{Exit, Failure};
+use cases::Checked;
 use clap::ValueEnum;
 use serde::Serialize;
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::time::Instant;
 use tracing::info;
 use zoo_engine::Options;
 use zoo_golden::{
@@ -43,7 +47,8 @@ Examples:
   zoo check resnet50 --golden my_dump.json                your own golden, see golden/README.md
   zoo check resnet50 --device ascend910                   what the device's fp16 does to it
   zoo check resnet50 --device ascend910 --dump on_npu     every value of that step, for zoo golden diff
-  zoo check resnet50 --format json | jq .first_divergence")]
+  zoo check resnet50 --format json | jq .first_divergence
+  zoo check --all --junit golden.xml                      a test case per stage and recipe, for CI")]
 pub struct Args {
     /// Names of recipes, or paths of their files
     #[arg(value_name = "RECIPE", required_unless_present = "all", id = "names")]
@@ -75,6 +80,8 @@ pub struct Args {
     /// Write every value of the first step to this folder, for `zoo golden diff`
     #[arg(long, value_name = "DIR", conflicts_with_all = ["all", "mutants"])]
     dump: Option<PathBuf>,
+    #[command(flatten)]
+    junit: JunitArgs,
 }
 
 /// Arithmetic to judge.
@@ -95,6 +102,9 @@ impl From<DType> for Precision {
     }
 }
 
+/// Steps that judging a device takes: in f64, with unbounded exponents, on the device.
+pub(super) const STEPS_ON_DEVICE: usize = 3;
+
 /// Several reports.
 #[derive(Serialize)]
 struct Reports {
@@ -104,6 +114,14 @@ struct Reports {
 
 /// Checks each recipe; missed if one fails.
 pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
+    let end = check_all(args, context);
+    if let Some(file) = &args.junit.junit {
+        context.ci.write_junit("check", file, &end)?;
+    }
+    end
+}
+
+fn check_all(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
     let catalog = context.catalog()?;
     let names: Vec<String> = if args.all {
         catalog.library().list().into_iter().map(|(name, _)| name).collect()
@@ -116,6 +134,7 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
         let loaded = context.load(&catalog, name, &args.change)?;
         if args.all && loaded.recipe.golden.is_none() {
             context.progress.line(&format!("{name}: no golden, not checked"));
+            context.ci.record(Suite::absent(format!("{name} golden"), "the recipe has no golden"));
             continue;
         }
         if let Some(device) = args.device.as_deref().filter(|device| *device != HOST) {
@@ -123,10 +142,14 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
             continue;
         }
         if args.mutants {
+            let begun = Instant::now();
             let outcomes = plant(&catalog, &loaded, args.golden.as_deref(), context)?;
+            let name = format!("{} planted faults", loaded.recipe.name);
+            context.ci.record(cases::mutants(name, &outcomes, begun.elapsed()));
             passed &= mutants::print(&loaded.recipe.name, &outcomes, context)?;
             continue;
         }
+        let begun = Instant::now();
         let report = check(&catalog, &loaded, args.golden.as_deref(), args.dtype.into(), context)?;
         if context.format == Format::Text {
             if !reports.is_empty() {
@@ -134,6 +157,13 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
             }
             print(&report, &args.change.sets, &mut context.out)?;
         }
+        let dtype = match report.dtype {
+            Precision::F32 => "f32",
+            Precision::F64 => "f64",
+        };
+        let name = format!("{} {dtype}", report.recipe);
+        let checked = Checked { name, file: &loaded.path, sets: &args.change.sets, time: begun.elapsed() };
+        context.ci.record(cases::suite(checked, &report.stages, report.first_divergence.as_ref())?);
         passed &= report.passed();
         reports.push(report);
         if let Some(folder) = &args.dump {
@@ -162,8 +192,8 @@ pub(super) fn check(
 ) -> Result<Report, Failure> {
     let (golden, folder) = golden(catalog, loaded, other)?;
     let recipe = &loaded.recipe;
-    let spinner = context.progress.spinner();
-    let mut progress = |what: &str| spinner.message(format!("{}: {what}", recipe.name));
+    let mut bar = context.progress.phases(zoo_golden::phases(&golden, precision));
+    let mut progress = |what: &str| bar.next(format!("{}: {what}", recipe.name));
     let options = CheckOptions { precision, engine: Options::of(recipe) };
     Ok(zoo_golden::check(recipe, &golden, &folder, &options, &mut progress)?)
 }
@@ -189,10 +219,14 @@ fn on_device(
         loss_scale: LossScale::start(&recipe.npu.loss_scale).scale,
         engine: Options::of(recipe),
     };
-    let spinner = context.progress.spinner();
-    let mut progress = |what: &str| spinner.message(format!("{}: {what}", recipe.name));
+    let mut bar = context.progress.phases(STEPS_ON_DEVICE);
+    let mut progress = |what: &str| bar.next(format!("{}: {what}", recipe.name));
+    let begun = Instant::now();
     let report = check_device(recipe, &golden, &options, &mut progress)?;
-    drop(spinner);
+    drop(bar);
+    let name = format!("{} on {}", report.recipe, report.device);
+    let checked = Checked { name, file: &loaded.path, sets: &args.change.sets, time: begun.elapsed() };
+    context.ci.record(cases::suite(checked, &report.stages, report.first_divergence.as_ref())?);
     match context.format {
         Format::Json => context.out.json(&report)?,
         Format::Text => device::print(&report, args.nodes, &args.change.sets, &mut context.out)?,
@@ -228,8 +262,8 @@ fn write_dump(
 fn plant(catalog: &Catalog, loaded: &Loaded, other: Option<&Path>, context: &Context) -> Result<Vec<Outcome>, Failure> {
     let (golden, folder) = golden(catalog, loaded, other)?;
     let recipe = &loaded.recipe;
-    let spinner = context.progress.spinner();
-    let mut progress = |what: &str| spinner.message(format!("{}: {what}", recipe.name));
+    let mut bar = context.progress.phases(zoo_golden::mutants::all().len());
+    let mut progress = |what: &str| bar.next(format!("{}: {what}", recipe.name));
     let options = CheckOptions { precision: Precision::F64, engine: Options::of(recipe) };
     Ok(zoo_golden::mutants::run(recipe, &golden, &folder, &options, &mut progress)?)
 }

@@ -46,6 +46,8 @@ impl Selection {
     fn open(&self, context: &Context) -> Result<(Recipe, DataSets), Failure> {
         let catalog = context.catalog()?;
         let recipe = context.load(&catalog, &self.recipe, &self.change)?.recipe;
+        let spinner = context.progress.spinner();
+        spinner.message(format!("{}: opening the data", recipe.name));
         let sets = zoo_input::open(&recipe, self.data.as_deref())?;
         Ok((recipe, sets))
     }

@@ -4,7 +4,10 @@ mod pictures;
 
 use super::{
     Context, SCHEMA_VERSION,
-    run::{data, screen::shown},
+    run::{
+        data,
+        screen::{Evaluating, shown},
+    },
     simulated::Simulated,
 };
 use crate::cli::{Change, Format};
@@ -103,11 +106,15 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
     };
     let spinner = context.progress.spinner();
     spinner.message(format!("evaluating {} {}", sets.val_len(), sets.noun()));
-    let mut see = |sight: &zoo_train::Sight<'_>| pictures.iter_mut().for_each(|pictures| pictures.see(sight));
+    let mut watch = Evaluating::new(&context.progress);
+    let mut see = |sight: &zoo_train::Sight<'_>| {
+        watch.see(sight);
+        pictures.iter_mut().for_each(|pictures| pictures.see(sight));
+    };
     let Some(evaluation) = evaluate(job, &checkpoint, interrupt.arm(), &mut see)? else {
         return Ok(Exit::Interrupted);
     };
-    drop(spinner);
+    drop((spinner, watch));
     if let Some(pictures) = pictures {
         pictures.finish()?;
     }

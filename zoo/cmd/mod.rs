@@ -9,8 +9,10 @@ mod data;
 mod eval;
 mod golden;
 mod ls;
+mod man;
 mod new;
 mod profile;
+mod report;
 mod run;
 mod schema;
 mod score;
@@ -18,8 +20,10 @@ mod show;
 mod simulated;
 mod study;
 mod validate;
+mod verdict;
 
 use crate::catalog::Catalog;
+use crate::ci::Ci;
 use crate::cli::{Change, Format, Global};
 use crate::console::Console;
 use crate::progress::Progress;
@@ -54,6 +58,10 @@ pub enum Command {
     Check(check::Args),
     /// Train a recipe to its target
     Run(run::Args),
+    /// Judge runs with different seeds: do they converge as the reference does?
+    Verdict(verdict::Args),
+    /// Compare runs: results, settings, curves
+    Report(report::Args),
     /// Evaluate a checkpoint on the held-out data
     Eval(eval::Args),
     /// Measure a training step on this machine
@@ -74,10 +82,12 @@ pub enum Command {
     /// Look at the data of a recipe
     #[command(subcommand)]
     Data(data::Command),
-    /// Print the JSON Schema of recipes, for editors
+    /// Print the JSON Schema of recipes, for editors, and of events, for scripts
     Schema(schema::Args),
     /// Print a completion script for a shell
     Completions(completions::Args),
+    /// Write manual pages
+    Man(man::Args),
 }
 
 /// Runs a verb.
@@ -92,6 +102,8 @@ pub fn run(command: &Command, context: &mut Context) -> Result<Exit, Failure> {
         Command::Validate(args) => validate::run(args, context),
         Command::Check(args) => check::run(args, context),
         Command::Run(args) => run::run(args, context),
+        Command::Verdict(args) => verdict::run(args, context),
+        Command::Report(args) => report::run(args, context),
         Command::Eval(args) => eval::run(args, context),
         Command::Bench(args) => bench::run(args, context),
         Command::Bisect(args) => bisect::run(args, context),
@@ -103,6 +115,7 @@ pub fn run(command: &Command, context: &mut Context) -> Result<Exit, Failure> {
         Command::Data(command) => data::run(command, context),
         Command::Schema(args) => schema::run(args, context),
         Command::Completions(args) => completions::run(args, context),
+        Command::Man(args) => man::run(args, context),
     }
 }
 
@@ -119,6 +132,8 @@ pub struct Context {
     pub out: Console,
     /// Messages and progress.
     pub progress: Progress,
+    /// What CI systems are told.
+    pub ci: Ci,
     /// What results look like.
     pub format: Format,
     recipes: Vec<PathBuf>,
@@ -127,9 +142,11 @@ pub struct Context {
 impl Context {
     /// As the command line says.
     pub fn new(global: &Global) -> Self {
+        let progress = Progress::new(global);
         Self {
             out: Console::new(global.color),
-            progress: Progress::new(global),
+            ci: Ci::new(global, &progress),
+            progress,
             format: global.format,
             recipes: global.recipes.clone(),
         }
@@ -159,6 +176,7 @@ impl Context {
         let loaded = catalog.load(name, change.profile.as_deref(), &change.sets)?;
         for warning in loaded.warnings.iter() {
             self.progress.line(&warning.to_string());
+            self.ci.diagnostic(warning);
         }
         Ok(loaded)
     }
@@ -195,6 +213,7 @@ impl Context {
             Some(errors) => self.progress.line(&errors.to_string()),
             None => self.progress.error(&failure.to_string()),
         }
+        self.ci.failure(failure);
         if self.format == Format::Json {
             let error = failure.to_string();
             if let Err(error) = self.out.json(&Report { schema_version: SCHEMA_VERSION, error, errors }) {

@@ -82,8 +82,12 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
     let mut recipe = context.load(&catalog, &args.recipe.recipe, &args.recipe.change)?.recipe;
     let device = args.machine.apply(&mut recipe, context)?;
     let work = if args.eval { Work::Eval } else { Work::Train };
+    let spinner = context.progress.spinner();
+    let options = if args.what_if { " with each option" } else { "" };
+    spinner.message(format!("{}: pricing a step on {}{options}", recipe.name, device.name));
     let profile = zoo_npu::profile(&recipe, &device, work)?;
     let options = if args.what_if { zoo_npu::what_if(&recipe, &device, work)? } else { Vec::new() };
+    drop(spinner);
     let title = format!("{} on {}", recipe.name, device.name);
     if let Some(path) = &args.trace {
         write(path, &zoo_npu::trace(&profile, &title).to_string())?;

@@ -1,28 +1,35 @@
 //! `zoo run`: prove the step, train to the target, evaluate, say whether it was met.
 
+mod before;
 pub(super) mod data;
+mod folder;
 mod forebode;
 mod proof;
 mod rehearse;
 pub(super) mod screen;
 
-use super::{Context, SCHEMA_VERSION, simulated::Simulated};
+use super::{Context, FULL, SCHEMA_VERSION, simulated::Simulated, verdict};
 use crate::catalog::Catalog;
+use crate::ci::{Case, Fault, JunitArgs, Outcome as Judged, Suite};
 use crate::cli::{Change, Format};
-use crate::console::{BAD, GOOD, paint};
+use crate::console::{BAD, GOOD, HEADING, paint};
 use crate::interrupt::Interrupt;
 use crate::numbers::{Seconds, percent};
 use crate::{Exit, Failure};
+use folder::{last_run, next_run};
+use proof::Proof;
 use screen::Screen;
-use serde::Serialize;
-use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use tracing::info;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+use tracing::{debug, info};
 use zoo_npu::Work;
-use zoo_recipe::{Loaded, schema::Metric};
+use zoo_recipe::{Loaded, Recipe, schema::Metric};
+use zoo_train::convergence::Rules;
 use zoo_train::{
-    Event, GoldenVerdict, Job, ListenError, Listener, Outcome, RunFiles, RunFolder, RunResult, Trainer, metrics,
+    Event, GoldenVerdict, HOST, Job, ListenError, Listener, Outcome, RunFiles, RunFolder, RunResult, Sight, TrainError,
+    Trainer, metrics,
 };
 
 /// Prove the training step, train to the target, evaluate, and say whether it was met.
@@ -36,6 +43,8 @@ Examples:
   zoo run resnet50
   zoo run resnet50 --data ../cifar10 --set train.epochs=3
   zoo run resnet50 --profile full --data /data/imagenet --out runs/imagenet
+  zoo run resnet50 --repeat 3                        three seeds, and whether they converge as the reference does
+  zoo run resnet50 --junit run.xml                   a test case per golden stage and target, for CI
   zoo run resnet50 --resume                          goes on with the last run that was interrupted
   zoo run resnet50 --set train.seed=1 --format json | jq 'select(.event == \"result\")'")]
 pub struct Args {
@@ -48,12 +57,16 @@ pub struct Args {
     /// text; folders of frames (DAVIS, VOT) for tracking
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
-    /// Folder of the run; runs/RECIPE-PROFILE-NUMBER by default
+    /// Folder of the run; runs/RECIPE-PROFILE-NUMBER by default. With --repeat: folder of the runs, seed-S for seed S
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
     /// Go on with an interrupted run, bit for bit as if it had not been: the one in --out, or the last of this recipe
     #[arg(long)]
     resume: bool,
+    /// Train N times with N seeds, the recipe's and those after it, and judge them together as `zoo verdict` does
+    #[arg(long, value_name = "N", default_value_t = 1, hide_default_value = true, conflicts_with = "resume")]
+    #[arg(value_parser = clap::value_parser!(u16).range(1..=1000))]
+    repeat: u16,
     /// Threads; the results do not depend on it
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     threads: Option<u16>,
@@ -63,27 +76,20 @@ pub struct Args {
     /// Do not check the golden first
     #[arg(long)]
     no_check: bool,
+    #[command(flatten)]
+    junit: JunitArgs,
 }
-
-/// The last line of a run that was not begun because its golden check failed.
-#[derive(Serialize)]
-struct NotBegun {
-    event: &'static str,
-    schema_version: u32,
-    metric: Metric,
-    target: Option<f64>,
-    achieved: Option<f64>,
-    met: Option<bool>,
-    epochs: u64,
-    seconds: f64,
-    golden: GoldenVerdict,
-}
-
-/// Where runs go.
-const RUNS: &str = "runs";
 
 /// Trains; missed if golden or target are.
 pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
+    let end = prove_and_train(args, context);
+    if let Some(file) = &args.junit.junit {
+        context.ci.write_junit("run", file, &end)?;
+    }
+    end
+}
+
+fn prove_and_train(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
     let interrupt = Interrupt::install(&context.progress);
     let catalog = context.catalog()?;
     let (profile, mut loaded) = context.load_to_train(&catalog, &args.recipe, &args.change)?;
@@ -93,22 +99,31 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
     super::use_threads(loaded.recipe.engine.threads)?;
     // First all that can be refused at once, then what takes its time.
     let mut recipe = loaded.recipe.clone();
+    let spinner = context.progress.spinner();
+    spinner.message("opening the data");
     let sets = data::open(&mut recipe, &loaded.overridden, args.data.as_deref())?;
+    drop(spinner);
     let model = recipe.resolve()?;
     let simulated = Simulated::find(args.device.as_deref(), Work::Train, &mut recipe, context)?;
     if let Some(warning) = forebode::relu_on_logits(&recipe, &model) {
         context.progress.line(&warning.to_string());
+        context.ci.diagnostic(&warning);
     }
-    if let Some(out) = args.out.as_ref().filter(|_| !args.resume) {
-        RunFolder::expect_vacant(out)?;
+    let seeds: Vec<u64> = (0..u64::from(args.repeat)).map(|n| recipe.train.seed.wrapping_add(n)).collect();
+    for seed in seeds.iter().filter(|_| !args.resume) {
+        if let Some(out) = args.folder(*seed) {
+            RunFolder::expect_vacant(&out)?;
+        }
     }
-    let golden = prove(args, &catalog, &loaded, context)?;
+    let Proof { verdict: golden, event: proven } = prove(args, &profile, &catalog, &loaded, context)?;
     if golden == GoldenVerdict::Fail {
         return not_begun(&loaded, context);
     }
-    if let Some(simulated) = simulated.as_ref().filter(|_| !args.no_check && !args.resume) {
-        rehearse::rehearse(&args.recipe, &recipe, simulated, &catalog, context)?;
-    }
+    let rehearsed = match simulated.as_ref().filter(|_| !args.no_check && !args.resume) {
+        Some(simulated) => rehearse::rehearse(&args.recipe, &recipe, simulated, &catalog, context)?,
+        None => None,
+    };
+    let cost = price(&recipe, context);
     let baseline = if args.resume { None } else { data::linear_baseline(&recipe, &sets, &context.progress)? };
     let device = simulated.as_ref().map(Simulated::device);
     let job =
@@ -116,34 +131,116 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
     let baselines = data::trivial_answers(job, &context.progress)?;
     data::announce(&recipe, &sets, baseline, &baselines);
     let job = Job { baselines: &baselines, ..job };
-    let mut trainer = Trainer::new(job)?;
-    let stem = format!("{}-{profile}", recipe.name);
-    let (folder, files) = if args.resume {
-        let path = match &args.out {
-            Some(out) => out.clone(),
-            None => last_run(&stem)?,
+    let begun = [proven, rehearsed, cost].into_iter().flatten().collect();
+    let series = Series { args, begun, cancel: interrupt.arm() };
+    let (stem, title) = (format!("{}-{profile}", recipe.name), format!("{} {profile}", recipe.name));
+    if let [seed] = seeds.as_slice() {
+        let path = match args.folder(*seed) {
+            Some(out) => out,
+            None if args.resume => last_run(&stem)?,
+            None => next_run(&stem),
         };
-        let folder = RunFolder::reopen(path)?;
-        let resumed = folder.resume(&mut trainer)?;
-        info!("going on with {} after step {}", folder.path().display(), resumed.step);
-        (folder, resumed.files)
-    } else {
-        let path = args.out.clone().unwrap_or_else(|| next_run(&stem));
-        let folder = RunFolder::create(path, &recipe)?;
-        let files = folder.begin()?;
-        info!("run folder {}", folder.path().display());
-        (folder, files)
-    };
-    let json = context.format == Format::Json;
-    let screen = Screen::new(&context.progress, json.then_some(&mut context.out));
-    let outcome = trainer.run(&folder.checkpoints(), &mut Both { files, screen }, interrupt.arm())?;
-    match outcome {
-        Outcome::Interrupted { step } => {
-            let out = folder.path().display();
-            info!("interrupted after step {step}; to go on: zoo run {} --resume --out {out}", args.recipe);
-            Ok(Exit::Interrupted)
+        return match series.train(job, &path, context)? {
+            Some(result) => {
+                context.ci.record(targets(title, &result));
+                finished(&result, &path, context)
+            }
+            None => Ok(Exit::Interrupted),
+        };
+    }
+    let mut folders = Vec::new();
+    for seed in seeds {
+        let mut recipe = recipe.clone();
+        recipe.train.seed = seed;
+        let path = args.folder(seed).unwrap_or_else(|| next_run(&stem));
+        folders.push(path.clone());
+        match series.train(Job { recipe: &recipe, ..job }, &path, context) {
+            Ok(Some(result)) => {
+                context.ci.record(targets(format!("{title} seed {seed}"), &result));
+                if context.format == Format::Text {
+                    writeln!(context.out, "{}", paint(HEADING, format!("seed {seed}")))?;
+                }
+                finished(&result, &path, context)?;
+            }
+            Ok(None) => return Ok(Exit::Interrupted),
+            // It has come to nothing, which is a result: its log has it.
+            Err(failure @ Failure::Train(TrainError::LossNotFinite { .. } | TrainError::VariableNotFinite { .. })) => {
+                context.progress.error(&format!("seed {seed}: {failure}"));
+            }
+            Err(other) => return Err(other),
         }
-        Outcome::Finished(result) => finished(&result, folder.path(), context),
+    }
+    if recipe.target.is_none() {
+        info!("no target: there is nothing to judge the runs by");
+        return Ok(Exit::Pass);
+    }
+    verdict::judge(&folders, Rules::default(), verdict::Form::LastLine, context)
+}
+
+impl Args {
+    /// Where the run with a seed goes, if that was said.
+    fn folder(&self, seed: u64) -> Option<PathBuf> {
+        let out = self.out.clone()?;
+        Some(if self.repeat > 1 { out.join(format!("seed-{seed}")) } else { out })
+    }
+}
+
+/// What a step of this run costs on the device that it names; `None` where that cannot be told, which is no reason not to
+/// train.
+fn price(recipe: &Recipe, context: &Context) -> Option<Event> {
+    let spinner = context.progress.spinner();
+    spinner.message(format!("{}: pricing a step on {}", recipe.name, recipe.npu.device));
+    let device = context.devices().ok()?.load(&recipe.npu.device);
+    match device.and_then(|device| Ok((zoo_npu::profile(recipe, &device, Work::Train)?, device))) {
+        Ok((profile, device)) => Some(Event::Cost(Box::new(before::cost(&profile, &device.name)))),
+        Err(error) => {
+            debug!("no price: {error}");
+            None
+        }
+    }
+}
+
+/// Trainings of one recipe, one after the other.
+struct Series<'a> {
+    args: &'a Args,
+    /// What was found out before.
+    begun: Vec<Event>,
+    cancel: &'a AtomicBool,
+}
+
+impl Series<'_> {
+    /// Trains once, in the folder at `path`; `None` if it was interrupted.
+    fn train(&self, job: Job<'_>, path: &Path, context: &mut Context) -> Result<Option<RunResult>, Failure> {
+        let args = self.args;
+        let mut trainer = Trainer::new(job)?;
+        let (folder, mut files) = if args.resume {
+            let folder = RunFolder::reopen(path)?;
+            let resumed = folder.resume(&mut trainer)?;
+            info!("going on with {} after step {}", path.display(), resumed.step);
+            (folder, resumed.files)
+        } else {
+            let folder = RunFolder::create(path, job.recipe)?;
+            let files = folder.begin()?;
+            info!("run folder {}", path.display());
+            (folder, files)
+        };
+        for event in &self.begun {
+            files.hear(event).map_err(TrainError::from)?;
+        }
+        let json = context.format == Format::Json;
+        let screen = Screen::new(&context.progress, json.then_some(&mut context.out));
+        match trainer.run(&folder.checkpoints(), &mut Both { files, screen }, self.cancel)? {
+            Outcome::Interrupted { step } => {
+                let seed = match args.repeat {
+                    1 => String::new(),
+                    _ => format!(" --set train.seed={}", job.recipe.train.seed),
+                };
+                let (recipe, out) = (&args.recipe, path.display());
+                info!("interrupted after step {step}; to go on: zoo run {recipe} --resume --out {out}{seed}");
+                Ok(None)
+            }
+            Outcome::Finished(result) => Ok(Some(result)),
+        }
     }
 }
 
@@ -158,15 +255,27 @@ impl Listener for Both<'_> {
         self.files.hear(event)?;
         self.screen.hear(event)
     }
+
+    fn see(&mut self, sight: &Sight<'_>) {
+        self.files.see(sight);
+        self.screen.see(sight);
+    }
 }
 
-/// The verdict of the golden check, unless it is not wanted.
-fn prove(args: &Args, catalog: &Catalog, loaded: &Loaded, context: &mut Context) -> Result<GoldenVerdict, Failure> {
+/// The golden check, unless it is not wanted.
+fn prove(
+    args: &Args,
+    profile: &str,
+    catalog: &Catalog,
+    loaded: &Loaded,
+    context: &mut Context,
+) -> Result<Proof, Failure> {
     if args.no_check {
         info!("golden: not checked (--no-check)");
-        return Ok(GoldenVerdict::Absent);
+        return Ok(Proof::absent());
     }
-    let profile = args.change.profile.as_deref();
+    // `full` is the recipe as written.
+    let profile = Some(profile).filter(|profile| *profile != FULL);
     proof::prove(&args.recipe, profile, loaded, catalog, context)
 }
 
@@ -174,23 +283,49 @@ fn prove(args: &Args, catalog: &Catalog, loaded: &Loaded, context: &mut Context)
 fn not_begun(loaded: &Loaded, context: &mut Context) -> Result<Exit, Failure> {
     let target = loaded.recipe.target.as_ref();
     match context.format {
-        Format::Json => context.out.json(&NotBegun {
-            event: "result",
+        Format::Json => context.out.json(&Event::Result(RunResult {
             schema_version: SCHEMA_VERSION,
             metric: target.map_or(Metric::of(loaded.recipe.data.source.kind())[0], |target| target.metric),
             target: target.map(|target| target.value),
             achieved: None,
             met: target.map(|_| false),
+            also: Vec::new(),
             epochs: 0,
+            steps: 0,
             seconds: 0.0,
+            linear_baseline: None,
+            baselines: Vec::new(),
             golden: GoldenVerdict::Fail,
-        })?,
+            device: HOST.to_owned(),
+            skipped_steps: 0,
+        }))?,
         Format::Text => {
             let refused = paint(BAD, "not trained");
             writeln!(context.out, "{refused}: the step is not the golden's (--no-check trains all the same)")?;
         }
     }
     Ok(Exit::Missed)
+}
+
+/// A case per metric that the target names.
+fn targets(name: String, result: &RunResult) -> Suite {
+    let first = result.target.zip(result.achieved).map(|(target, achieved)| (result.metric, target, achieved));
+    let also = result.also.iter().map(|goal| (goal.metric, goal.target, goal.achieved));
+    let mut cases: Vec<Case> = Vec::new();
+    for (metric, target, achieved) in first.into_iter().chain(also) {
+        let fault = || Fault {
+            message: format!("{} {}, target {}", metrics::name(metric), percent(achieved), percent(target)),
+            first: true,
+            ..Fault::default()
+        };
+        let outcome = if achieved >= target { Judged::Pass } else { Judged::Fail(fault()) };
+        cases.push(Case { name: format!("target {}", metrics::name(metric)), outcome });
+    }
+    if cases.is_empty() {
+        let why = "the recipe names no target for these data".to_owned();
+        cases.push(Case { name: "target".to_owned(), outcome: Judged::Absent(why) });
+    }
+    Suite { name, cases, time: Duration::try_from_secs_f64(result.seconds).unwrap_or_default() }
 }
 
 /// The verdict; JSON has had it as the last event.
@@ -210,12 +345,13 @@ fn finished(result: &RunResult, folder: &Path, context: &mut Context) -> Result<
             format!(", target {}: {word}", percent(target))
         };
         let time = Seconds(result.seconds);
+        let achieved = result.achieved.unwrap_or_default();
         let first = match result.target {
-            Some(target) => verdict(target, result.achieved >= target),
+            Some(target) => verdict(target, achieved >= target),
             None => ", no target".to_owned(),
         };
-        let (metric, achieved) = (metrics::name(result.metric), percent(result.achieved));
-        writeln!(context.out, "{metric} {achieved}{}{first}", beside(result.metric))?;
+        let metric = metrics::name(result.metric);
+        writeln!(context.out, "{metric} {}{}{first}", percent(achieved), beside(result.metric))?;
         for goal in &result.also {
             let (metric, achieved) = (metrics::name(goal.metric), percent(goal.achieved));
             writeln!(context.out, "{metric} {achieved}{}{}", beside(goal.metric), verdict(goal.target, goal.met))?;
@@ -227,26 +363,4 @@ fn finished(result: &RunResult, folder: &Path, context: &mut Context) -> Result<
         writeln!(context.out, "{}", folder.join("report.html").display())?;
     }
     Ok(if missed { Exit::Missed } else { Exit::Pass })
-}
-
-/// The first folder `runs/STEM-NUMBER` that is free.
-fn next_run(stem: &str) -> PathBuf {
-    let number = numbered_runs(stem).into_iter().max().unwrap_or(0) + 1;
-    Path::new(RUNS).join(format!("{stem}-{number}"))
-}
-
-/// The latest folder `runs/STEM-NUMBER`.
-fn last_run(stem: &str) -> Result<PathBuf, Failure> {
-    let number = numbered_runs(stem).into_iter().max();
-    let number = number.ok_or_else(|| Failure::Usage(format!("nothing to resume: there is no {RUNS}/{stem}-*")))?;
-    Ok(Path::new(RUNS).join(format!("{stem}-{number}")))
-}
-
-fn numbered_runs(stem: &str) -> Vec<u64> {
-    let entries = fs::read_dir(RUNS).into_iter().flatten().flatten();
-    let number = |entry: fs::DirEntry| {
-        let name = entry.file_name().into_string().ok()?;
-        name.strip_prefix(stem)?.strip_prefix('-')?.parse().ok()
-    };
-    entries.filter_map(number).collect()
 }

@@ -6,7 +6,7 @@ use clap::ValueEnum;
 use std::io::Write;
 use zoo_npu::schemas;
 
-/// Print the JSON Schema of recipes, devices, studies or throughput files, for editors.
+/// Print the JSON Schema of recipes, devices, studies or throughput files, for editors, or of the events of a run, for scripts.
 ///
 /// The first line of a file tells an editor's YAML support where it is:
 /// `# yaml-language-server: $schema=schema/recipe.json`.
@@ -14,7 +14,8 @@ use zoo_npu::schemas;
 #[command(after_help = "\
 Examples:
   zoo schema > recipes/schema/recipe.json
-  zoo schema device > recipes/schema/device.json")]
+  zoo schema device > recipes/schema/device.json
+  zoo schema events                                       what each line of a run's log holds")]
 pub struct Args {
     /// What the schema is of
     #[arg(value_enum, default_value_t = Kind::Recipe)]
@@ -32,6 +33,8 @@ enum Kind {
     Study,
     /// Published throughput.
     Throughput,
+    /// A line of a run's events.jsonl, and of `zoo run --format json`.
+    Events,
 }
 
 /// Prints the schema.
@@ -41,6 +44,7 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
         Kind::Device => schemas::device_schema(),
         Kind::Study => schemas::study_schema(),
         Kind::Throughput => schemas::throughput_schema(),
+        Kind::Events => zoo_train::event::schema().into(),
     };
     let schema = serde_json::to_string_pretty(&schema).map_err(std::io::Error::from)?;
     writeln!(context.out, "{schema}")?;

@@ -46,7 +46,10 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
     }
     let file: Document<Throughput> = Document::read(&args.file)?;
     let catalog = context.catalog()?;
+    let bar = context.progress.bar(file.value.rows.len() as u64);
     let rows = file.value.rows.iter().enumerate().map(|(i, row)| {
+        bar.position(i as u64);
+        bar.message(row.id.clone());
         if row.ms.is_some() == row.ips.is_some() {
             let error = file.error_at(&format!("rows[{i}]"), "a row has one of `ms` and `ips`");
             return Err(file.errors(vec![error]).into());
@@ -54,6 +57,7 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
         score(row, &catalog, context)
     });
     let rows = rows.collect::<Result<Vec<_>, Failure>>()?;
+    drop(bar);
     let report = Report { schema_version: SCHEMA_VERSION, summary: summary(&rows), rows };
     match context.format {
         Format::Json => context.out.json(&report)?,

@@ -41,7 +41,10 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
         given => given.to_vec(),
     };
     let mut found: Vec<Diagnostic> = Vec::new();
-    for name in &names {
+    let bar = context.progress.bar(names.len() as u64);
+    for (index, name) in names.iter().enumerate() {
+        bar.position(index as u64);
+        bar.message(name.clone());
         let mut diagnostics: Vec<Diagnostic> = catalog.library().validate(name).into_iter().collect();
         if diagnostics.iter().all(|d| d.severity != Severity::Error) {
             diagnostics.extend(misfits(catalog.library(), name));
@@ -55,6 +58,8 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
             }
         }
     }
+    drop(bar);
+    found.iter().for_each(|diagnostic| context.ci.diagnostic(diagnostic));
     let (errors, warnings): (Vec<&Diagnostic>, Vec<&Diagnostic>) =
         found.iter().partition(|diagnostic| diagnostic.severity == Severity::Error);
     let exit = if errors.is_empty() { Exit::Pass } else { Exit::Invalid };

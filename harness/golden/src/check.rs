@@ -71,6 +71,13 @@ pub fn check(
     Ok(checking.finish(&run))
 }
 
+/// How many things the `progress` of [`check`] hears of, unless f32 needs a second judgement.
+pub fn phases(golden: &Golden, precision: Precision) -> usize {
+    const FACTS: usize = 2;
+    let unfused = usize::from(precision == Precision::F32);
+    FACTS + golden.manifest.losses_f64.len() + unfused + golden.manifest.variants.len()
+}
+
 /// Checks a recipe with a planted fault, up to the first stage that fails; the conditions stage does not count.
 /// `None`: the recipe has no place for the fault.
 pub(crate) fn check_faulty(

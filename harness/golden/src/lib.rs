@@ -23,7 +23,7 @@ pub mod stats;
 mod variants;
 pub mod weights;
 
-pub use check::{CheckOptions, check};
+pub use check::{CheckOptions, check, phases};
 pub use compare::Precision;
 pub use error::GoldenError;
 pub use manifest::Golden;

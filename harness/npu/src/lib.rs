@@ -33,6 +33,6 @@ pub use error::NpuError;
 pub use page::page;
 pub use profile::{Limit, OpCost, Profile, profile};
 pub use score::{Row, Scored, Throughput};
-pub use trace::trace;
+pub use trace::{STREAMS, trace};
 pub use units::Seconds;
 pub use what_if::{WhatIf, what_if};

@@ -7,7 +7,7 @@ use crate::{profile::Profile, schedule::Stream};
 use serde_json::{Value, json};
 
 /// Streams in the order in which viewers show them.
-pub(crate) const STREAMS: [(Stream, &str); 5] = [
+pub const STREAMS: [(Stream, &str); 5] = [
     (Stream::Device, "device"),
     (Stream::Collective, "collectives"),
     (Stream::Copy, "copies"),

@@ -1,10 +1,12 @@
 //! What a training ran on, for its report.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fs;
+use std::path::Path;
 
 /// Versions and machine.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Environment {
     /// Version of this project.
     pub zoo: String,
@@ -18,6 +20,9 @@ pub struct Environment {
     pub threads: usize,
     /// Kernels that compute: `fast` or `reference`.
     pub kernels: String,
+    /// Commit that is checked out in the working directory; null outside of a checkout.
+    #[serde(default)]
+    pub revision: Option<String>,
 }
 
 impl Environment {
@@ -30,8 +35,35 @@ impl Environment {
             cpu_features: cpu_features().into_iter().map(str::to_owned).collect(),
             threads,
             kernels: kernels.to_owned(),
+            revision: std::env::current_dir().ok().and_then(|here| revision(&here)),
         }
     }
+}
+
+/// The commit that is checked out in a folder or above it, as git's files have it (gitrepository-layout(5)): no process is
+/// started for it, and git need not be there.
+fn revision(folder: &Path) -> Option<String> {
+    const DIGITS: usize = 12;
+    let read = |path: &Path| fs::read_to_string(path).ok();
+    let mut git = folder.ancestors().map(|dir| dir.join(".git")).find(|git| git.exists())?;
+    if git.is_file() {
+        // A worktree or a submodule says where its own folder is.
+        git = git.parent()?.join(read(&git)?.strip_prefix("gitdir:")?.trim());
+    }
+    let head = read(&git.join("HEAD"))?;
+    let commit = match head.strip_prefix("ref:").map(str::trim) {
+        None => head,
+        Some(branch) => {
+            let common = read(&git.join("commondir")).map_or(git.clone(), |dir| git.join(dir.trim()));
+            let packed = || {
+                let packed = read(&common.join("packed-refs"))?;
+                packed.lines().find_map(|line| line.strip_suffix(branch)?.strip_suffix(' ').map(str::to_owned))
+            };
+            read(&git.join(branch)).or_else(|| read(&common.join(branch))).or_else(packed)?
+        }
+    };
+    let commit = commit.trim().get(..DIGITS)?;
+    commit.chars().all(|digit| digit.is_ascii_hexdigit()).then(|| commit.to_owned())
 }
 
 /// The processor's model as Linux tells it.
@@ -57,4 +89,44 @@ fn cpu_features() -> Vec<&'static str> {
 #[cfg(not(target_arch = "x86_64"))]
 fn cpu_features() -> Vec<&'static str> {
     Vec::new()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const COMMIT: &str = "0123456789abcdef0123456789abcdef01234567";
+
+    /// Files below a folder.
+    fn folder(files: &[(&str, &str)]) -> tempfile::TempDir {
+        let dir = tempfile::tempdir().unwrap();
+        for (path, text) in files {
+            let path = dir.path().join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        }
+        dir
+    }
+
+    #[test]
+    fn the_commit_is_found_wherever_git_keeps_it() {
+        let line = format!("{COMMIT}\n");
+        let packed = format!("# pack-refs with: peeled\n{COMMIT} refs/heads/main\n");
+        let loose = [(".git/HEAD", "ref: refs/heads/main\n"), (".git/refs/heads/main", line.as_str())];
+        let packed = [(".git/HEAD", "ref: refs/heads/main\n"), (".git/packed-refs", packed.as_str())];
+        let detached = [(".git/HEAD", line.as_str())];
+        let worktree = [
+            (".git", "gitdir: main/worktrees/x\n"),
+            ("main/worktrees/x/HEAD", "ref: refs/heads/x\n"),
+            ("main/worktrees/x/commondir", "../..\n"),
+            ("main/refs/heads/x", line.as_str()),
+        ];
+        for files in [&loose[..], &packed, &detached, &worktree] {
+            let dir = folder(files);
+            fs::create_dir_all(dir.path().join("a/b")).unwrap();
+            assert_eq!(revision(&dir.path().join("a/b")).as_deref(), Some("0123456789ab"), "{files:?}");
+        }
+        let broken = folder(&[(".git/HEAD", "ref: refs/heads/gone\n")]);
+        assert_eq!(revision(broken.path()), None);
+    }
 }

@@ -6,8 +6,9 @@
 //! bar is another, and belongs to the command. [`Session`] is the step without the loop, for whoever brings batches and
 //! learning rates of their own.
 
-mod atomic;
+pub mod atomic;
 pub mod checkpoint;
+pub mod convergence;
 mod environment;
 mod error;
 pub mod evaluate;
@@ -15,7 +16,7 @@ pub mod event;
 mod job;
 mod loss_scale;
 pub mod metrics;
-mod report;
+pub mod report;
 mod run_folder;
 mod session;
 pub mod tensorboard;
@@ -29,7 +30,7 @@ pub use evaluate::{Evaluation, Evaluator, Sight, Witness, evaluate, trivial_answ
 pub use event::{Event, GoldenVerdict, ListenError, Listener, RunResult};
 pub use job::{HOST, Job, SimulatedDevice};
 pub use loss_scale::LossScale;
-pub use run_folder::{EventLog, Resumed, RunFiles, RunFolder, report};
+pub use run_folder::{EventLog, Resumed, RunEnd, RunFiles, RunFolder, RunRecord, rewrite_report};
 pub use session::{Adopted, Session};
 pub use timetable::{Position, Timetable};
 pub use trainer::{Outcome, Trainer};

@@ -170,7 +170,7 @@ impl<'a> Trainer<'a> {
             // What is due after a step is done here, so that a resumed training makes up for what it missed.
             let done = self.session.done();
             if self.evaluation_due()
-                && let Some(evaluation) = self.evaluate(cancel)?
+                && let Some(evaluation) = self.evaluate(cancel, listener)?
             {
                 listener.hear(&Event::Evaluated(self.record(evaluation)))?;
             }
@@ -258,10 +258,10 @@ impl<'a> Trainer<'a> {
     }
 
     /// Evaluates the present weights; `None` if it was cancelled.
-    fn evaluate(&mut self, cancel: &AtomicBool) -> Result<Option<Evaluation>, TrainError> {
+    fn evaluate(&mut self, cancel: &AtomicBool, listener: &mut dyn Listener) -> Result<Option<Evaluation>, TrainError> {
         let step = self.session.step();
         self.evaluator.load(|name| step.variable(name).ok())?;
-        self.evaluator.run(cancel, &mut |_| ())
+        self.evaluator.run(cancel, &mut |sight| listener.see(sight))
     }
 
     fn record(&mut self, evaluation: Evaluation) -> Evaluated {
@@ -361,7 +361,7 @@ impl<'a> Trainer<'a> {
             schema_version: SCHEMA_VERSION,
             metric,
             target: target.map(|target| target.value),
-            achieved,
+            achieved: Some(achieved),
             met,
             also,
             epochs: self.timetable.epochs(),

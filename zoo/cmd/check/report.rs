@@ -1,7 +1,7 @@
 //! A golden check for people.
 
 use crate::Failure;
-use crate::console::{BAD, Console, DIM, GOOD, HEADING, WARN, paint};
+use crate::console::{BAD, DIM, GOOD, HEADING, WARN, paint};
 use crate::excerpt::excerpt;
 use crate::numbers::{Ratio, Small};
 use crate::table::{Align, Cell, Table};
@@ -15,7 +15,7 @@ use zoo_golden::{Precision, Report, Verdict};
 const LISTED: usize = 8;
 
 /// Prints stages, the first divergence, differing conditions and the verdict; `sets` are what `--set` says.
-pub(in crate::cmd) fn print(report: &Report, sets: &[String], out: &mut Console) -> Result<(), Failure> {
+pub(in crate::cmd) fn print(report: &Report, sets: &[String], out: &mut impl Write) -> Result<(), Failure> {
     let arithmetic = match report.dtype {
         Precision::F32 => "f32 (kernels)",
         Precision::F64 => "f64 (recipe)",
@@ -86,7 +86,7 @@ pub(super) fn stages(stages: &[StageReport], [counted, floor]: [&'static str; 2]
 }
 
 /// What failed in a stage, beyond the worst.
-fn failures(stage: &StageReport, out: &mut Console) -> Result<(), Failure> {
+pub(super) fn failures(stage: &StageReport, out: &mut impl Write) -> Result<(), Failure> {
     writeln!(out, "\n{} of {} failed in {}:", stage.failed.len(), stage.tensors, paint(BAD, stage.stage))?;
     for item in stage.failed.iter().take(LISTED) {
         match &item.note {
@@ -107,7 +107,7 @@ fn failures(stage: &StageReport, out: &mut Console) -> Result<(), Failure> {
 }
 
 /// Where it begins, with the line of the recipe and what it looks like.
-pub(super) fn first_divergence(divergence: &Divergence, sets: &[String], out: &mut Console) -> Result<(), Failure> {
+pub(super) fn first_divergence(divergence: &Divergence, sets: &[String], out: &mut impl Write) -> Result<(), Failure> {
     writeln!(out, "\n{} {}: {}", paint(BAD, "first divergence in"), divergence.stage, divergence.tensor)?;
     if let Some(node) = &divergence.node {
         let reach = match divergence.local {
@@ -130,7 +130,7 @@ pub(super) fn first_divergence(divergence: &Divergence, sets: &[String], out: &m
 }
 
 /// Conditions in which recipe and golden differ.
-pub(super) fn conditions(differences: &[Difference], out: &mut Console) -> Result<(), Failure> {
+pub(super) fn conditions(differences: &[Difference], out: &mut impl Write) -> Result<(), Failure> {
     if differences.is_empty() {
         return Ok(());
     }

@@ -47,6 +47,8 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
     let (recipe, sets) = args.selection.open(context)?;
     let file = args.output.clone().unwrap_or_else(|| format!("{}.png", recipe.name).into());
     let cells = args.rows.saturating_mul(args.columns);
+    let spinner = context.progress.spinner();
+    spinner.message(format!("{}: drawing samples", recipe.name));
     let (sheet, images) = match &sets.samples {
         Samples::Images { train, val } => {
             let set = if args.held_out { val } else { train };
@@ -65,6 +67,7 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
         }
     };
     write_png(&sheet, &file)?;
+    drop(spinner);
     match context.format {
         Format::Json => context.out.json(&Report { schema_version: SCHEMA_VERSION, file, images })?,
         Format::Text => writeln!(context.out, "{}: {images} images of {}", file.display(), sets.description)?,

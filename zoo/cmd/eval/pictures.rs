@@ -65,6 +65,7 @@ impl Pictures {
                     write_png(&draw_text(image, regions, found), &file)?;
                 }
             }
+            Sight::Progress { .. } => {}
             Sight::Frame { sequence, name, frame, image, tracked, truth } => {
                 if *sequence >= self.limit {
                     return Ok(());

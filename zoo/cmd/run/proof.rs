@@ -1,24 +1,33 @@
 //! The golden check before a training.
 
+use super::before;
 use crate::catalog::Catalog;
+use crate::ci::Suite;
 use crate::cli::Format;
+use crate::cmd::check::cases::{self, Checked};
 use crate::cmd::{Context, check};
 use crate::console::{BAD, GOOD, WARN, paint};
 use crate::numbers::Seconds;
 use crate::{Failure, Failure::GoldenNotFound};
-use serde::Serialize;
 use std::time::Instant;
 use tracing::info;
-use zoo_golden::{GoldenError, Precision, Report};
+use zoo_golden::{GoldenError, Precision};
 use zoo_recipe::Loaded;
-use zoo_train::GoldenVerdict;
+use zoo_train::{Event, GoldenVerdict};
 
-/// The check as an event of the run.
-#[derive(Serialize)]
-struct Golden<'a> {
-    event: &'static str,
-    #[serde(flatten)]
-    report: &'a Report,
+/// What is known of the step before it trains.
+pub(super) struct Proof {
+    /// The verdict.
+    pub verdict: GoldenVerdict,
+    /// The check, if there was one.
+    pub event: Option<Event>,
+}
+
+impl Proof {
+    /// There is none.
+    pub(super) fn absent() -> Self {
+        Self { verdict: GoldenVerdict::Absent, event: None }
+    }
 }
 
 /// Checks the recipe as written, with the kernels that `loaded` trains with, and says what that proves.
@@ -31,7 +40,7 @@ pub(super) fn prove(
     loaded: &Loaded,
     catalog: &Catalog,
     context: &mut Context,
-) -> Result<GoldenVerdict, Failure> {
+) -> Result<Proof, Failure> {
     let mut written = catalog.load(name, None, &[])?;
     written.recipe.engine = loaded.recipe.engine.clone();
     let begun = Instant::now();
@@ -39,28 +48,33 @@ pub(super) fn prove(
         Ok(report) => report,
         Err(error @ (GoldenNotFound { .. } | Failure::Golden(GoldenError::Absent { .. }))) => {
             info!("golden: {}: {error}", paint(WARN, "absent"));
-            return Ok(GoldenVerdict::Absent);
+            context.ci.record(Suite::absent(format!("{} golden", written.recipe.name), error.to_string()));
+            return Ok(Proof::absent());
         }
         Err(other) => return Err(other),
     };
-    if context.format == Format::Json {
-        context.out.json(&Golden { event: "golden", report: &report })?;
-    }
-    if !report.passed() {
-        if context.format == Format::Text {
-            check::print(&report, &[], &mut context.out)?;
-        }
-        return Ok(GoldenVerdict::Fail);
-    }
+    let name = format!("{} golden", report.recipe);
+    let checked = Checked { name, file: &written.path, sets: &[], time: begun.elapsed() };
+    context.ci.record(cases::suite(checked, &report.stages, report.first_divergence.as_ref())?);
     let differs: Vec<String> = profile
         .map(|profile| format!("profile {profile}"))
         .into_iter()
         .chain(loaded.overridden.iter().map(ToString::to_string))
         .collect();
+    let event = Event::Golden(Box::new(before::golden(&report, differs.clone(), begun.elapsed())));
+    if context.format == Format::Json {
+        context.out.json(&event)?;
+    }
+    if !report.passed() {
+        if context.format == Format::Text {
+            check::print(&report, &[], &mut context.out)?;
+        }
+        return Ok(Proof { verdict: GoldenVerdict::Fail, event: Some(event) });
+    }
     let but = if differs.is_empty() { String::new() } else { format!("; this run changes {}", differs.join(", ")) };
     let time = Seconds(begun.elapsed().as_secs_f64());
     info!("golden: {} in {time}: the recipe as written, against {}{but}", word(GoldenVerdict::Pass), report.golden);
-    Ok(GoldenVerdict::Pass)
+    Ok(Proof { verdict: GoldenVerdict::Pass, event: Some(event) })
 }
 
 /// The verdict as a coloured word.

@@ -1,34 +1,23 @@
 //! One step on the simulated device before a training on it: what its range will cost, and what to do about it.
 
+use super::before;
 use crate::Failure;
 use crate::catalog::Catalog;
 use crate::cli::Format;
 use crate::cmd::{Context, check, simulated::Simulated};
 use crate::numbers::percent;
-use serde::Serialize;
 use std::io::Write;
 use tracing::warn;
 use zoo_engine::Options;
 use zoo_golden::{
-    GoldenError, Verdict,
-    device::{DeviceOptions, ScaleReport, check_device},
-    report::Divergence,
+    GoldenError,
+    device::{DeviceOptions, check_device},
 };
 use zoo_recipe::Recipe;
-use zoo_train::LossScale;
+use zoo_train::{Event, LossScale};
 
 /// Share of the gradients' elements that a better loss scale would save, from which on it is worth a word.
 const NOTABLE: f64 = 0.01;
-
-/// What was found, as an event of the run.
-#[derive(Serialize)]
-struct Rehearsed<'a> {
-    event: &'static str,
-    device: &'a str,
-    verdict: Verdict,
-    first_divergence: Option<Divergence>,
-    loss_scale: Option<ScaleReport>,
-}
 
 /// Runs the step of the recipe's golden, as written but for its `npu` and `engine` sections, and warns of what the device
 /// loses. Without a golden there is nothing to run it on.
@@ -38,11 +27,11 @@ pub(super) fn rehearse(
     simulated: &Simulated,
     catalog: &Catalog,
     context: &mut Context,
-) -> Result<(), Failure> {
+) -> Result<Option<Event>, Failure> {
     let mut written = catalog.load(name, None, &[])?;
     let golden = match check::golden(catalog, &written, None) {
         Ok((golden, _)) => golden,
-        Err(Failure::GoldenNotFound { .. } | Failure::Golden(GoldenError::Absent { .. })) => return Ok(()),
+        Err(Failure::GoldenNotFound { .. } | Failure::Golden(GoldenError::Absent { .. })) => return Ok(None),
         Err(other) => return Err(other),
     };
     (written.recipe.npu, written.recipe.engine) = (recipe.npu.clone(), recipe.engine.clone());
@@ -52,10 +41,10 @@ pub(super) fn rehearse(
         loss_scale: LossScale::start(&recipe.npu.loss_scale).scale,
         engine: Options::of(recipe),
     };
-    let spinner = context.progress.spinner();
-    let mut progress = |what: &str| spinner.message(format!("{}: {what}", recipe.name));
+    let mut bar = context.progress.phases(check::STEPS_ON_DEVICE);
+    let mut progress = |what: &str| bar.next(format!("{}: {what}", recipe.name));
     let report = check_device(&written.recipe, &golden, &options, &mut progress)?;
-    drop(spinner);
+    drop(bar);
     let device = simulated.name();
     if let Some(scale) = report.loss_scale.filter(|scale| scale.lost_at_present > scale.lost_at_best + NOTABLE) {
         let (lost, best) = (percent(scale.lost_at_present), percent(scale.lost_at_best));
@@ -72,15 +61,10 @@ pub(super) fn rehearse(
             "on {device}, {node} is the first operator that loses more than rounding ({hints}): zoo check {name} --device {device}"
         );
     }
+    let event = Event::Device(Box::new(before::device(&report, device)));
     if context.format == Format::Json {
-        context.out.json(&Rehearsed {
-            event: "device",
-            device,
-            verdict: report.verdict,
-            first_divergence: report.first_divergence,
-            loss_scale: report.loss_scale,
-        })?;
+        context.out.json(&event)?;
         context.out.flush()?;
     }
-    Ok(())
+    Ok(Some(event))
 }

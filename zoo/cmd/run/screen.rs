@@ -7,13 +7,14 @@ use std::path::PathBuf;
 use tracing::{debug, info};
 use zoo_train::event::{Evaluated, StepDone};
 use zoo_train::metrics::Score;
-use zoo_train::{Event, ListenError, Listener, metrics};
+use zoo_train::{Event, ListenError, Listener, Sight, metrics};
 
 /// Shows a training: a bar on a terminal, a line per evaluation; every event as a line of JSON if that is asked for.
 pub(super) struct Screen<'a> {
     progress: Progress,
     json: Option<&'a mut Console>,
     bar: Option<Bar>,
+    evaluating: Evaluating,
     /// Loss over the last steps, smoothed.
     loss: Option<f64>,
     lr: f64,
@@ -25,7 +26,7 @@ const NEWEST: f64 = 0.1;
 impl<'a> Screen<'a> {
     /// Nothing is shown yet. `json` gets the events.
     pub(super) fn new(progress: &Progress, json: Option<&'a mut Console>) -> Self {
-        Self { progress: progress.clone(), json, bar: None, loss: None, lr: 0.0 }
+        Self { progress: progress.clone(), json, bar: None, evaluating: Evaluating::new(progress), loss: None, lr: 0.0 }
     }
 
     fn step(&mut self, done: &StepDone) {
@@ -66,9 +67,13 @@ impl Listener for Screen<'_> {
                 self.bar = Some(bar);
             }
             Event::Step(done) => self.step(done),
-            Event::Evaluated(evaluated) => self.evaluated(evaluated),
+            Event::Evaluated(evaluated) => {
+                self.evaluating.end();
+                self.evaluated(evaluated);
+            }
             Event::Checkpointed { step, path } => debug!("checkpoint of step {step}: {}", path.display()),
             Event::Interrupted { .. } | Event::Failed { .. } | Event::Result(_) => self.bar = None,
+            Event::Golden(_) | Event::Device(_) | Event::Cost(_) | Event::Verdict(_) => {}
         }
         match &mut self.json {
             Some(console) => {
@@ -76,5 +81,40 @@ impl Listener for Screen<'_> {
             }
             None => Ok(()),
         }
+    }
+
+    fn see(&mut self, sight: &Sight<'_>) {
+        self.evaluating.see(sight);
+    }
+}
+
+/// A bar while held-out samples are evaluated.
+pub(in crate::cmd) struct Evaluating {
+    progress: Progress,
+    bar: Option<(&'static str, Bar)>,
+}
+
+impl Evaluating {
+    /// Nothing is evaluated yet.
+    pub(in crate::cmd) fn new(progress: &Progress) -> Self {
+        Self { progress: progress.clone(), bar: None }
+    }
+
+    /// Moves on; a bar for samples, another for frames.
+    pub(in crate::cmd) fn see(&mut self, sight: &Sight<'_>) {
+        let Sight::Progress { what, done, of } = sight else { return };
+        if self.bar.as_ref().is_none_or(|(of_what, _)| of_what != what) {
+            self.end();
+            let bar = self.progress.bar(*of as u64);
+            bar.message(format!("{what} evaluated"));
+            self.bar = Some((what, bar));
+        }
+        if let Some((_, bar)) = &self.bar {
+            bar.position(*done as u64);
+        }
+    }
+
+    fn end(&mut self) {
+        self.bar = None;
     }
 }

@@ -179,7 +179,7 @@ fn finished(folder: &Path) -> Result<Option<Training>, Failure> {
 fn ended(result: &RunResult, folder: &Path) -> Result<Training, Failure> {
     Ok(Training::Ended {
         metric: metrics::name(result.metric).to_owned(),
-        score: result.achieved,
+        score: result.achieved.unwrap_or(0.0),
         skipped_steps: result.skipped_steps,
         curve: curve(folder, result.metric)?,
     })
@@ -221,7 +221,7 @@ impl Listener for Follow<'_> {
                     scores.map(|score| format!("{} {}", metrics::name(score.metric), percent(score.value))).collect();
                 info!("{}: epoch {:.1}  {}", self.what, evaluated.epoch, scores.join(", "));
             }
-            Event::Checkpointed { .. } => {}
+            Event::Golden(_) | Event::Device(_) | Event::Cost(_) | Event::Checkpointed { .. } | Event::Verdict(_) => {}
             Event::Interrupted { .. } | Event::Failed { .. } | Event::Result(_) => self.bar = None,
         }
         Ok(())

@@ -134,6 +134,30 @@ pub struct Target {
     /// Where the value comes from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub of: Option<String>,
+    /// Runs that converged as they should, which `zoo verdict` compares others with.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reference: Option<ReferenceRuns>,
+    /// How far the mean of other runs may be below the reference's; absent: as far as `value` is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0, max = 1))]
+    pub margin: Option<f64>,
+}
+
+/// Runs of one recipe that differ by their seeds, in short.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ReferenceRuns {
+    /// Mean of what they reached.
+    #[schemars(range(min = 0, max = 1))]
+    pub mean: f64,
+    /// Their standard deviation, with `runs - 1` in the denominator.
+    #[schemars(range(min = 0, max = 1))]
+    pub sigma: f64,
+    /// How many there were.
+    #[schemars(range(min = 2))]
+    pub runs: usize,
+    /// Whose runs, and where the figures are found.
+    pub source: String,
 }
 
 /// A value to reach.

@@ -42,13 +42,18 @@ impl fmt::Display for Change {
 
 /// All differences between two resolved recipes that matter to a training's numbers.
 pub fn changes(before: &Value, now: &Value) -> Vec<Change> {
+    differences(before, now, &FREE)
+}
+
+/// All differences between two resolved recipes but for those at or below the `free` paths.
+pub fn differences(before: &Value, now: &Value, free: &[&str]) -> Vec<Change> {
     let mut found = Vec::new();
-    compare("", Some(before), Some(now), &mut found);
+    compare("", Some(before), Some(now), free, &mut found);
     found
 }
 
-fn compare(path: &str, before: Option<&Value>, now: Option<&Value>, found: &mut Vec<Change>) {
-    if FREE.contains(&path) || before == now {
+fn compare(path: &str, before: Option<&Value>, now: Option<&Value>, free: &[&str], found: &mut Vec<Change>) {
+    if free.contains(&path) || before == now {
         return;
     }
     match (before, now) {
@@ -56,12 +61,12 @@ fn compare(path: &str, before: Option<&Value>, now: Option<&Value>, found: &mut 
             let added = now.keys().filter(|key| !before.contains_key(*key));
             for key in before.keys().chain(added) {
                 let path = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
-                compare(&path, before.get(key), now.get(key), found);
+                compare(&path, before.get(key), now.get(key), free, found);
             }
         }
         (Some(Value::Array(before)), Some(Value::Array(now))) => {
             for index in 0..before.len().max(now.len()) {
-                compare(&format!("{path}[{index}]"), before.get(index), now.get(index), found);
+                compare(&format!("{path}[{index}]"), before.get(index), now.get(index), free, found);
             }
         }
         _ => {

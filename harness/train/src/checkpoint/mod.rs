@@ -4,7 +4,7 @@ mod compatible;
 mod file;
 mod store;
 
-pub use compatible::{Change, changes};
+pub use compatible::{Change, changes, differences};
 pub use store::{CheckpointStore, Found, Rejected};
 
 use candle_core::{DType, Tensor};

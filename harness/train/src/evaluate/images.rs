@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use zoo_datasets::{Batch, Loader};
 use zoo_recipe::schema::Metric;
 
-use super::{Evaluation, network::Network};
+use super::{Evaluation, Sight, Witness, network::Network};
 use crate::{
     TrainError,
     metrics::{Classified, CrossEntropy, Meter, TopK},
@@ -14,7 +14,9 @@ use crate::{
 pub(super) fn evaluate(
     network: &mut Network<'_>,
     loader: &Loader,
+    of: usize,
     cancel: &AtomicBool,
+    witness: &mut Witness<'_>,
 ) -> Result<Option<Evaluation>, TrainError> {
     let (mut loss, mut top1, mut top5) = (CrossEntropy::default(), TopK::new(1), TopK::new(5));
     let image = network.inputs().next().map(|(name, _)| name.to_owned());
@@ -37,6 +39,7 @@ pub(super) fn evaluate(
             meters.into_iter().for_each(|meter| meter.add(&sample));
         }
         samples += n as u64;
+        witness(&Sight::Progress { what: "samples", done: samples as usize, of });
     }
     if samples == 0 {
         return Err(TrainError::NothingEvaluated);

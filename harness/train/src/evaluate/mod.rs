@@ -51,6 +51,15 @@ pub enum Sight<'a> {
         /// What was found.
         found: &'a [Detection],
     },
+    /// How far the evaluation is.
+    Progress {
+        /// What it is over: `samples` or `frames`.
+        what: &'static str,
+        /// Done.
+        done: usize,
+        /// All of them.
+        of: usize,
+    },
     /// A frame of a sequence after the first, in order for each sequence.
     Frame {
         /// Number of the sequence.
@@ -93,6 +102,8 @@ impl Evaluation {
 pub struct Evaluator<'a> {
     network: Network<'a>,
     held_out: HeldOut,
+    /// Number of held-out samples.
+    samples: usize,
 }
 
 /// The held-out set as the network takes it.
@@ -126,7 +137,7 @@ impl<'a> Evaluator<'a> {
                 }
             }
         };
-        Ok(Self { network, held_out })
+        Ok(Self { network, held_out, samples: job.data.val_len() })
     }
 
     /// Takes weights and running statistics by name; of a parameter with a moving average that one.
@@ -142,13 +153,13 @@ impl<'a> Evaluator<'a> {
     /// # Errors
     /// Samples that cannot be read or do not fit the network.
     pub fn run(&mut self, cancel: &AtomicBool, witness: &mut Witness<'_>) -> Result<Option<Evaluation>, TrainError> {
-        let network = &mut self.network;
+        let (network, of) = (&mut self.network, self.samples);
         match &self.held_out {
-            HeldOut::Images(loader) => images::evaluate(network, loader, cancel),
+            HeldOut::Images(loader) => images::evaluate(network, loader, of, cancel, witness),
             HeldOut::Text { loader, probability, detect } => {
-                text::evaluate(network, loader, (probability, detect), cancel, witness)
+                text::evaluate(network, loader, (probability, detect), of, cancel, witness)
             }
-            HeldOut::Videos { loader, tracking } => tracking::evaluate(network, loader, tracking, cancel, witness),
+            HeldOut::Videos { loader, tracking } => tracking::evaluate(network, loader, tracking, of, cancel, witness),
         }
     }
 }

@@ -25,6 +25,7 @@ pub(super) fn evaluate(
     network: &mut Network<'_>,
     loader: &SampleLoader<TextImages>,
     (probability, config): (&str, &DetectConfig),
+    of: usize,
     cancel: &AtomicBool,
     witness: &mut Witness<'_>,
 ) -> Result<Option<Evaluation>, TrainError> {
@@ -47,6 +48,7 @@ pub(super) fn evaluate(
                 witness(&Sight::Text { name, image, regions, found });
             }
             samples += group.len() as u64;
+            witness(&Sight::Progress { what: "samples", done: samples as usize, of });
         }
     }
     if samples == 0 {

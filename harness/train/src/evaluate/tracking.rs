@@ -150,6 +150,7 @@ pub(super) fn evaluate(
     network: &mut Network<'_>,
     loader: &SampleLoader<HeldOutPairs>,
     setting: &Setting,
+    of: usize,
     cancel: &AtomicBool,
     witness: &mut Witness<'_>,
 ) -> Result<Option<Evaluation>, TrainError> {
@@ -175,6 +176,7 @@ pub(super) fn evaluate(
             masks.add(&Masks { found: &found, truth: &truth });
         }
         samples += pairs.len() as u64;
+        witness(&Sight::Progress { what: "samples", done: samples as usize, of });
     }
     let mut scores = vec![masks.score(Metric::MaskIou)];
     let Some(tracks) = follow_all(network, setting, cancel, witness)? else { return Ok(None) };
@@ -280,6 +282,9 @@ fn follow_all(
                 let (sequence, name, image) = (walk.sequence, walk.name.as_str(), &view.frame.image);
                 witness(&Sight::Frame { sequence, name, frame: number, image, tracked, truth: truth.as_ref() });
             }
+            // As if all sequences were as long as these.
+            let (done, of) = (tracks.len() * longest + number * group.len(), numbers.len() * longest);
+            witness(&Sight::Progress { what: "frames", done, of });
         }
         tracks.extend(walks.into_iter().map(|walk| walk.overlaps));
     }

@@ -14,6 +14,7 @@ pub use text::{Hmean, Precision, Recall};
 pub use top_k::TopK;
 pub use tracked::{Track, TrackedToTheEnd};
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use zoo_recipe::schema::Metric;
 
@@ -46,7 +47,7 @@ pub struct Classified<'a> {
 }
 
 /// A metric and its value, a fraction.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Score {
     /// What was measured.
     pub metric: Metric,
@@ -58,7 +59,7 @@ pub struct Score {
 }
 
 /// What a trivial answer reaches, beside which a score has to be seen.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Baseline {
     /// The answer, for example `a box that never moves`.
     pub answer: String,

@@ -1,5 +1,6 @@
 //! Line charts as inline SVG. Colours come from the page's classes, so that charts follow its light and dark scheme.
 
+use super::page::Section;
 use std::fmt::Write;
 
 /// One chart.
@@ -79,6 +80,8 @@ const HEIGHT: f64 = 300.0;
 const LEFT: f64 = 64.0;
 const RIGHT: f64 = 16.0;
 const TOP: f64 = 34.0;
+/// Height of a line of the legend.
+const LEGEND: f64 = 18.0;
 const BOTTOM: f64 = 42.0;
 
 /// A range of numbers, drawn between two ends.
@@ -101,7 +104,7 @@ impl Axis {
             (low, high) = (0.0, 1.0);
         }
         if high - low <= f64::EPSILON * high.abs().max(low.abs()) {
-            high = low + low.abs().max(1.0);
+            high = low + if low == 0.0 { 1.0 } else { low.abs() };
         }
         let step = round_step((high - low) / count);
         let (first, last) = ((low / step).floor() as i64, (high / step).ceil() as i64);
@@ -122,6 +125,12 @@ fn round_step(least: f64) -> f64 {
 }
 
 impl Chart<'_> {
+    /// The chart under its title.
+    pub fn section(&self) -> Section {
+        let (id, title) = (format!("{}-chart", self.id), self.title.to_owned());
+        Section { id, title, figure: Some(self.svg()), ..Section::default() }
+    }
+
     /// The chart as an `<svg>` element.
     pub fn svg(&self) -> String {
         let finite = |series: &Series| -> Vec<(f64, f64)> {
@@ -131,11 +140,15 @@ impl Chart<'_> {
         let points = || curves.iter().flatten();
         let heights = points().map(|p| p.1).chain(self.levels.iter().map(|l| l.value));
         let x = Axis::new(points().map(|p| p.0).chain([0.0, self.steps]), false, 8.0, (LEFT, WIDTH - RIGHT));
-        let y = Axis::new(heights, self.unit == Unit::Percent, 5.0, (HEIGHT - BOTTOM, TOP));
+        let legend = self.legend();
+        let lines = legend.last().map_or(0.0, |entry| entry.line as f64);
+        let top = TOP + LEGEND * lines;
+        let height = HEIGHT + LEGEND * lines;
+        let y = Axis::new(heights, self.unit == Unit::Percent, 5.0, (height - BOTTOM, top));
         let mut svg = String::new();
         let Self { id, .. } = self;
         svg.push_str(&format!(
-            r#"<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-labelledby="{id}-title {id}-desc"><title id="{id}-title">{}</title><desc id="{id}-desc">{}</desc>"#,
+            r#"<svg viewBox="0 0 {WIDTH} {height}" role="img" aria-labelledby="{id}-title {id}-desc"><title id="{id}-title">{}</title><desc id="{id}-desc">{}</desc>"#,
             escape(self.title),
             escape(&self.description)
         ));
@@ -148,7 +161,15 @@ impl Chart<'_> {
         for (series, points) in self.series.iter().zip(&curves) {
             self.curve(&mut svg, series, points, &x, &y);
         }
-        self.legend(&mut svg);
+        for Entry { label, class, left, line } in &legend {
+            let (at, end, text) = (16.0 + LEGEND * *line as f64, left + 26.0, left + 32.0);
+            push(&mut svg, format_args!(r#"<path class="{class}" d="M{left:.1} {at:.1}H{end:.1}"/>"#));
+            let base = at + 4.0;
+            push(
+                &mut svg,
+                format_args!(r#"<text class="legend" x="{text:.1}" y="{base:.1}">{}</text>"#, escape(label)),
+            );
+        }
         svg.push_str("</svg>");
         // One element per line.
         svg.replace("/><", "/>\n<").replace("</text><", "</text>\n<")
@@ -167,7 +188,7 @@ impl Chart<'_> {
             let (at, label) = (x.place(tick), Unit::Plain.format(tick));
             push(svg, format_args!(r#"<text class="tick middle" x="{at:.1}" y="{base:.1}">{label}</text>"#));
         }
-        let (middle, base) = ((x.from + x.to) / 2.0, HEIGHT - 6.0);
+        let (middle, base) = ((x.from + x.to) / 2.0, y.from + BOTTOM - 6.0);
         push(svg, format_args!(r#"<text class="tick middle" x="{middle:.1}" y="{base:.1}">steps</text>"#));
     }
 
@@ -196,27 +217,40 @@ impl Chart<'_> {
         }
     }
 
-    fn legend(&self, svg: &mut String) {
+    /// The legend's entries, line by line.
+    fn legend(&self) -> Vec<Entry<'_>> {
         let series = self.series.iter().filter_map(|s| s.label.as_ref().map(|label| (label, s.class)));
         let levels = self.levels.iter().map(|level| (&level.label, level.class));
-        let mut left = LEFT;
+        let (mut left, mut line) = (LEFT, 0);
+        let mut entries = Vec::new();
         for (label, class) in series.chain(levels) {
-            let (end, text) = (left + 26.0, left + 32.0);
-            push(svg, format_args!(r#"<path class="{class}" d="M{left:.1} 16H{end:.1}"/>"#));
-            push(svg, format_args!(r#"<text class="legend" x="{text:.1}" y="20">{}</text>"#, escape(label)));
             // About 6.6 pixels per character at this size.
-            left = text + 6.6 * label.chars().count() as f64 + 20.0;
+            let width = 32.0 + 6.6 * label.chars().count() as f64;
+            if left > LEFT && left + width > WIDTH {
+                (left, line) = (LEFT, line + 1);
+            }
+            entries.push(Entry { label, class, left, line });
+            left += width + 20.0;
         }
+        entries
     }
 }
 
+/// One name of a legend, and where it stands.
+struct Entry<'a> {
+    label: &'a str,
+    class: &'static str,
+    left: f64,
+    line: usize,
+}
+
 /// Appends; a `String` takes everything.
-fn push(text: &mut String, more: std::fmt::Arguments<'_>) {
+pub(super) fn push(text: &mut String, more: std::fmt::Arguments<'_>) {
     let _ = text.write_fmt(more);
 }
 
 /// Text for SVG and HTML.
-fn escape(text: &str) -> String {
+pub(super) fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 

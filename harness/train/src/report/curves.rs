@@ -52,7 +52,7 @@ fn accuracy(report: &Report, steps: f64) -> Chart<'static> {
         let points = report.evaluations.iter().filter_map(|e| Some((e.step as f64, e.score(metric)?)));
         points.collect()
     };
-    let classes = ["first", "second"].into_iter().cycle();
+    let classes = ["first", "second", "run2", "run5"].into_iter().cycle();
     let series: Vec<Series> = measured
         .iter()
         .zip(classes)
@@ -118,7 +118,7 @@ fn range(subject: &str, points: &[(f64, f64)], unit: Unit) -> String {
 }
 
 /// Exponential mean over about a fiftieth of the curve, without the pull of the start towards zero.
-fn smoothed(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
+pub(super) fn smoothed(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
     let keep = 1.0 - 1.0 / (points.len() as f64 / 50.0).max(1.0);
     let (mut sum, mut weight) = (0.0, 0.0);
     let mean = points.iter().map(|&(x, y)| {
@@ -129,7 +129,7 @@ fn smoothed(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
 }
 
 /// The lowest and the highest point of each of [`RESOLUTION`]/2 stretches, in order: the curve's outline.
-fn thinned(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
+pub(super) fn thinned(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
     if points.len() <= RESOLUTION {
         return points.to_vec();
     }

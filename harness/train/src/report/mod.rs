@@ -1,16 +1,24 @@
 //! The page about a run: one HTML file without scripts or anything from elsewhere.
 
+mod before;
 mod chart;
+mod comparison;
 mod curves;
+mod page;
+pub(crate) mod pictures;
+mod timeline;
 
-use minijinja::{AutoEscape, Environment, value::Serde};
-use serde::Serialize;
+pub use comparison::{Comparison, ComparisonError, compare};
+
+use std::path::Path;
+use zoo_recipe::schema::Reference;
 
 use crate::{
-    event::{Evaluated, Event, GoldenVerdict, RunResult, Started},
+    event::{Cost, DeviceCheck, Evaluated, Event, GoldenCheck, GoldenVerdict, RunResult, Started},
     metrics::{self, Baseline},
 };
-use chart::Unit;
+use chart::{Chart, Unit};
+use page::{Cell, Facts, Grid, Page, Section, Verdict};
 
 /// What a page tells, gathered from the events of a run.
 #[derive(Clone, Debug, Default)]
@@ -19,7 +27,23 @@ pub struct Report {
     resumed: usize,
     steps: Vec<Point>,
     evaluations: Vec<Evaluated>,
+    golden: Option<GoldenCheck>,
+    device: Option<DeviceCheck>,
+    cost: Option<Cost>,
     end: End,
+}
+
+/// What a page tells beyond the events.
+#[derive(Clone, Copy, Debug)]
+pub struct Source<'a> {
+    /// The resolved recipe, as a file.
+    pub yaml: &'a str,
+    /// What the recipe says of itself.
+    pub description: &'a str,
+    /// Where it comes from.
+    pub reference: &'a Reference,
+    /// Folder of pictures, which may not be there.
+    pub pictures: &'a Path,
 }
 
 /// One step, as far as the page shows it.
@@ -55,33 +79,45 @@ impl Report {
                 self.steps.push(Point { step, loss, lr, images_per_s });
             }
             Event::Evaluated(evaluated) => self.evaluations.push(evaluated.clone()),
-            Event::Checkpointed { .. } => {}
+            Event::Golden(golden) => self.golden = Some(golden.as_ref().clone()),
+            Event::Device(device) => self.device = Some(device.as_ref().clone()),
+            Event::Cost(cost) => self.cost = Some(cost.as_ref().clone()),
+            Event::Checkpointed { .. } | Event::Verdict(_) => {}
             Event::Interrupted { step } => self.end = End::Interrupted(*step),
             Event::Failed { step, message } => self.end = End::Failed(*step, message.clone()),
             Event::Result(result) => self.end = End::Finished(result.clone()),
         }
     }
 
-    /// The page. `yaml` is the resolved recipe.
+    /// The page of one run.
     ///
     /// # Errors
     /// A template that does not render.
-    pub fn render(&self, yaml: &str) -> Result<String, minijinja::Error> {
-        let mut environment = Environment::new();
-        environment.set_auto_escape_callback(|_| AutoEscape::Html);
-        let charts = curves::charts(self);
-        let (evaluation_columns, evaluations) = self.evaluation_table();
+    pub fn render(&self, source: &Source<'_>) -> Result<String, minijinja::Error> {
+        let mut subtitle = vec![self.subtitle()];
+        if !source.description.is_empty() {
+            subtitle.insert(0, source.description.to_owned());
+        }
+        let mut sections: Vec<Section> = curves::charts(self).iter().map(Chart::section).collect();
+        sections.extend(self.evaluation_section());
+        sections.extend(self.golden.as_ref().map(before::golden));
+        sections.extend(self.device.as_ref().map(before::device));
+        sections.extend(self.cost.as_ref().map(|cost| {
+            let steps = self.started.as_ref().map(|started| started.steps);
+            before::cost(cost, steps)
+        }));
+        sections.extend(pictures::section(source.pictures));
+        let mut tables = self.tables();
+        tables.extend(provenance(source.reference));
         let page = Page {
-            recipe: self.started.as_ref().map_or("run", |started| &started.recipe),
-            subtitle: self.subtitle(),
+            title: self.started.as_ref().map_or("run".to_owned(), |started| started.recipe.clone()),
+            subtitle,
             verdict: self.verdict(),
-            charts: charts.iter().map(|chart| Figure { title: chart.title, svg: chart.svg() }).collect(),
-            evaluation_columns,
-            evaluations,
-            tables: self.tables(),
-            yaml,
+            sections,
+            tables,
+            details: vec![("Resolved recipe".to_owned(), source.yaml)],
         };
-        environment.render_str(include_str!("page.html"), Serde(&page))
+        page.render()
     }
 
     fn subtitle(&self) -> String {
@@ -116,24 +152,25 @@ impl Report {
         Verdict { class, short, lines }
     }
 
-    fn evaluation_table(&self) -> (Vec<String>, Vec<Vec<String>>) {
+    fn evaluation_section(&self) -> Option<Section> {
+        let first = self.evaluations.first()?;
         let with_loss = self.evaluations.iter().any(|evaluated| evaluated.loss.is_some());
-        let mut columns = vec!["steps".to_owned(), "epochs".to_owned()];
-        columns.extend(with_loss.then(|| "held-out loss".to_owned()));
-        if let Some(first) = self.evaluations.first() {
-            columns.extend(first.scores.iter().map(|score| metrics::name(score.metric).to_owned()));
+        let mut columns = vec!["steps", "epochs"];
+        columns.extend(with_loss.then_some("held-out loss"));
+        columns.extend(first.scores.iter().map(|score| metrics::name(score.metric)));
+        let mut grid =
+            Grid::new("What each evaluation of the held-out samples found", columns.into_iter().map(|c| (c, true)));
+        for Evaluated { step, epoch, loss, scores, .. } in &self.evaluations {
+            let mut row: Vec<Cell> = vec![step.to_string().into(), format!("{epoch:.2}").into()];
+            row.extend(with_loss.then(|| loss.map(|loss| format!("{loss:.4}")).unwrap_or_default().into()));
+            row.extend(scores.iter().map(|score| Unit::Percent.format(score.value).into()));
+            grid.rows.push(row);
         }
-        let row = |evaluated: &Evaluated| {
-            let Evaluated { step, epoch, loss, .. } = evaluated;
-            let mut row = vec![step.to_string(), format!("{epoch:.2}")];
-            row.extend(loss.map(|loss| format!("{loss:.4}")));
-            row.extend(evaluated.scores.iter().map(|score| Unit::Percent.format(score.value)));
-            row
-        };
-        (columns, self.evaluations.iter().map(row).collect())
+        let (id, title) = ("evaluations".to_owned(), "Evaluations".to_owned());
+        Some(Section { id, title, grids: vec![grid], ..Section::default() })
     }
 
-    fn tables(&self) -> Vec<Table> {
+    fn tables(&self) -> Vec<Facts> {
         let Some(started) = &self.started else { return Vec::new() };
         let environment = &started.environment;
         let mut training = vec![
@@ -163,7 +200,9 @@ impl Report {
         machine.push(("vector instructions", environment.cpu_features.join(", ")));
         machine.push(("threads", environment.threads.to_string()));
         machine.push(("kernels", environment.kernels.clone()));
-        vec![Table { title: "Training", rows: training }, Table { title: "Environment", rows: machine }]
+        machine.push(("arithmetic", started.device.clone()));
+        machine.extend(environment.revision.clone().map(|revision| ("git revision", revision)));
+        vec![Facts { title: "Training", rows: training }, Facts { title: "Environment", rows: machine }]
     }
 
     fn median_speed(&self) -> Option<f64> {
@@ -181,37 +220,16 @@ impl<'a> FromIterator<&'a Event> for Report {
     }
 }
 
-/// What the template fills in. All text is escaped but that of `svg`.
-#[derive(Serialize)]
-struct Page<'a> {
-    recipe: &'a str,
-    subtitle: String,
-    verdict: Verdict,
-    charts: Vec<Figure<'a>>,
-    evaluation_columns: Vec<String>,
-    evaluations: Vec<Vec<String>>,
-    tables: Vec<Table>,
-    yaml: &'a str,
-}
-
-/// A chart, drawn.
-#[derive(Serialize)]
-struct Figure<'a> {
-    title: &'a str,
-    svg: String,
-}
-
-/// The box at the top of the page.
-#[derive(Serialize)]
-struct Verdict {
-    class: &'static str,
-    short: String,
-    lines: Vec<String>,
+/// Where the figures of a recipe come from.
+fn provenance(reference: &Reference) -> Option<Facts> {
+    let known = [("paper", &reference.paper), ("code", &reference.code)];
+    let rows: Vec<_> = known.into_iter().filter_map(|(name, text)| Some((name, text.clone()?))).collect();
+    (!rows.is_empty()).then_some(Facts { title: "Where the recipe comes from", rows })
 }
 
 fn verdict_of(result: &RunResult) -> (&'static str, String, Vec<String>) {
     let metric = metrics::name(result.metric);
-    let achieved = Unit::Percent.format(result.achieved);
+    let achieved = result.achieved.map_or("nothing".to_owned(), |achieved| Unit::Percent.format(achieved));
     match (result.target, result.met) {
         (Some(target), Some(met)) => {
             let target = Unit::Percent.format(target);
@@ -225,13 +243,6 @@ fn verdict_of(result: &RunResult) -> (&'static str, String, Vec<String>) {
         }
         _ => ("", format!("finished: {metric} {achieved}"), vec!["The recipe names no target for these data.".into()]),
     }
-}
-
-/// A table of facts.
-#[derive(Serialize)]
-struct Table {
-    title: &'static str,
-    rows: Vec<(&'static str, String)>,
 }
 
 /// A number with thin spaces between groups of three digits.

@@ -2,7 +2,8 @@ use super::*;
 use crate::environment::Environment as Machine;
 use crate::event::{SCHEMA_VERSION, StepDone};
 use crate::metrics::Score;
-use zoo_recipe::schema::{Metric, Target};
+use std::path::Path;
+use zoo_recipe::schema::{Metric, Reference, Target};
 
 fn started() -> Started {
     Started {
@@ -26,6 +27,8 @@ fn started() -> Started {
             also: Vec::new(),
             sigma: Some(0.01),
             of: Some("A < B".into()),
+            reference: None,
+            margin: None,
         }),
         linear_baseline: Some(0.148),
         baselines: Vec::new(),
@@ -37,6 +40,7 @@ fn started() -> Started {
             cpu_features: vec!["avx2".into(), "fma".into()],
             threads: 2,
             kernels: "fast".into(),
+            revision: Some("0123abc-dirty".into()),
         },
     }
 }
@@ -71,7 +75,7 @@ fn result(achieved: f64, target: Option<f64>) -> Event {
         schema_version: SCHEMA_VERSION,
         metric: Metric::Top1,
         target,
-        achieved,
+        achieved: Some(achieved),
         met: target.map(|target| achieved >= target),
         also: Vec::new(),
         epochs: 2,
@@ -84,7 +88,10 @@ fn result(achieved: f64, target: Option<f64>) -> Event {
 }
 
 fn page(events: &[Event]) -> String {
-    events.iter().collect::<Report>().render("name: tiny  # <b>").unwrap()
+    let reference = Reference { paper: Some("arXiv 1 & 2".into()), ..Reference::default() };
+    let (yaml, pictures) = ("name: tiny  # <b>", Path::new("no/pictures"));
+    let source = Source { yaml, description: "A network", reference: &reference, pictures };
+    events.iter().collect::<Report>().render(&source).unwrap()
 }
 
 fn whole_run() -> Vec<Event> {

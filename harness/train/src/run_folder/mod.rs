@@ -6,13 +6,16 @@
 //! | `events.jsonl` | what happened, one [`Event`] per line |
 //! | `tensorboard/` | scalars for TensorBoard |
 //! | `checkpoints/` | the last two checkpoints, safetensors |
+//! | `pictures/` | what the last evaluation found, where there is something to see |
 //! | `report.html` | curves, facts and verdict on one page; written anew at each evaluation and at the end |
 //! | `result.json` | the last event of a finished training ([`RunResult`](crate::RunResult)) |
 //! | `lock` | held by the process that writes |
 
 mod event_log;
+mod record;
 
 pub use event_log::EventLog;
+pub use record::{RunEnd, RunRecord};
 
 use std::{
     fs::{self, File, TryLockError},
@@ -24,8 +27,9 @@ use zoo_recipe::Recipe;
 use crate::{
     CheckpointStore, TrainError, Trainer, atomic,
     checkpoint::Rejected,
+    evaluate::Sight,
     event::{Event, ListenError, Listener},
-    report::Report,
+    report::{Report, Source, pictures::Pictures},
     tensorboard::TensorBoard,
 };
 
@@ -34,6 +38,8 @@ const EVENTS: &str = "events.jsonl";
 const TENSORBOARD: &str = "tensorboard";
 const CHECKPOINTS: &str = "checkpoints";
 const REPORT: &str = "report.html";
+/// Pictures of what the last evaluation found.
+const PICTURES: &str = "pictures";
 const RESULT: &str = "result.json";
 const LOCK: &str = "lock";
 
@@ -149,7 +155,8 @@ impl RunFolder {
 
     fn files(&self, log: EventLog, report: Report) -> Result<RunFiles, TrainError> {
         let tensorboard = TensorBoard::create(&self.path.join(TENSORBOARD))?;
-        Ok(RunFiles { folder: self.path.clone(), log, tensorboard, report })
+        let pictures = Pictures::default();
+        Ok(RunFiles { folder: self.path.clone(), log, tensorboard, report, pictures })
     }
 }
 
@@ -169,6 +176,7 @@ pub struct RunFiles {
     log: EventLog,
     tensorboard: TensorBoard,
     report: Report,
+    pictures: Pictures,
 }
 
 impl Listener for RunFiles {
@@ -176,6 +184,9 @@ impl Listener for RunFiles {
         self.log.hear(event)?;
         self.tensorboard.hear(event)?;
         self.report.add(event);
+        if let Event::Evaluated(_) = event {
+            self.pictures.write(&self.folder.join(PICTURES))?;
+        }
         if let Event::Result(result) = event {
             let path = self.folder.join(RESULT);
             let write = |out: &mut dyn Write| Ok(serde_json::to_writer_pretty(out, result)?);
@@ -187,8 +198,17 @@ impl Listener for RunFiles {
             | Event::Interrupted { .. }
             | Event::Failed { .. }
             | Event::Result(_) => write_report(&self.folder, &self.report),
-            Event::Step(_) | Event::Checkpointed { .. } => Ok(()),
+            Event::Golden(_)
+            | Event::Device(_)
+            | Event::Cost(_)
+            | Event::Step(_)
+            | Event::Checkpointed { .. }
+            | Event::Verdict(_) => Ok(()),
         }
+    }
+
+    fn see(&mut self, sight: &Sight<'_>) {
+        self.pictures.see(sight);
     }
 }
 
@@ -196,7 +216,7 @@ impl Listener for RunFiles {
 ///
 /// # Errors
 /// A folder without a run, or a file that cannot be read or written.
-pub fn report(folder: &Path) -> Result<PathBuf, TrainError> {
+pub fn rewrite_report(folder: &Path) -> Result<PathBuf, TrainError> {
     let events = event_log::read(&folder.join(EVENTS))?;
     if events.is_empty() {
         let reason = "there is no run in this folder".to_owned();
@@ -207,10 +227,18 @@ pub fn report(folder: &Path) -> Result<PathBuf, TrainError> {
 }
 
 fn write_report(folder: &Path, report: &Report) -> Result<(), ListenError> {
-    let recipe = fs::read_to_string(folder.join(RECIPE)).unwrap_or_default();
+    let yaml = fs::read_to_string(folder.join(RECIPE)).unwrap_or_default();
+    // A recipe of another version may not load; the page does without what it says of itself.
+    let recipe = record::recipe(&folder.join(RECIPE)).ok();
     let path = folder.join(REPORT);
+    let source = Source {
+        yaml: &yaml,
+        description: recipe.as_ref().and_then(|recipe| recipe.description.as_deref()).unwrap_or_default(),
+        reference: &recipe.as_ref().and_then(|recipe| recipe.reference.clone()).unwrap_or_default(),
+        pictures: &folder.join(PICTURES),
+    };
     let write = |out: &mut dyn Write| {
-        let page = report.render(&recipe).map_err(std::io::Error::other)?;
+        let page = report.render(&source).map_err(std::io::Error::other)?;
         out.write_all(page.as_bytes())
     };
     atomic::replace(&path, write).map_err(ListenError::at(&path))

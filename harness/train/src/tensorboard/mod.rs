@@ -75,7 +75,14 @@ impl Listener for TensorBoard {
                 scalars.extend(tags.iter().map(String::as_str).zip(evaluated.scores.iter().map(|s| s.value as f32)));
                 self.write(evaluated.step, &Content::Scalars(&scalars))
             }
-            Event::Checkpointed { .. } | Event::Interrupted { .. } | Event::Failed { .. } | Event::Result(_) => Ok(()),
+            Event::Golden(_)
+            | Event::Device(_)
+            | Event::Cost(_)
+            | Event::Checkpointed { .. }
+            | Event::Interrupted { .. }
+            | Event::Failed { .. }
+            | Event::Result(_)
+            | Event::Verdict(_) => Ok(()),
         }
     }
 }

@@ -12,7 +12,7 @@ fn trained(case: &Case) -> (zoo_train::Checkpoint, f64) {
     let dir = tempfile::tempdir().unwrap();
     let Outcome::Finished(result) = case.run(dir.path(), None).unwrap() else { panic!("not finished") };
     let store = zoo_train::CheckpointStore::new(dir.path().join("checkpoints"));
-    (store.latest().unwrap().unwrap().checkpoint, result.achieved)
+    (store.latest().unwrap().unwrap().checkpoint, result.achieved.unwrap())
 }
 
 /// The last batch of 21 samples holds five; the filling must not show, however the samples are divided.

@@ -3,12 +3,23 @@
 //! Progress bars, logs, TensorBoard files and reports are all [`Listener`]s. Written as JSON, one event per line, these
 //! are the lines of `events.jsonl`; each has a field `event` with the variant's name in snake case.
 
+mod before;
+mod number;
+
+pub use before::{
+    Busy, Compared, Cost, DeviceCheck, FirstDivergence, GoldenCheck, Lane, LossScaleFound, NodeLoss, OperatorCost,
+    StageCheck,
+};
+
+use schemars::{JsonSchema, Schema};
 use serde::{Deserialize, Serialize};
 use std::{io, path::PathBuf};
 use zoo_recipe::schema::{Metric, Target};
 
 use crate::{
+    convergence::Convergence,
     environment::Environment,
+    evaluate::Sight,
     job::HOST,
     metrics::{Baseline, Score},
 };
@@ -16,10 +27,21 @@ use crate::{
 /// Version of the events as JSON; goes up when a field changes its meaning or vanishes.
 pub const SCHEMA_VERSION: u32 = 1;
 
-/// Something that happened.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+/// The JSON Schema of one line.
+pub fn schema() -> Schema {
+    schemars::schema_for!(Event)
+}
+
+/// One line of a run's `events.jsonl`, and of what `zoo run --format json` prints.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum Event {
+    /// The recipe as written was held against its golden.
+    Golden(Box<GoldenCheck>),
+    /// A step was rehearsed on the device that is simulated.
+    Device(Box<DeviceCheck>),
+    /// The step of this run was priced on a modelled device.
+    Cost(Box<Cost>),
     /// The first event of a training, and of each resumption.
     Started(Box<Started>),
     /// A step was done.
@@ -45,12 +67,14 @@ pub enum Event {
         /// Why.
         message: String,
     },
-    /// The training is over.
+    /// The training is over, or was not begun because the step is not the golden's.
     Result(RunResult),
+    /// Several trainings are over, which differ by their seeds; in no log, but the last line of `zoo run --repeat`.
+    Verdict(Box<Convergence>),
 }
 
 /// What is known before the first step.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Started {
     /// [`SCHEMA_VERSION`].
     pub schema_version: u32,
@@ -100,16 +124,19 @@ fn host() -> String {
 }
 
 /// One step.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct StepDone {
     /// Steps done, this one included.
     pub step: u64,
     /// Passes done, with fraction.
     pub epoch: f64,
-    /// Total loss before the update.
+    /// Total loss before the update; null if it is no number, and the update was left out.
+    #[serde(with = "number")]
+    #[schemars(with = "Option<f64>")]
     pub loss: f64,
-    /// Parts of the loss by name, if it has several.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    /// Parts of the loss by name, if it has several; null as the loss.
+    #[serde(default, with = "number::named", skip_serializing_if = "Vec::is_empty")]
+    #[schemars(with = "Vec<(String, Option<f64>)>")]
     pub components: Vec<(String, f64)>,
     /// Learning rate of the update.
     pub lr: f64,
@@ -126,7 +153,7 @@ pub struct StepDone {
 }
 
 /// One evaluation of the held-out set.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Evaluated {
     /// Steps done.
     pub step: u64,
@@ -151,7 +178,7 @@ impl Evaluated {
 }
 
 /// Whether the step agreed with golden tensors before the training.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum GoldenVerdict {
     /// It did.
@@ -164,7 +191,7 @@ pub enum GoldenVerdict {
 }
 
 /// The end of a training: what `result.json` holds, and the last line of `zoo run --format json`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RunResult {
     /// [`SCHEMA_VERSION`].
     pub schema_version: u32,
@@ -172,8 +199,8 @@ pub struct RunResult {
     pub metric: Metric,
     /// The value to reach; null without a target.
     pub target: Option<f64>,
-    /// The value of the last evaluation (not of the best).
-    pub achieved: f64,
+    /// The value of the last evaluation (not of the best); null if nothing was trained.
+    pub achieved: Option<f64>,
     /// Whether it is at least the target, and what has to be reached as well is; null without a target.
     pub met: Option<bool>,
     /// What has to be reached as well.
@@ -201,7 +228,7 @@ pub struct RunResult {
 }
 
 /// One of several goals of a target.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Reached {
     /// What was measured.
     pub metric: Metric,
@@ -220,6 +247,9 @@ pub trait Listener {
     /// # Errors
     /// A file that cannot be written; the training stops.
     fn hear(&mut self, event: &Event) -> Result<(), ListenError>;
+
+    /// Called for each image or frame of an evaluation, before the event that tells its result.
+    fn see(&mut self, _sight: &Sight<'_>) {}
 }
 
 /// Functions are listeners that cannot fail.
@@ -234,6 +264,10 @@ impl<F: FnMut(&Event)> Listener for F {
 impl Listener for Vec<Box<dyn Listener + '_>> {
     fn hear(&mut self, event: &Event) -> Result<(), ListenError> {
         self.iter_mut().try_for_each(|listener| listener.hear(event))
+    }
+
+    fn see(&mut self, sight: &Sight<'_>) {
+        self.iter_mut().for_each(|listener| listener.see(sight));
     }
 }
 
@@ -267,7 +301,7 @@ mod tests {
             schema_version: SCHEMA_VERSION,
             metric: Metric::Top1,
             target: Some(0.88),
-            achieved: 0.927,
+            achieved: Some(0.927),
             met: Some(true),
             epochs: 4,
             steps: 1000,
@@ -283,6 +317,15 @@ mod tests {
             r#"{"event":"result","schema_version":1,"metric":"top1","target":0.88,"achieved":0.927,"met":true,"epochs":4,"steps":1000,"seconds":171.2,"linear_baseline":null,"golden":"pass","device":"host","skipped_steps":0}"#
         );
         assert_eq!(serde_json::from_str::<Event>(&json).unwrap(), Event::Result(result));
+    }
+
+    #[test]
+    fn a_loss_that_is_no_number_reads_back() {
+        let step = r#"{"event":"step","step":3,"epoch":0.5,"loss":null,"components":[["l2",null]],"lr":0.1,"skipped":true,"images_per_s":1.0,"seconds":1.0}"#;
+        let event: Event = serde_json::from_str(step).unwrap();
+        let Event::Step(done) = &event else { panic!("{event:?}") };
+        assert!(done.loss.is_nan() && done.components[0].1.is_nan());
+        assert_eq!(serde_json::to_string(&event).unwrap(), step);
     }
 
     #[test]

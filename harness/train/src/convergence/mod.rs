@@ -1,0 +1,344 @@
+//! Whether runs of one recipe, which differ by their seeds, converge as they should.
+
+pub mod noninferiority;
+mod outliers;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
+use zoo_recipe::schema::{Goal, Metric, ReferenceRuns, Target};
+
+use crate::{
+    TrainError,
+    checkpoint::{Change, differences},
+    event::{GoldenVerdict, SCHEMA_VERSION},
+    run_folder::{RunEnd, RunRecord},
+};
+use noninferiority::{Against, Sample, SpreadTest, Test, more_runs, power, spread, test};
+use outliers::outlier;
+
+/// Parts of a recipe in which the runs of a set may differ: those on which no number depends, and the seed.
+const FREE: [&str; 6] =
+    ["description", "reference", "golden", "engine.threads", "train.checkpoint_every", "train.seed"];
+
+/// The verdict on a set of runs: what `zoo verdict` says, and `zoo run --repeat` at its end.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Convergence {
+    /// Version of the events as JSON.
+    pub schema_version: u32,
+    /// The recipe.
+    pub recipe: String,
+    /// What is judged.
+    pub metric: Metric,
+    /// The runs, every one of them.
+    pub runs: Vec<RunScore>,
+    /// Mean of the runs that came to their end.
+    pub mean: Option<f64>,
+    /// Their standard deviation; null of fewer than two.
+    pub sigma: Option<f64>,
+    /// What they are compared with; null: the target itself, as the recipe names no reference.
+    pub reference: Option<ReferenceRuns>,
+    /// What they may be worse than the reference by.
+    pub margin: Option<f64>,
+    /// What the mean must not be below: the reference's mean less the margin, or the target.
+    pub bound: f64,
+    /// Probability that runs that are too bad pass.
+    pub alpha: f64,
+    /// The hypotheses.
+    pub hypotheses: Hypotheses,
+    /// The test; null if the runs are too few for one.
+    pub test: Option<Test>,
+    /// Whether the runs spread more than the reference's, which the test takes for granted that they do not.
+    pub spread: Option<SpreadTest>,
+    /// Chance that so many runs pass if they are truly as good as the reference.
+    pub power: Option<f64>,
+    /// What has to be reached as well.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub also: Vec<AlsoReached>,
+    /// The verdict.
+    pub verdict: ConvergenceVerdict,
+    /// What it rests on, in a sentence.
+    pub because: String,
+    /// Runs that would settle what is inconclusive, with a chance of 80 %; null if no reasonable number would.
+    pub more_runs: Option<usize>,
+}
+
+/// One run of a set.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct RunScore {
+    /// Its folder.
+    pub folder: PathBuf,
+    /// Its seed.
+    pub seed: u64,
+    /// What it reached; null if it failed.
+    pub achieved: Option<f64>,
+    /// Why it failed, if it did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failed: Option<String>,
+    /// Whether it is unlike the others (Grubbs' test at 5 %). It counts all the same.
+    pub outlier: bool,
+    /// Whether its step was proven.
+    pub golden: GoldenVerdict,
+    /// Time of training and evaluations.
+    pub seconds: Option<f64>,
+}
+
+/// What is tested.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Hypotheses {
+    /// What has to be refuted.
+    pub null: String,
+    /// What is shown if it is.
+    pub alternative: String,
+}
+
+/// Another goal of the target: the runs' mean has to reach it.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct AlsoReached {
+    /// What was measured.
+    pub metric: Metric,
+    /// The value to reach.
+    pub target: f64,
+    /// Mean of the runs; null if none has measured it.
+    pub mean: Option<f64>,
+    /// Whether it is at least the target.
+    pub met: bool,
+}
+
+/// How a set of runs is judged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ConvergenceVerdict {
+    /// The runs are shown to be good enough.
+    Pass,
+    /// They are shown not to be, or one of them failed.
+    Missed,
+    /// Neither is shown: the runs are too few for their spread.
+    Inconclusive,
+}
+
+/// What a user may want otherwise.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Rules {
+    /// Probability that runs that are too bad pass.
+    pub alpha: f64,
+    /// In place of the target's margin.
+    pub margin: Option<f64>,
+}
+
+impl Default for Rules {
+    fn default() -> Self {
+        Self { alpha: 0.05, margin: None }
+    }
+}
+
+/// Why a set of runs cannot be judged.
+#[derive(Debug, thiserror::Error)]
+pub enum ConvergenceError {
+    /// No runs.
+    #[error("there are no runs to judge")]
+    Empty,
+    /// A recipe without a target.
+    #[error("{}: its recipe names no target; there is nothing to judge by", folder.display())]
+    NoTarget {
+        /// The run.
+        folder: PathBuf,
+    },
+    /// Runs of different trainings.
+    #[error(
+        "{} and {} are no runs of one training, they differ in:{}", first.display(), other.display(),
+        changes.iter().map(|change| format!("\n  {change}")).collect::<String>()
+    )]
+    Different {
+        /// The first run.
+        first: PathBuf,
+        /// The one that differs.
+        other: PathBuf,
+        /// In what.
+        changes: Vec<Change>,
+    },
+    /// Two runs that are one.
+    #[error("{} and {} have the same seed, {seed}: such runs are equal to the bit and count as one", first.display(), other.display())]
+    SameSeed {
+        /// A run.
+        first: PathBuf,
+        /// The other one.
+        other: PathBuf,
+        /// Their seed.
+        seed: u64,
+    },
+    /// A run that is not done.
+    #[error("{} is not done; `zoo run --resume --out {}` goes on with it", folder.display(), folder.display())]
+    NotDone {
+        /// The run.
+        folder: PathBuf,
+    },
+    /// A reference without a margin that makes sense.
+    #[error(
+        "the target's value is not below its reference's mean, so it gives no margin; `target.margin` or --margin says how much \
+         worse is still good enough"
+    )]
+    NoMargin,
+    /// A run that cannot be read.
+    #[error(transparent)]
+    Unreadable(#[from] TrainError),
+}
+
+/// Judges runs.
+///
+/// # Errors
+/// Runs that make no set: of different trainings, with one seed, or not done.
+pub fn judge(records: &[RunRecord], rules: Rules) -> Result<Convergence, ConvergenceError> {
+    let first = records.first().ok_or(ConvergenceError::Empty)?;
+    expect_one_training(first, records)?;
+    let target = first.recipe.target.as_ref();
+    let target = target.ok_or_else(|| ConvergenceError::NoTarget { folder: first.folder.clone() })?;
+    let mut runs = records.iter().map(|record| score(record, target.metric)).collect::<Result<Vec<_>, _>>()?;
+    let counted: Vec<usize> = (0..runs.len()).filter(|i| runs[*i].achieved.is_some()).collect();
+    let values: Vec<f64> = counted.iter().filter_map(|i| runs[*i].achieved).collect();
+    if let Some(found) = outlier(&values) {
+        runs[counted[found]].outlier = true;
+    }
+    let against = against(target, rules)?;
+    let sample = Sample::of(&values);
+    let also: Vec<AlsoReached> = target.also.iter().map(|goal| also(goal, records)).collect();
+    let test = sample.and_then(|sample| test(sample, against));
+    let spread = sample.and_then(|sample| spread(sample, against));
+    let (verdict, mut because) = verdict(&runs, test, &also, rules.alpha);
+    if verdict != ConvergenceVerdict::Pass && runs.iter().any(|run| run.outlier) {
+        because.push_str("; a run is unlike the others: look at its curves first");
+    }
+    if spread.is_some_and(|spread| spread.p <= rules.alpha) {
+        because.push_str("; the runs spread more than the reference's do, so they are not alike");
+    }
+    let more_runs = match verdict {
+        ConvergenceVerdict::Inconclusive => sample.and_then(|sample| match test {
+            Some(_) => more_runs(sample, against, rules.alpha),
+            // A first spread.
+            None => Some(2),
+        }),
+        ConvergenceVerdict::Pass | ConvergenceVerdict::Missed => None,
+    };
+    let (margin, bound) = match against {
+        Against::Runs { reference, margin } => (Some(margin), reference.mean - margin),
+        Against::Value(value) => (None, value),
+    };
+    Ok(Convergence {
+        schema_version: SCHEMA_VERSION,
+        recipe: first.recipe.name.clone(),
+        metric: target.metric,
+        mean: sample.map(|sample| sample.mean),
+        sigma: sample.filter(|sample| sample.n > 1).map(|sample| sample.deviation),
+        reference: target.reference.clone(),
+        margin,
+        bound,
+        alpha: rules.alpha,
+        hypotheses: hypotheses(margin, bound),
+        test,
+        spread,
+        power: sample.and_then(|sample| power(sample, against, rules.alpha)),
+        also,
+        verdict,
+        because,
+        more_runs,
+        runs,
+    })
+}
+
+/// Refuses runs that are not of one training, or not of different seeds.
+fn expect_one_training(first: &RunRecord, records: &[RunRecord]) -> Result<(), ConvergenceError> {
+    let seed = |record: &RunRecord| record.recipe.train.seed;
+    for (index, record) in records.iter().enumerate() {
+        let changes = setting_changes(first, record, &FREE);
+        if !changes.is_empty() {
+            let (first, other) = (first.folder.clone(), record.folder.clone());
+            return Err(ConvergenceError::Different { first, other, changes });
+        }
+        if let Some(twin) = records[..index].iter().find(|other| seed(other) == seed(record)) {
+            let (first, other) = (twin.folder.clone(), record.folder.clone());
+            return Err(ConvergenceError::SameSeed { first, other, seed: seed(record) });
+        }
+    }
+    Ok(())
+}
+
+/// What two runs differ in: values of the recipe but for the `free` ones, device, and data.
+pub fn setting_changes(first: &RunRecord, other: &RunRecord, free: &[&str]) -> Vec<Change> {
+    let value = |record: &RunRecord| serde_json::to_value(&record.recipe).unwrap_or_default();
+    let mut changes = differences(&value(first), &value(other), free);
+    if let (Some(before), Some(now)) = (first.started(), other.started()) {
+        let facts = [
+            ("device", before.device.clone(), now.device.clone()),
+            ("training samples", before.train_samples.to_string(), now.train_samples.to_string()),
+            ("held-out samples", before.val_samples.to_string(), now.val_samples.to_string()),
+        ];
+        for (path, before, now) in facts.into_iter().filter(|(_, before, now)| before != now) {
+            changes.push(Change { path: path.to_owned(), before: Some(before), now: Some(now) });
+        }
+    }
+    changes
+}
+
+fn score(record: &RunRecord, metric: Metric) -> Result<RunScore, ConvergenceError> {
+    let folder = record.folder.clone();
+    let (achieved, failed, seconds) = match record.end() {
+        RunEnd::Open | RunEnd::Interrupted(_) => return Err(ConvergenceError::NotDone { folder }),
+        RunEnd::Failed(step, message) => {
+            let line = message.lines().next().unwrap_or_default();
+            (None, Some(format!("after step {step}: {line}")), None)
+        }
+        RunEnd::Finished(result) => {
+            let of_metric = record.last_evaluation().and_then(|evaluated| evaluated.score(metric));
+            (of_metric.or(result.achieved), None, Some(result.seconds))
+        }
+    };
+    let golden = record.started().map(|started| started.golden).unwrap_or_default();
+    Ok(RunScore { folder, seed: record.recipe.train.seed, achieved, failed, outlier: false, golden, seconds })
+}
+
+fn against(target: &Target, rules: Rules) -> Result<Against, ConvergenceError> {
+    let Some(ReferenceRuns { mean, sigma, runs, .. }) = &target.reference else {
+        return Ok(Against::Value(target.value));
+    };
+    let implied = Some(mean - target.value).filter(|margin| *margin > 0.0);
+    let margin = rules.margin.or(target.margin).or(implied).ok_or(ConvergenceError::NoMargin)?;
+    Ok(Against::Runs { reference: Sample { n: *runs, mean: *mean, deviation: *sigma }, margin })
+}
+
+fn also(goal: &Goal, records: &[RunRecord]) -> AlsoReached {
+    let scores = records.iter().filter_map(|record| record.last_evaluation()?.score(goal.metric));
+    let mean = Sample::of(&scores.collect::<Vec<f64>>()).map(|sample| sample.mean);
+    AlsoReached { metric: goal.metric, target: goal.value, mean, met: mean.is_some_and(|mean| mean >= goal.value) }
+}
+
+fn verdict(runs: &[RunScore], test: Option<Test>, also: &[AlsoReached], alpha: f64) -> (ConvergenceVerdict, String) {
+    use ConvergenceVerdict::{Inconclusive, Missed, Pass};
+    let failed = runs.iter().filter(|run| run.achieved.is_none()).count();
+    if failed > 0 {
+        return (Missed, format!("{failed} of {} runs did not come to their end", runs.len()));
+    }
+    if also.iter().any(|goal| !goal.met) {
+        return (Missed, "another goal of the target is not reached".to_owned());
+    }
+    match test {
+        None => (Inconclusive, "a single run has no spread to judge by".to_owned()),
+        Some(Test { p, .. }) if p <= alpha => (Pass, "H0 is refuted".to_owned()),
+        Some(Test { p, .. }) if 1.0 - p <= alpha => (Missed, "the mean is significantly below".to_owned()),
+        Some(_) => (Inconclusive, "chance explains the distance as well".to_owned()),
+    }
+}
+
+fn hypotheses(margin: Option<f64>, bound: f64) -> Hypotheses {
+    let percent = |fraction: f64| format!("{:.1} %", 100.0 * fraction);
+    let at = match margin {
+        Some(margin) => format!("{}, the reference's mean less a margin of {}", percent(bound), percent(margin)),
+        None => format!("{}, the target", percent(bound)),
+    };
+    Hypotheses {
+        null: format!("the mean of such runs is below {at}"),
+        alternative: format!("the mean of such runs is at least {}", percent(bound)),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,252 @@
+//! One-sided t-tests of whether runs are as good as a reference, and how many it takes to tell.
+//!
+//! The idea is that of MLPerf's reference convergence points: who runs the same training with other seeds has to reach, up to
+//! chance, what the reference reached (MLCommons training policies, "Reference Convergence Points"). Formulas: two-sample
+//! t-test with pooled variance, NIST/SEMATECH e-Handbook of Statistical Methods, 1.3.5.3; a margin makes it a test of
+//! non-inferiority, Chow, Shao and Wang, "Sample Size Calculations in Clinical Research", 3.2.2.
+
+use serde::{Deserialize, Serialize};
+use statrs::distribution::{ContinuousCDF, FisherSnedecor, StudentsT};
+
+/// Chance to show what is true that a number of runs has to have.
+const POWER: f64 = 0.8;
+/// More runs than these are as good as none.
+const MOST_RUNS: usize = 1000;
+
+/// Runs, in short.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Sample {
+    /// How many.
+    pub n: usize,
+    /// Mean of what they reached.
+    pub mean: f64,
+    /// Their standard deviation, with `n - 1` in the denominator; 0 of a single run.
+    pub deviation: f64,
+}
+
+impl Sample {
+    /// Mean and standard deviation of values; `None` of no values.
+    pub fn of(values: &[f64]) -> Option<Self> {
+        let n = values.len();
+        let mean = values.iter().sum::<f64>() / n as f64;
+        let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
+        let deviation = if n > 1 { (squares / (n - 1) as f64).sqrt() } else { 0.0 };
+        (n > 0).then_some(Self { n, mean, deviation })
+    }
+
+    fn squares(&self) -> f64 {
+        (self.n - 1) as f64 * self.deviation.powi(2)
+    }
+}
+
+/// What runs are held against.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Against {
+    /// Other runs, of which these may be worse by less than a margin.
+    Runs {
+        /// The other runs; at least two.
+        reference: Sample,
+        /// What they may be worse by.
+        margin: f64,
+    },
+    /// A value that their mean must not be below.
+    Value(f64),
+}
+
+/// A test of H0: *the mean of such runs is below what it must be*.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+pub struct Test {
+    /// Student's t: the distance of the mean from what it must not be below, in standard errors; null if nothing varies.
+    pub statistic: Option<f64>,
+    /// Degrees of freedom of t.
+    pub degrees_of_freedom: usize,
+    /// Probability of such a distance, or a larger one, if the mean were exactly what it must not be below.
+    pub p: f64,
+}
+
+/// Tests the runs; `None` where a spread cannot be known: of fewer than two runs against a value, or than three in all.
+pub fn test(runs: Sample, against: Against) -> Option<Test> {
+    let Spread { distance, error, degrees } = Spread::new(runs, against)?;
+    let (statistic, p) = match distance / error {
+        t if t.is_finite() => (Some(t), student(degrees)?.sf(t)),
+        // Nothing varies: the distance is known.
+        t if t.is_nan() => (None, 0.5),
+        t => (None, if t > 0.0 { 0.0 } else { 1.0 }),
+    };
+    Some(Test { statistic, degrees_of_freedom: degrees, p })
+}
+
+/// A test of H0: *such runs spread no more than the reference's*. The t-test takes that for granted.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+pub struct SpreadTest {
+    /// Fisher's F: variance of the runs over that of the reference's.
+    pub statistic: f64,
+    /// Probability of such a ratio, or a larger one, if they spread alike.
+    pub p: f64,
+}
+
+/// Tests the spread of the runs by Fisher's F (NIST/SEMATECH e-Handbook, 1.3.5.9); `None` of fewer than two runs, against a
+/// value, or against runs without spread.
+pub fn spread(runs: Sample, against: Against) -> Option<SpreadTest> {
+    let Against::Runs { reference, .. } = against else { return None };
+    let free = |sample: Sample| (sample.n > 1 && sample.deviation > 0.0).then(|| (sample.n - 1) as f64);
+    let fisher = FisherSnedecor::new(free(runs)?, free(reference)?).ok()?;
+    let statistic = (runs.deviation / reference.deviation).powi(2);
+    Some(SpreadTest { statistic, p: fisher.sf(statistic) })
+}
+
+/// Chance that this number of runs passes at level `alpha` if such runs are truly as good as the reference, its deviation
+/// being theirs; `None` against a value, which says nothing about how good runs truly are.
+///
+/// The noncentral t distribution is approximated by a shifted central one.
+pub fn power(runs: Sample, against: Against, alpha: f64) -> Option<f64> {
+    let Against::Runs { margin, .. } = against else { return None };
+    let Spread { error, degrees, .. } = Spread::new(runs, against)?;
+    let t = student(degrees)?;
+    let shift = margin / error;
+    Some(if shift.is_finite() { t.cdf(shift - t.inverse_cdf(1.0 - alpha)) } else { 1.0 })
+}
+
+/// How many more runs would settle the matter, one way or the other, with a chance of 80 % at level `alpha`, if mean and
+/// deviation stay what they are; `None` if no reasonable number would.
+///
+/// The least `n` with `distance >= error(n) * (t[1 - alpha] + t[0.8])`: Chow, Shao and Wang, 3.2.2, with quantiles of t in
+/// place of the normal distribution's.
+pub fn more_runs(runs: Sample, against: Against, alpha: f64) -> Option<usize> {
+    let enough = |n: &usize| {
+        let Some(Spread { distance, error, degrees }) = Spread::with(runs, against, *n) else { return false };
+        let Some(t) = student(degrees) else { return false };
+        distance.abs() >= error * (t.inverse_cdf(1.0 - alpha) + t.inverse_cdf(POWER))
+    };
+    (runs.n + 1..=runs.n + MOST_RUNS).find(enough).map(|n| n - runs.n)
+}
+
+/// How far the mean is from what it must not be below, and how well that is known.
+struct Spread {
+    distance: f64,
+    /// Standard error of the distance.
+    error: f64,
+    degrees: usize,
+}
+
+impl Spread {
+    fn new(runs: Sample, against: Against) -> Option<Self> {
+        Self::with(runs, against, runs.n)
+    }
+
+    /// As if there were `n` runs of this mean and deviation.
+    fn with(runs: Sample, against: Against, n: usize) -> Option<Self> {
+        let one_of = 1.0 / n as f64;
+        match against {
+            Against::Runs { reference, margin } => {
+                // Of a single run no deviation is known, and the pooled one is the reference's.
+                let degrees = (runs.n + reference.n).checked_sub(2).filter(|degrees| *degrees > 0)?;
+                let variance = (runs.squares() + reference.squares()) / degrees as f64;
+                let error = (variance * (one_of + 1.0 / reference.n as f64)).sqrt();
+                let degrees = n + reference.n - 2;
+                Some(Self { distance: runs.mean - reference.mean + margin, error, degrees })
+            }
+            Against::Value(value) => {
+                let degrees = n.checked_sub(1).filter(|_| runs.n > 1)?;
+                let error = runs.deviation * one_of.sqrt();
+                Some(Self { distance: runs.mean - value, error, degrees })
+            }
+        }
+    }
+}
+
+fn student(degrees: usize) -> Option<StudentsT> {
+    StudentsT::new(0.0, 1.0, degrees as f64).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample(n: usize, mean: f64, deviation: f64) -> Sample {
+        Sample { n, mean, deviation }
+    }
+
+    fn near(found: f64, expected: f64, by: f64) {
+        assert!((found - expected).abs() <= by, "{found} instead of {expected}");
+    }
+
+    #[test]
+    fn samples_have_mean_and_deviation() {
+        // Deviations -2, 0, 2: squares sum to 8, over 2.
+        assert_eq!(Sample::of(&[3.0, 5.0, 7.0]), Some(sample(3, 5.0, 2.0)));
+        assert_eq!(Sample::of(&[4.0]), Some(sample(1, 4.0, 0.0)));
+        assert_eq!(Sample::of(&[]), None);
+    }
+
+    #[test]
+    fn two_samples_as_in_the_handbook() {
+        // NIST 1.3.5.3, miles per gallon of US and Japanese cars: t = -12.62059 with 326 degrees of freedom.
+        let us = sample(249, 20.14458, 6.414_700);
+        let reference = sample(79, 30.48101, 6.107_710);
+        let found = test(us, Against::Runs { reference, margin: 0.0 }).unwrap();
+        near(found.statistic.unwrap(), -12.62059, 1e-4);
+        assert_eq!(found.degrees_of_freedom, 326);
+        near(found.p, 1.0, 1e-9);
+    }
+
+    #[test]
+    fn one_sample_by_hand() {
+        // mean 5, deviation 2, n 3: t = (5 - 3) / (2 / sqrt 3) = sqrt 3. For 2 degrees of freedom
+        // F(t) = 1/2 + t / (2 sqrt(2 + t^2)), so p = 1/2 - sqrt 3 / (2 sqrt 5).
+        let found = test(sample(3, 5.0, 2.0), Against::Value(3.0)).unwrap();
+        near(found.statistic.unwrap(), 3f64.sqrt(), 1e-12);
+        near(found.p, 0.5 - 3f64.sqrt() / (2.0 * 5f64.sqrt()), 1e-12);
+        assert_eq!(test(sample(1, 5.0, 0.0), Against::Value(3.0)), None);
+    }
+
+    #[test]
+    fn a_margin_shifts_the_mean_and_one_run_takes_the_reference_s_deviation() {
+        // (0.90 - 0.92 + 0.04) / (0.01 sqrt(1 + 1/3)), 2 degrees of freedom: t = 2 / sqrt(4/3) = sqrt 3.
+        let against = Against::Runs { reference: sample(3, 0.92, 0.01), margin: 0.04 };
+        let found = test(sample(1, 0.90, 0.0), against).unwrap();
+        near(found.statistic.unwrap(), 3f64.sqrt(), 1e-9);
+        assert_eq!(found.degrees_of_freedom, 2);
+        near(found.p, 0.5 - 3f64.sqrt() / (2.0 * 5f64.sqrt()), 1e-9);
+    }
+
+    #[test]
+    fn without_spread_the_distance_decides() {
+        let p = |mean: f64| test(sample(2, mean, 0.0), Against::Value(0.5)).map(|test| (test.statistic, test.p));
+        assert_eq!([p(0.6), p(0.4), p(0.5)], [Some((None, 0.0)), Some((None, 1.0)), Some((None, 0.5))]);
+    }
+
+    #[test]
+    fn runs_that_would_settle_it() {
+        // Known case: distance of one deviation against a value needs 8 runs in all, for n = 8:
+        // sqrt 8 = 2.828 >= t[0.95, 7] + t[0.8, 7] = 1.895 + 0.896 = 2.791; for n = 7: 2.646 < 1.943 + 0.906.
+        assert_eq!(more_runs(sample(3, 1.0, 1.0), Against::Value(0.0), 0.05), Some(5));
+        assert_eq!(more_runs(sample(3, -1.0, 1.0), Against::Value(0.0), 0.05), Some(5));
+        assert_eq!(more_runs(sample(3, 0.0, 1.0), Against::Value(0.0), 0.05), None);
+        // The reference's own mean is not known well enough: no number of runs makes up for that.
+        let against = Against::Runs { reference: sample(2, 0.9, 0.1), margin: 0.01 };
+        assert_eq!(more_runs(sample(3, 0.9, 0.1), against, 0.05), None);
+    }
+
+    #[test]
+    fn spreads_are_compared_by_their_variances() {
+        // F = 4 with 2 and 2 degrees of freedom: p = 1 / (1 + F) = 0.2.
+        let against = Against::Runs { reference: sample(3, 0.0, 1.0), margin: 0.0 };
+        let found = spread(sample(3, 0.0, 2.0), against).unwrap();
+        near(found.statistic, 4.0, 1e-12);
+        near(found.p, 0.2, 1e-9);
+        assert_eq!(spread(sample(1, 0.0, 0.0), against), None);
+        assert_eq!(spread(sample(3, 0.0, 2.0), Against::Value(0.0)), None);
+    }
+
+    #[test]
+    fn power_is_the_chance_to_pass() {
+        // margin / error = 3 / sqrt(2/3) = 3.674, less t[0.95, 4] = 2.132: F(1.542) of t with 4 degrees of freedom = 0.901.
+        let against = Against::Runs { reference: sample(3, 0.0, 1.0), margin: 3.0 };
+        near(power(sample(3, 0.0, 1.0), against, 0.05).unwrap(), 0.901, 1e-3);
+        // Without a margin it is the level itself.
+        let against = Against::Runs { reference: sample(3, 0.0, 1.0), margin: 0.0 };
+        near(power(sample(3, 0.0, 1.0), against, 0.05).unwrap(), 0.05, 1e-9);
+        assert_eq!(power(sample(3, 0.0, 1.0), Against::Value(0.0), 0.05), None);
+    }
+}

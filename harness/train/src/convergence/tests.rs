@@ -1,0 +1,150 @@
+use super::*;
+use crate::event::{Evaluated, Event, RunResult, Started};
+use crate::metrics::Score;
+use zoo_recipe::{Library, LoadOptions, Recipe};
+
+fn recipe(target: &str, seed: u64) -> Recipe {
+    let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/fixtures/recipes");
+    let sets = vec![format!("target={target}"), format!("train.seed={seed}")];
+    Library::new([root]).load("tiny", &LoadOptions { profile: None, sets }).unwrap().recipe
+}
+
+fn started(recipe: &Recipe) -> Event {
+    let environment = crate::Environment::detect(1, "fast");
+    Event::Started(Box::new(Started {
+        schema_version: 1,
+        recipe: recipe.name.clone(),
+        resumed_at: None,
+        parameters: 1,
+        batch: 16,
+        epochs: 2,
+        steps_per_epoch: 6,
+        steps: 12,
+        data: "digits".into(),
+        train_samples: 96,
+        val_samples: 40,
+        classes: 10,
+        seed: recipe.train.seed,
+        target: recipe.target.clone(),
+        linear_baseline: None,
+        baselines: vec![],
+        golden: GoldenVerdict::Pass,
+        device: "host".into(),
+        environment,
+    }))
+}
+
+/// A run that reached so much.
+fn run(target: &str, seed: u64, achieved: f64) -> RunRecord {
+    let recipe = recipe(target, seed);
+    let score = |metric| Score { metric, value: achieved, of: None };
+    let evaluated = Evaluated {
+        step: 12,
+        epoch: 2.0,
+        samples: 40,
+        loss: None,
+        scores: vec![score(Metric::Top1), score(Metric::Top5)],
+        seconds: 1.0,
+    };
+    let result = RunResult {
+        schema_version: 1,
+        metric: Metric::Top1,
+        target: None,
+        achieved: Some(achieved),
+        met: None,
+        also: vec![],
+        epochs: 2,
+        steps: 12,
+        seconds: 1.0,
+        linear_baseline: None,
+        baselines: vec![],
+        golden: GoldenVerdict::Pass,
+        device: "host".into(),
+        skipped_steps: 0,
+    };
+    let events = vec![started(&recipe), Event::Evaluated(evaluated), Event::Result(result)];
+    RunRecord { folder: format!("runs/{seed}").into(), yaml: String::new(), recipe, events }
+}
+
+const REFERENCE: &str = "{metric: top1, value: 88%, reference: {mean: 91%, sigma: 1%, runs: 3, source: paper}}";
+
+fn runs(target: &str, achieved: &[f64]) -> Vec<RunRecord> {
+    achieved.iter().zip(0..).map(|(value, seed)| run(target, seed, *value)).collect()
+}
+
+fn verdict(target: &str, achieved: &[f64]) -> Convergence {
+    judge(&runs(target, achieved), Rules::default()).unwrap()
+}
+
+#[test]
+fn runs_like_the_reference_pass() {
+    let found = verdict(REFERENCE, &[0.90, 0.91, 0.92]);
+    // Both deviations are 1 %: t = 3 / sqrt(2/3) = 3.674 with 4 degrees of freedom.
+    assert!((found.test.unwrap().statistic.unwrap() - 3.674).abs() < 1e-3);
+    assert_eq!(found.verdict, ConvergenceVerdict::Pass);
+    assert!((found.margin.unwrap() - 0.03).abs() < 1e-12 && (found.bound - 0.88).abs() < 1e-12);
+    assert_eq!(found.more_runs, None);
+}
+
+#[test]
+fn bad_runs_are_missed_and_few_are_inconclusive() {
+    assert_eq!(verdict(REFERENCE, &[0.80, 0.81, 0.82]).verdict, ConvergenceVerdict::Missed);
+    let between = verdict(REFERENCE, &[0.885, 0.875, 0.895]);
+    assert_eq!(between.verdict, ConvergenceVerdict::Inconclusive);
+    let one = verdict("{metric: top1, value: 50%}", &[0.9]);
+    assert_eq!((one.verdict, one.test, one.more_runs), (ConvergenceVerdict::Inconclusive, None, Some(2)));
+    assert_eq!(verdict("{metric: top1, value: 50%}", &[0.9, 0.91]).verdict, ConvergenceVerdict::Pass);
+}
+
+#[test]
+fn an_outlier_is_named_and_counts() {
+    let found = verdict(REFERENCE, &[0.91, 0.9101, 0.9099, 0.6]);
+    assert_eq!(found.runs.iter().map(|run| run.outlier).collect::<Vec<_>>(), [false, false, false, true]);
+    assert!((found.mean.unwrap() - 0.8325).abs() < 1e-12);
+    assert_ne!(found.verdict, ConvergenceVerdict::Pass);
+}
+
+#[test]
+fn a_failed_run_fails_the_set_and_an_open_one_is_refused() {
+    let mut set = runs(REFERENCE, &[0.91, 0.92, 0.90]);
+    set[1].events.pop();
+    let refused = judge(&set, Rules::default()).unwrap_err();
+    assert!(matches!(refused, ConvergenceError::NotDone { .. }), "{refused}");
+    set[1].events.push(Event::Failed { step: 3, message: "the loss is NaN\nand so on".into() });
+    let found = judge(&set, Rules::default()).unwrap();
+    assert_eq!((found.verdict, found.runs[1].achieved), (ConvergenceVerdict::Missed, None));
+    assert_eq!(found.runs[1].failed.as_deref(), Some("after step 3: the loss is NaN"));
+}
+
+#[test]
+fn other_goals_have_to_be_reached_as_well() {
+    let target = REFERENCE.replace("value: 88%", "value: 88%, also: [{metric: top5, value: 99%}]");
+    let found = verdict(&target, &[0.90, 0.91, 0.92]);
+    assert_eq!((found.verdict, found.also[0].met), (ConvergenceVerdict::Missed, false));
+}
+
+#[test]
+fn runs_that_are_no_set_are_refused_with_what_differs() {
+    let mut set = runs(REFERENCE, &[0.91, 0.92]);
+    set[1].recipe.train.batch = 8;
+    set[1].recipe.engine.threads = Some(3);
+    let text = judge(&set, Rules::default()).unwrap_err().to_string();
+    assert!(text.ends_with("they differ in:\n  train.batch: 16 -> 8"), "{text}");
+    let twins = [run(REFERENCE, 0, 0.9), run(REFERENCE, 0, 0.9)];
+    assert!(judge(&twins, Rules::default()).unwrap_err().to_string().contains("the same seed, 0"));
+    assert!(matches!(judge(&[], Rules::default()), Err(ConvergenceError::Empty)));
+    let mut aimless = run(REFERENCE, 0, 0.9);
+    aimless.recipe.target = None;
+    assert!(matches!(judge(&[aimless], Rules::default()), Err(ConvergenceError::NoTarget { .. })));
+}
+
+#[test]
+fn a_reference_at_its_target_needs_a_margin() {
+    let target = REFERENCE.replace("value: 88%", "value: 91%");
+    let set = runs(&target, &[0.90, 0.91, 0.92]);
+    assert!(matches!(judge(&set, Rules::default()), Err(ConvergenceError::NoMargin)));
+    let found = judge(&set, Rules { margin: Some(0.03), ..Rules::default() }).unwrap();
+    assert_eq!(found.verdict, ConvergenceVerdict::Pass);
+    let own = REFERENCE.replace("value: 88%", "value: 91%, margin: 0.03");
+    assert_eq!(verdict(&own, &[0.90, 0.91, 0.92]).verdict, ConvergenceVerdict::Pass);
+}

@@ -1,0 +1,139 @@
+//! What was found out before the training, as sections: golden check, device, cost.
+
+use super::{
+    chart::Unit,
+    duration, grouped,
+    page::{Cell, Grid, Section},
+    timeline,
+};
+use crate::event::{Cost, DeviceCheck, FirstDivergence, GoldenCheck, GoldenVerdict};
+
+/// Verdict by stage.
+pub(super) fn golden(check: &GoldenCheck) -> Section {
+    let mut notes = vec![format!(
+        "The recipe {} as written, in {} against {}, checked in {}.",
+        check.recipe,
+        check.dtype,
+        check.golden,
+        duration(check.seconds)
+    )];
+    if !check.changes.is_empty() {
+        notes.push(format!("This run changes {}.", check.changes.join(", ")));
+    }
+    notes.extend(check.first_divergence.as_ref().map(divergence));
+    let columns = [
+        ("stage", false),
+        ("compared", true),
+        ("worst", false),
+        ("error", true),
+        ("floor", true),
+        ("ratio", true),
+        ("median", true),
+        ("verdict", false),
+    ];
+    let mut grid = Grid::new("Golden check by stage: errors, and how many floors they are", columns);
+    let ratio = |value: Option<f64>| value.map_or(String::new(), |ratio| format!("{ratio:.1}"));
+    let small = |value: f64| if value == 0.0 { "0".to_owned() } else { format!("{value:.1e}") };
+    for stage in &check.stages {
+        let worst = stage.worst.as_ref();
+        grid.rows.push(vec![
+            stage.stage.as_str().into(),
+            stage.tensors.to_string().into(),
+            worst.map(|worst| worst.name.clone()).unwrap_or_default().into(),
+            worst.and_then(|worst| worst.error).map(small).unwrap_or_default().into(),
+            worst.map(|worst| small(worst.floor)).unwrap_or_default().into(),
+            ratio(worst.and_then(|worst| worst.ratio)).into(),
+            ratio(stage.median_ratio).into(),
+            verdict(stage.verdict),
+        ]);
+    }
+    Section { id: "golden".into(), title: "Golden check".into(), notes, grids: vec![grid], ..Section::default() }
+}
+
+/// A verdict as a cell: a word, and a colour that repeats it.
+pub(super) fn verdict(verdict: GoldenVerdict) -> Cell {
+    let (text, class) = match verdict {
+        GoldenVerdict::Pass => ("pass", "good"),
+        GoldenVerdict::Fail => ("fail", "bad"),
+        GoldenVerdict::Absent => ("absent", "faint"),
+    };
+    Cell { text: text.to_owned(), class }
+}
+
+fn divergence(found: &FirstDivergence) -> String {
+    let line = found.line.as_ref().map(|line| format!(", {line}")).unwrap_or_default();
+    let hints = found.hints.iter().map(|hint| format!(" Hint: {hint}.")).collect::<String>();
+    format!("First divergence in {}: {}{line}.{hints}", found.stage, found.tensor)
+}
+
+/// What the numbers of a device lose.
+pub(super) fn device(check: &DeviceCheck) -> Section {
+    let share = |share: f64| format!("{:.2} %", 100.0 * share);
+    let mut notes = vec![match check.verdict {
+        GoldenVerdict::Pass => format!("No operator loses more on {} than rounding must.", check.device),
+        GoldenVerdict::Fail => format!("On {} operators lose more than rounding must.", check.device),
+        GoldenVerdict::Absent => format!("The step was not rehearsed on {}.", check.device),
+    }];
+    notes.extend(check.first_divergence.as_ref().map(divergence));
+    let mut grids = Vec::new();
+    if let Some(scale) = &check.loss_scale {
+        let columns = [("loss scale", false), ("value", true), ("vanish", true)];
+        let mut grid = Grid::new("Elements of the gradients that vanish, by loss scale", columns);
+        for (name, value, lost) in [
+            ("none", 1.0, scale.lost_at_1),
+            ("present", scale.present, scale.lost_at_present),
+            ("best", scale.best, scale.lost_at_best),
+        ] {
+            grid.rows.push(vec![name.into(), value.to_string().into(), share(lost).into()]);
+        }
+        grids.push(grid);
+    }
+    if !check.losses.is_empty() {
+        let columns = [("node", false), ("type", false), ("become zero", true), ("overflow", true)];
+        let mut grid = Grid::new("Operators that lose most", columns);
+        for loss in &check.losses {
+            let (node, dtype) = (loss.node.as_str(), loss.dtype.as_str());
+            grid.rows.push(vec![node.into(), dtype.into(), share(loss.underflow).into(), share(loss.overflow).into()]);
+        }
+        grids.push(grid);
+    }
+    let title = format!("Precision on {}", check.device);
+    Section { id: "device".into(), title, notes, grids, ..Section::default() }
+}
+
+/// What a step costs on a device, and when what happens; `steps` is how many the training has.
+pub(super) fn cost(cost: &Cost, steps: Option<u64>) -> Section {
+    let limit = match cost.limit.as_str() {
+        "input" => "its input pipeline",
+        "floor" => "the network's own host code",
+        _ => "the device",
+    };
+    let mut notes = vec![format!(
+        "A step of this run is predicted to take {} ms on {}: {} samples per second with batch {} on each of {} \
+         device(s), {} MiB of memory. It waits for {limit}.",
+        Unit::Plain.format(cost.step_ms),
+        cost.device,
+        Unit::Plain.format(cost.images_per_s.round()),
+        cost.batch,
+        cost.devices,
+        grouped(cost.peak_memory_bytes.div_ceil(1 << 20)),
+    )];
+    if let Some(steps) = steps {
+        let seconds = steps as f64 * cost.step_ms / 1e3;
+        notes.push(format!("All {} steps would take {} there.", grouped(steps), duration(seconds)));
+    }
+    let columns = [("operator", false), ("kernels", true), ("ms", true), ("share", true), ("bound", false)];
+    let mut grid = Grid::new("Operators, dearest first", columns);
+    for op in &cost.ops {
+        grid.rows.push(vec![
+            op.op.as_str().into(),
+            op.count.to_string().into(),
+            format!("{:.3}", op.ms).into(),
+            format!("{:.1} %", 100.0 * op.share).into(),
+            op.bound.as_str().into(),
+        ]);
+    }
+    let title = format!("Simulated cost on {}", cost.device);
+    let figure = Some(timeline::svg(cost)).filter(|_| !cost.timeline.is_empty());
+    Section { id: "cost".into(), title, notes, figure, grids: vec![grid], ..Section::default() }
+}

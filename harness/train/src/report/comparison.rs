@@ -1,0 +1,326 @@
+//! Several runs on one page, or in one table: curves over each other, what their settings differ in, what they reached.
+
+use schemars::JsonSchema;
+use serde::Serialize;
+use std::path::PathBuf;
+use zoo_recipe::schema::Metric;
+
+use super::{
+    before,
+    chart::{Chart, Level, Series, Unit},
+    curves::{smoothed, thinned},
+    duration,
+    page::{Cell, Grid, Page, Section, Verdict},
+};
+use crate::{
+    convergence::setting_changes,
+    event::{Cost, Event, GoldenVerdict, SCHEMA_VERSION},
+    metrics::{self, Score},
+    run_folder::{RunEnd, RunRecord},
+};
+
+/// Classes that tell curves apart, by colour and by dashes.
+const CLASSES: [&str; 8] = ["run0", "run1", "run2", "run3", "run4", "run5", "run6", "run7"];
+/// Values of a setting that are not the same in all runs are cut to this many characters.
+const LONGEST: usize = 60;
+
+/// Several runs, compared.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct Comparison {
+    /// Version of the events as JSON.
+    pub schema_version: u32,
+    /// The runs.
+    pub runs: Vec<ComparedRun>,
+    /// Settings that are not the same in all runs.
+    pub settings: Vec<Setting>,
+}
+
+/// One of several runs.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct ComparedRun {
+    /// Its folder.
+    pub folder: PathBuf,
+    /// The recipe.
+    pub recipe: String,
+    /// Its seed.
+    pub seed: u64,
+    /// How far it has got: `finished`, `failed`, `interrupted` or `open`.
+    pub state: &'static str,
+    /// Steps done.
+    pub steps: u64,
+    /// Whether the step was proven.
+    pub golden: GoldenVerdict,
+    /// The target's metric, without a target the first of the data's kind.
+    pub metric: Option<Metric>,
+    /// The value to reach.
+    pub target: Option<f64>,
+    /// The value of the last evaluation.
+    pub achieved: Option<f64>,
+    /// Whether the target was met.
+    pub met: Option<bool>,
+    /// What the last evaluation found.
+    pub scores: Vec<Score>,
+    /// Loss of the last step, smoothed over a fiftieth of the run.
+    pub loss: Option<f64>,
+    /// Time of training and evaluations.
+    pub seconds: Option<f64>,
+    /// Median of the samples per second.
+    pub images_per_s: Option<f64>,
+    /// The arithmetic: a device, or `host`.
+    pub device: String,
+    /// What a step is predicted to take, and on which device.
+    pub simulated_step: Option<(String, f64)>,
+}
+
+/// A setting that is not the same in all runs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct Setting {
+    /// Path in the recipe, or the name of a fact.
+    pub path: String,
+    /// Its value in each run, in order; null where it is absent.
+    pub values: Vec<Option<String>>,
+}
+
+/// Why runs cannot be compared.
+#[derive(Debug, thiserror::Error)]
+pub enum ComparisonError {
+    /// No runs.
+    #[error("there are no runs to compare")]
+    Empty,
+    /// A template that does not render.
+    #[error(transparent)]
+    Page(#[from] minijinja::Error),
+}
+
+/// Compares runs.
+///
+/// # Errors
+/// No runs.
+pub fn compare(records: &[RunRecord]) -> Result<Comparison, ComparisonError> {
+    let first = records.first().ok_or(ComparisonError::Empty)?;
+    let settings = settings(first, records);
+    Ok(Comparison { schema_version: SCHEMA_VERSION, runs: records.iter().map(compared).collect(), settings })
+}
+
+fn compared(record: &RunRecord) -> ComparedRun {
+    let steps = losses(record);
+    let started = record.started();
+    let evaluation = record.last_evaluation();
+    let target = record.recipe.target.as_ref();
+    let metric = target.map(|target| target.metric).or(evaluation.and_then(|e| Some(e.scores.first()?.metric)));
+    let (state, result) = match record.end() {
+        RunEnd::Open => ("open", None),
+        RunEnd::Interrupted(_) => ("interrupted", None),
+        RunEnd::Failed(..) => ("failed", None),
+        RunEnd::Finished(result) => ("finished", Some(result)),
+    };
+    let mut speeds: Vec<f64> = step_events(record).map(|done| done.images_per_s).collect();
+    speeds.sort_by(f64::total_cmp);
+    ComparedRun {
+        folder: record.folder.clone(),
+        recipe: record.recipe.name.clone(),
+        seed: record.recipe.train.seed,
+        state,
+        steps: steps.last().map_or(0, |(step, _)| *step as u64),
+        golden: started.map(|started| started.golden).unwrap_or_default(),
+        metric,
+        target: target.map(|target| target.value),
+        achieved: metric.and_then(|metric| evaluation?.score(metric)),
+        met: result.and_then(|result| result.met),
+        scores: evaluation.map(|evaluation| evaluation.scores.clone()).unwrap_or_default(),
+        loss: smoothed(&steps).last().map(|point| point.1).filter(|loss| loss.is_finite()),
+        seconds: result.map(|result| result.seconds).or(step_events(record).last().map(|done| done.seconds)),
+        images_per_s: speeds.get(speeds.len() / 2).copied(),
+        device: started.map_or_else(String::new, |started| started.device.clone()),
+        simulated_step: cost(record).map(|cost| (cost.device.clone(), cost.step_ms)),
+    }
+}
+
+fn step_events(record: &RunRecord) -> impl Iterator<Item = &crate::event::StepDone> {
+    record.events.iter().filter_map(|event| match event {
+        Event::Step(done) => Some(done),
+        _ => None,
+    })
+}
+
+fn losses(record: &RunRecord) -> Vec<(f64, f64)> {
+    step_events(record).map(|done| (done.step as f64, done.loss)).collect()
+}
+
+fn cost(record: &RunRecord) -> Option<&Cost> {
+    record.events.iter().rev().find_map(|event| match event {
+        Event::Cost(cost) => Some(cost.as_ref()),
+        _ => None,
+    })
+}
+
+/// What is not the same in all runs, with its value in each.
+fn settings(first: &RunRecord, records: &[RunRecord]) -> Vec<Setting> {
+    let mut settings: Vec<Setting> = Vec::new();
+    for (index, record) in records.iter().enumerate() {
+        for change in setting_changes(first, record, &["description", "reference"]) {
+            let known = settings.iter().position(|setting| setting.path == change.path);
+            let known = known.unwrap_or_else(|| {
+                // Runs that are not named here are as the first.
+                let values = vec![change.before.clone(); records.len()];
+                settings.push(Setting { path: change.path.clone(), values });
+                settings.len() - 1
+            });
+            settings[known].values[index] = change.now;
+        }
+    }
+    settings
+}
+
+impl Comparison {
+    /// The page; `names` are what the runs are called.
+    ///
+    /// # Errors
+    /// A template that does not render.
+    pub fn page(&self, records: &[RunRecord]) -> Result<String, ComparisonError> {
+        let names: Vec<String> = self.runs.iter().map(|run| run.folder.display().to_string()).collect();
+        let finished = self.runs.iter().filter(|run| run.state == "finished").count();
+        let judged = self.runs.iter().filter(|run| run.met.is_some()).count();
+        let met = self.runs.iter().filter(|run| run.met == Some(true)).count();
+        let short = match judged {
+            0 => format!("{finished} of {} runs finished", names.len()),
+            _ => format!("{met} of {} runs met their target", names.len()),
+        };
+        let class = match (judged, met) {
+            (0, _) => "",
+            (_, met) if met == names.len() => "met",
+            _ => "missed",
+        };
+        let mut sections = vec![self.runs_section(&names), self.settings_section(&names)];
+        sections.extend(charts(self, records, &names).iter().map(Chart::section));
+        let mut recipes: Vec<&str> = self.runs.iter().map(|run| run.recipe.as_str()).collect();
+        recipes.dedup();
+        let page = Page {
+            title: format!("{}: {} runs", recipes.join(", "), names.len()),
+            subtitle: Vec::new(),
+            verdict: Verdict { class, short, lines: Vec::new() },
+            sections,
+            tables: Vec::new(),
+            details: records
+                .iter()
+                .zip(&names)
+                .map(|(record, name)| (format!("Resolved recipe of {name}"), record.yaml.as_str()))
+                .collect(),
+        };
+        Ok(page.render()?)
+    }
+
+    fn runs_section(&self, names: &[String]) -> Section {
+        let columns = [
+            ("run", false),
+            ("seed", true),
+            ("state", false),
+            ("golden", false),
+            ("reached", true),
+            ("target", true),
+            ("", false),
+            ("loss", true),
+            ("time", true),
+            ("samples/s", true),
+            ("simulated step", true),
+        ];
+        let mut grid = Grid::new("What each run reached, and what it took", columns);
+        let percent = |value: Option<f64>| value.map(|value| Unit::Percent.format(value)).unwrap_or_default();
+        for (run, name) in self.runs.iter().zip(names) {
+            let metric = run.metric.map(metrics::name).unwrap_or_default();
+            let verdict = match run.met {
+                Some(true) => Cell { text: "met".into(), class: "good" },
+                Some(false) => Cell { text: "missed".into(), class: "bad" },
+                None => "".into(),
+            };
+            let step = run.simulated_step.as_ref();
+            grid.rows.push(vec![
+                name.as_str().into(),
+                run.seed.to_string().into(),
+                run.state.into(),
+                before::verdict(run.golden),
+                run.achieved.map(|_| format!("{metric} {}", percent(run.achieved))).unwrap_or_default().into(),
+                percent(run.target).into(),
+                verdict,
+                run.loss.map(|loss| format!("{loss:.4}")).unwrap_or_default().into(),
+                run.seconds.map(duration).unwrap_or_default().into(),
+                run.images_per_s.map(|speed| Unit::Plain.format(speed)).unwrap_or_default().into(),
+                step.map(|(device, ms)| format!("{} ms on {device}", Unit::Plain.format(*ms)))
+                    .unwrap_or_default()
+                    .into(),
+            ]);
+        }
+        Section { id: "runs".into(), title: "Runs".into(), grids: vec![grid], ..Section::default() }
+    }
+
+    fn settings_section(&self, names: &[String]) -> Section {
+        let (id, title) = ("settings".to_owned(), "What they differ in".to_owned());
+        if self.settings.is_empty() {
+            let notes = vec!["Nothing: the runs have the same settings and the same seed.".to_owned()];
+            return Section { id, title, notes, ..Section::default() };
+        }
+        let columns = std::iter::once("setting").chain(names.iter().map(String::as_str));
+        let mut grid = Grid::new("Settings that are not the same in all runs", columns.map(|name| (name, false)));
+        for setting in &self.settings {
+            let cell = |value: &Option<String>| match value {
+                Some(value) => value.chars().take(LONGEST).collect::<String>().into(),
+                None => Cell { text: "absent".into(), class: "faint" },
+            };
+            let row = std::iter::once(setting.path.as_str().into()).chain(setting.values.iter().map(cell));
+            grid.rows.push(row.collect());
+        }
+        Section { id, title, grids: vec![grid], ..Section::default() }
+    }
+}
+
+/// Loss and metrics of all runs over each other.
+fn charts(comparison: &Comparison, records: &[RunRecord], names: &[String]) -> Vec<Chart<'static>> {
+    let steps = comparison.runs.iter().map(|run| run.steps as f64).fold(0.0, f64::max);
+    let overlaid = |title: &'static str, id: &'static str, unit: Unit, curves: Vec<Vec<(f64, f64)>>, markers: bool| {
+        let ends = names.iter().zip(&curves).filter_map(|(name, curve)| {
+            curve.last().map(|end| format!("{name} ends at {} after {} steps.", unit.format(end.1), end.0))
+        });
+        let description = ends.collect::<Vec<_>>().join(" ");
+        let series = curves.into_iter().zip(names).zip(CLASSES.iter().cycle()).map(|((points, name), class)| Series {
+            label: Some(name.clone()),
+            class,
+            points,
+            markers,
+        });
+        Chart { title, description, id, unit, steps, series: series.collect(), levels: Vec::new() }
+    };
+    let mut charts = Vec::new();
+    let loss: Vec<Vec<(f64, f64)>> = records.iter().map(|record| thinned(&smoothed(&losses(record)))).collect();
+    if loss.iter().any(|curve| !curve.is_empty()) {
+        charts.push(overlaid("Training loss, smoothed", "loss", Unit::Plain, loss, false));
+    }
+    let mut measured: Vec<Metric> = Vec::new();
+    for run in &comparison.runs {
+        let main = run.metric.into_iter().chain(run.scores.iter().map(|score| score.metric));
+        main.for_each(|metric| {
+            if !measured.contains(&metric) {
+                measured.push(metric);
+            }
+        });
+    }
+    for metric in measured {
+        let curve = |record: &RunRecord| -> Vec<(f64, f64)> {
+            let evaluations = record.events.iter().filter_map(|event| match event {
+                Event::Evaluated(evaluated) => Some((evaluated.step as f64, evaluated.score(metric)?)),
+                _ => None,
+            });
+            evaluations.collect()
+        };
+        let name = metrics::name(metric);
+        let mut chart = overlaid(name, name, Unit::Percent, records.iter().map(curve).collect(), true);
+        let mut targets: Vec<f64> =
+            comparison.runs.iter().filter(|run| run.metric == Some(metric)).filter_map(|run| run.target).collect();
+        targets.dedup();
+        if let [value] = targets.as_slice() {
+            let label = format!("target {}", Unit::Percent.format(*value));
+            chart.levels.push(Level { label, class: "target", value: *value });
+        }
+        charts.push(chart);
+    }
+    charts
+}

@@ -1,0 +1,93 @@
+//! What the folder of a run tells about it, whoever trained there.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use zoo_recipe::{Diagnostics, Library, LoadOptions, Recipe};
+
+use super::{EVENTS, RECIPE, event_log};
+use crate::{
+    TrainError,
+    event::{Evaluated, Event, ListenError, RunResult, Started},
+};
+
+/// A run as its folder has it.
+#[derive(Clone, Debug)]
+pub struct RunRecord {
+    /// The folder.
+    pub folder: PathBuf,
+    /// The recipe that was run.
+    pub recipe: Recipe,
+    /// The recipe as a file.
+    pub yaml: String,
+    /// What happened, in order.
+    pub events: Vec<Event>,
+}
+
+/// The recipe of a run.
+///
+/// # Errors
+/// Everything that is wrong with it: it may be of another version.
+pub(super) fn recipe(path: &Path) -> Result<Recipe, Diagnostics> {
+    let library = Library::new(std::iter::empty::<PathBuf>());
+    Ok(library.load(&path.to_string_lossy(), &LoadOptions::default())?.recipe)
+}
+
+/// How far a run has got.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum RunEnd<'a> {
+    /// It is running, or was killed.
+    Open,
+    /// It was stopped after this many steps.
+    Interrupted(u64),
+    /// It could not go on after this many steps, because of this.
+    Failed(u64, &'a str),
+    /// It is done.
+    Finished(&'a RunResult),
+}
+
+impl RunRecord {
+    /// Reads the folder.
+    ///
+    /// # Errors
+    /// A folder without a run, or with one whose recipe this version cannot read.
+    pub fn read(folder: &Path) -> Result<Self, TrainError> {
+        let refuse = |reason: String| TrainError::RunFolder { path: folder.to_owned(), reason };
+        let events = event_log::read(&folder.join(EVENTS))?;
+        if !events.iter().any(|event| matches!(event, Event::Started(_))) {
+            return Err(refuse("there is no run in this folder".to_owned()));
+        }
+        let path = folder.join(RECIPE);
+        let yaml = fs::read_to_string(&path).map_err(ListenError::at(&path))?;
+        let recipe = recipe(&path).map_err(|errors| refuse(format!("its recipe cannot be read: {errors}")))?;
+        Ok(Self { folder: folder.to_owned(), recipe, yaml, events })
+    }
+
+    /// What was known when it began, or was last resumed.
+    pub fn started(&self) -> Option<&Started> {
+        let started = self.events.iter().rev().find_map(|event| match event {
+            Event::Started(started) => Some(started),
+            _ => None,
+        });
+        started.map(Box::as_ref)
+    }
+
+    /// How far it has got.
+    pub fn end(&self) -> RunEnd<'_> {
+        let end = self.events.iter().rev().find_map(|event| match event {
+            Event::Started(_) => Some(RunEnd::Open),
+            Event::Interrupted { step } => Some(RunEnd::Interrupted(*step)),
+            Event::Failed { step, message } => Some(RunEnd::Failed(*step, message)),
+            Event::Result(result) => Some(RunEnd::Finished(result)),
+            _ => None,
+        });
+        end.unwrap_or(RunEnd::Open)
+    }
+
+    /// The last evaluation.
+    pub fn last_evaluation(&self) -> Option<&Evaluated> {
+        self.events.iter().rev().find_map(|event| match event {
+            Event::Evaluated(evaluated) => Some(evaluated),
+            _ => None,
+        })
+    }
+}

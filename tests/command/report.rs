@@ -1,0 +1,76 @@
+//! `report` on a network that trains in a second.
+
+use crate::workbench::{Said, command, said};
+use std::fs;
+use std::path::Path;
+
+fn run(out: &Path, recipe: &str, rest: &[&str]) -> Said {
+    let mut run = command();
+    run.args(["run", recipe, "--recipes", "tests/fixtures/recipes", "--out"]).arg(out);
+    said(run.args(rest)).expect(0)
+}
+
+/// Pages take nothing from elsewhere, and whoever does not see them is told what there is.
+fn self_contained(page: &str) {
+    for forbidden in ["http://", "https://", "<script", "<link", "url(", "@import"] {
+        assert!(!page.contains(forbidden), "{forbidden}");
+    }
+    for (element, name) in [("<svg ", "aria-labelledby="), ("<svg ", "role=\"img\""), ("<img ", "alt=\"")] {
+        for part in page.split(element).skip(1) {
+            let tag = part.split_once('>').unwrap().0;
+            assert!(tag.contains(name), "{element} without {name}: {tag}");
+        }
+    }
+}
+
+#[test]
+fn runs_are_compared() {
+    let dir = tempfile::tempdir().unwrap();
+    let (a, b) = (dir.path().join("a"), dir.path().join("b"));
+    run(&a, "tiny", &["--set", "target={metric: top1, value: 0%}"]);
+    run(&b, "tiny", &["--set", "optimizer.sgd.momentum=0.5", "--set", "train.seed=1"]);
+    let page = dir.path().join("page.html");
+    let report = |rest: &[&str]| said(command().arg("report").args([&a, &b]).args(rest));
+    let json = report(&["--format", "json"]).expect(0).json();
+    assert_eq!((&json["runs"][0]["met"], &json["runs"][1]["seed"]), (&true.into(), &1.into()));
+    let paths: Vec<&str> = json["settings"].as_array().unwrap().iter().map(|s| s["path"].as_str().unwrap()).collect();
+    assert_eq!(paths, ["optimizer.sgd.momentum", "target", "train.seed"]);
+    assert_eq!(json["settings"][0]["values"], serde_json::json!(["0.9", "0.5"]));
+    assert!(json["runs"][0]["simulated_step"][1].as_f64().unwrap() > 0.0);
+    let text = report(&["--html", page.to_str().unwrap()]).expect(0);
+    assert!(text.out.contains("optimizer.sgd.momentum  0.9 | 0.5"), "{}", text.out);
+    let html = fs::read_to_string(&page).unwrap();
+    self_contained(&html);
+    for part in
+        ["1 of 2 runs met their target", "Training loss, smoothed", "optimizer.sgd.momentum", "Resolved recipe of"]
+    {
+        assert!(html.contains(part), "{part}");
+    }
+    // A run is compared with itself: nothing differs.
+    let same = said(command().arg("report").args([&a, &a])).expect(0);
+    assert!(same.out.contains("nothing: the same settings and the same seed"), "{}", same.out);
+    // A page of its own, written anew.
+    fs::remove_file(a.join("report.html")).unwrap();
+    said(command().arg("report").arg(&a)).expect(0);
+    let own = fs::read_to_string(a.join("report.html")).unwrap();
+    self_contained(&own);
+    for part in ["Simulated cost on ascend910", "Timeline of one step", "git revision", "vector instructions"] {
+        assert!(own.contains(part), "{part}");
+    }
+    assert!(said(command().args(["report", "no/such/run"])).expect(2).err.contains("no/such/run"));
+    said(command().arg("report")).expect(2);
+}
+
+#[test]
+fn pages_show_what_was_found() {
+    let dir = tempfile::tempdir().unwrap();
+    for (recipe, expected) in [("tiny_text", "to find"), ("tiny_track", "frames</figcaption>")] {
+        let out = dir.path().join(recipe);
+        run(&out, recipe, &[]);
+        let page = fs::read_to_string(out.join("report.html")).unwrap();
+        self_contained(&page);
+        assert!(page.contains("src=\"data:image/png;base64,"), "{recipe}");
+        assert!(page.contains(expected), "{recipe}");
+        assert!(page.len() < 4 << 20, "{recipe}: {} bytes", page.len());
+    }
+}

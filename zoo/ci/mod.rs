@@ -1,0 +1,214 @@
+//! What systems of continuous integration read: JUnit XML, and GitHub's annotations.
+//!
+//! Verbs that judge [`Ci::record`] a [`Suite`] per recipe. A case that went wrong is annotated at once, and all suites are
+//! written as JUnit XML at the end, whatever the end was.
+
+mod github;
+mod junit;
+
+use crate::cli::Global;
+use crate::progress::Progress;
+use crate::{Exit, Failure};
+use clap::ValueEnum;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use zoo_recipe::{Diagnostic, Severity, Span};
+
+/// Who is told about faults in the way that shows them beside the line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Annotations {
+    /// GitHub, if this is one of its workflows (GITHUB_ACTIONS is `true`).
+    Auto,
+    /// GitHub.
+    Github,
+    /// Nobody.
+    None,
+}
+
+/// The option of verbs that judge.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub struct JunitArgs {
+    /// Write the verdicts as JUnit XML to this file, for CI systems
+    #[arg(long, value_name = "FILE")]
+    pub junit: Option<PathBuf>,
+}
+
+/// Cases that belong together: what was judged about one recipe.
+#[derive(Clone, Debug, Default)]
+pub struct Suite {
+    /// The recipe, and what distinguishes this judgement from another one of it.
+    pub name: String,
+    /// The cases, in order.
+    pub cases: Vec<Case>,
+    /// Time that all of them took.
+    pub time: Duration,
+}
+
+impl Suite {
+    /// There was nothing to judge, because of this.
+    pub fn absent(name: String, why: impl Into<String>) -> Self {
+        let case = Case { name: "golden".to_owned(), outcome: Outcome::Absent(why.into()) };
+        Self { name, cases: vec![case], time: Duration::ZERO }
+    }
+}
+
+/// One thing that was judged.
+#[derive(Clone, Debug)]
+pub struct Case {
+    /// Its name within the suite.
+    pub name: String,
+    /// What came of it.
+    pub outcome: Outcome,
+}
+
+/// What came of a case.
+#[derive(Clone, Debug)]
+pub enum Outcome {
+    /// It is as it should be.
+    Pass,
+    /// There was nothing to judge, because of this.
+    Absent(String),
+    /// It was judged and is wrong.
+    Fail(Fault),
+    /// It could not be judged.
+    Error(Fault),
+}
+
+/// What is wrong, and where.
+#[derive(Clone, Debug, Default)]
+pub struct Fault {
+    /// In a line.
+    pub message: String,
+    /// At length.
+    pub details: String,
+    /// The line at fault.
+    pub place: Option<Place>,
+    /// Whether this is where it begins: what follows from another fault is not annotated.
+    pub first: bool,
+}
+
+/// A place in a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// The file.
+    pub file: String,
+    /// Counted from one.
+    pub line: usize,
+    /// Counted from one.
+    pub column: usize,
+}
+
+impl Place {
+    /// Reads `file:line:column`; `None` for other text and for what `--set` says, which is in no file.
+    pub fn parse(text: &str) -> Option<Self> {
+        let (rest, column) = text.rsplit_once(':')?;
+        let (file, line) = rest.rsplit_once(':')?;
+        let (line, column) = (line.parse().ok()?, column.parse().ok()?);
+        (file != Span::OVERRIDES).then(|| Self { file: file.to_owned(), line, column })
+    }
+
+    /// The beginning of a file.
+    pub fn top(file: &Path) -> Self {
+        Self { file: file.display().to_string(), line: 1, column: 1 }
+    }
+}
+
+/// What has been judged so far.
+pub struct Ci {
+    annotates: bool,
+    progress: Progress,
+    suites: Vec<Suite>,
+}
+
+impl Ci {
+    /// As the command line and the environment say.
+    pub fn new(global: &Global, progress: &Progress) -> Self {
+        let annotates = match global.annotations {
+            Annotations::Auto => std::env::var_os("GITHUB_ACTIONS").is_some_and(|value| value == "true"),
+            Annotations::Github => true,
+            Annotations::None => false,
+        };
+        Self { annotates, progress: progress.clone(), suites: Vec::new() }
+    }
+
+    /// Takes in what was judged, and annotates where it went wrong.
+    pub fn record(&mut self, suite: Suite) {
+        for case in &suite.cases {
+            if let Outcome::Fail(fault) | Outcome::Error(fault) = &case.outcome
+                && fault.first
+            {
+                let title = format!("zoo: {}, {}", suite.name, case.name);
+                self.annotate(Severity::Error, &title, &fault.message, fault.place.as_ref());
+            }
+        }
+        self.suites.push(suite);
+    }
+
+    /// Annotates what is said about a recipe.
+    pub fn diagnostic(&self, diagnostic: &Diagnostic) {
+        let span = &diagnostic.span;
+        let place = Place { file: span.file.to_string(), line: span.line, column: span.column };
+        let hint = diagnostic.hint.as_ref().map(|hint| format!("\nhint: {hint}")).unwrap_or_default();
+        let message = format!("{}{hint}", diagnostic.message);
+        self.annotate(diagnostic.severity, "zoo", &message, Some(&place).filter(|_| !span.is_override()));
+    }
+
+    /// Annotates why a command failed.
+    pub fn failure(&self, failure: &Failure) {
+        match failure {
+            Failure::Recipe(diagnostics) => diagnostics.iter().for_each(|diagnostic| self.diagnostic(diagnostic)),
+            other => self.annotate(Severity::Error, "zoo", &other.to_string(), None),
+        }
+    }
+
+    fn annotate(&self, severity: Severity, title: &str, message: &str, place: Option<&Place>) {
+        if self.annotates {
+            self.progress.line(&github::annotation(severity, title, message, place));
+        }
+    }
+
+    /// Writes all that was judged as JUnit XML, and why the command failed if it did.
+    ///
+    /// # Errors
+    /// A file that cannot be written.
+    pub fn write_junit(&self, verb: &str, file: &Path, end: &Result<Exit, Failure>) -> Result<(), Failure> {
+        let mut suites = self.suites.clone();
+        suites.extend(unfinished(verb, end));
+        let unwritable = |source| Failure::Unwritable { path: file.to_owned(), source };
+        if let Some(folder) = file.parent() {
+            std::fs::create_dir_all(folder).map_err(unwritable)?;
+        }
+        let report = junit::report(verb, &suites);
+        let write = |out: &mut dyn std::io::Write| report.serialize(out).map_err(std::io::Error::other);
+        zoo_train::atomic::replace(file, write).map_err(unwritable)
+    }
+}
+
+/// The case of a command that did not come to its end.
+fn unfinished(verb: &str, end: &Result<Exit, Failure>) -> Option<Suite> {
+    let fault = match end {
+        Ok(Exit::Interrupted) => Fault { message: "interrupted".to_owned(), ..Fault::default() },
+        Ok(_) => return None,
+        Err(failure) => {
+            let details = failure.to_string();
+            let message = details.lines().next().unwrap_or_default().to_owned();
+            Fault { message, details, ..Fault::default() }
+        }
+    };
+    let case = Case { name: verb.to_owned(), outcome: Outcome::Error(fault) };
+    Some(Suite { name: format!("zoo {verb}"), cases: vec![case], time: Duration::ZERO })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_are_read() {
+        let place = Place { file: "a:b/c.yaml".into(), line: 31, column: 9 };
+        assert_eq!(Place::parse("a:b/c.yaml:31:9"), Some(place));
+        for text in ["c.yaml", "c.yaml:3", "c.yaml:x:3", "--set:1:4", ""] {
+            assert_eq!(Place::parse(text), None, "{text}");
+        }
+    }
+}

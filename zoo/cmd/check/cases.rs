@@ -1,0 +1,87 @@
+//! A golden check as cases for CI systems: one per stage.
+
+use super::report;
+use crate::Failure;
+use crate::ci::{Case, Fault, Outcome, Place, Suite};
+use crate::numbers::{Ratio, Small};
+use anstream::adapter::strip_str;
+use std::path::Path;
+use std::time::Duration;
+use zoo_golden::report::{Divergence, StageReport};
+use zoo_golden::{Verdict, mutants};
+
+/// What a check was of.
+pub(in crate::cmd) struct Checked<'a> {
+    /// The recipe and the arithmetic.
+    pub name: String,
+    /// The recipe's file, for faults that no line is known of.
+    pub file: &'a Path,
+    /// What `--set` says.
+    pub sets: &'a [String],
+    /// How long it took.
+    pub time: Duration,
+}
+
+/// A case per stage.
+///
+/// # Errors
+/// None in practice: the text is written to memory.
+pub(in crate::cmd) fn suite(
+    checked: Checked<'_>,
+    stages: &[StageReport],
+    divergence: Option<&Divergence>,
+) -> Result<Suite, Failure> {
+    let failed = |stage: &&StageReport| stage.verdict == Verdict::Fail;
+    let begins = divergence.map(|d| d.stage).or(stages.iter().find(failed).map(|stage| stage.stage));
+    let mut cases = Vec::new();
+    for stage in stages {
+        let outcome = match stage.verdict {
+            Verdict::Pass => Outcome::Pass,
+            Verdict::Absent => Outcome::Absent("the golden has no data for it".to_owned()),
+            Verdict::Fail => {
+                let begins_here = divergence.filter(|divergence| divergence.stage == stage.stage);
+                let mut fault = fault(&checked, stage, begins_here)?;
+                fault.first = begins == Some(stage.stage);
+                Outcome::Fail(fault)
+            }
+        };
+        cases.push(Case { name: stage.stage.to_string(), outcome });
+    }
+    Ok(Suite { name: checked.name, cases, time: checked.time })
+}
+
+/// What is wrong in a stage; `divergence` if it begins there.
+fn fault(checked: &Checked<'_>, stage: &StageReport, divergence: Option<&Divergence>) -> Result<Fault, Failure> {
+    let mut message = format!("{} of {} failed in {}", stage.failed.len(), stage.tensors, stage.stage);
+    let mut text = Vec::new();
+    report::failures(stage, &mut text)?;
+    let mut place = None;
+    if let Some(divergence) = divergence {
+        let hints = divergence.hints.iter().map(|hint| format!("; {hint}")).collect::<String>();
+        let found = stage.failed.iter().find(|item| item.name == divergence.tensor && item.ratio.is_finite());
+        let by = found.map(|item| format!(" (error {}, {} x floor)", Small(item.error), Ratio(item.ratio)));
+        let (stage, tensor) = (divergence.stage, &divergence.tensor);
+        message = format!("first divergence in {stage}: {tensor}{}{hints}", by.unwrap_or_default());
+        report::first_divergence(divergence, checked.sets, &mut text)?;
+        place = match &divergence.line {
+            Some(line) => Place::parse(line),
+            None => Some(Place::top(checked.file)),
+        };
+    }
+    let details = strip_str(&String::from_utf8_lossy(&text)).to_string().trim().to_owned();
+    Ok(Fault { message, details, place, first: false })
+}
+
+/// A case per planted fault: it has to be caught.
+pub(super) fn mutants(name: String, outcomes: &[mutants::Outcome], time: Duration) -> Suite {
+    let case = |outcome: &mutants::Outcome| {
+        let missed = || Fault {
+            message: format!("not caught; expected in {}", outcome.expected),
+            first: true,
+            ..Fault::default()
+        };
+        let outcome_of = if outcome.caught.is_some() { Outcome::Pass } else { Outcome::Fail(missed()) };
+        Case { name: outcome.name.to_string(), outcome: outcome_of }
+    };
+    Suite { name, cases: outcomes.iter().map(case).collect(), time }
+}

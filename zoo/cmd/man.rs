@@ -1,0 +1,28 @@
+//! `zoo man`: manual pages.
+
+use super::Context;
+use crate::{Cli, Exit, Failure};
+use clap::CommandFactory;
+use std::io::Write;
+use std::path::PathBuf;
+
+/// Write a manual page for the command and one for each verb.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  zoo man ~/.local/share/man/man1            then: man zoo, man zoo-run
+  zoo man build/man")]
+pub struct Args {
+    /// Folder for the pages; made if it is not there
+    #[arg(value_name = "DIR")]
+    folder: PathBuf,
+}
+
+/// Writes the pages and says where.
+pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
+    let unwritable = |source| Failure::Unwritable { path: args.folder.clone(), source };
+    std::fs::create_dir_all(&args.folder).map_err(unwritable)?;
+    clap_mangen::generate_to(Cli::command(), &args.folder).map_err(unwritable)?;
+    writeln!(context.out, "{}", args.folder.display())?;
+    Ok(Exit::Pass)
+}

@@ -1,0 +1,107 @@
+//! `zoo report`: several runs, compared.
+
+use super::Context;
+use crate::cli::Format;
+use crate::console::{BAD, DIM, GOOD, HEADING, paint};
+use crate::numbers::{Seconds, percent};
+use crate::table::{Align, Cell, Table};
+use crate::{Exit, Failure};
+use std::io::Write;
+use std::path::PathBuf;
+use tracing::info;
+use zoo_train::report::{Comparison, compare};
+use zoo_train::{GoldenVerdict, RunRecord, atomic, metrics};
+
+/// Compare runs: what they reached and what it took, what their settings differ in, and their curves over each other.
+///
+/// Prints tables, or writes one page with --html, without scripts or anything from elsewhere. The page of a single run is the
+/// report.html in its folder; it is written anew as well.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  zoo report runs/resnet50-mini-1 runs/resnet50-mini-2
+  zoo report runs/* --html comparison.html
+  zoo report runs/resnet50-mini-1                        writes its report.html anew
+  zoo report runs/* --format json | jq '.settings'")]
+pub struct Args {
+    /// Folders of runs
+    #[arg(value_name = "RUN", required = true)]
+    runs: Vec<PathBuf>,
+    /// Write the comparison as a page to this file
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+}
+
+/// Compares and prints.
+pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
+    let records = args.runs.iter().map(|folder| RunRecord::read(folder)).collect::<Result<Vec<_>, _>>()?;
+    let comparison = compare(&records)?;
+    if let Some(file) = &args.html {
+        let page = comparison.page(&records)?;
+        let unwritable = |source| Failure::Unwritable { path: file.clone(), source };
+        atomic::replace(file, |out| out.write_all(page.as_bytes())).map_err(unwritable)?;
+        info!("page: {}", file.display());
+    }
+    if let [folder] = args.runs.as_slice() {
+        info!("page of the run: {}", zoo_train::rewrite_report(folder)?.display());
+    }
+    match context.format {
+        Format::Json => context.out.json(&comparison)?,
+        Format::Text => print(&comparison, &mut context.out)?,
+    }
+    Ok(Exit::Pass)
+}
+
+fn print(comparison: &Comparison, out: &mut impl Write) -> Result<(), Failure> {
+    let mut table = Table::new([
+        ("run", Align::Left),
+        ("recipe", Align::Left),
+        ("seed", Align::Right),
+        ("golden", Align::Left),
+        ("reached", Align::Right),
+        ("target", Align::Right),
+        ("", Align::Left),
+        ("loss", Align::Right),
+        ("time", Align::Right),
+        ("samples/s", Align::Right),
+    ]);
+    for run in &comparison.runs {
+        let golden = match run.golden {
+            GoldenVerdict::Pass => "pass",
+            GoldenVerdict::Fail => "fail",
+            GoldenVerdict::Absent => "absent",
+        };
+        let metric = run.metric.map(metrics::name).unwrap_or_default();
+        let verdict = match (run.met, run.state) {
+            (Some(true), _) => Cell::styled("met", GOOD),
+            (Some(false), _) => Cell::styled("missed", BAD),
+            (None, "finished") => "".into(),
+            (None, state) => Cell::styled(state, BAD),
+        };
+        table.row([
+            run.folder.display().into(),
+            run.recipe.as_str().into(),
+            run.seed.into(),
+            golden.into(),
+            run.achieved.map(|value| format!("{metric} {}", percent(value))).unwrap_or_default().into(),
+            run.target.map(percent).unwrap_or_default().into(),
+            verdict,
+            run.loss.map(|loss| format!("{loss:.3}")).unwrap_or_default().into(),
+            run.seconds.map(|seconds| Seconds(seconds).to_string()).unwrap_or_default().into(),
+            run.images_per_s.map(|speed| format!("{speed:.0}")).unwrap_or_default().into(),
+        ]);
+    }
+    write!(out, "{table}")?;
+    if comparison.runs.len() < 2 {
+        return Ok(());
+    }
+    writeln!(out, "\n{}", paint(HEADING, "they differ in"))?;
+    if comparison.settings.is_empty() {
+        writeln!(out, "  nothing: the same settings and the same seed")?;
+    }
+    for setting in &comparison.settings {
+        let values = setting.values.iter().map(|value| value.as_deref().unwrap_or("(absent)"));
+        writeln!(out, "  {}  {}", setting.path, paint(DIM, values.collect::<Vec<_>>().join(" | ")))?;
+    }
+    Ok(())
+}

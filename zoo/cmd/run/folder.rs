@@ -1,0 +1,30 @@
+//! Where runs go that are not told where.
+
+use crate::Failure;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// The folder of folders.
+const RUNS: &str = "runs";
+
+/// The first folder `runs/STEM-NUMBER` that is free.
+pub(super) fn next_run(stem: &str) -> PathBuf {
+    let number = numbered_runs(stem).into_iter().max().unwrap_or(0) + 1;
+    Path::new(RUNS).join(format!("{stem}-{number}"))
+}
+
+/// The latest folder `runs/STEM-NUMBER`.
+pub(super) fn last_run(stem: &str) -> Result<PathBuf, Failure> {
+    let number = numbered_runs(stem).into_iter().max();
+    let number = number.ok_or_else(|| Failure::Usage(format!("nothing to resume: there is no {RUNS}/{stem}-*")))?;
+    Ok(Path::new(RUNS).join(format!("{stem}-{number}")))
+}
+
+fn numbered_runs(stem: &str) -> Vec<u64> {
+    let entries = fs::read_dir(RUNS).into_iter().flatten().flatten();
+    let number = |entry: fs::DirEntry| {
+        let name = entry.file_name().into_string().ok()?;
+        name.strip_prefix(stem)?.strip_prefix('-')?.parse().ok()
+    };
+    entries.filter_map(number).collect()
+}
