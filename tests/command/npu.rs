@@ -170,6 +170,21 @@ fn published_throughput_is_met_where_nothing_was_fitted() {
             assert!(row["error"].as_f64().unwrap().abs() <= 0.35, "{row}");
         }
     }
+    let further = zoo("score recipes/throughput/further.yaml").expect(0).out;
+    assert!(further.contains("inception-v3-mcv-8p: its input does AutoAugment"), "{further}");
     let text = zoo("score recipes/throughput/published.yaml").expect(0).out;
     assert!(text.contains("not fitted") && text.contains("doubtful"), "{text}");
+}
+
+#[test]
+fn windows_are_cut_in_three_ways() {
+    let step = |form: &str| {
+        let json = zoo(&format!("profile siammask --batch 2 --set npu.extract_patches={form} --format json")).expect(0).json();
+        json["step_ms"].as_f64().unwrap()
+    };
+    let [native, convolution, host] = ["native", "convolution", "host"].map(step);
+    // The filter of 127x127 windows has 260 million elements, nearly all of them zero.
+    assert!(native < convolution && native < host, "{native} {convolution} {host}");
+    let text = zoo("profile siammask --batch 2 --what-if").expect(0).out;
+    assert!(text.contains("npu.extract_patches=convolution") && text.contains("npu.extract_patches=host"), "{text}");
 }
