@@ -10,7 +10,7 @@ use zoo_graph::GraphError;
 use zoo_input::InputError;
 use zoo_npu::NpuError;
 use zoo_recipe::Diagnostics;
-use zoo_train::{CheckpointError, TrainError};
+use zoo_train::{TrainError, WeightsError};
 
 /// Why a command could not do what it was asked.
 #[derive(Debug, Error)]
@@ -52,15 +52,9 @@ pub enum Failure {
     /// A training or an evaluation cannot begin or go on.
     #[error(transparent)]
     Train(#[from] TrainError),
-    /// A checkpoint that cannot be read.
+    /// Weights that cannot be read or written.
     #[error(transparent)]
-    Checkpoint(#[from] CheckpointError),
-    /// A folder without checkpoints.
-    #[error("{}: no checkpoint in this folder", folder.display())]
-    NoCheckpoint {
-        /// The folder.
-        folder: PathBuf,
-    },
+    Weights(#[from] WeightsError),
     /// The simulated NPU cannot price what it was asked.
     #[error(transparent)]
     Npu(#[from] NpuError),
@@ -100,7 +94,8 @@ impl Failure {
             Self::Input(InputError::Recipe { .. }) => Exit::Invalid,
             Self::Input(InputError::Data(error)) | Self::Data(error) => data(error),
             Self::Golden(error) => golden(error),
-            Self::GoldenNotFound { .. } | Self::Checkpoint(_) | Self::NoCheckpoint { .. } => Exit::Missing,
+            Self::GoldenNotFound { .. } => Exit::Missing,
+            Self::Weights(error) => weights(error),
             Self::Train(error) => train(error),
             Self::Engine(error) => engine(error),
             Self::Npu(error) => npu(error),
@@ -139,16 +134,28 @@ fn train(error: &TrainError) -> Exit {
         TrainError::Graph(error) => graph(error),
         TrainError::Engine(error) => engine(error),
         TrainError::Data(error) | TrainError::Input(InputError::Data(error)) => data(error),
+        TrainError::Weights(error) => weights(error),
         TrainError::Checkpoint(_) | TrainError::NothingEvaluated => Exit::Missing,
         TrainError::Input(InputError::Recipe { .. })
         | TrainError::Mismatch(_)
         | TrainError::RecipeChanged { .. }
         | TrainError::DataChanged { .. }
         | TrainError::Variables(_)
+        | TrainError::Misfit(_)
         | TrainError::RunFolder { .. } => Exit::Invalid,
         // The training ran and came to nothing: its target is missed.
         TrainError::LossNotFinite { .. } | TrainError::VariableNotFinite { .. } => Exit::Missed,
         TrainError::Listen(_) | TrainError::Candle(_) => Exit::Internal,
+    }
+}
+
+fn weights(error: &WeightsError) -> Exit {
+    match error {
+        WeightsError::Checkpoint(_)
+        | WeightsError::NoCheckpoint { .. }
+        | WeightsError::Io { .. }
+        | WeightsError::Unreadable { .. } => Exit::Missing,
+        WeightsError::Unwritable { .. } => Exit::Internal,
     }
 }
 

@@ -18,6 +18,7 @@ mod show;
 mod simulated;
 mod study;
 mod validate;
+mod weights;
 
 use crate::catalog::Catalog;
 use crate::cli::{Change, Format, Global};
@@ -71,6 +72,9 @@ pub enum Command {
     /// Make golden tensors, and compare dumps of a step
     #[command(subcommand)]
     Golden(golden::Command),
+    /// Exchange weights with PyTorch
+    #[command(subcommand)]
+    Weights(weights::Command),
     /// Look at the data of a recipe
     #[command(subcommand)]
     Data(data::Command),
@@ -100,6 +104,7 @@ pub fn run(command: &Command, context: &mut Context) -> Result<Exit, Failure> {
         Command::Study(args) => study::run(args, context),
         Command::Score(args) => score::run(args, context),
         Command::Golden(command) => golden::run(command, context),
+        Command::Weights(command) => weights::run(command, context),
         Command::Data(command) => data::run(command, context),
         Command::Schema(args) => schema::run(args, context),
         Command::Completions(args) => completions::run(args, context),
