@@ -1,6 +1,6 @@
 //! Everything that can end a command, and the exit code of each.
 
-use crate::Exit;
+use crate::{Exit, excerpt::excerpt};
 use std::path::PathBuf;
 use thiserror::Error;
 use zoo_datasets::DataError;
@@ -9,6 +9,7 @@ use zoo_golden::GoldenError;
 use zoo_graph::GraphError;
 use zoo_input::InputError;
 use zoo_npu::NpuError;
+use zoo_onnx::OnnxError;
 use zoo_recipe::Diagnostics;
 use zoo_train::{TrainError, WeightsError};
 
@@ -55,6 +56,9 @@ pub enum Failure {
     /// Weights that cannot be read or written.
     #[error(transparent)]
     Weights(#[from] WeightsError),
+    /// A network that cannot be written as an ONNX model.
+    #[error("{}{}", .0, line(.0))]
+    Onnx(#[from] OnnxError),
     /// The simulated NPU cannot price what it was asked.
     #[error(transparent)]
     Npu(#[from] NpuError),
@@ -96,12 +100,24 @@ impl Failure {
             Self::Golden(error) => golden(error),
             Self::GoldenNotFound { .. } => Exit::Missing,
             Self::Weights(error) => weights(error),
+            Self::Onnx(OnnxError::Variable(_)) => Exit::Internal,
+            Self::Onnx(_) => Exit::Invalid,
             Self::Train(error) => train(error),
             Self::Engine(error) => engine(error),
             Self::Npu(error) => npu(error),
             Self::FileNotFound { .. } | Self::Unreadable { .. } => Exit::Missing,
             Self::Output(_) | Self::Unwritable { .. } => Exit::Internal,
         }
+    }
+}
+
+/// The recipe's line behind an operator that ONNX has not.
+fn line(error: &OnnxError) -> String {
+    match error {
+        OnnxError::Operator { origin: Some(origin), .. } => {
+            format!("\n{} ({})", excerpt(&origin.span.to_string(), &[]), origin.path)
+        }
+        _ => String::new(),
     }
 }
 

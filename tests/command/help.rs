@@ -21,6 +21,10 @@ const VERBS: &[&str] = &[
     "golden",
     "golden record",
     "golden diff",
+    "export",
+    "weights",
+    "weights import",
+    "weights export",
     "data",
     "data make",
     "data inspect",
@@ -33,7 +37,7 @@ fn every_verb_explains_itself_with_examples() {
     for verb in VERBS {
         let help = zoo(&format!("{verb} --help")).expect(0);
         assert!(help.err.is_empty());
-        if !["data", "golden"].contains(verb) {
+        if !["data", "golden", "weights"].contains(verb) {
             assert!(help.out.contains("Examples:\n  zoo "), "{verb} has no examples");
         }
         insta::assert_snapshot!(format!("help {verb}").trim().replace(' ', "-"), help.out);

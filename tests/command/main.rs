@@ -3,6 +3,7 @@
 mod check;
 mod data;
 mod device;
+mod export;
 mod faults;
 mod help;
 mod new;
@@ -11,4 +12,5 @@ mod run;
 mod show;
 mod tasks;
 mod validate;
+mod weights;
 mod workbench;

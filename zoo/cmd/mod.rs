@@ -7,6 +7,7 @@ mod check;
 mod completions;
 mod data;
 mod eval;
+mod export;
 mod golden;
 mod ls;
 mod new;
@@ -72,6 +73,8 @@ pub enum Command {
     /// Make golden tensors, and compare dumps of a step
     #[command(subcommand)]
     Golden(golden::Command),
+    /// Write a network for inference as an ONNX model
+    Export(export::Args),
     /// Exchange weights with PyTorch
     #[command(subcommand)]
     Weights(weights::Command),
@@ -104,6 +107,7 @@ pub fn run(command: &Command, context: &mut Context) -> Result<Exit, Failure> {
         Command::Study(args) => study::run(args, context),
         Command::Score(args) => score::run(args, context),
         Command::Golden(command) => golden::run(command, context),
+        Command::Export(args) => export::run(args, context),
         Command::Weights(command) => weights::run(command, context),
         Command::Data(command) => data::run(command, context),
         Command::Schema(args) => schema::run(args, context),

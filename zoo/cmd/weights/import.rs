@@ -96,12 +96,17 @@ fn print(report: &Report<'_>, context: &mut Context) -> Result<(), Failure> {
     for surplus in &fit.surplus {
         table.row([(&surplus.name).into(), shape(&surplus.shape).into(), "-".into(), "surplus".into()]);
     }
-    if !fit.is_exact() {
+    // Where all names differ by a prefix, a list of all of them says nothing more.
+    if !fit.is_exact() && !(fit.taken.is_empty() && fit.hint.is_some()) {
         writeln!(context.out, "{table}")?;
     }
     let (missing, unlike, surplus) = (fit.missing.len(), fit.unlike.len(), fit.surplus.len());
     let counts = format!("{} tensors fit, {missing} missing, {unlike} of another shape, {surplus} surplus", fit.taken.len());
-    let verdict = if report.fits { paint(GOOD, "fits") } else { paint(BAD, "does not fit") };
+    let verdict = match report.fits {
+        true if fit.is_exact() => paint(GOOD, "fits"),
+        true => paint(GOOD, "fits in part"),
+        false => paint(BAD, "does not fit"),
+    };
     writeln!(context.out, "{counts}: {verdict}")?;
     if let Some(hint) = &fit.hint {
         writeln!(context.out, "hint: {hint}")?;

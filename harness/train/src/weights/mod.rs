@@ -8,7 +8,7 @@ mod state_dict;
 mod write_pth;
 
 pub use fit::{Fit, Naming, Shaped, Unlike};
-pub use state_dict::StateDict;
+pub use state_dict::{StateDict, replace, write};
 
 use candle_core::{DType, Device, Tensor};
 use safetensors::SafeTensors;

@@ -44,24 +44,40 @@ impl StateDict {
         &self.tensors
     }
 
-    /// Writes a file, completely or not at all: for `torch.load` if its name ends in `.pth` or `.pt`, else safetensors.
+    /// Writes the file: see [`write`].
     ///
     /// # Errors
     /// What the operating system refuses.
     pub fn save(&self, path: &Path) -> Result<(), WeightsError> {
-        let refused = |reason: String| WeightsError::Unwritable { path: path.to_owned(), source: io::Error::other(reason) };
-        let for_torch = path.extension().is_some_and(|extension| extension == "pth" || extension == "pt");
-        let bytes = if for_torch {
-            write_pth::encode(&self.tensors).map_err(refused)?
-        } else {
-            // Readers take this as: these tensors are PyTorch's.
-            let metadata = HashMap::from([("format".to_owned(), "pt".to_owned())]);
-            let tensors = self.tensors.iter().map(|(name, tensor)| (name.as_str(), tensor));
-            safetensors::serialize(tensors, Some(metadata)).map_err(|error| refused(error.to_string()))?
-        };
-        atomic::replace(path, |out| out.write_all(&bytes))
-            .map_err(|source| WeightsError::Unwritable { path: path.to_owned(), source })
+        write(path, &self.tensors)
     }
+}
+
+/// Writes tensors, completely or not at all: for `torch.load` if the file's name ends in `.pth` or `.pt`, else safetensors.
+///
+/// # Errors
+/// What the operating system refuses.
+pub fn write(path: &Path, tensors: &[(String, Tensor)]) -> Result<(), WeightsError> {
+    let refused = |reason: String| WeightsError::Unwritable { path: path.to_owned(), source: io::Error::other(reason) };
+    let for_torch = path.extension().is_some_and(|extension| extension == "pth" || extension == "pt");
+    let bytes = if for_torch {
+        write_pth::encode(tensors).map_err(refused)?
+    } else {
+        // Readers take this as: these tensors are PyTorch's.
+        let metadata = HashMap::from([("format".to_owned(), "pt".to_owned())]);
+        let tensors = tensors.iter().map(|(name, tensor)| (name.as_str(), tensor));
+        safetensors::serialize(tensors, Some(metadata)).map_err(|error| refused(error.to_string()))?
+    };
+    replace(path, &bytes)
+}
+
+/// Writes a file of this content, completely or not at all.
+///
+/// # Errors
+/// What the operating system refuses.
+pub fn replace(path: &Path, content: &[u8]) -> Result<(), WeightsError> {
+    atomic::replace(path, |out| out.write_all(content))
+        .map_err(|source| WeightsError::Unwritable { path: path.to_owned(), source })
 }
 
 impl Weights {
