@@ -18,7 +18,7 @@ fn a_state_dict_that_fits_is_taken_over() {
     insta::assert_snapshot!("import-fits", text);
     let report =
         tiny(&["weights", "import", "tiny", STATE, "--format", "json", "--out", out.to_str().unwrap()]).expect(0).json();
-    assert_eq!((&report["fits"], &report["taken"].as_array().unwrap().len()), (&true.into(), &8));
+    assert_eq!((&report["fits"], &report["taken"].as_array().unwrap().len()), (&true.into(), &9));
     assert_eq!(report["out"], out.to_str().unwrap());
     // What was written and what it was written from evaluate alike.
     let eval = |file: &str| tiny(&["eval", "tiny", "--format", "json", "--checkpoint", file]).expect(0).json();
@@ -29,8 +29,8 @@ fn a_state_dict_that_fits_is_taken_over() {
 
 #[test]
 fn what_does_not_fit_is_listed() {
-    let other = ["weights", "import", "tiny", STATE, "--set", "model.classes=7", "--set", "model.bn1.name=norm"];
-    let data = ["--set", "data.source.characters.classes=7"];
+    let other = ["weights", "import", "tiny", STATE, "--set", "model.classes=36", "--set", "model.bn1.name=norm"];
+    let data = ["--set", "data.source.characters.classes=36"];
     insta::assert_snapshot!("import-misfits", tiny(&[&other[..], &data].concat()).expect(2).out);
     let dir = tempfile::tempdir().unwrap();
     let out = dir.path().join("part.safetensors");
@@ -38,22 +38,22 @@ fn what_does_not_fit_is_listed() {
     assert!(tiny(&partial).expect(0).out.contains("fits in part"));
     assert!(out.is_file());
     // Evaluation does not guess.
-    let eval = [&["eval", "tiny", "--checkpoint", STATE, "--set", "model.classes=7"], &data[..]].concat();
+    let eval = [&["eval", "tiny", "--checkpoint", STATE, "--set", "model.classes=36"], &data[..]].concat();
     let refused = tiny(&eval).expect(2);
-    assert!(refused.err.contains("2 of another shape: fc.weight ([10, 24] in the file, [7, 24] here)"), "{}", refused.err);
+    assert!(refused.err.contains("2 of another shape: fc.weight ([10, 24] in the file, [36, 24] here)"), "{}", refused.err);
 }
 
 #[test]
 fn prefixes_are_proposed_and_taken_off() {
     insta::assert_snapshot!("import-prefix", tiny(&["weights", "import", "tiny", TRAINING]).expect(2).out);
     let strip = tiny(&["weights", "import", "tiny", TRAINING, "--strip", "module.", "--entry", "state_dict"]).expect(0);
-    assert!(strip.out.contains("8 tensors fit, 0 missing"), "{}", strip.out);
+    assert!(strip.out.contains("9 tensors fit, 0 missing"), "{}", strip.out);
     // The same for a training that starts from it.
     let dir = tempfile::tempdir().unwrap();
     let from = format!("train.init_from={{checkpoint: {TRAINING}, from: module}}");
     let run = ["run", "tiny", "--set", "train.epochs=1", "--set", &from, "--out"];
     let trained = tiny(&[&run[..], &[dir.path().join("run").to_str().unwrap()]].concat()).expect(0);
-    assert!(trained.err.contains("init_from: 8 tensors of"), "{}", trained.err);
+    assert!(trained.err.contains("init_from: 9 tensors of"), "{}", trained.err);
 }
 
 #[test]
@@ -81,7 +81,7 @@ fn a_run_is_exported_for_pytorch() {
         let (run, out) = (run.to_str().unwrap(), out.to_str().unwrap());
         let export = ["weights", "export", "tiny", "--checkpoint", run, "--out", out, "--format", "json"];
         let report = tiny(&export).expect(0).json();
-        assert_eq!((&report["step"], &report["tensors"]), (&6.into(), &9.into()), "with num_batches_tracked");
+        assert_eq!((&report["step"], &report["tensors"]), (&6.into(), &10.into()), "with num_batches_tracked");
         tiny(&["weights", "import", "tiny", out]).expect(0);
         let eval = |file: &str| tiny(&["eval", "tiny", "--format", "json", "--checkpoint", file]).json();
         assert_eq!(eval(run)["loss"], eval(out)["loss"]);

@@ -21,8 +21,8 @@ use zoo_train::weights::{Fit, Naming, StateDict, Weights};
 Examples:
   zoo weights import resnet50 resnet50.pth                            does it fit?
   zoo weights import resnet50 resnet50.pth --out resnet50.safetensors
-  zoo weights import resnet50 checkpoint.pth.tar --entry state_dict --strip module.
-  zoo weights import siammask resnet50.pth --add features.features. --partial --out backbone.safetensors
+  zoo weights import resnet50 training.pth.tar --entry state_dict --strip module.
+  zoo weights import siammask resnet50.pth --add features.features. --partial --out part.pth
 
 Exit codes:
   0 it fits; 2 it does not, and nothing is written; 3 the file is missing or unreadable")]
