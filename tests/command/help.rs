@@ -114,3 +114,17 @@ fn a_reader_that_goes_away_is_no_failure() {
     assert_eq!(output.status.code(), Some(0));
     assert!(output.stderr.is_empty(), "{}", String::from_utf8_lossy(&output.stderr));
 }
+
+#[test]
+fn the_reference_is_the_one_in_docs() {
+    let dir = tempfile::tempdir().unwrap();
+    let said = said(command().args(["schema", "--markdown"]).arg(dir.path())).expect(0);
+    assert_eq!(said.out.lines().count(), 5);
+    for page in said.out.lines().map(std::path::Path::new) {
+        let name = page.file_name().unwrap();
+        let kept = std::fs::read_to_string(root().join("docs").join(name)).unwrap_or_default();
+        let advice = "zoo schema --markdown docs";
+        assert!(kept == std::fs::read_to_string(page).unwrap(), "docs/{} is old: {advice}", name.display());
+    }
+    zoo("schema device --markdown docs").expect(2);
+}

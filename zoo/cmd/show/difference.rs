@@ -129,7 +129,8 @@ impl Comparison<'_> {
                     self.compare((&path_a.key(key), a.get(key)), (&path_b.key(key), b.get(key)));
                 }
             }
-            (Some(Value::Array(a)), Some(Value::Array(b))) => {
+            // Lists of numbers and words are values themselves.
+            (Some(Value::Array(a)), Some(Value::Array(b))) if a.iter().chain(b).any(Value::is_object) => {
                 for (i, j) in aligned(a, b) {
                     let path_of = |path: &ConfigPath, index: Option<usize>| path.index(index.unwrap_or_default());
                     let (at_a, at_b) = (path_of(path_a, i.or(j)), path_of(path_b, j.or(i)));
