@@ -172,12 +172,17 @@ fn architectures_are_drawn() {
     let said = zoo(&format!("show resnet50 --svg {svg} --dot {dot}")).expect(0);
     assert_eq!(said.out, format!("{svg}\n{dot}\n"));
     let svg = std::fs::read_to_string(svg).unwrap();
-    for text in ["<title id=\"title\">resnet50</title>", "25.56 M parameters", "layer3.1 to layer3.5, 5 times", "64×112×112"] {
+    for text in
+        ["<title id=\"title\">resnet50</title>", "25.56 M parameters", "layer3.1 to layer3.5, 5 times", "64×112×112"]
+    {
         assert!(svg.contains(text), "{text}");
     }
     assert!(!svg.contains("href") && !svg.contains("url(http"), "needs nothing else");
     let dot = std::fs::read_to_string(dot).unwrap();
-    assert!(dot.starts_with("digraph \"resnet50\" {") && dot.contains("label=\"layer3.1 to layer3.5, 5 times\";"), "{dot}");
+    assert!(
+        dot.starts_with("digraph \"resnet50\" {") && dot.contains("label=\"layer3.1 to layer3.5, 5 times\";"),
+        "{dot}"
+    );
     let tiny = path("tiny.svg");
     zoo(&format!("show tiny --recipes tests/fixtures/recipes --svg {tiny}")).expect(0);
     insta::assert_snapshot!("picture", std::fs::read_to_string(tiny).unwrap());

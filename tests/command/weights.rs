@@ -16,8 +16,9 @@ fn a_state_dict_that_fits_is_taken_over() {
     let out = dir.path().join("tiny.safetensors");
     let text = tiny(&["weights", "import", "tiny", STATE]).expect(0).out;
     insta::assert_snapshot!("import-fits", text);
-    let report =
-        tiny(&["weights", "import", "tiny", STATE, "--format", "json", "--out", out.to_str().unwrap()]).expect(0).json();
+    let report = tiny(&["weights", "import", "tiny", STATE, "--format", "json", "--out", out.to_str().unwrap()])
+        .expect(0)
+        .json();
     assert_eq!((&report["fits"], &report["taken"].as_array().unwrap().len()), (&true.into(), &9));
     assert_eq!(report["out"], out.to_str().unwrap());
     // What was written and what it was written from evaluate alike.
@@ -40,7 +41,11 @@ fn what_does_not_fit_is_listed() {
     // Evaluation does not guess.
     let eval = [&["eval", "tiny", "--checkpoint", STATE, "--set", "model.classes=36"], &data[..]].concat();
     let refused = tiny(&eval).expect(2);
-    assert!(refused.err.contains("2 of another shape: fc.weight ([10, 24] in the file, [36, 24] here)"), "{}", refused.err);
+    assert!(
+        refused.err.contains("2 of another shape: fc.weight ([10, 24] in the file, [36, 24] here)"),
+        "{}",
+        refused.err
+    );
 }
 
 #[test]

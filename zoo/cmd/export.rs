@@ -13,8 +13,8 @@ use zoo_engine::{Inputs, Options, Scalars, Step};
 use zoo_graph::{BuildOptions, Graph};
 use zoo_onnx::{About, Batch, OPSET};
 use zoo_recipe::Recipe;
-use zoo_train::weights::{self, Fit, Naming, Weights};
 use zoo_train::TrainError;
+use zoo_train::weights::{self, Fit, Naming, Weights};
 
 /// Write a network for inference as an ONNX model.
 ///

@@ -300,7 +300,9 @@ impl Translation<'_> {
             }
             Op::Resize(resize) => self.resize(node, resize),
             Op::Slice(slice) => self.slice(node, slice),
-            Op::Transpose(transpose) => self.plain(node, "Transpose", vec![Attribute::ints("perm", &transpose.permutation)]),
+            Op::Transpose(transpose) => {
+                self.plain(node, "Transpose", vec![Attribute::ints("perm", &transpose.permutation)])
+            }
             Op::PairLogSoftmax(_) => self.pair_log_softmax(node),
             Op::DepthwiseCorrelation(_) => self.correlation(node),
             Op::ExtractPatches(_) => return Err(refuse(node, "ONNX has no operator that makes windows a batch")),
@@ -370,7 +372,8 @@ impl Translation<'_> {
         // What the windows reach beyond the output without: ONNX counts it apart.
         let extra: Option<Vec<usize>> = (0..2)
             .map(|axis| {
-                let reach = input.get(2 + axis)?.checked_sub(1)? * stride[axis] + (kernel[axis] - 1) * dilation[axis] + 1;
+                let reach =
+                    input.get(2 + axis)?.checked_sub(1)? * stride[axis] + (kernel[axis] - 1) * dilation[axis] + 1;
                 (output.get(2 + axis)? + pad[2 * axis] + pad[2 * axis + 1]).checked_sub(reach)
             })
             .collect();

@@ -5,7 +5,8 @@ mod preprocess;
 
 use crate::diagnostic::{Diagnostic, Severity, suggest};
 use crate::schema::{
-    Characters, DecayGroup, Layer, LossScale, Metric, Optimizer, Period, Recipe, SampleKind, Schedule, Source, TextScenes, Videos, WarmupShape,
+    Characters, DecayGroup, Layer, LossScale, Metric, Optimizer, Period, Recipe, SampleKind, Schedule, Source,
+    TextScenes, Videos, WarmupShape,
 };
 use crate::span::ConfigPath;
 
@@ -244,7 +245,8 @@ impl Check<'_> {
         if let Schedule::Step(decay) = &recipe.schedule
             && matches!(decay.every, Period::Epochs(every) if every >= recipe.train.epochs as f64)
         {
-            let message = format!("the learning rate never drops in the {} epochs of the training", recipe.train.epochs);
+            let message =
+                format!("the learning rate never drops in the {} epochs of the training", recipe.train.epochs);
             self.warn("schedule.step.every", message, "every 30 of 90 epochs is usual (arXiv 1512.03385)");
         }
         if let Some(Period::Epochs(over)) = recipe.schedule.warmup().map(|warmup| warmup.over)

@@ -63,7 +63,9 @@ pub fn json_schema() -> Value {
 fn describe_choices(definition: &mut Value) {
     for option in definition.get_mut("oneOf").and_then(Value::as_array_mut).into_iter().flatten() {
         let Some(meaning) = option.get("description").cloned() else { continue };
-        for property in option.get_mut("properties").and_then(Value::as_object_mut).into_iter().flat_map(Map::values_mut) {
+        for property in
+            option.get_mut("properties").and_then(Value::as_object_mut).into_iter().flat_map(Map::values_mut)
+        {
             if let Some(property) = property.as_object_mut() {
                 property.entry("description").or_insert_with(|| meaning.clone());
             }

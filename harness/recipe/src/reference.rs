@@ -51,7 +51,7 @@ pub fn reference() -> Vec<Page> {
     for ((file, title, sections), order) in PLAN.into_iter().zip(chapters) {
         let page = Writer { file, definitions: &definitions, pages: &pages };
         let named = sections.iter().map(|section| format!("`{section}`")).collect::<Vec<_>>().join(", ");
-        let mut text = format!("# {title}\n\n{}\n\nExplains {named}. [All sections]({FIRST}).\n", MADE);
+        let mut text = format!("# {title}\n\n{MADE}\n\nExplains {named}. [All sections]({FIRST}).\n");
         for name in &order {
             page.definition(name, &mut text);
         }
@@ -99,16 +99,17 @@ fn reach(
     match value {
         Value::Array(list) => list.iter().for_each(|value| reach(value, definitions, file, pages, order)),
         Value::Object(map) => {
-            if let Some(name) = reference_of(map) {
-                if let Some(definition) = definitions.get(name)
-                    && !pages.contains_key(name)
-                {
-                    pages.insert(name.to_owned(), file);
-                    order.push(name.to_owned());
-                    reach(definition, definitions, file, pages, order);
-                }
+            if let Some(name) = reference_of(map)
+                && let Some(definition) = definitions.get(name)
+                && !pages.contains_key(name)
+            {
+                pages.insert(name.to_owned(), file);
+                order.push(name.to_owned());
+                reach(definition, definitions, file, pages, order);
             }
-            map.iter().filter(|(key, _)| *key != "$ref").for_each(|(_, value)| reach(value, definitions, file, pages, order));
+            map.iter()
+                .filter(|(key, _)| *key != "$ref")
+                .for_each(|(_, value)| reach(value, definitions, file, pages, order));
         }
         _ => {}
     }
@@ -173,7 +174,8 @@ impl Writer<'_> {
             let Some(value) = value.as_object() else { continue };
             let default = match value.get("default") {
                 _ if required.iter().any(|name| name == key) => "required".to_owned(),
-                Some(Value::Null) | None => String::new(),
+                // What a section is without a word is told where it is explained.
+                Some(Value::Null | Value::Object(_)) | None => String::new(),
                 Some(default) => format!("`{default}`"),
             };
             let kind = self.kind(&without_description(value));
@@ -199,7 +201,11 @@ impl Writer<'_> {
             }
         }
         if let Some(words) = schema.get("enum").and_then(Value::as_array) {
-            return words.iter().map(|word| format!("`{}`", word.as_str().unwrap_or_default())).collect::<Vec<_>>().join(", ");
+            return words
+                .iter()
+                .map(|word| format!("`{}`", word.as_str().unwrap_or_default()))
+                .collect::<Vec<_>>()
+                .join(", ");
         }
         let types: Vec<&str> = match schema.get("type") {
             Some(Value::String(kind)) => vec![kind],
@@ -240,8 +246,11 @@ impl Writer<'_> {
 /// Bounds of a number, in words.
 fn bounds(schema: &Map<String, Value>) -> String {
     let of = |key: &str| schema.get(key).filter(|value| value.is_number()).map(Value::to_string);
-    let low = of("minimum").map(|low| format!("at least {low}")).or(of("exclusiveMinimum").map(|low| format!("above {low}")));
-    let high = of("maximum").map(|high| format!("at most {high}")).or(of("exclusiveMaximum").map(|high| format!("below {high}")));
+    let low =
+        of("minimum").map(|low| format!("at least {low}")).or(of("exclusiveMinimum").map(|low| format!("above {low}")));
+    let high = of("maximum")
+        .map(|high| format!("at most {high}"))
+        .or(of("exclusiveMaximum").map(|high| format!("below {high}")));
     let words: Vec<String> = low.into_iter().chain(high).collect();
     if words.is_empty() { String::new() } else { format!(", {}", words.join(", ")) }
 }

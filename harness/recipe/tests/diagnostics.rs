@@ -174,14 +174,44 @@ fn slips_are_named_with_their_sources() {
     let cases: &[(&str, &str, &str, &str)] = &[
         (", of: three runs", "", "this target does not say where it comes from", "add `of:`"),
         ("base_lr: 0.1", "base_lr: 1e-4", "learning rate 0.0001 with batch 32 is less than a 32nd", "1706.02677"),
-        ("cosine: {base_lr: 0.1}", "step: {base_lr: 0.1, every: 30 epochs}", "the learning rate never drops", "1512.03385"),
+        (
+            "cosine: {base_lr: 0.1}",
+            "step: {base_lr: 0.1, every: 30 epochs}",
+            "the learning rate never drops",
+            "1512.03385",
+        ),
         ("batch: 32", "batch: 2", "batch normalisation over 2 samples", "1803.08494"),
-        (&eval, &steps("eval", "{resize: {shorter: 224}}, {center_crop: {size: 256}}"), "a crop of 256x256 out of images that can be 224x224", "1512.03385"),
-        (&train, &steps("train", "{resize_to: {size: 28}}, {random_crop: {size: 32, pad: 1}}"), "a crop of 32x32 out of images that can be 30x30", "1512.03385"),
+        (
+            &eval,
+            &steps("eval", "{resize: {shorter: 224}}, {center_crop: {size: 256}}"),
+            "a crop of 256x256 out of images that can be 224x224",
+            "1512.03385",
+        ),
+        (
+            &train,
+            &steps("train", "{resize_to: {size: 28}}, {random_crop: {size: 32, pad: 1}}"),
+            "a crop of 32x32 out of images that can be 30x30",
+            "1512.03385",
+        ),
         (&eval, &steps("eval", "{random_crop: {size: 32}}"), "evaluation crops at random", "1512.03385"),
-        (&train, "train: [normalize: {mean: [0.5, 0.5, 0.5], std: [0.25, 0.25, 0.25], scale: byte}]", "a deviation below 1 belongs to levels of 0..1", "torchvision"),
-        (&eval, "eval: [normalize: {mean: [0.5, 0.5, 0.5], std: [64, 64, 64]}]", "a deviation above 2 belongs to levels of 0..255", "scale: byte"),
-        (&eval, "eval: [normalize: {mean: [0.4, 0.5, 0.5], std: [0.25, 0.25, 0.25]}]", "evaluation normalises differently", "same mean"),
+        (
+            &train,
+            "train: [normalize: {mean: [0.5, 0.5, 0.5], std: [0.25, 0.25, 0.25], scale: byte}]",
+            "a deviation below 1 belongs to levels of 0..1",
+            "torchvision",
+        ),
+        (
+            &eval,
+            "eval: [normalize: {mean: [0.5, 0.5, 0.5], std: [64, 64, 64]}]",
+            "a deviation above 2 belongs to levels of 0..255",
+            "scale: byte",
+        ),
+        (
+            &eval,
+            "eval: [normalize: {mean: [0.4, 0.5, 0.5], std: [0.25, 0.25, 0.25]}]",
+            "evaluation normalises differently",
+            "same mean",
+        ),
     ];
     for (from, to, message, source) in cases {
         let said = of(&with(&[(from, to)]));

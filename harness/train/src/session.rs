@@ -1,9 +1,7 @@
 //! A network in training: the step with its variables, and how often it was run.
 
 use candle_core::{Device, Tensor};
-use std::{
-    collections::{BTreeMap, BTreeSet},
-};
+use std::collections::{BTreeMap, BTreeSet};
 use zoo_engine::{Arithmetic, Inputs, Observer, Options, Scalars, Step, StepResult, candle_dtype};
 use zoo_graph::{BuildOptions, DType, EMA, Graph, VariableRole};
 use zoo_input::{Batch, Field, Numbers};

@@ -167,7 +167,8 @@ fn identity(value: &Value) -> String {
 
 /// Which elements of two lists belong together: a longest common subsequence of their identities.
 fn aligned(a: &[Value], b: &[Value]) -> Vec<(Option<usize>, Option<usize>)> {
-    let (left, right): (Vec<String>, Vec<String>) = (a.iter().map(identity).collect(), b.iter().map(identity).collect());
+    let (left, right): (Vec<String>, Vec<String>) =
+        (a.iter().map(identity).collect(), b.iter().map(identity).collect());
     // Lengths of the longest common subsequence of the rests.
     let mut common = vec![vec![0_usize; right.len() + 1]; left.len() + 1];
     for i in (0..left.len()).rev() {
@@ -204,7 +205,9 @@ mod tests {
     fn a_layer_that_is_put_in_moves_no_other() {
         let list = |value: Value| value.as_array().unwrap().clone();
         let a = list(json!([{"conv": {"name": "a", "out": 1}}, {"relu": {}}, {"conv": {"name": "b"}}]));
-        let b = list(json!([{"conv": {"name": "a", "out": 2}}, {"bn": {"name": "n"}}, {"relu": {}}, {"conv": {"name": "b"}}]));
+        let b = list(
+            json!([{"conv": {"name": "a", "out": 2}}, {"bn": {"name": "n"}}, {"relu": {}}, {"conv": {"name": "b"}}]),
+        );
         assert_eq!(aligned(&a, &b), [(Some(0), Some(0)), (None, Some(1)), (Some(1), Some(2)), (Some(2), Some(3))]);
         assert_eq!(aligned(&a, &[]), [(Some(0), None), (Some(1), None), (Some(2), None)]);
     }

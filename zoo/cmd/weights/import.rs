@@ -101,7 +101,8 @@ fn print(report: &Report<'_>, context: &mut Context) -> Result<(), Failure> {
         writeln!(context.out, "{table}")?;
     }
     let (missing, unlike, surplus) = (fit.missing.len(), fit.unlike.len(), fit.surplus.len());
-    let counts = format!("{} tensors fit, {missing} missing, {unlike} of another shape, {surplus} surplus", fit.taken.len());
+    let counts =
+        format!("{} tensors fit, {missing} missing, {unlike} of another shape, {surplus} surplus", fit.taken.len());
     let verdict = match report.fits {
         true if fit.is_exact() => paint(GOOD, "fits"),
         true => paint(GOOD, "fits in part"),

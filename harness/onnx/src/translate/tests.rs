@@ -39,9 +39,32 @@ fn a_chain_of_operators_becomes_a_chain_of_nodes() {
     assert_eq!(
         operators,
         [
-            "Pad", "Conv", "BatchNormalization", "Relu", "LRN", "MaxPool", "Conv", "Clip", "Add", "AveragePool",
-            "Conv", "Conv", "Concat", "Sigmoid", "Mul", "Resize", "ConvTranspose", "Reshape", "Add", "Slice", "MatMul",
-            "MatMul", "Reshape", "Gemm", "Relu", "Gemm"
+            "Pad",
+            "Conv",
+            "BatchNormalization",
+            "Relu",
+            "LRN",
+            "MaxPool",
+            "Conv",
+            "Clip",
+            "Add",
+            "AveragePool",
+            "Conv",
+            "Conv",
+            "Concat",
+            "Sigmoid",
+            "Mul",
+            "Resize",
+            "ConvTranspose",
+            "Reshape",
+            "Add",
+            "Slice",
+            "MatMul",
+            "MatMul",
+            "Reshape",
+            "Gemm",
+            "Relu",
+            "Gemm"
         ]
     );
     // Every operand is an input, an initializer or a result from above; every result is the only one of its name.

@@ -73,8 +73,9 @@ impl Check<'_> {
     fn within(&mut self, path: &str, [height, width]: [usize; 2], least: Option<[usize; 2]>) {
         let Some([there_height, there_width]) = least else { return };
         if height > there_height || width > there_width {
-            let message =
-                format!("a crop of {height}x{width} out of images that can be {there_height}x{there_width}: black borders");
+            let message = format!(
+                "a crop of {height}x{width} out of images that can be {there_height}x{there_width}: black borders"
+            );
             self.warn(path, message, "resize to more than the crop: 256 before 224 (arXiv 1512.03385, section 3.4)");
         }
     }

@@ -85,15 +85,10 @@ impl Fit {
         Self::between(wanted, weights, naming)
     }
 
-    fn between<'a>(
-        wanted: impl Iterator<Item = (&'a str, Vec<usize>)>,
-        weights: &Weights,
-        naming: &Naming,
-    ) -> Self {
+    fn between<'a>(wanted: impl Iterator<Item = (&'a str, Vec<usize>)>, weights: &Weights, naming: &Naming) -> Self {
         // What an optimizer keeps beside a parameter is named `PARAMETER/SLOT`.
         let is_weight = |name: &&String| !name.contains('/') && name.rsplit('.').next() != Some(COUNTER);
-        let mut rest: BTreeMap<&String, &Tensor> =
-            weights.tensors.iter().filter(|(name, _)| is_weight(name)).collect();
+        let mut rest: BTreeMap<&String, &Tensor> = weights.tensors.iter().filter(|(name, _)| is_weight(name)).collect();
         let mut fit = Self {
             file: weights.file.clone(),
             entry: weights.entry.clone(),
@@ -206,7 +201,8 @@ mod tests {
         Fit::between(network.iter().map(|(name, shape)| (*name, shape.to_vec())), &weights(file), naming)
     }
 
-    const NETWORK: [(&str, &[usize]); 3] = [("conv.weight", &[4, 3, 3, 3]), ("bn.running_mean", &[4]), ("fc.bias", &[10])];
+    const NETWORK: [(&str, &[usize]); 3] =
+        [("conv.weight", &[4, 3, 3, 3]), ("bn.running_mean", &[4]), ("fc.bias", &[10])];
 
     #[test]
     fn counters_and_slots_are_no_weights() {

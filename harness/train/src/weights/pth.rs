@@ -53,7 +53,8 @@ pub(super) fn read(file: File, entry: Option<&str>) -> Result<(Tensors, Option<S
         left = bytes.and_then(|bytes| left.checked_sub(bytes)).ok_or_else(|| fail("larger than the file".into()))?;
         let storage = archive.file(&format!("data/{}", described.storage), size).map_err(fail)?;
         let values = described.values(&storage).map_err(fail)?;
-        let tensor = Tensor::from_vec(values, described.shape, &Device::Cpu).map_err(|error| fail(error.to_string()))?;
+        let tensor =
+            Tensor::from_vec(values, described.shape, &Device::Cpu).map_err(|error| fail(error.to_string()))?;
         tensors.insert(name, tensor);
     }
     Ok((tensors, entry))
@@ -74,7 +75,9 @@ impl Archive {
         let mut archive = Self { zip, folder };
         let scripted = archive.zip.index_for_name(&format!("{}constants.pkl", archive.folder)).is_some();
         if scripted {
-            return Err("a TorchScript module: save its state_dict instead, torch.save(module.state_dict(), FILE)".into());
+            return Err(
+                "a TorchScript module: save its state_dict instead, torch.save(module.state_dict(), FILE)".into()
+            );
         }
         // Absent from files of PyTorch before 2.1, which are little-endian on every machine that it was built for.
         match archive.file("byteorder", size) {

@@ -137,8 +137,7 @@ impl Block {
 /// Lays out a whole network.
 pub(super) fn lay_out(outline: &Outline) -> Drawing {
     let mut block = row(&outline.body, 0);
-    let taps: BTreeMap<String, (f64, f64)> =
-        block.taps.iter().map(|place| (place.name.clone(), place.at)).collect();
+    let taps: BTreeMap<String, (f64, f64)> = block.taps.iter().map(|place| (place.name.clone(), place.at)).collect();
     for place in std::mem::take(&mut block.uses) {
         if let Some(from) = taps.get(&place.name) {
             block.marks.push(Mark::Curve { from: *from, to: place.at });
@@ -259,7 +258,8 @@ fn broken(blocks: Vec<Block>) -> Vec<Vec<Block>> {
         for length in lengths {
             let (column, after) = rest.split_at(*length);
             rest = after;
-            wide += column.iter().map(|b| b.left).fold(0.0, f64::max) + column.iter().map(|b| b.right).fold(0.0, f64::max);
+            wide +=
+                column.iter().map(|b| b.left).fold(0.0, f64::max) + column.iter().map(|b| b.right).fold(0.0, f64::max);
             high = high.max(column.iter().map(|block| block.height + GAP).sum());
         }
         ((wide / high) / PAGE).ln().abs()

@@ -144,7 +144,8 @@ impl<'a, I: Iterator<Item = (&'a ResolvedLayer, Vec<&'a Node>)>> Drawn<'a, I> {
             LayerKind::Residual { main, shortcut } => {
                 let lanes = vec![self.list(main, within), self.list(shortcut, within)];
                 let shape = self.shape();
-                let join = Unit { name: String::new(), lines: vec!["add".into()], kind: Kind::Join, shape, reads: vec![] };
+                let join =
+                    Unit { name: String::new(), lines: vec!["add".into()], kind: Kind::Join, shape, reads: vec![] };
                 self.branches(lanes, join)
             }
             LayerKind::Concat { branches, .. } => {
@@ -164,9 +165,7 @@ impl<'a, I: Iterator<Item = (&'a ResolvedLayer, Vec<&'a Node>)>> Drawn<'a, I> {
                 self.shape();
                 let input = self.graph.inputs.iter().find(|input| input.name == *from);
                 vec![match input {
-                    Some(input) => {
-                        Part::Input { name: from.clone(), shape: dims(&self.graph.ty(input.value).shape) }
-                    }
+                    Some(input) => Part::Input { name: from.clone(), shape: dims(&self.graph.ty(input.value).shape) },
                     None => Part::From(from.clone()),
                 }]
             }
@@ -353,7 +352,9 @@ fn short(name: &str, within: &str) -> String {
     let inside = name.strip_prefix(within).map(|rest| rest.trim_start_matches('.'));
     let rest = inside.filter(|rest| !rest.is_empty()).unwrap_or(name);
     match within.rsplit('.').next() {
-        Some(outer) if !outer.is_empty() && !rest.is_empty() && rest.bytes().all(|byte| byte.is_ascii_digit()) => format!("{outer}.{rest}"),
+        Some(outer) if !outer.is_empty() && !rest.is_empty() && rest.bytes().all(|byte| byte.is_ascii_digit()) => {
+            format!("{outer}.{rest}")
+        }
         _ => rest.to_owned(),
     }
 }
