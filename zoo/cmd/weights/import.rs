@@ -97,7 +97,8 @@ fn print(report: &Report<'_>, context: &mut Context) -> Result<(), Failure> {
         table.row([(&surplus.name).into(), shape(&surplus.shape).into(), "-".into(), "surplus".into()]);
     }
     // Where all names differ by a prefix, a list of all of them says nothing more.
-    if !fit.is_exact() && !(fit.taken.is_empty() && fit.hint.is_some()) {
+    let prefixed = fit.taken.is_empty() && fit.hint.is_some();
+    if !fit.is_exact() && !prefixed {
         writeln!(context.out, "{table}")?;
     }
     let (missing, unlike, surplus) = (fit.missing.len(), fit.unlike.len(), fit.surplus.len());

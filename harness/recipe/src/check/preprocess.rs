@@ -109,11 +109,10 @@ impl Check<'_> {
     fn same_levels(&mut self) {
         let recipe = self.recipe;
         let last = |steps: &[Step]| {
-            let found = steps.iter().enumerate().rev().find_map(|(index, step)| match step {
+            steps.iter().enumerate().rev().find_map(|(index, step)| match step {
                 Step::Normalize(normalize) => Some((index, normalize.clone())),
                 _ => None,
-            });
-            found
+            })
         };
         let (train, eval) = (last(&recipe.preprocess.train), last(&recipe.preprocess.eval));
         let (Some((_, train)), Some((index, eval))) = (train, eval) else { return };

@@ -377,7 +377,7 @@ fn tap(name: &str, output: Option<&str>, shape: &str) -> Block {
 }
 
 fn boxed(unit: &Unit) -> Block {
-    let longest = unit.text().map(|line| width(line)).fold(0.0, f64::max);
+    let longest = unit.text().map(width).fold(0.0, f64::max);
     let half = (longest + 18.0).max(48.0) / 2.0;
     let height = unit.text().count() as f64 * LINE + 8.0;
     let mark = Mark::Box { x: -half, y: 0.0, width: 2.0 * half, height, unit: unit.clone() };
