@@ -1,6 +1,6 @@
 //! Everything that can end a command, and the exit code of each.
 
-use crate::Exit;
+use crate::{Exit, excerpt::excerpt};
 use std::path::PathBuf;
 use thiserror::Error;
 use zoo_datasets::DataError;
@@ -9,8 +9,9 @@ use zoo_golden::GoldenError;
 use zoo_graph::GraphError;
 use zoo_input::InputError;
 use zoo_npu::NpuError;
+use zoo_onnx::OnnxError;
 use zoo_recipe::Diagnostics;
-use zoo_train::{CheckpointError, TrainError, convergence::ConvergenceError, report::ComparisonError};
+use zoo_train::{TrainError, WeightsError, convergence::ConvergenceError, report::ComparisonError};
 
 /// Why a command could not do what it was asked.
 #[derive(Debug, Error)]
@@ -58,15 +59,12 @@ pub enum Failure {
     /// Runs that cannot be compared.
     #[error(transparent)]
     Comparison(#[from] ComparisonError),
-    /// A checkpoint that cannot be read.
+    /// Weights that cannot be read or written.
     #[error(transparent)]
-    Checkpoint(#[from] CheckpointError),
-    /// A folder without checkpoints.
-    #[error("{}: no checkpoint in this folder", folder.display())]
-    NoCheckpoint {
-        /// The folder.
-        folder: PathBuf,
-    },
+    Weights(#[from] WeightsError),
+    /// A network that cannot be written as an ONNX model.
+    #[error("{}{}", .0, line(.0))]
+    Onnx(#[from] OnnxError),
     /// The simulated NPU cannot price what it was asked.
     #[error(transparent)]
     Npu(#[from] NpuError),
@@ -106,7 +104,10 @@ impl Failure {
             Self::Input(InputError::Recipe { .. }) => Exit::Invalid,
             Self::Input(InputError::Data(error)) | Self::Data(error) => data(error),
             Self::Golden(error) => golden(error),
-            Self::GoldenNotFound { .. } | Self::Checkpoint(_) | Self::NoCheckpoint { .. } => Exit::Missing,
+            Self::GoldenNotFound { .. } => Exit::Missing,
+            Self::Weights(error) => weights(error),
+            Self::Onnx(OnnxError::Variable(_)) => Exit::Internal,
+            Self::Onnx(_) => Exit::Invalid,
             Self::Train(error) | Self::Convergence(ConvergenceError::Unreadable(error)) => train(error),
             Self::Convergence(_) | Self::Comparison(ComparisonError::Empty) => Exit::Invalid,
             Self::Comparison(ComparisonError::Page(_)) => Exit::Internal,
@@ -115,6 +116,16 @@ impl Failure {
             Self::FileNotFound { .. } | Self::Unreadable { .. } => Exit::Missing,
             Self::Output(_) | Self::Unwritable { .. } => Exit::Internal,
         }
+    }
+}
+
+/// The recipe's line behind an operator that ONNX has not.
+fn line(error: &OnnxError) -> String {
+    match error {
+        OnnxError::Operator { origin: Some(origin), .. } => {
+            format!("\n{} ({})", excerpt(&origin.span.to_string(), &[]), origin.path)
+        }
+        _ => String::new(),
     }
 }
 
@@ -147,16 +158,28 @@ fn train(error: &TrainError) -> Exit {
         TrainError::Graph(error) => graph(error),
         TrainError::Engine(error) => engine(error),
         TrainError::Data(error) | TrainError::Input(InputError::Data(error)) => data(error),
+        TrainError::Weights(error) => weights(error),
         TrainError::Checkpoint(_) | TrainError::NothingEvaluated => Exit::Missing,
         TrainError::Input(InputError::Recipe { .. })
         | TrainError::Mismatch(_)
         | TrainError::RecipeChanged { .. }
         | TrainError::DataChanged { .. }
         | TrainError::Variables(_)
+        | TrainError::Misfit(_)
         | TrainError::RunFolder { .. } => Exit::Invalid,
         // The training ran and came to nothing: its target is missed.
         TrainError::LossNotFinite { .. } | TrainError::VariableNotFinite { .. } => Exit::Missed,
         TrainError::Listen(_) | TrainError::Candle(_) => Exit::Internal,
+    }
+}
+
+fn weights(error: &WeightsError) -> Exit {
+    match error {
+        WeightsError::Checkpoint(_)
+        | WeightsError::NoCheckpoint { .. }
+        | WeightsError::Io { .. }
+        | WeightsError::Unreadable { .. } => Exit::Missing,
+        WeightsError::Unwritable { .. } => Exit::Internal,
     }
 }
 

@@ -24,6 +24,10 @@ const VERBS: &[&str] = &[
     "golden",
     "golden record",
     "golden diff",
+    "export",
+    "weights",
+    "weights import",
+    "weights export",
     "data",
     "data make",
     "data inspect",
@@ -37,7 +41,7 @@ fn every_verb_explains_itself_with_examples() {
     for verb in VERBS {
         let help = zoo(&format!("{verb} --help")).expect(0);
         assert!(help.err.is_empty());
-        if !["data", "golden"].contains(verb) {
+        if !["data", "golden", "weights"].contains(verb) {
             assert!(help.out.contains("Examples:\n  zoo "), "{verb} has no examples");
         }
         insta::assert_snapshot!(format!("help {verb}").trim().replace(' ', "-"), help.out);
@@ -162,4 +166,18 @@ fn a_reader_that_goes_away_is_no_failure() {
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(0));
     assert!(output.stderr.is_empty(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+#[test]
+fn the_reference_is_the_one_in_docs() {
+    let dir = tempfile::tempdir().unwrap();
+    let said = said(command().args(["schema", "--markdown"]).arg(dir.path())).expect(0);
+    assert_eq!(said.out.lines().count(), 5);
+    for page in said.out.lines().map(std::path::Path::new) {
+        let name = page.file_name().unwrap();
+        let kept = std::fs::read_to_string(root().join("docs").join(name)).unwrap_or_default();
+        let advice = "zoo schema --markdown docs";
+        assert!(kept == std::fs::read_to_string(page).unwrap(), "docs/{} is old: {advice}", name.display());
+    }
+    zoo("schema device --markdown docs").expect(2);
 }

@@ -179,7 +179,8 @@ fn published_throughput_is_met_where_nothing_was_fitted() {
 #[test]
 fn windows_are_cut_in_three_ways() {
     let step = |form: &str| {
-        let json = zoo(&format!("profile siammask --batch 2 --set npu.extract_patches={form} --format json")).expect(0).json();
+        let json =
+            zoo(&format!("profile siammask --batch 2 --set npu.extract_patches={form} --format json")).expect(0).json();
         json["step_ms"].as_f64().unwrap()
     };
     let [native, convolution, host] = ["native", "convolution", "host"].map(step);

@@ -163,3 +163,43 @@ fn an_override_without_effect_is_mentioned() {
     let shown = zoo("show resnet50 --set optimizer.sgd.momentum=0.875").expect(0);
     assert!(shown.err.starts_with("warning: "), "{}", shown.err);
 }
+
+#[test]
+fn architectures_are_drawn() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
+    let (svg, dot) = (path("net.svg"), path("net.dot"));
+    let said = zoo(&format!("show resnet50 --svg {svg} --dot {dot}")).expect(0);
+    assert_eq!(said.out, format!("{svg}\n{dot}\n"));
+    let svg = std::fs::read_to_string(svg).unwrap();
+    for text in
+        ["<title id=\"title\">resnet50</title>", "25.56 M parameters", "layer3.1 to layer3.5, 5 times", "64×112×112"]
+    {
+        assert!(svg.contains(text), "{text}");
+    }
+    assert!(!svg.contains("href") && !svg.contains("url(http"), "needs nothing else");
+    let dot = std::fs::read_to_string(dot).unwrap();
+    assert!(
+        dot.starts_with("digraph \"resnet50\" {") && dot.contains("label=\"layer3.1 to layer3.5, 5 times\";"),
+        "{dot}"
+    );
+    let tiny = path("tiny.svg");
+    zoo(&format!("show tiny --recipes tests/fixtures/recipes --svg {tiny}")).expect(0);
+    insta::assert_snapshot!("picture", std::fs::read_to_string(tiny).unwrap());
+    zoo("show resnet50 --svg no/such/folder.svg").expect(70);
+    zoo("show resnet50 --svg x.svg --graph").expect(2);
+}
+
+#[test]
+fn differences_say_where_they_come_from() {
+    insta::assert_snapshot!("difference", zoo("show --diff resnet50 resnet101").expect(0).out);
+    let json = zoo("show --diff resnet50 --set train.batch=512 --format json").expect(0).json();
+    let [only] = json["differences"].as_array().unwrap().as_slice() else { panic!("{json}") };
+    assert_eq!((&only["path"], &only["a"]["value"]), (&"train.batch".into(), &256.into()));
+    assert_eq!((&only["b"]["value"], &only["b"]["from"]), (&512.into(), &"--set:1".into()));
+    let same = zoo("show --diff resnet50 resnet50").expect(0).out;
+    assert_eq!(same, "resnet50 against resnet50: the same\n");
+    zoo("show --diff resnet50").expect(2);
+    zoo("show --diff resnet50 no_such_net").expect(2);
+    zoo("show resnet50 resnet101").expect(2);
+}

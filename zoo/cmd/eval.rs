@@ -23,7 +23,7 @@ use std::path::PathBuf;
 use zoo_npu::Work;
 use zoo_recipe::schema::Metric;
 use zoo_train::metrics::{Baseline, Score};
-use zoo_train::{Checkpoint, CheckpointStore, GoldenVerdict, Job, evaluate, metrics};
+use zoo_train::{GoldenVerdict, Job, Weights, evaluate, metrics};
 
 /// Evaluate a checkpoint on the held-out data.
 ///
@@ -34,6 +34,7 @@ Examples:
   zoo eval resnet50 --checkpoint runs/resnet50-mini-1
   zoo eval resnet50 --checkpoint runs/resnet50-mini-1/checkpoints/step-00000500.safetensors
   zoo eval resnet50 --profile full --data /data/imagenet --checkpoint runs/imagenet
+  zoo eval resnet50 --profile full --data /data/imagenet --checkpoint resnet50.pth       what PyTorch has trained
   zoo eval db_resnet --checkpoint runs/db_resnet-mini-1 --draw pictures          images with the text that was found
   zoo eval siammask --checkpoint runs/siammask-mini-1 --draw pictures            frames with mask and box, and animations")]
 pub struct Args {
@@ -42,7 +43,7 @@ pub struct Args {
     recipe: String,
     #[command(flatten)]
     change: Change,
-    /// A checkpoint, or the folder of a run: its newest checkpoint
+    /// A checkpoint, the folder of a run (its newest checkpoint), or a state_dict: .safetensors, .pth, .pt
     #[arg(long, value_name = "FILE")]
     checkpoint: PathBuf,
     /// Compute with the arithmetic of this device: the name of a file in recipes/devices, or host
@@ -63,8 +64,8 @@ pub struct Args {
 struct Report {
     schema_version: u32,
     recipe: String,
-    /// Steps that the checkpoint was trained for.
-    step: u64,
+    /// Steps that the weights were trained for; null where another program trained them.
+    step: Option<u64>,
     samples: u64,
     /// Mean cross entropy; of classifiers only.
     loss: Option<f64>,
@@ -87,7 +88,7 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
     let catalog = context.catalog()?;
     let (_, loaded) = context.load_to_train(&catalog, &args.recipe, &args.change)?;
     let mut recipe = loaded.recipe;
-    let checkpoint = read(&args.checkpoint)?;
+    let weights = Weights::read(&args.checkpoint, None)?;
     let sets = data::open(&mut recipe, &loaded.overridden, args.data.as_deref())?;
     let model = recipe.resolve()?;
     let simulated = Simulated::find(args.device.as_deref(), Work::Eval, &mut recipe, context)?;
@@ -111,7 +112,7 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
         watch.see(sight);
         pictures.iter_mut().for_each(|pictures| pictures.see(sight));
     };
-    let Some(evaluation) = evaluate(job, &checkpoint, interrupt.arm(), &mut see)? else {
+    let Some(evaluation) = evaluate(job, &weights, interrupt.arm(), &mut see)? else {
         return Ok(Exit::Interrupted);
     };
     drop((spinner, watch));
@@ -126,7 +127,7 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
     let report = Report {
         schema_version: SCHEMA_VERSION,
         recipe: recipe.name.clone(),
-        step: checkpoint.progress.step,
+        step: weights.step,
         samples: evaluation.samples,
         loss: evaluation.loss,
         scores: evaluation.scores.iter().map(|score| (metrics::name(score.metric), score.value)).collect(),
@@ -147,15 +148,6 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
     Ok(if report.met == Some(false) { Exit::Missed } else { Exit::Pass })
 }
 
-fn read(path: &std::path::Path) -> Result<Checkpoint, Failure> {
-    if !path.is_dir() {
-        return Ok(Checkpoint::load(path)?);
-    }
-    let found = CheckpointStore::of_run(path).latest()?;
-    let found = found.ok_or_else(|| Failure::NoCheckpoint { folder: path.to_owned() })?;
-    Ok(found.checkpoint)
-}
-
 fn print(
     report: &Report,
     scores: &[Score],
@@ -168,7 +160,8 @@ fn print(
     if parts.is_empty() {
         parts.push("nothing to judge by".to_owned());
     }
-    writeln!(context.out, "{} on {} {noun}, step {}", parts.join(", "), report.samples, report.step)?;
+    let step = report.step.map(|step| format!(", step {step}")).unwrap_or_default();
+    writeln!(context.out, "{} on {} {noun}{step}", parts.join(", "), report.samples)?;
     for Baseline { answer, score } in &report.baselines {
         writeln!(context.out, "{answer}: {}", shown(score))?;
     }

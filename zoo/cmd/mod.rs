@@ -7,6 +7,7 @@ mod check;
 mod completions;
 mod data;
 mod eval;
+mod export;
 mod golden;
 mod ls;
 mod man;
@@ -21,6 +22,7 @@ mod simulated;
 mod study;
 mod validate;
 mod verdict;
+mod weights;
 
 use crate::catalog::Catalog;
 use crate::ci::Ci;
@@ -79,6 +81,11 @@ pub enum Command {
     /// Make golden tensors, and compare dumps of a step
     #[command(subcommand)]
     Golden(golden::Command),
+    /// Write a network for inference as an ONNX model
+    Export(export::Args),
+    /// Exchange weights with PyTorch
+    #[command(subcommand)]
+    Weights(weights::Command),
     /// Look at the data of a recipe
     #[command(subcommand)]
     Data(data::Command),
@@ -112,6 +119,8 @@ pub fn run(command: &Command, context: &mut Context) -> Result<Exit, Failure> {
         Command::Study(args) => study::run(args, context),
         Command::Score(args) => score::run(args, context),
         Command::Golden(command) => golden::run(command, context),
+        Command::Export(args) => export::run(args, context),
+        Command::Weights(command) => weights::run(command, context),
         Command::Data(command) => data::run(command, context),
         Command::Schema(args) => schema::run(args, context),
         Command::Completions(args) => completions::run(args, context),

@@ -4,6 +4,7 @@ use super::Context;
 use crate::{Exit, Failure};
 use clap::ValueEnum;
 use std::io::Write;
+use std::path::PathBuf;
 use zoo_npu::schemas;
 
 /// Print the JSON Schema of recipes, devices, studies or throughput files, for editors, or of the events of a run, for scripts.
@@ -14,12 +15,16 @@ use zoo_npu::schemas;
 #[command(after_help = "\
 Examples:
   zoo schema > recipes/schema/recipe.json
+  zoo schema --markdown docs                the same as pages to read: docs/recipe-reference*.md
   zoo schema device > recipes/schema/device.json
-  zoo schema events                                       what each line of a run's log holds")]
+  zoo schema events                         what each line of a run's log holds")]
 pub struct Args {
     /// What the schema is of
     #[arg(value_enum, default_value_t = Kind::Recipe)]
     kind: Kind,
+    /// Write every option of a recipe as Markdown pages into this folder instead
+    #[arg(long, value_name = "DIR")]
+    markdown: Option<PathBuf>,
 }
 
 /// Kinds of files.
@@ -39,6 +44,17 @@ enum Kind {
 
 /// Prints the schema.
 pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
+    if let Some(folder) = &args.markdown {
+        if args.kind != Kind::Recipe {
+            return Err(Failure::Usage("--markdown is for recipes".to_owned()));
+        }
+        for page in zoo_recipe::reference() {
+            let path = folder.join(page.file);
+            zoo_train::weights::replace(&path, page.text.as_bytes())?;
+            writeln!(context.out, "{}", path.display())?;
+        }
+        return Ok(Exit::Pass);
+    }
     let schema = match args.kind {
         Kind::Recipe => zoo_recipe::json_schema(),
         Kind::Device => schemas::device_schema(),

@@ -1,7 +1,9 @@
 //! `zoo show`: what a recipe builds.
 
+mod difference;
 mod graph;
 mod layers;
+mod picture;
 mod precision;
 mod schedule;
 
@@ -19,7 +21,10 @@ Examples:
   zoo show resnet50 --graph --passes       the same after the engine's passes, and what they changed
   zoo show resnet50 --precision --device ascend910     which operator computes in which type, and why
   zoo show resnet50 --schedule --profile mini
-  zoo show resnet50 --resolved             the recipe with everything written out")]
+  zoo show resnet50 --resolved             the recipe with everything written out
+  zoo show --diff resnet50 resnet101       what differs, and which line says it
+  zoo show --diff resnet50 --profile mini
+  zoo show resnet50 --svg resnet50.svg     a picture, to look at or print; --dot FILE for Graphviz")]
 pub struct Args {
     #[command(flatten)]
     recipe: RecipeArgs,
@@ -50,11 +55,24 @@ pub struct Args {
     /// Show the recipe as YAML with everything inherited and every default written out
     #[arg(long, conflicts_with_all = ["graph", "schedule"])]
     resolved: bool,
+    #[command(flatten)]
+    pictures: picture::Pictures,
+    /// List what differs between two recipes, everything inherited and every default written out; without OTHER, between
+    /// the recipe as written and what --profile and --set make of it
+    #[arg(long, conflicts_with_all = ["graph", "schedule", "precision", "resolved", "svg", "dot"])]
+    diff: bool,
+    /// The recipe to compare with, for --diff
+    #[arg(value_name = "OTHER", requires = "diff")]
+    other: Option<String>,
 }
 
 /// Shows one view of the recipe.
 pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
     let catalog = context.catalog()?;
+    if args.diff {
+        difference::show(&args.recipe, args.other.as_deref(), &catalog, context)?;
+        return Ok(Exit::Pass);
+    }
     let loaded = context.load(&catalog, &args.recipe.recipe, &args.recipe.change)?;
     let recipe = &loaded.recipe;
     let batch = args.batch as usize;
@@ -63,6 +81,8 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
         let yaml =
             recipe.to_yaml().map_err(|error| Failure::Usage(format!("this recipe cannot be written: {error}")))?;
         write!(context.out, "{yaml}")?;
+    } else if args.pictures.wanted() {
+        picture::draw(recipe, &args.pictures, context)?;
     } else if args.schedule {
         schedule::show(recipe, args.steps_per_epoch, context)?;
     } else if args.precision {

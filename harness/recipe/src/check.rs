@@ -1,9 +1,11 @@
 //! What a schema cannot say: values that contradict each other (errors), and values far from what anybody trains with
 //! (warnings), each with the source of what is usual.
 
+mod preprocess;
+
 use crate::diagnostic::{Diagnostic, Severity, suggest};
 use crate::schema::{
-    Characters, DecayGroup, Layer, LossScale, Metric, Optimizer, Period, Recipe, SampleKind, Schedule, Source, Step,
+    Characters, DecayGroup, Layer, LossScale, Metric, Optimizer, Period, Recipe, SampleKind, Schedule, Source,
     TextScenes, Videos, WarmupShape,
 };
 use crate::span::ConfigPath;
@@ -84,6 +86,13 @@ impl Check<'_> {
         }
         let kind = self.recipe.data.source.kind();
         let Some(target) = &self.recipe.target else { return };
+        // A value that others cannot trace is no target that a run can be held to: MLPerf's rules ask for a reference run
+        // behind each (arXiv 1910.01500, section 3.3). What the command line says needs no source.
+        if target.of.is_none() && self.recipe.spans.override_within("target").is_none() {
+            let message = "this target does not say where it comes from";
+            let hint = "add `of:` with who reached it, how often, and where it is published";
+            self.warn("target", message, hint);
+        }
         let also = target.also.iter().enumerate().map(|(i, goal)| (format!("target.also[{i}].metric"), goal.metric));
         for (path, metric) in std::iter::once(("target.metric".to_owned(), target.metric)).chain(also) {
             if !Metric::of(kind).contains(&metric) {
@@ -126,58 +135,6 @@ impl Check<'_> {
         self.range(&path("contrast"), characters.contrast, [0.0, 255.0]);
         self.range(&path("blur"), characters.blur, [0.0, 64.0]);
         self.range(&path("noise"), characters.noise, [0.0, 255.0]);
-    }
-
-    fn preprocess(&mut self) {
-        let recipe = self.recipe;
-        if let Some(text) = &recipe.preprocess.text {
-            self.range("preprocess.text.rotation", text.rotation, [-180.0, 180.0]);
-            self.range("preprocess.text.scale", text.scale, [0.01, 100.0]);
-            self.range("preprocess.text.threshold", text.threshold, [0.0, 1.0]);
-        }
-        if let Some(pairs) = &recipe.preprocess.pairs {
-            let shapes = pairs.anchors.ratios.iter().chain(&pairs.anchors.scales);
-            let empty = pairs.anchors.ratios.is_empty() || pairs.anchors.scales.is_empty();
-            if empty || shapes.into_iter().any(|value| value.is_nan() || *value <= 0.0) {
-                let hint = "for example ratios [0.33, 0.5, 1, 2, 3] and scales [8]";
-                self.error("preprocess.pairs.anchors", "anchors need ratios and scales above 0", hint);
-            }
-        }
-        for (split, steps) in [("train", &recipe.preprocess.train), ("eval", &recipe.preprocess.eval)] {
-            for (index, step) in steps.iter().enumerate() {
-                let path = |rest: &str| format!("preprocess.{split}[{index}].{rest}");
-                match step {
-                    Step::Normalize(normalize) => {
-                        if normalize.std.iter().any(|std| *std <= 0.0) {
-                            self.error(
-                                &path("normalize.std"),
-                                "a standard deviation must be more than 0",
-                                "one per channel",
-                            );
-                        }
-                        let byte_mean = normalize.mean.iter().any(|mean| *mean > 2.0);
-                        if byte_mean && normalize.scale == crate::schema::Levels::Unit {
-                            let message =
-                                "a mean above 2 belongs to levels of 0..255, but pixels are divided by 255 first";
-                            self.error(&path("normalize.mean"), message, "add `scale: byte`");
-                        }
-                    }
-                    Step::RandomResizedCrop(crop) => {
-                        self.range(&path("random_resized_crop.scale"), crop.scale, [f64::MIN_POSITIVE, 1.0]);
-                        self.range(&path("random_resized_crop.ratio"), crop.ratio, [0.01, 100.0]);
-                    }
-                    Step::RandomCoveringCrop(crop) => {
-                        self.range(&path("random_covering_crop.area"), crop.area, [f64::MIN_POSITIVE, 1.0]);
-                        self.range(&path("random_covering_crop.ratio"), crop.ratio, [0.01, 100.0]);
-                    }
-                    Step::HorizontalFlip(_) if split == "eval" => {
-                        let message = "evaluation mirrors at random, so it is not the same twice";
-                        self.warn(&path("horizontal_flip"), message, "evaluation takes the images as they are");
-                    }
-                    _ => {}
-                }
-            }
-        }
     }
 
     fn loss(&mut self) {
@@ -263,6 +220,13 @@ impl Check<'_> {
                     format!("learning rate {peak} with batch {} is more than 32 times the usual", recipe.train.batch);
                 self.warn(&path, message, "0.1 per 256 samples (arXiv 1706.02677)");
             }
+            // Whoever takes over a batch and not its learning rate: the rate goes with the batch (arXiv 1706.02677, section 2).
+            // Trainings that go on from other weights use less on purpose.
+            Optimizer::Sgd(_) if peak > 0.0 && per_256 < 0.1 / 32.0 && recipe.train.init_from.is_none() => {
+                let batch = recipe.train.batch;
+                let message = format!("learning rate {peak} with batch {batch} is less than a 32nd of the usual");
+                self.warn(&path, message, "0.1 per 256 samples; scale it with the batch (arXiv 1706.02677)");
+            }
             Optimizer::Adam(_) if peak > 0.02 => {
                 let message = format!("learning rate {peak} is more than 20 times what is usual for Adam");
                 self.warn(&path, message, "0.001 (arXiv 1412.6980)");
@@ -276,6 +240,14 @@ impl Check<'_> {
             && matches!(decay.every, Period::Steps(0) | Period::Epochs(0.0))
         {
             self.error("schedule.step.every", "drops need a distance of more than 0", "for example `30 epochs`");
+        }
+        // A drop after the end is none: the schedule was written for a longer training.
+        if let Schedule::Step(decay) = &recipe.schedule
+            && matches!(decay.every, Period::Epochs(every) if every >= recipe.train.epochs as f64)
+        {
+            let message =
+                format!("the learning rate never drops in the {} epochs of the training", recipe.train.epochs);
+            self.warn("schedule.step.every", message, "every 30 of 90 epochs is usual (arXiv 1512.03385)");
         }
         if let Some(Period::Epochs(over)) = recipe.schedule.warmup().map(|warmup| warmup.over)
             && over >= recipe.train.epochs as f64
@@ -308,6 +280,13 @@ impl Check<'_> {
 
     fn layers(&mut self) {
         let model = &self.recipe.model;
+        // Statistics of two or three samples are noise: arXiv 1803.08494, figure 1.
+        let batch = self.recipe.train.batch;
+        let bodies = || model.blocks.values().map(|block| &block.body).chain([&model.body]);
+        if batch < 4 && self.recipe.train.parts.is_empty() && bodies().any(|body| normalises(body)) {
+            let message = format!("batch normalisation over {batch} samples: their statistics are mostly noise");
+            self.warn("train.batch", message, "16 or more per device; error rises below (arXiv 1803.08494, figure 1)");
+        }
         self.list(&model.body, "model.body");
         for (name, block) in &model.blocks {
             self.list(&block.body, &format!("model.blocks.{name}.body"));
@@ -350,4 +329,16 @@ impl Check<'_> {
             }
         }
     }
+}
+
+/// Whether there is a batch normalisation among these layers.
+fn normalises(layers: &[Layer]) -> bool {
+    layers.iter().any(|layer| match layer {
+        Layer::Bn(_) => true,
+        Layer::Residual(residual) => normalises(&residual.main) || normalises(&residual.shortcut),
+        Layer::Scope(scope) => normalises(&scope.body),
+        Layer::Sequential(sequential) => normalises(&sequential.body),
+        Layer::Concat(concat) => concat.branches.iter().any(|branch| normalises(branch)),
+        _ => false,
+    })
 }

@@ -24,6 +24,7 @@ pub fn json_schema() -> Value {
         }
         root.retain(|key, _| !matches!(key.as_str(), "$schema" | "title"));
     }
+    definitions.values_mut().for_each(describe_choices);
     let fragments = definitions.iter().map(|(name, definition)| (format!("{name}{FRAGMENT}"), fragment(definition)));
     let fragments: Vec<_> = fragments.collect();
     definitions.extend(fragments);
@@ -56,6 +57,20 @@ pub fn json_schema() -> Value {
     accept_short_forms(&mut schema, &bare);
     drop_unused(&mut schema);
     schema
+}
+
+/// Says beside the key of each choice what it is: editors show what stands at the key.
+fn describe_choices(definition: &mut Value) {
+    for option in definition.get_mut("oneOf").and_then(Value::as_array_mut).into_iter().flatten() {
+        let Some(meaning) = option.get("description").cloned() else { continue };
+        for property in
+            option.get_mut("properties").and_then(Value::as_object_mut).into_iter().flat_map(Map::values_mut)
+        {
+            if let Some(property) = property.as_object_mut() {
+                property.entry("description").or_insert_with(|| meaning.clone());
+            }
+        }
+    }
 }
 
 /// The JSON Schema of another kind of document, with the short forms of values that [`crate::Document`] reads.
@@ -119,7 +134,7 @@ fn fragment(schema: &Value) -> Value {
         }
     }
     if let Some(values) = map.get_mut("additionalProperties").filter(|values| values.is_object()) {
-        *values = fragment(values);
+        *values = json!({ "anyOf": [fragment(values), { "type": "null" }] });
     }
     for property in map.get_mut("properties").and_then(Value::as_object_mut).into_iter().flat_map(Map::values_mut) {
         let description = property.get("description").cloned();

@@ -39,7 +39,7 @@ loss: {softmax_cross_entropy: {}}
 optimizer: {sgd: {momentum: 0.9, weight_decay: 1e-4}}
 schedule: {cosine: {base_lr: 0.1}}
 train: {batch: 32, epochs: 2}
-target: {metric: top1, value: 50%}
+target: {metric: top1, value: 50%, of: three runs}
 profiles:
   mini: {train: {epochs: 1}}
 ";
@@ -162,6 +162,71 @@ fn contradictions_and_the_unusual() {
         ("momentum: 0.9", "nesterov: true"),
         ("base_lr: 0.1", "base_lr: 0"),
     ])));
+}
+
+/// One slip each, by what the message begins with.
+#[test]
+fn slips_are_named_with_their_sources() {
+    let norm = "normalize: {mean: [0.5, 0.5, 0.5], std: [0.25, 0.25, 0.25]}";
+    let eval = format!("eval: [{norm}]");
+    let train = format!("train: [{norm}]");
+    let steps = |split: &str, steps: &str| format!("{split}: [{steps}, {{{norm}}}]");
+    let cases: &[(&str, &str, &str, &str)] = &[
+        (", of: three runs", "", "this target does not say where it comes from", "add `of:`"),
+        ("base_lr: 0.1", "base_lr: 1e-4", "learning rate 0.0001 with batch 32 is less than a 32nd", "1706.02677"),
+        (
+            "cosine: {base_lr: 0.1}",
+            "step: {base_lr: 0.1, every: 30 epochs}",
+            "the learning rate never drops",
+            "1512.03385",
+        ),
+        ("batch: 32", "batch: 2", "batch normalisation over 2 samples", "1803.08494"),
+        (
+            &eval,
+            &steps("eval", "{resize: {shorter: 224}}, {center_crop: {size: 256}}"),
+            "a crop of 256x256 out of images that can be 224x224",
+            "1512.03385",
+        ),
+        (
+            &train,
+            &steps("train", "{resize_to: {size: 28}}, {random_crop: {size: 32, pad: 1}}"),
+            "a crop of 32x32 out of images that can be 30x30",
+            "1512.03385",
+        ),
+        (&eval, &steps("eval", "{random_crop: {size: 32}}"), "evaluation crops at random", "1512.03385"),
+        (
+            &train,
+            "train: [normalize: {mean: [0.5, 0.5, 0.5], std: [0.25, 0.25, 0.25], scale: byte}]",
+            "a deviation below 1 belongs to levels of 0..1",
+            "torchvision",
+        ),
+        (
+            &eval,
+            "eval: [normalize: {mean: [0.5, 0.5, 0.5], std: [64, 64, 64]}]",
+            "a deviation above 2 belongs to levels of 0..255",
+            "scale: byte",
+        ),
+        (
+            &eval,
+            "eval: [normalize: {mean: [0.4, 0.5, 0.5], std: [0.25, 0.25, 0.25]}]",
+            "evaluation normalises differently",
+            "same mean",
+        ),
+    ];
+    for (from, to, message, source) in cases {
+        let said = of(&with(&[(from, to)]));
+        assert!(said.contains(&format!("warning: {message}")) && said.contains(source), "{to}\n{said}");
+        assert!(!said.contains("error:"), "{to}\n{said}");
+    }
+    // What is no slip: a fine-tuning's small rate, frozen statistics, a crop that padding makes room for.
+    let sound = [
+        ("train: {batch: 32, epochs: 2}", "train: {batch: 32, epochs: 2, init_from: {checkpoint: a.pth}}"),
+        ("base_lr: 0.1", "base_lr: 1e-4"),
+    ];
+    assert_eq!(of(&with(&sound)), "");
+    assert_eq!(of(&with(&[(&train, &steps("train", "{random_crop: {size: 32, pad: 4}}"))])), "");
+    // What the command line asks for needs no source.
+    assert_eq!(report(&[("tiny.yaml", with(&[(", of: three runs", "")]).as_bytes())], &["target.value=0.6"]), "");
 }
 
 #[test]

@@ -10,6 +10,7 @@ use zoo_input::InputError;
 use crate::{
     checkpoint::{Change, CheckpointError},
     event::ListenError,
+    weights::{Fit, WeightsError},
 };
 
 /// Why a training or an evaluation cannot begin or go on.
@@ -33,6 +34,12 @@ pub enum TrainError {
     /// A checkpoint that cannot be written or read.
     #[error(transparent)]
     Checkpoint(#[from] CheckpointError),
+    /// Weights that cannot be read.
+    #[error(transparent)]
+    Weights(#[from] WeightsError),
+    /// Weights that are not those of the network.
+    #[error("the weights do not fit the network: {0}")]
+    Misfit(Box<Fit>),
     /// A checkpoint of another training.
     #[error("the recipe has changed since the checkpoint at step {step}:{}", lines(changes))]
     RecipeChanged {

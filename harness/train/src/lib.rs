@@ -22,6 +22,7 @@ mod session;
 pub mod tensorboard;
 mod timetable;
 mod trainer;
+pub mod weights;
 
 pub use checkpoint::{Checkpoint, CheckpointError, CheckpointStore};
 pub use environment::Environment;
@@ -31,6 +32,7 @@ pub use event::{Event, GoldenVerdict, ListenError, Listener, RunResult};
 pub use job::{HOST, Job, SimulatedDevice};
 pub use loss_scale::LossScale;
 pub use run_folder::{EventLog, Resumed, RunEnd, RunFiles, RunFolder, RunRecord, rewrite_report};
-pub use session::{Adopted, Session};
+pub use session::Session;
 pub use timetable::{Position, Timetable};
 pub use trainer::{Outcome, Trainer};
+pub use weights::{Weights, WeightsError};

@@ -1,17 +1,17 @@
 //! A network in training: the step with its variables, and how often it was run.
 
 use candle_core::{Device, Tensor};
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    fmt,
-    path::{Path, PathBuf},
-};
+use std::collections::{BTreeMap, BTreeSet};
 use zoo_engine::{Arithmetic, Inputs, Observer, Options, Scalars, Step, StepResult, candle_dtype};
 use zoo_graph::{BuildOptions, DType, EMA, Graph, VariableRole};
 use zoo_input::{Batch, Field, Numbers};
 use zoo_recipe::{Recipe, ResolvedModel, schema};
 
-use crate::{CheckpointStore, TrainError, loss_scale::LossScale};
+use crate::{
+    TrainError,
+    loss_scale::LossScale,
+    weights::{Fit, Naming, Weights},
+};
 
 /// A network in training: one [`Step`], the same that the golden check runs, with the counter and the seed that make its
 /// dropout reproducible.
@@ -21,50 +21,6 @@ pub struct Session {
     done: u64,
     rule: schema::LossScale,
     loss_scale: LossScale,
-}
-
-/// What a network took over from a file.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Adopted {
-    /// The file.
-    pub file: PathBuf,
-    /// Number of tensors taken.
-    pub taken: usize,
-    /// Variables that the file has not, and that start as the recipe says.
-    pub anew: Vec<String>,
-    /// Variables that the file has in another shape, with both; they start as the recipe says.
-    pub unlike: Vec<String>,
-    /// Tensors of the file that the network has not.
-    pub surplus: Vec<String>,
-}
-
-impl fmt::Display for Adopted {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        const NAMED: usize = 4;
-        write!(f, "{} tensors of {}", self.taken, self.file.display())?;
-        let rests = [
-            ("not in the file, start anew", &self.anew),
-            ("of another shape, start anew", &self.unlike),
-            ("in the file, not in the network", &self.surplus),
-        ];
-        for (what, names) in rests.into_iter().filter(|(_, names)| !names.is_empty()) {
-            let some = names.iter().take(NAMED).map(String::as_str).collect::<Vec<_>>().join(", ");
-            let more = if names.len() > NAMED { ", ..." } else { "" };
-            write!(f, "\n  {} {what}: {some}{more}", names.len())?;
-        }
-        Ok(())
-    }
-}
-
-/// The file at a path, or the newest checkpoint in the folder of a run.
-fn checkpoint_file(path: &Path) -> Result<PathBuf, TrainError> {
-    if !path.is_dir() {
-        return Ok(path.to_owned());
-    }
-    let found = CheckpointStore::of_run(path).latest()?;
-    found
-        .map(|found| found.path)
-        .ok_or_else(|| TrainError::Variables(format!("there is no checkpoint in {}", path.display())))
 }
 
 impl Session {
@@ -115,41 +71,25 @@ impl Session {
     ///
     /// # Errors
     /// A file that cannot be read, or one with nothing for this network.
-    pub fn init_from(&mut self, source: &schema::InitFrom) -> Result<Adopted, TrainError> {
-        let file = checkpoint_file(&source.checkpoint)?;
-        let mut tensors = candle_core::safetensors::load(&file, &Device::Cpu)?;
-        let graph = self.step.graph();
-        let kept = graph.variables.iter().filter(|v| !matches!(v.role, VariableRole::Slot { .. }));
-        let wanted: Vec<(String, Vec<usize>)> = kept
-            .filter(|v| source.source_of(&v.name).is_some())
-            .map(|v| (v.name.clone(), graph.ty(v.value).shape.to_vec()))
-            .collect();
-        let mut adopted = Adopted { file, taken: 0, anew: Vec::new(), unlike: Vec::new(), surplus: Vec::new() };
-        for (name, shape) in wanted {
-            match source.source_of(&name).and_then(|theirs| tensors.remove(theirs)) {
-                Some(tensor) if tensor.dims() == shape => {
-                    let tensor = tensor.to_dtype(candle_core::DType::F32)?;
-                    self.step.set_variable(&name, &tensor)?;
-                    let average = format!("{name}/{EMA}");
-                    if self.step.graph().find_variable(&average).is_some() {
-                        self.step.set_variable(&average, &tensor)?;
-                    }
-                    adopted.taken += 1;
-                }
-                Some(tensor) => {
-                    adopted.unlike.push(format!("{name} ({:?} in the file, {shape:?} here)", tensor.dims()))
-                }
-                None => adopted.anew.push(name),
+    pub fn init_from(&mut self, source: &schema::InitFrom) -> Result<Fit, TrainError> {
+        let weights = Weights::read(&source.checkpoint, None)?;
+        let naming = Naming::from(source);
+        let fit = Fit::new(self.step.graph(), &weights, &naming);
+        for name in &fit.taken {
+            // The parameter itself: a training goes on from it, and its average follows.
+            let Some(tensor) = naming.theirs(name).and_then(|theirs| weights.tensors.get(&theirs)) else { continue };
+            self.step.set_variable(name, tensor)?;
+            let average = format!("{name}/{EMA}");
+            if self.step.graph().find_variable(&average).is_some() {
+                self.step.set_variable(&average, tensor)?;
             }
         }
-        // What an optimizer keeps beside a parameter is named `PARAMETER/SLOT`.
-        adopted.surplus = tensors.into_keys().filter(|name| !name.contains('/')).collect();
-        adopted.surplus.sort();
-        if adopted.taken == 0 {
-            let file = adopted.file.display();
-            return Err(TrainError::Variables(format!("{file} has nothing that this network could start from")));
+        if fit.taken.is_empty() {
+            let file = fit.file.display();
+            let hint = fit.hint.map(|hint| format!(" ({hint})")).unwrap_or_default();
+            return Err(TrainError::Variables(format!("{file} has nothing that this network could start from{hint}")));
         }
-        Ok(adopted)
+        Ok(fit)
     }
 
     /// Training with a step that has its variables already, whatever it was built from.

@@ -71,8 +71,9 @@ impl<'a> Trainer<'a> {
         let timetable = Timetable::new(&recipe.train, train.batches_per_epoch());
         if let Some(source) = &recipe.train.init_from {
             // Not inside the message: what nobody listens to is not computed.
-            let adopted = session.init_from(source)?;
-            tracing::info!("init_from: {adopted}");
+            let fit = session.init_from(source)?;
+            let rest = if fit.is_enough() { "" } else { "\n  what the file does not give starts anew" };
+            tracing::info!("init_from: {fit}{rest}");
         }
         Ok(Self {
             job,

@@ -92,28 +92,34 @@ fn print(report: &Report<'_>, context: &mut Context) -> Result<(), Failure> {
     Ok(())
 }
 
-/// One row per layer that computes. Its nodes stand together in the graph, in the order of the layers.
+/// One row per layer that computes.
 fn rows(model: &ResolvedModel, graph: &Graph) -> Vec<Row> {
+    let row = |(layer, own): (&ResolvedLayer, Vec<&Node>)| {
+        Some(Row {
+            name: layer.name.clone(),
+            layer: describe(&layer.kind),
+            output: own.last()?.outputs.first().map_or(Shape::scalar(), |v| graph.ty(*v).shape.clone()),
+            parameters: own.iter().map(|node| parameters(graph, node)).sum(),
+            macs: own.iter().map(|node| macs(graph, node)).sum(),
+        })
+    };
+    computed(model, graph).into_iter().filter_map(row).collect()
+}
+
+/// All layers that are no containers, in order of execution, each with its nodes: they stand together in the graph.
+pub(super) fn computed<'a>(model: &'a ResolvedModel, graph: &'a Graph) -> Vec<(&'a ResolvedLayer, Vec<&'a Node>)> {
     let mut layers = Vec::new();
     leaves(&model.body, &mut layers);
     let mut nodes = graph.nodes.iter().peekable();
-    layers
-        .into_iter()
-        .filter_map(|layer| {
-            let site = layer.name.clone().unwrap_or_else(|| layer.path.to_string());
-            let mut own = Vec::new();
-            while let Some(node) = nodes.next_if(|node| node.name.split(['/', '#']).next() == Some(site.as_str())) {
-                own.push(node);
-            }
-            Some(Row {
-                name: layer.name.clone(),
-                layer: describe(&layer.kind),
-                output: own.last()?.outputs.first().map_or(Shape::scalar(), |v| graph.ty(*v).shape.clone()),
-                parameters: own.iter().map(|node| parameters(graph, node)).sum(),
-                macs: own.iter().map(|node| macs(graph, node)).sum(),
-            })
-        })
-        .collect()
+    let with_nodes = |layer: &'a ResolvedLayer| {
+        let site = layer.name.clone().unwrap_or_else(|| layer.path.to_string());
+        let mut own = Vec::new();
+        while let Some(node) = nodes.next_if(|node| node.name.split(['/', '#']).next() == Some(site.as_str())) {
+            own.push(node);
+        }
+        (layer, own)
+    };
+    layers.into_iter().map(with_nodes).collect()
 }
 
 /// Layers that compute, in order of execution.
@@ -136,7 +142,7 @@ fn leaves<'a>(layers: &'a [ResolvedLayer], out: &mut Vec<&'a ResolvedLayer>) {
     }
 }
 
-fn parameters(graph: &Graph, node: &Node) -> u64 {
+pub(super) fn parameters(graph: &Graph, node: &Node) -> u64 {
     let operands = graph.parameters().filter(|(_, variable)| node.inputs.contains(&variable.value));
     operands.map(|(_, variable)| graph.ty(variable.value).shape.numel() as u64).sum()
 }
@@ -161,7 +167,7 @@ fn macs(graph: &Graph, node: &Node) -> u64 {
 }
 
 /// A layer in the recipe's words; what is usual is left out.
-fn describe(kind: &LayerKind) -> String {
+pub(super) fn describe(kind: &LayerKind) -> String {
     let pair = |[h, w]: [usize; 2]| format!("{h}x{w}");
     let one = |values: &[usize]| match values {
         [first, rest @ ..] if rest.iter().all(|v| v == first) => first.to_string(),

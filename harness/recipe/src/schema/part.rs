@@ -37,21 +37,14 @@ pub struct Part {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct InitFrom {
-    /// A checkpoint, or any safetensors file whose tensors have state_dict names.
+    /// The folder of a run, a checkpoint, or any safetensors file or state_dict of PyTorch (`.pth`, `.pt`).
     pub checkpoint: PathBuf,
+    /// Module of the file that they are: `<from>.conv1.weight` of the file becomes `conv1.weight`. Without it, all of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from: Option<String>,
     /// Module that they are for: `conv1.weight` of the file becomes `<into>.conv1.weight`. Without it, names are the same.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub into: Option<String>,
-}
-
-impl InitFrom {
-    /// The file's name of a variable; `None` if the variable lies elsewhere.
-    pub fn source_of<'a>(&self, variable: &'a str) -> Option<&'a str> {
-        match &self.into {
-            Some(module) => variable.strip_prefix(module.as_str())?.strip_prefix('.'),
-            None => Some(variable),
-        }
-    }
 }
 
 fn trained() -> bool {

@@ -73,7 +73,7 @@ impl Checkpoint {
     }
 
     /// As [`Checkpoint::load`], for the content of the file; errors name `path`.
-    pub(super) fn decode(path: &Path, bytes: &[u8]) -> Result<Self, CheckpointError> {
+    pub(crate) fn decode(path: &Path, bytes: &[u8]) -> Result<Self, CheckpointError> {
         let (_, metadata) = SafeTensors::read_metadata(bytes).map_err(format(path))?;
         let file = SafeTensors::deserialize(bytes).map_err(format(path))?;
         let text = metadata.metadata().as_ref().and_then(|m| m.get(KEY));

@@ -20,21 +20,30 @@ use zoo_datasets::{
 use zoo_input::{HeldOutPairs, Samples, TextImages};
 use zoo_recipe::schema::Metric;
 
-use crate::{TrainError, checkpoint::Checkpoint, job::Job, metrics::Score};
+use crate::{
+    TrainError,
+    job::Job,
+    metrics::Score,
+    weights::{Fit, Naming, Weights},
+};
 use network::Network;
 
-/// Evaluates the weights of a checkpoint on the job's held-out set; `None` if `cancel` was set before the end.
+/// Evaluates weights on the job's held-out set; `None` if `cancel` was set before the end.
 ///
 /// # Errors
-/// A network that the checkpoint's variables do not fit, or samples that cannot be read or do not fit the network.
+/// Weights that do not fit the network, or samples that cannot be read or do not fit it.
 pub fn evaluate(
     job: Job<'_>,
-    checkpoint: &Checkpoint,
+    weights: &Weights,
     cancel: &AtomicBool,
     witness: &mut Witness<'_>,
 ) -> Result<Option<Evaluation>, TrainError> {
     let mut evaluator = Evaluator::new(job)?;
-    evaluator.load(|name| checkpoint.variables.get(name).cloned())?;
+    let fit = Fit::new(evaluator.network.graph(), weights, &Naming::default());
+    if !fit.is_enough() {
+        return Err(TrainError::Misfit(Box::new(fit)));
+    }
+    evaluator.load(|name| weights.tensors.get(name).cloned())?;
     evaluator.run(cancel, witness)
 }
 

@@ -3,7 +3,7 @@
 use candle_core::{DType, Device, Tensor};
 use std::collections::BTreeMap;
 use zoo_engine::{Inputs, Options, Scalars, Step, candle_dtype};
-use zoo_graph::{BuildOptions, EMA};
+use zoo_graph::{BuildOptions, EMA, Graph};
 use zoo_recipe::schema::Extent;
 
 use crate::{TrainError, job::Job};
@@ -41,6 +41,11 @@ impl<'a> Network<'a> {
     pub fn new(job: Job<'a>, batch: usize) -> Result<Self, TrainError> {
         let graph = zoo_graph::build(job.recipe, job.model, &BuildOptions::eval(batch))?;
         Ok(Self { job, step: step(job, graph)?, batch, weights: BTreeMap::new() })
+    }
+
+    /// The network.
+    pub fn graph(&self) -> &Graph {
+        self.step.graph()
     }
 
     /// Most samples of a batch.

@@ -4,3 +4,4 @@ mod evaluation;
 mod stages;
 mod support;
 mod training;
+mod weights;

@@ -1,0 +1,29 @@
+//! A network for inference as an ONNX model: the evaluation graph, operator by operator, weights included.
+//!
+//! Normalisations keep their stored statistics, feature maps are NCHW, and initializers have the names of PyTorch's
+//! state_dict. The model has the operator set [`OPSET`] and nothing beyond it.
+
+mod constant;
+mod message;
+mod translate;
+
+pub use translate::{Batch, Exported, OnnxError, batch, export};
+
+/// The operator set: that of ONNX 1.13 (December 2022), the first whose `Resize` can leave the batch out.
+pub const OPSET: i64 = 18;
+
+/// Version of the file's layout that belongs to [`OPSET`].
+const IR_VERSION: i64 = 8;
+
+/// What a model says of itself.
+#[derive(Clone, Debug, Default)]
+pub struct About {
+    /// Name of the network.
+    pub name: String,
+    /// What it is, in a sentence or two.
+    pub description: String,
+    /// Version of the program that wrote it.
+    pub version: String,
+    /// What else a reader may want to know, as pairs of key and value.
+    pub metadata: Vec<(String, String)>,
+}

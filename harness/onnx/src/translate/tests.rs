@@ -1,0 +1,144 @@
+use super::*;
+use std::collections::BTreeMap;
+use zoo_graph::BuildOptions;
+use zoo_recipe::{Library, LoadOptions};
+
+const FIXTURES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/fixtures/recipes");
+
+fn graph(recipe: &str, sets: &[&str]) -> Graph {
+    let options = LoadOptions { profile: None, sets: sets.iter().map(ToString::to_string).collect() };
+    let recipe = Library::new([FIXTURES]).load(recipe, &options).unwrap_or_else(|error| panic!("{error}")).recipe;
+    zoo_graph::build(&recipe, &recipe.resolve().unwrap(), &BuildOptions::eval(1)).unwrap()
+}
+
+/// The model with weights of 0.5, as a reader of the file sees it.
+fn model(graph: &Graph) -> Model {
+    let half = |name: &str| {
+        let id = graph.find_variable(name)?;
+        Some(vec![0.5; graph.ty(graph.variable(id).value).shape.numel()])
+    };
+    let about = About { name: "net".into(), ..About::default() };
+    let exported = export(graph, batch(graph), &about, half).unwrap_or_else(|error| panic!("{error}"));
+    Model::decode(exported.bytes.as_slice()).unwrap()
+}
+
+fn ints(node: &NodeMessage, name: &str) -> Vec<i64> {
+    node.attribute.iter().find(|attribute| attribute.name == name).unwrap_or_else(|| panic!("no {name}")).ints.clone()
+}
+
+fn node<'a>(graph: &'a GraphMessage, name: &str) -> &'a NodeMessage {
+    graph.node.iter().find(|node| node.name == name).unwrap_or_else(|| panic!("no node {name}"))
+}
+
+#[test]
+fn a_chain_of_operators_becomes_a_chain_of_nodes() {
+    let model = model(&graph("operators", &[]));
+    assert_eq!((model.ir_version, model.opset_import[0].version), (8, 18));
+    let graph = model.graph.unwrap();
+    let operators: Vec<&str> = graph.node.iter().map(|node| node.op_type.as_str()).collect();
+    assert_eq!(
+        operators,
+        [
+            "Pad",
+            "Conv",
+            "BatchNormalization",
+            "Relu",
+            "LRN",
+            "MaxPool",
+            "Conv",
+            "Clip",
+            "Add",
+            "AveragePool",
+            "Conv",
+            "Conv",
+            "Concat",
+            "Sigmoid",
+            "Mul",
+            "Resize",
+            "ConvTranspose",
+            "Reshape",
+            "Add",
+            "Slice",
+            "MatMul",
+            "MatMul",
+            "Reshape",
+            "Gemm",
+            "Relu",
+            "Gemm"
+        ]
+    );
+    // Every operand is an input, an initializer or a result from above; every result is the only one of its name.
+    let mut known: HashSet<&str> = graph.initializer.iter().map(|tensor| tensor.name.as_str()).collect();
+    known.extend(graph.input.iter().map(|input| input.name.as_str()));
+    for node in &graph.node {
+        assert!(node.input.iter().all(|name| name.is_empty() || known.contains(name.as_str())), "{node:?}");
+        assert!(node.output.iter().all(|name| known.insert(name)), "{node:?}");
+    }
+    let names: HashSet<&str> = graph.node.iter().map(|node| node.name.as_str()).collect();
+    assert_eq!(names.len(), graph.node.len(), "runtimes want names of their own");
+    let weights: BTreeMap<&str, &Tensor> = graph.initializer.iter().map(|t| (t.name.as_str(), t)).collect();
+    assert_eq!(weights["conv.weight"].dims, [16, 3, 3, 3]);
+    assert_eq!(weights["conv.weight"].raw_data[..4], 0.5_f32.to_le_bytes());
+    assert_eq!(node(&graph, "bn").input[1..], ["bn.weight", "bn.bias", "bn.running_mean", "bn.running_var"]);
+    assert_eq!(graph.output[0].name, "logits");
+}
+
+#[test]
+fn any_batch_may_come_unless_an_operator_mixes_it() {
+    let first = |model: &Model| {
+        let input = model.graph.as_ref().unwrap().input[0].kind.clone().unwrap().tensor.unwrap().shape.unwrap();
+        input.dim[0].clone()
+    };
+    assert_eq!(first(&model(&graph("operators", &[]))).param.as_deref(), Some("batch"));
+    // A correlation of each sample with its own kernel is a convolution with as many groups as samples have channels.
+    let track = model(&graph("tiny_track", &[]));
+    assert_eq!(first(&track).value, Some(1));
+    let track = track.graph.unwrap();
+    let correlated = track.node.iter().find(|node| node.name.ends_with("/correlated")).unwrap();
+    let group = correlated.attribute.iter().find(|attribute| attribute.name == "group").unwrap();
+    let kernels = track.initializer.iter().find(|tensor| tensor.name.ends_with("/kernels_shape")).unwrap();
+    let channels = i64::from_le_bytes(kernels.raw_data[..8].try_into().unwrap());
+    assert_eq!(group.i, Some(channels));
+    // Inputs and outputs share one room of names.
+    let outputs: Vec<&str> = track.output.iter().map(|output| output.name.as_str()).collect();
+    assert!(outputs.contains(&"cls") && !outputs.contains(&"template"), "{outputs:?}");
+}
+
+#[test]
+fn partial_windows_are_padded_by_hand() {
+    // 18 rows, windows of 3 every 2, the last one partial: ceil((18 - 3) / 2) + 1 = 9 windows reach 2*8 + 3 = 19 rows.
+    let sets = ["model.max_pool.kernel=3", "model.max_pool.stride=2", "model.max_pool.ceil_mode=true"];
+    let ceil = model(&graph("operators", &sets));
+    let graph = ceil.graph.unwrap();
+    let pool = node(&graph, "max_pool");
+    assert_eq!(ints(pool, "pads"), [0, 0, 1, 1]);
+    assert_eq!(ints(pool, "strides"), [2, 2]);
+}
+
+#[test]
+fn a_transposed_convolution_is_one() {
+    let model = model(&graph("operators", &[])).graph.unwrap();
+    let deconv = model.node.iter().find(|node| node.op_type == "ConvTranspose").unwrap();
+    assert_eq!((ints(deconv, "kernel_shape"), ints(deconv, "strides")), (vec![2, 2], vec![2, 2]));
+    assert_eq!((ints(deconv, "pads"), ints(deconv, "output_padding")), (vec![0; 4], vec![0, 0]));
+    assert_eq!(deconv.input[1], "deconv.weight");
+}
+
+#[test]
+fn what_onnx_has_not_is_refused_by_name_with_its_line() {
+    let sets = ["model.body[9]={patches: {name: windows, kernel: 3}}"];
+    let graph = graph("operators", &sets);
+    let refused = export(&graph, Batch::Fixed, &About::default(), |_| None);
+    assert!(matches!(refused, Err(OnnxError::Variable(name)) if name == "conv.weight"));
+    let zeros = |name: &str| {
+        let id = graph.find_variable(name)?;
+        Some(vec![0.0; graph.ty(graph.variable(id).value).shape.numel()])
+    };
+    let Err(OnnxError::Operator { node, operator, origin, .. }) =
+        export(&graph, Batch::Fixed, &About::default(), zeros)
+    else {
+        panic!("windows as a batch are no operator of ONNX")
+    };
+    assert_eq!((node.as_str(), operator), ("windows", "ExtractImagePatches"));
+    assert_eq!(origin.unwrap().path, "model.body[9]");
+}

@@ -1,0 +1,136 @@
+//! From an image to the network's input: what contradicts itself, and what is usually a slip.
+
+use super::Check;
+use crate::schema::{Levels, Normalize, Step};
+
+impl Check<'_> {
+    pub(super) fn preprocess(&mut self) {
+        let recipe = self.recipe;
+        if let Some(text) = &recipe.preprocess.text {
+            self.range("preprocess.text.rotation", text.rotation, [-180.0, 180.0]);
+            self.range("preprocess.text.scale", text.scale, [0.01, 100.0]);
+            self.range("preprocess.text.threshold", text.threshold, [0.0, 1.0]);
+        }
+        if let Some(pairs) = &recipe.preprocess.pairs {
+            let shapes = pairs.anchors.ratios.iter().chain(&pairs.anchors.scales);
+            let empty = pairs.anchors.ratios.is_empty() || pairs.anchors.scales.is_empty();
+            if empty || shapes.into_iter().any(|value| value.is_nan() || *value <= 0.0) {
+                let hint = "for example ratios [0.33, 0.5, 1, 2, 3] and scales [8]";
+                self.error("preprocess.pairs.anchors", "anchors need ratios and scales above 0", hint);
+            }
+        }
+        self.steps("train", &recipe.preprocess.train);
+        self.steps("eval", &recipe.preprocess.eval);
+        self.same_levels();
+    }
+
+    fn steps(&mut self, split: &str, steps: &[Step]) {
+        // Height and width below which no image is at this step, where a step before made them.
+        let mut least: Option<[usize; 2]> = None;
+        for (index, step) in steps.iter().enumerate() {
+            let path = |rest: &str| format!("preprocess.{split}[{index}].{rest}");
+            if split == "eval"
+                && let Some((name, what)) = at_random(step)
+            {
+                let message = format!("evaluation {what} at random, so it is not the same twice");
+                let hint = match step {
+                    Step::HorizontalFlip(_) => "evaluation takes the images as they are",
+                    _ => "`resize` and `center_crop` are usual (arXiv 1512.03385, section 3.4)",
+                };
+                self.warn(&path(name), message, hint);
+            }
+            match step {
+                Step::Normalize(normalize) => self.levels(&path("normalize"), normalize),
+                Step::RandomResizedCrop(crop) => {
+                    self.range(&path("random_resized_crop.scale"), crop.scale, [f64::MIN_POSITIVE, 1.0]);
+                    self.range(&path("random_resized_crop.ratio"), crop.ratio, [0.01, 100.0]);
+                    least = Some([crop.size, crop.size]);
+                }
+                Step::RandomCoveringCrop(crop) => {
+                    self.range(&path("random_covering_crop.area"), crop.area, [f64::MIN_POSITIVE, 1.0]);
+                    self.range(&path("random_covering_crop.ratio"), crop.ratio, [0.01, 100.0]);
+                    least = None;
+                }
+                Step::Resize(resize) => least = Some([resize.shorter, resize.shorter]),
+                Step::ResizeTo(resize) => least = Some(resize.size.extent()),
+                Step::CenterCrop(crop) => {
+                    let size = crop.size.extent();
+                    self.within(&path("center_crop.size"), size, least);
+                    least = Some(size);
+                }
+                Step::RandomCrop(crop) => {
+                    let padded = least.map(|[height, width]| [height + 2 * crop.pad, width + 2 * crop.pad]);
+                    self.within(&path("random_crop.size"), [crop.size, crop.size], padded);
+                    least = Some([crop.size, crop.size]);
+                }
+                Step::HorizontalFlip(_) => {}
+            }
+        }
+    }
+
+    /// A crop of images that can be smaller: their border is then black, which torchvision's CenterCrop does silently
+    /// (torchvision.transforms.functional.center_crop: "image is padded with 0 and then cropped").
+    fn within(&mut self, path: &str, [height, width]: [usize; 2], least: Option<[usize; 2]>) {
+        let Some([there_height, there_width]) = least else { return };
+        if height > there_height || width > there_width {
+            let message = format!(
+                "a crop of {height}x{width} out of images that can be {there_height}x{there_width}: black borders"
+            );
+            self.warn(path, message, "resize to more than the crop: 256 before 224 (arXiv 1512.03385, section 3.4)");
+        }
+    }
+
+    /// Mean and deviation of other levels than the pixels have.
+    fn levels(&mut self, path: &str, normalize: &Normalize) {
+        if normalize.std.iter().any(|std| *std <= 0.0) {
+            self.error(&format!("{path}.std"), "a standard deviation must be more than 0", "one per channel");
+        }
+        let byte_mean = normalize.mean.iter().any(|mean| *mean > 2.0);
+        if byte_mean && normalize.scale == Levels::Unit {
+            let message = "a mean above 2 belongs to levels of 0..255, but pixels are divided by 255 first";
+            self.error(&format!("{path}.mean"), message, "add `scale: byte`");
+        }
+        // ImageNet's mean and deviation are 0.45 and 0.225 of pixels between 0 and 1, 115 and 57 of pixels to 255
+        // (torchvision's references/classification/presets.py). Deviation 1 leaves the levels as they are.
+        let unit_std = normalize.std.iter().all(|std| *std > 0.0 && *std < 1.0);
+        if unit_std && normalize.scale == Levels::Byte {
+            let message = "a deviation below 1 belongs to levels of 0..1, but pixels stay between 0 and 255";
+            let hint = "leave `scale: byte` out (torchvision: mean 0.485, std 0.229 of pixels divided by 255)";
+            self.warn(&format!("{path}.std"), message, hint);
+        }
+        if !byte_mean && normalize.scale == Levels::Unit && normalize.std.iter().any(|std| *std > 2.0) {
+            let message = "a deviation above 2 belongs to levels of 0..255, but pixels are divided by 255 first";
+            self.warn(&format!("{path}.std"), message, "add `scale: byte`, or divide by 255 (torchvision: std 0.229)");
+        }
+    }
+
+    /// A network judged on other levels than it was trained on. "Fixing the train-test resolution discrepancy" (arXiv
+    /// 1906.06423) shows what already another apparent size costs.
+    fn same_levels(&mut self) {
+        let recipe = self.recipe;
+        let last = |steps: &[Step]| {
+            steps.iter().enumerate().rev().find_map(|(index, step)| match step {
+                Step::Normalize(normalize) => Some((index, normalize.clone())),
+                _ => None,
+            })
+        };
+        let (train, eval) = (last(&recipe.preprocess.train), last(&recipe.preprocess.eval));
+        let (Some((_, train)), Some((index, eval))) = (train, eval) else { return };
+        if train != eval {
+            let message = "evaluation normalises differently from training";
+            let hint = "the network has seen the other levels: write the same mean, std, scale and channels";
+            self.warn(&format!("preprocess.eval[{index}].normalize"), message, hint);
+        }
+    }
+}
+
+/// What a step does at random, by its name, if it does.
+fn at_random(step: &Step) -> Option<(&'static str, &'static str)> {
+    match step {
+        Step::HorizontalFlip(_) => Some(("horizontal_flip", "mirrors")),
+        Step::RandomCrop(_) => Some(("random_crop", "crops")),
+        Step::RandomResizedCrop(_) => Some(("random_resized_crop", "crops")),
+        Step::RandomCoveringCrop(_) => Some(("random_covering_crop", "crops")),
+        Step::Resize(_) | Step::ResizeTo(_) | Step::CenterCrop(_) | Step::Normalize(_) => None,
+    }
+}

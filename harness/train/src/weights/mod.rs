@@ -1,0 +1,124 @@
+//! Weights under state_dict names, from wherever they come: a run, a checkpoint, a safetensors file, or what PyTorch's
+//! `torch.save` writes.
+
+mod fit;
+mod pickle;
+mod pth;
+mod state_dict;
+mod write_pth;
+
+pub use fit::{Fit, Naming, Shaped, Unlike};
+pub use state_dict::{StateDict, replace, write};
+
+use candle_core::{DType, Device, Tensor};
+use safetensors::SafeTensors;
+use std::{
+    collections::BTreeMap,
+    fs, io,
+    path::{Path, PathBuf},
+};
+use thiserror::Error;
+
+use crate::checkpoint::{Checkpoint, CheckpointError, CheckpointStore};
+
+/// Tensors by name, in f32, and where they come from.
+#[derive(Clone, Debug)]
+pub struct Weights {
+    /// The file.
+    pub file: PathBuf,
+    /// The entry of the file that holds them, where that is not the file itself (`state_dict` of a training's file).
+    pub entry: Option<String>,
+    /// Steps that they were trained for, if this project trained them.
+    pub step: Option<u64>,
+    /// The tensors. A checkpoint of this project also has what the optimizer keeps, as `PARAMETER/SLOT`.
+    pub tensors: BTreeMap<String, Tensor>,
+}
+
+/// Weights that cannot be read or written.
+#[derive(Debug, Error)]
+pub enum WeightsError {
+    /// A checkpoint of this project that cannot be read.
+    #[error(transparent)]
+    Checkpoint(#[from] CheckpointError),
+    /// A folder without checkpoints.
+    #[error("{}: no checkpoint in this folder", folder.display())]
+    NoCheckpoint {
+        /// The folder.
+        folder: PathBuf,
+    },
+    /// The operating system refused.
+    #[error("{}: {source}", path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// The operating system's reason.
+        source: io::Error,
+    },
+    /// The operating system refused to write.
+    #[error("{}: cannot be written: {source}", path.display())]
+    Unwritable {
+        /// The file.
+        path: PathBuf,
+        /// The operating system's reason.
+        source: io::Error,
+    },
+    /// A file that holds no weights that could be read.
+    #[error("{}: {reason}", path.display())]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it, and what to do.
+        reason: String,
+    },
+}
+
+impl Weights {
+    /// Reads the file at `path`, or the newest checkpoint if it is the folder of a run. What kind of file it is follows
+    /// from its content. `entry` names what to take of a file of PyTorch that holds more than a state_dict, as keys
+    /// joined by dots; without it, there must be one state_dict that is meant.
+    ///
+    /// # Errors
+    /// A file that is missing, cut off, damaged, or holds no state_dict.
+    pub fn read(path: &Path, entry: Option<&str>) -> Result<Self, WeightsError> {
+        if path.is_dir() {
+            let found = CheckpointStore::of_run(path).latest()?;
+            let found = found.ok_or_else(|| WeightsError::NoCheckpoint { folder: path.to_owned() })?;
+            return Ok(Self::of(found.path, found.checkpoint));
+        }
+        let unreadable = |reason: String| WeightsError::Unreadable { path: path.to_owned(), reason };
+        let file = fs::File::open(path).map_err(|source| WeightsError::Io { path: path.to_owned(), source })?;
+        if pth::is_zip(&file).map_err(|source| WeightsError::Io { path: path.to_owned(), source })? {
+            let (tensors, entry) = pth::read(file, entry).map_err(unreadable)?;
+            return Ok(Self { file: path.to_owned(), entry, step: None, tensors });
+        }
+        let bytes = fs::read(path).map_err(|source| WeightsError::Io { path: path.to_owned(), source })?;
+        if let Some(reason) = pth::is_older(&bytes) {
+            return Err(unreadable(reason));
+        }
+        if let Some(entry) = entry {
+            return Err(unreadable(format!("a safetensors file has no entry `{entry}`: its tensors lie side by side")));
+        }
+        match Checkpoint::decode(path, &bytes) {
+            Ok(checkpoint) => Ok(Self::of(path.to_owned(), checkpoint)),
+            Err(CheckpointError::Foreign { .. }) => {
+                let tensors = plain(&bytes).map_err(|error| unreadable(error.to_string()))?;
+                Ok(Self { file: path.to_owned(), entry: None, step: None, tensors })
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn of(file: PathBuf, checkpoint: Checkpoint) -> Self {
+        Self { file, entry: None, step: Some(checkpoint.progress.step), tensors: checkpoint.variables }
+    }
+}
+
+/// The tensors of a safetensors file.
+fn plain(bytes: &[u8]) -> Result<BTreeMap<String, Tensor>, candle_core::Error> {
+    let file = SafeTensors::deserialize(bytes)?;
+    let read = |(name, view): (&str, safetensors::tensor::TensorView<'_>)| {
+        let tensor = Tensor::from_raw_buffer(view.data(), view.dtype().try_into()?, view.shape(), &Device::Cpu)?;
+        Ok((name.to_owned(), tensor.to_dtype(DType::F32)?))
+    };
+    file.iter().map(read).collect()
+}

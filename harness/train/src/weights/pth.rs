@@ -1,0 +1,376 @@
+//! What `torch.save` has written since PyTorch 1.6: a zip archive with `data.pkl`, which describes the tensors, and a
+//! file for each storage, uncompressed (<https://pytorch.org/docs/stable/notes/serialization.html>).
+
+use candle_core::{Device, Tensor, pickle::Object};
+use half::{bf16, f16};
+use std::{
+    collections::BTreeMap,
+    fs::File,
+    io::{self, BufReader, Read, Seek},
+};
+use zip::{CompressionMethod, ZipArchive};
+
+use super::pickle;
+
+/// How every zip archive with content begins.
+const ZIP: [u8; 4] = *b"PK\x03\x04";
+/// How PyTorch before 1.6 began: protocol 2, and the magic number as a LONG1 of ten bytes.
+const OLDER: [u8; 4] = [0x80, 2, 0x8a, 10];
+/// Under what trainings keep their state_dict, in the order in which it is looked for.
+const USUAL: [&str; 7] = ["state_dict", "model_state_dict", "model", "module", "net", "network", "weights"];
+/// The tensors may take this many times the file's size: f16 becomes f32, and tied weights stand there several times.
+const MOST_GROWTH: usize = 8;
+
+type Tensors = BTreeMap<String, Tensor>;
+
+/// Whether a file is a zip archive; reads from its beginning.
+pub(super) fn is_zip(mut file: &File) -> io::Result<bool> {
+    let mut start = Vec::new();
+    (&mut file).take(ZIP.len() as u64).read_to_end(&mut start)?;
+    file.rewind()?;
+    Ok(start == ZIP)
+}
+
+/// Why a file of an older PyTorch is not read, if it is one.
+pub(super) fn is_older(bytes: &[u8]) -> Option<String> {
+    let advice = "written by PyTorch before 1.6, or with _use_new_zipfile_serialization=False: \
+                  load it in PyTorch and save it again with torch.save(state_dict, FILE)";
+    bytes.starts_with(&OLDER).then(|| advice.to_owned())
+}
+
+/// All tensors of the state_dict in f32, and the entry that holds it if that is not the file itself.
+pub(super) fn read(file: File, entry: Option<&str>) -> Result<(Tensors, Option<String>), String> {
+    let size = file.metadata().map_err(|error| error.to_string())?.len();
+    let mut archive = Archive::open(file, size)?;
+    let root = pickle::read(&archive.file("data.pkl", pickle::MOST_BYTES as u64)?)?;
+    let (state, entry) = state_dict(root, entry)?;
+    let mut tensors = Tensors::new();
+    let mut left = usize::try_from(size).unwrap_or(usize::MAX).saturating_mul(MOST_GROWTH);
+    for (name, value) in state {
+        let (Object::Unicode(name), Some(described)) = (name, Described::of(value)) else { continue };
+        let fail = |reason: String| format!("tensor `{name}`: {reason}");
+        let bytes = described.numel().and_then(|numel| numel.checked_mul(size_of::<f32>()));
+        left = bytes.and_then(|bytes| left.checked_sub(bytes)).ok_or_else(|| fail("larger than the file".into()))?;
+        let storage = archive.file(&format!("data/{}", described.storage), size).map_err(fail)?;
+        let values = described.values(&storage).map_err(fail)?;
+        let tensor =
+            Tensor::from_vec(values, described.shape, &Device::Cpu).map_err(|error| fail(error.to_string()))?;
+        tensors.insert(name, tensor);
+    }
+    Ok((tensors, entry))
+}
+
+/// The archive, all of whose files lie below one folder.
+struct Archive {
+    zip: ZipArchive<BufReader<File>>,
+    folder: String,
+}
+
+impl Archive {
+    fn open(file: File, size: u64) -> Result<Self, String> {
+        let zip = ZipArchive::new(BufReader::new(file)).map_err(|error| format!("a damaged zip archive: {error}"))?;
+        let names = zip.file_names().filter_map(Result::ok);
+        let folder = names.filter_map(|name| name.strip_suffix("data.pkl").map(str::to_owned)).next();
+        let folder = folder.ok_or("a zip archive without data.pkl: not written by torch.save")?;
+        let mut archive = Self { zip, folder };
+        let scripted = archive.zip.index_for_name(&format!("{}constants.pkl", archive.folder)).is_some();
+        if scripted {
+            return Err(
+                "a TorchScript module: save its state_dict instead, torch.save(module.state_dict(), FILE)".into()
+            );
+        }
+        // Absent from files of PyTorch before 2.1, which are little-endian on every machine that it was built for.
+        match archive.file("byteorder", size) {
+            Ok(order) if order != b"little" => Err("written on a big-endian machine".to_owned()),
+            _ => Ok(archive),
+        }
+    }
+
+    /// Content of a file of at most `most` bytes, verified by the archive's checksum.
+    fn file(&mut self, name: &str, most: u64) -> Result<Vec<u8>, String> {
+        let found = self.zip.by_name(&format!("{}{name}", self.folder));
+        let file = found.map_err(|error| format!("{name} in the archive: {error}"))?;
+        if file.compression() != CompressionMethod::Stored {
+            return Err(format!("{name} is compressed, which torch.save never does"));
+        }
+        if file.size() > most {
+            return Err(format!("{name} claims {} bytes, more than there can be", file.size()));
+        }
+        let mut bytes = Vec::with_capacity(file.size() as usize);
+        file.take(most).read_to_end(&mut bytes).map_err(|error| format!("{name} in the archive: {error}"))?;
+        Ok(bytes)
+    }
+}
+
+type State = Vec<(Object, Object)>;
+
+/// The state_dict in what was saved: that itself, the entry that is asked for, or the usual one.
+fn state_dict(root: Object, entry: Option<&str>) -> Result<(State, Option<String>), String> {
+    let Object::Dict(mut pairs) = root else {
+        return Err(match root {
+            Object::Reduce { .. } | Object::Build { .. } => {
+                "a whole module, which only its own code can read: save its state_dict instead, \
+                 torch.save(module.state_dict(), FILE)"
+            }
+            _ => "not a state_dict: a dictionary from names to tensors",
+        }
+        .to_owned());
+    };
+    if let Some(entry) = entry {
+        for key in entry.split('.') {
+            let known = keys(&pairs);
+            let found = pairs.into_iter().find(|(name, _)| *name == Object::Unicode(key.to_owned()));
+            match found {
+                Some((_, Object::Dict(inner))) => pairs = inner,
+                Some(_) => return Err(format!("its entry `{key}` is no dictionary")),
+                None => return Err(format!("it has no entry `{key}`; there are {known}")),
+            }
+        }
+        return match has_tensors(&pairs) {
+            true => Ok((pairs, Some(entry.to_owned()))),
+            false => Err(format!("its entry `{entry}` has no tensors")),
+        };
+    }
+    if has_tensors(&pairs) {
+        return Ok((pairs, None));
+    }
+    let known = keys(&pairs);
+    let mut inner: Vec<(String, State)> = pairs
+        .into_iter()
+        .filter_map(|pair| match pair {
+            (Object::Unicode(name), Object::Dict(state)) if has_tensors(&state) => Some((name, state)),
+            _ => None,
+        })
+        .collect();
+    let usual = USUAL.iter().find_map(|usual| inner.iter().position(|(name, _)| name == usual));
+    let one = (inner.len() == 1).then_some(0);
+    match usual.or(one) {
+        Some(index) => {
+            let (name, state) = inner.swap_remove(index);
+            Ok((state, Some(name)))
+        }
+        None if inner.is_empty() => Err(format!("there is no state_dict in it; it has {known}")),
+        None => {
+            let names = inner.iter().map(|(name, _)| format!("`{name}`")).collect::<Vec<_>>().join(", ");
+            Err(format!("it has several state_dicts, {names}: say which with --entry"))
+        }
+    }
+}
+
+fn keys(pairs: &[(Object, Object)]) -> String {
+    const NAMED: usize = 12;
+    let names: Vec<String> = pairs
+        .iter()
+        .filter_map(|(name, _)| match name {
+            Object::Unicode(name) => Some(format!("`{name}`")),
+            _ => None,
+        })
+        .take(NAMED)
+        .collect();
+    if names.is_empty() { "no entries".to_owned() } else { names.join(", ") }
+}
+
+fn has_tensors(pairs: &[(Object, Object)]) -> bool {
+    pairs.iter().any(|(_, value)| Described::of(value.clone()).is_some())
+}
+
+/// Element types of PyTorch's storages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    F64,
+    F32,
+    F16,
+    Bf16,
+    I64,
+    I32,
+    I16,
+    I8,
+    U8,
+    Bool,
+}
+
+impl Kind {
+    fn of_storage(class: &str) -> Option<Self> {
+        Some(match class {
+            "DoubleStorage" => Self::F64,
+            "FloatStorage" => Self::F32,
+            "HalfStorage" => Self::F16,
+            "BFloat16Storage" => Self::Bf16,
+            "LongStorage" => Self::I64,
+            "IntStorage" => Self::I32,
+            "ShortStorage" => Self::I16,
+            "CharStorage" => Self::I8,
+            "ByteStorage" => Self::U8,
+            "BoolStorage" => Self::Bool,
+            _ => return None,
+        })
+    }
+
+    fn size(self) -> usize {
+        match self {
+            Self::F64 | Self::I64 => 8,
+            Self::F32 | Self::I32 => 4,
+            Self::F16 | Self::Bf16 | Self::I16 => 2,
+            Self::I8 | Self::U8 | Self::Bool => 1,
+        }
+    }
+
+    /// The element that these bytes, [`Kind::size`] of them, are.
+    fn value(self, bytes: &[u8]) -> f32 {
+        // Missing bytes are zero: lengths have been checked.
+        let at = |index: usize| bytes.get(index).copied().unwrap_or(0);
+        let two = [at(0), at(1)];
+        let four = [at(0), at(1), at(2), at(3)];
+        let eight = [at(0), at(1), at(2), at(3), at(4), at(5), at(6), at(7)];
+        match self {
+            Self::F64 => f64::from_le_bytes(eight) as f32,
+            Self::F32 => f32::from_le_bytes(four),
+            Self::F16 => f16::from_le_bytes(two).to_f32(),
+            Self::Bf16 => bf16::from_le_bytes(two).to_f32(),
+            Self::I64 => i64::from_le_bytes(eight) as f32,
+            Self::I32 => i32::from_le_bytes(four) as f32,
+            Self::I16 => f32::from(i16::from_le_bytes(two)),
+            Self::I8 => f32::from(at(0) as i8),
+            Self::U8 | Self::Bool => f32::from(at(0)),
+        }
+    }
+}
+
+/// A tensor as `data.pkl` describes it: a view of a storage.
+#[derive(Debug)]
+struct Described {
+    kind: Kind,
+    /// Name of the storage's file.
+    storage: String,
+    /// Elements of the storage before the first.
+    offset: usize,
+    shape: Vec<usize>,
+    /// Distances in elements.
+    strides: Vec<usize>,
+}
+
+impl Described {
+    /// A tensor or parameter; `None` if the object is something else.
+    fn of(object: Object) -> Option<Self> {
+        let (callable, args) = object.reduce().ok()?;
+        let (module, class) = callable.class().ok()?;
+        let mut args = args.tuple().ok()?.into_iter();
+        match (module.as_str(), class.as_str()) {
+            ("torch._utils", "_rebuild_tensor_v2") => {
+                let mut storage = args.next()?.persistent_load().ok()?.tuple().ok()?.into_iter();
+                // ("storage", class, key, device, number of elements)
+                let (_, class) = storage.nth(1)?.class().ok()?;
+                Some(Self {
+                    kind: Kind::of_storage(&class)?,
+                    storage: storage.next()?.unicode().ok()?,
+                    offset: extent(args.next()?)?,
+                    shape: extents(args.next()?)?,
+                    strides: extents(args.next()?)?,
+                })
+                .filter(|described| described.shape.len() == described.strides.len())
+            }
+            // (tensor, requires_grad, hooks)
+            ("torch._utils", "_rebuild_parameter" | "_rebuild_parameter_with_state") => Self::of(args.next()?),
+            // (function, class, its arguments, state)
+            ("torch._tensor", "_rebuild_from_type_v2") => {
+                let callable = Box::new(args.next()?);
+                Self::of(Object::Reduce { callable, args: Box::new(args.nth(1)?) })
+            }
+            _ => None,
+        }
+    }
+
+    fn numel(&self) -> Option<usize> {
+        self.shape.iter().try_fold(1_usize, |product, extent| product.checked_mul(*extent))
+    }
+
+    /// The elements in row-major order, as f32.
+    fn values(&self, storage: &[u8]) -> Result<Vec<f32>, String> {
+        let size = self.kind.size();
+        let numel = self.numel().ok_or("its shape is too large")?;
+        if numel == 0 {
+            return Ok(Vec::new());
+        }
+        let last = self.shape.iter().zip(&self.strides).try_fold(self.offset, |last, (extent, stride)| {
+            last.checked_add(extent.saturating_sub(1).checked_mul(*stride)?)
+        });
+        let fits = last.and_then(|last| last.checked_add(1)?.checked_mul(size)).is_some_and(|end| end <= storage.len());
+        if !fits {
+            return Err(format!("shape {:?} does not lie within its storage of {} bytes", self.shape, storage.len()));
+        }
+        let element = |at: usize| self.kind.value(&storage[at * size..(at + 1) * size]);
+        let mut values = Vec::with_capacity(numel);
+        let mut index = vec![0; self.shape.len()];
+        let mut at = self.offset;
+        loop {
+            values.push(element(at));
+            // The next index, the last dimension first.
+            let mut dim = self.shape.len();
+            loop {
+                let Some(next) = dim.checked_sub(1) else { return Ok(values) };
+                dim = next;
+                index[dim] += 1;
+                at += self.strides[dim];
+                if index[dim] < self.shape[dim] {
+                    break;
+                }
+                at -= self.shape[dim] * self.strides[dim];
+                index[dim] = 0;
+            }
+        }
+    }
+}
+
+fn extent(object: Object) -> Option<usize> {
+    usize::try_from(object.int_or_long().ok()?).ok()
+}
+
+fn extents(object: Object) -> Option<Vec<usize>> {
+    object.tuple().ok()?.into_iter().map(extent).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bytes(values: &[f32]) -> Vec<u8> {
+        values.iter().flat_map(|value| value.to_le_bytes()).collect()
+    }
+
+    fn described(offset: usize, shape: &[usize], strides: &[usize]) -> Described {
+        Described { kind: Kind::F32, storage: "0".into(), offset, shape: shape.to_vec(), strides: strides.to_vec() }
+    }
+
+    #[test]
+    fn views_are_read_in_row_major_order() {
+        let storage = bytes(&[0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0]);
+        let read = |view: Described| view.values(&storage);
+        assert_eq!(read(described(1, &[2, 3], &[3, 1])).unwrap(), [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]);
+        // A transposed matrix, as channels_last leaves them; a number; nothing.
+        assert_eq!(read(described(0, &[3, 2], &[1, 3])).unwrap(), [0.0, 3.0, 1.0, 4.0, 2.0, 5.0]);
+        assert_eq!(read(described(6, &[], &[])).unwrap(), [6.0]);
+        assert_eq!(read(described(0, &[0, 5], &[5, 1])).unwrap(), [0.0; 0]);
+        for outside in [described(2, &[2, 3], &[3, 1]), described(0, &[2], &[usize::MAX]), described(7, &[], &[])] {
+            assert!(read(outside).unwrap_err().contains("does not lie within"));
+        }
+    }
+
+    #[test]
+    fn every_element_type_becomes_f32() {
+        let cases: [(Kind, &[u8], f32); 10] = [
+            (Kind::F64, &1.5f64.to_le_bytes(), 1.5),
+            (Kind::F32, &(-2.25f32).to_le_bytes(), -2.25),
+            (Kind::F16, &f16::from_f32(0.5).to_le_bytes(), 0.5),
+            (Kind::Bf16, &bf16::from_f32(3.0).to_le_bytes(), 3.0),
+            (Kind::I64, &(-7i64).to_le_bytes(), -7.0),
+            (Kind::I32, &9i32.to_le_bytes(), 9.0),
+            (Kind::I16, &(-3i16).to_le_bytes(), -3.0),
+            (Kind::I8, &(-1i8).to_le_bytes(), -1.0),
+            (Kind::U8, &[200], 200.0),
+            (Kind::Bool, &[1], 1.0),
+        ];
+        for (kind, bytes, value) in cases {
+            assert_eq!((bytes.len(), kind.value(bytes)), (kind.size(), value), "{kind:?}");
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! The parameters and running statistics of a network as PyTorch's state_dict, in a file of its own.
+
+use candle_core::{Device, Tensor};
+use std::{collections::HashMap, io, path::Path};
+use zoo_graph::{EMA, Graph, VariableRole};
+
+use super::{Fit, Naming, Weights, WeightsError, fit::COUNTER, write_pth};
+use crate::atomic;
+
+/// Parameters and running statistics by their state_dict names.
+#[derive(Clone, Debug)]
+pub struct StateDict {
+    tensors: Vec<(String, Tensor)>,
+}
+
+impl StateDict {
+    /// What the network has of these weights, under its own names. Where a moving average of a parameter is kept it is
+    /// taken, as in evaluation.
+    pub fn new(graph: &Graph, weights: &Weights, naming: &Naming) -> Self {
+        let fit = Fit::new(graph, weights, naming);
+        let tensors = fit.taken.into_iter().filter_map(|name| {
+            let tensor = weights.for_variable(&name, naming)?.clone();
+            Some((name, tensor))
+        });
+        Self { tensors: tensors.collect() }
+    }
+
+    /// The same with PyTorch's `num_batches_tracked` beside running statistics, so that `load_state_dict` finds every
+    /// name that it looks for.
+    ///
+    /// # Errors
+    /// candle's.
+    pub fn with_counters(mut self, graph: &Graph, steps: u64) -> Result<Self, candle_core::Error> {
+        let statistics = graph.variables.iter().filter(|variable| variable.role == VariableRole::RunningMean);
+        for module in statistics.filter_map(|variable| variable.name.strip_suffix("running_mean")) {
+            let steps = Tensor::new(i64::try_from(steps).unwrap_or(i64::MAX), &Device::Cpu)?;
+            self.tensors.push((format!("{module}{COUNTER}"), steps));
+        }
+        Ok(self)
+    }
+
+    /// Names and tensors, in the order of the network.
+    pub fn tensors(&self) -> &[(String, Tensor)] {
+        &self.tensors
+    }
+
+    /// Writes the file: see [`write`].
+    ///
+    /// # Errors
+    /// What the operating system refuses.
+    pub fn save(&self, path: &Path) -> Result<(), WeightsError> {
+        write(path, &self.tensors)
+    }
+}
+
+/// Writes tensors, completely or not at all: for `torch.load` if the file's name ends in `.pth` or `.pt`, else safetensors.
+///
+/// # Errors
+/// What the operating system refuses.
+pub fn write(path: &Path, tensors: &[(String, Tensor)]) -> Result<(), WeightsError> {
+    let refused = |reason: String| WeightsError::Unwritable { path: path.to_owned(), source: io::Error::other(reason) };
+    let for_torch = path.extension().is_some_and(|extension| extension == "pth" || extension == "pt");
+    let bytes = if for_torch {
+        write_pth::encode(tensors).map_err(refused)?
+    } else {
+        // Readers take this as: these tensors are PyTorch's.
+        let metadata = HashMap::from([("format".to_owned(), "pt".to_owned())]);
+        let tensors = tensors.iter().map(|(name, tensor)| (name.as_str(), tensor));
+        safetensors::serialize(tensors, Some(metadata)).map_err(|error| refused(error.to_string()))?
+    };
+    replace(path, &bytes)
+}
+
+/// Writes a file of this content, completely or not at all.
+///
+/// # Errors
+/// What the operating system refuses.
+pub fn replace(path: &Path, content: &[u8]) -> Result<(), WeightsError> {
+    atomic::replace(path, |out| out.write_all(content))
+        .map_err(|source| WeightsError::Unwritable { path: path.to_owned(), source })
+}
+
+impl Weights {
+    /// The tensor for a variable; of a parameter with a moving average that one.
+    pub fn for_variable(&self, variable: &str, naming: &Naming) -> Option<&Tensor> {
+        let theirs = naming.theirs(variable)?;
+        self.tensors.get(&format!("{theirs}/{EMA}")).or_else(|| self.tensors.get(&theirs))
+    }
+}

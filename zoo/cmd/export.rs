@@ -1,0 +1,161 @@
+//! `zoo export`: a network for inference as an ONNX model.
+
+use super::{Context, SCHEMA_VERSION};
+use crate::cli::{Format, RecipeArgs};
+use crate::numbers::scaled;
+use crate::{Exit, Failure};
+use candle_core::{Device, Tensor};
+use serde::Serialize;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use zoo_datasets::Rng;
+use zoo_engine::{Inputs, Options, Scalars, Step};
+use zoo_graph::{BuildOptions, Graph};
+use zoo_onnx::{About, Batch, OPSET};
+use zoo_recipe::Recipe;
+use zoo_train::TrainError;
+use zoo_train::weights::{self, Fit, Naming, Weights};
+
+/// Write a network for inference as an ONNX model.
+///
+/// The forward pass with stored statistics and without dropout, operator by operator: operator set 18, f32, feature maps NCHW,
+/// weights under their state_dict names, outputs as the recipe calls them. The model takes any batch, unless an operator of the
+/// network mixes batch and channels. Preprocessing is not part of it.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  zoo export resnet50 --checkpoint resnet50.pth --out resnet50.onnx
+  zoo export resnet50 --profile mini --checkpoint runs/resnet50-mini-1 --out mini.onnx
+  zoo export siammask --checkpoint runs/siammask --batch 1 --out siammask.onnx
+  zoo export googlenet --out net.onnx --sample net.safetensors     initial weights, with an input and what it gives")]
+pub struct Args {
+    #[command(flatten)]
+    recipe: RecipeArgs,
+    /// A checkpoint, the folder of a run (its newest checkpoint), or a state_dict; without it, initial weights
+    #[arg(long, value_name = "FILE")]
+    checkpoint: Option<PathBuf>,
+    /// The model to write
+    #[arg(long, value_name = "FILE")]
+    out: PathBuf,
+    /// Let the model take exactly so many samples at once
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65536))]
+    batch: Option<u32>,
+    /// Also write inputs of noise (`input.NAME`) and what this network makes of them (`output.NAME`), as safetensors
+    #[arg(long, value_name = "FILE")]
+    sample: Option<PathBuf>,
+}
+
+#[derive(Serialize)]
+struct Report<'a> {
+    schema_version: u32,
+    recipe: &'a str,
+    out: &'a Path,
+    bytes: usize,
+    opset: i64,
+    /// Samples that the model takes at once; null: any number.
+    batch: Option<usize>,
+    inputs: Vec<String>,
+    outputs: Vec<String>,
+    /// Where the weights come from; null: initial ones.
+    weights: Option<PathBuf>,
+    sample: Option<&'a Path>,
+}
+
+/// Writes the model.
+pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
+    let catalog = context.catalog()?;
+    let recipe = context.load(&catalog, &args.recipe.recipe, &args.recipe.change)?.recipe;
+    let samples = args.batch.map_or(1, |batch| batch as usize);
+    let graph = zoo_graph::build(&recipe, &recipe.resolve()?, &BuildOptions::eval(samples))?;
+    let batch = if args.batch.is_some() { Batch::Fixed } else { zoo_onnx::batch(&graph) };
+    let mut step = Step::new(graph.clone(), Options::of(&recipe))?;
+    step.initialize(recipe.train.seed)?;
+    let weights = args.checkpoint.as_deref().map(|path| load(path, &graph, &mut step)).transpose()?;
+    let values = |name: &str| step.variable(name).ok()?.flatten_all().ok()?.to_vec1::<f32>().ok();
+    let model = zoo_onnx::export(&graph, batch, &about(&recipe), values)?;
+    weights::replace(&args.out, &model.bytes)?;
+    if let Some(path) = &args.sample {
+        weights::write(path, &sample(&graph, &mut step, &model.outputs)?)?;
+    }
+    let report = Report {
+        schema_version: SCHEMA_VERSION,
+        recipe: &recipe.name,
+        out: &args.out,
+        bytes: model.bytes.len(),
+        opset: OPSET,
+        batch: (batch == Batch::Fixed).then_some(samples),
+        inputs: graph.inputs.iter().map(|input| input.name.clone()).collect(),
+        outputs: model.outputs,
+        weights,
+        sample: args.sample.as_deref(),
+    };
+    match context.format {
+        Format::Json => context.out.json(&report)?,
+        Format::Text => print(&report, context)?,
+    }
+    Ok(Exit::Pass)
+}
+
+fn about(recipe: &Recipe) -> About {
+    let normalised = "pixels come as the recipe's `preprocess.eval` leaves them";
+    About {
+        name: recipe.name.clone(),
+        description: recipe.description.clone().unwrap_or_default(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        metadata: vec![("zoo.recipe".into(), recipe.name.clone()), ("zoo.input".into(), normalised.into())],
+    }
+}
+
+/// Gives the network the weights of a file, averages where they are kept; returns the file.
+fn load(path: &Path, graph: &Graph, step: &mut Step) -> Result<PathBuf, Failure> {
+    let (weights, naming) = (Weights::read(path, None)?, Naming::default());
+    let fit = Fit::new(graph, &weights, &naming);
+    if !fit.is_enough() {
+        return Err(TrainError::Misfit(Box::new(fit)).into());
+    }
+    for name in &fit.taken {
+        if let Some(tensor) = weights.for_variable(name, &naming) {
+            step.set_variable(name, tensor)?;
+        }
+    }
+    Ok(weights.file)
+}
+
+/// Inputs between -1 and 1, and the network's outputs for them under the model's names.
+fn sample(graph: &Graph, step: &mut Step, names: &[String]) -> Result<Vec<(String, Tensor)>, Failure> {
+    let candle = |error: candle_core::Error| Failure::Train(error.into());
+    let mut tensors = Vec::new();
+    let mut inputs = Inputs::new();
+    for (index, input) in graph.inputs.iter().enumerate() {
+        let shape = &graph.ty(input.value).shape;
+        let mut noise = Rng::new(0, 0, index as u64);
+        let values = (0..shape.numel()).map(|_| noise.uniform(-1.0, 1.0) as f32).collect();
+        let tensor = Tensor::from_vec(values, shape.to_vec(), &Device::Cpu).map_err(candle)?;
+        tensors.push((format!("input.{}", input.name), tensor.clone()));
+        inputs = inputs.with(&input.name, tensor);
+    }
+    let result = step.run(&inputs, Scalars::default(), &mut ())?;
+    let outputs = names.iter().zip(result.outputs);
+    tensors.extend(outputs.map(|(name, (_, tensor))| (format!("output.{name}"), tensor)));
+    Ok(tensors)
+}
+
+fn print(report: &Report<'_>, context: &mut Context) -> Result<(), Failure> {
+    let batch = report.batch.map_or("any".to_owned(), |batch| batch.to_string());
+    let weights = report.weights.as_ref().map_or("initial".to_owned(), |file| file.display().to_string());
+    let rows = [
+        ("operator set", report.opset.to_string()),
+        ("batch", batch),
+        ("inputs", report.inputs.join(", ")),
+        ("outputs", report.outputs.join(", ")),
+        ("weights", weights),
+    ];
+    writeln!(context.out, "{}  {}B", report.out.display(), scaled(report.bytes as u64, 2))?;
+    for (what, value) in rows {
+        writeln!(context.out, "  {what:<14}{value}")?;
+    }
+    if let Some(sample) = report.sample {
+        writeln!(context.out, "{}  inputs and outputs of one step", sample.display())?;
+    }
+    Ok(())
+}

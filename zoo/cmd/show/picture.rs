@@ -1,0 +1,76 @@
+//! The architecture as a picture: SVG to look at and print, DOT for Graphviz.
+
+mod dot;
+mod layout;
+mod outline;
+mod svg;
+
+use crate::Failure;
+use crate::cli::Format;
+use crate::cmd::{Context, SCHEMA_VERSION};
+use crate::numbers::scaled;
+use outline::Outline;
+use serde::Serialize;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use zoo_graph::BuildOptions;
+use zoo_recipe::Recipe;
+
+/// Where pictures go.
+#[derive(Clone, Debug, clap::Args)]
+pub(super) struct Pictures {
+    /// Draw the architecture into this SVG file: modules as frames, branches side by side, shapes on the lines
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["graph", "schedule", "precision", "resolved"])]
+    svg: Option<PathBuf>,
+    /// Write the architecture for Graphviz into this DOT file
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["graph", "schedule", "precision", "resolved"])]
+    dot: Option<PathBuf>,
+}
+
+impl Pictures {
+    /// Whether any is asked for.
+    pub(super) fn wanted(&self) -> bool {
+        self.svg.is_some() || self.dot.is_some()
+    }
+}
+
+#[derive(Serialize)]
+struct Report<'a> {
+    schema_version: u32,
+    recipe: &'a str,
+    files: Vec<&'a Path>,
+}
+
+/// Writes the pictures and says where.
+pub(super) fn draw(recipe: &Recipe, pictures: &Pictures, context: &mut Context) -> Result<(), Failure> {
+    let model = recipe.resolve()?;
+    let graph = zoo_graph::build(recipe, &model, &BuildOptions::eval(1))?;
+    let outline = Outline::new(&model, &graph);
+    let description = recipe.description.as_deref().unwrap_or_default();
+    let parameters = format!("{} parameters", scaled(outline.parameters, 2).trim_end());
+    let mut files = Vec::new();
+    if let Some(path) = &pictures.svg {
+        let drawing = layout::lay_out(&outline);
+        write(path, &svg::write(&drawing, &recipe.name, &format!("{description}. {parameters}.")))?;
+        files.push(path.as_path());
+    }
+    if let Some(path) = &pictures.dot {
+        write(path, &dot::write(&outline, &recipe.name))?;
+        files.push(path.as_path());
+    }
+    match context.format {
+        Format::Json => {
+            context.out.json(&Report { schema_version: SCHEMA_VERSION, recipe: &recipe.name, files })?;
+        }
+        Format::Text => {
+            for file in files {
+                writeln!(context.out, "{}", file.display())?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn write(path: &Path, text: &str) -> Result<(), Failure> {
+    Ok(zoo_train::weights::replace(path, text.as_bytes())?)
+}

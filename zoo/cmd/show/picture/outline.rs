@@ -1,0 +1,365 @@
+//! What a picture shows of an architecture: chains of layers as one box, modules as frames, equal neighbours once.
+
+use crate::cmd::show::layers::{computed, describe, parameters};
+use std::collections::BTreeSet;
+use zoo_graph::{Graph, Node, Shape};
+use zoo_recipe::{LayerKind, ResolvedLayer, ResolvedModel};
+
+/// An architecture in order of execution.
+#[derive(Debug)]
+pub(super) struct Outline {
+    /// The network, from its first input on.
+    pub body: Vec<Part>,
+    /// Trained numbers.
+    pub parameters: u64,
+}
+
+/// A part of it.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Part {
+    /// An input of the network, where something begins.
+    Input { name: String, shape: String },
+    /// Layers in a row.
+    Box(Unit),
+    /// A module with what is inside.
+    Frame { title: String, body: Vec<Part> },
+    /// Branches from one value, joined again.
+    Branches { lanes: Vec<Vec<Part>>, join: Unit },
+    /// The present value has a name.
+    Tap { name: String, output: Option<String>, shape: String },
+    /// What follows goes on from a named value.
+    From(String),
+    /// The last value is the network's output.
+    Output { name: String, shape: String },
+}
+
+impl Part {
+    /// Shape of what it gives, if that is known.
+    fn shape(&self) -> Option<String> {
+        match self {
+            Self::Box(unit) | Self::Branches { join: unit, .. } => Some(unit.shape.clone()),
+            Self::Frame { body, .. } => body.iter().rev().find_map(Part::shape),
+            Self::Input { shape, .. } | Self::Tap { shape, .. } | Self::Output { shape, .. } => Some(shape.clone()),
+            Self::From(_) => None,
+        }
+        .filter(|shape| !shape.is_empty())
+    }
+}
+
+/// Layers in a row that are drawn as one box.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Unit {
+    /// Module name within its frame.
+    pub name: String,
+    /// What it does, a line for each step.
+    pub lines: Vec<String>,
+    /// What kind of work the first layer is.
+    pub kind: Kind,
+    /// Shape of its result, without the batch.
+    pub shape: String,
+    /// Named values that it reads beside what comes in.
+    pub reads: Vec<String>,
+}
+
+/// Kinds of work, by colour.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// Convolutions.
+    Conv,
+    /// Dense layers.
+    Dense,
+    /// Pools and other changes of size.
+    Size,
+    /// Sums, concatenations, correlations.
+    Join,
+    /// The rest.
+    Other,
+}
+
+impl Outline {
+    /// Of a network and its graph.
+    pub fn new(model: &ResolvedModel, graph: &Graph) -> Self {
+        let leaves = computed(model, graph);
+        let parameters = leaves.iter().flat_map(|(_, nodes)| nodes).map(|node| parameters(graph, node)).sum();
+        let mut drawn = Drawn { graph, leaves: leaves.into_iter(), model, used: BTreeSet::new() };
+        used(&model.body, &mut drawn.used);
+        let shape = |index: usize| graph.inputs.get(index).map(|input| dims(&graph.ty(input.value).shape));
+        let first = model.inputs.keys().next().cloned().unwrap_or_default();
+        let mut body = vec![Part::Input { name: first, shape: shape(0).unwrap_or_default() }];
+        body.extend(drawn.list(&model.body, ""));
+        if let ([(name, value)], true) = (graph.outputs.as_slice(), model.outputs.is_empty()) {
+            body.push(Part::Output { name: name.clone(), shape: dims(&graph.ty(*value).shape) });
+        }
+        Self { body, parameters }
+    }
+}
+
+/// Names of taps that anything goes on from.
+fn used(layers: &[ResolvedLayer], names: &mut BTreeSet<String>) {
+    for layer in layers {
+        match &layer.kind {
+            LayerKind::From(name) | LayerKind::Add(name) | LayerKind::Subtract(name) | LayerKind::Xcorr(name) => {
+                names.insert(name.clone());
+            }
+            LayerKind::Sequential(body) => used(body, names),
+            LayerKind::Again(module) => used(std::slice::from_ref(module.as_ref()), names),
+            LayerKind::Residual { main, shortcut } => [main, shortcut].into_iter().for_each(|lane| used(lane, names)),
+            LayerKind::Concat { branches, .. } => branches.iter().for_each(|lane| used(lane, names)),
+            _ => {}
+        }
+    }
+}
+
+struct Drawn<'a, I> {
+    graph: &'a Graph,
+    /// Layers that are no containers, in the order in which they are met.
+    leaves: I,
+    model: &'a ResolvedModel,
+    used: BTreeSet<String>,
+}
+
+impl<'a, I: Iterator<Item = (&'a ResolvedLayer, Vec<&'a Node>)>> Drawn<'a, I> {
+    fn list(&mut self, layers: &[ResolvedLayer], within: &str) -> Vec<Part> {
+        let mut parts: Vec<Part> = Vec::new();
+        for layer in layers {
+            for part in self.layer(layer, within) {
+                let joined = match (parts.last_mut(), &part) {
+                    (Some(Part::Box(before)), Part::Box(unit)) => before.take(unit),
+                    _ => false,
+                };
+                if !joined {
+                    parts.push(part);
+                }
+            }
+        }
+        once(parts)
+    }
+
+    fn layer(&mut self, layer: &ResolvedLayer, within: &str) -> Vec<Part> {
+        let name = layer.name.clone().unwrap_or_default();
+        let short = short(&name, within);
+        match &layer.kind {
+            LayerKind::Sequential(body) => self.frame(&name, within, body),
+            LayerKind::Again(module) => self.again(module, within),
+            LayerKind::Residual { main, shortcut } => {
+                let lanes = vec![self.list(main, within), self.list(shortcut, within)];
+                let shape = self.shape();
+                let join =
+                    Unit { name: String::new(), lines: vec!["add".into()], kind: Kind::Join, shape, reads: vec![] };
+                self.branches(lanes, join)
+            }
+            LayerKind::Concat { branches, .. } => {
+                let lanes = branches.iter().map(|lane| self.list(lane, within)).collect();
+                let (lines, shape) = (vec!["concat".into()], self.shape());
+                self.branches(lanes, Unit { name: String::new(), lines, kind: Kind::Join, shape, reads: vec![] })
+            }
+            LayerKind::Tap(tap) => {
+                let shape = self.shape();
+                let output = self.model.outputs.iter().find(|(_, value)| *value == tap).map(|(name, _)| name.clone());
+                match output.is_some() || self.used.contains(tap) {
+                    true => vec![Part::Tap { name: tap.clone(), output, shape }],
+                    false => vec![],
+                }
+            }
+            LayerKind::From(from) => {
+                self.shape();
+                let input = self.graph.inputs.iter().find(|input| input.name == *from);
+                vec![match input {
+                    Some(input) => Part::Input { name: from.clone(), shape: dims(&self.graph.ty(input.value).shape) },
+                    None => Part::From(from.clone()),
+                }]
+            }
+            LayerKind::Unused(_) => {
+                self.shape();
+                vec![]
+            }
+            kind => {
+                let shape = self.shape();
+                let reads = match kind {
+                    LayerKind::Add(name) | LayerKind::Subtract(name) | LayerKind::Xcorr(name) => vec![name.clone()],
+                    _ => vec![],
+                };
+                let text = match kind {
+                    LayerKind::Add(_) => "add".to_owned(),
+                    LayerKind::Subtract(_) => "subtract".to_owned(),
+                    LayerKind::Xcorr(_) => "xcorr".to_owned(),
+                    kind => describe(kind),
+                };
+                vec![Part::Box(Unit { name: short, lines: vec![text], kind: Kind::of(kind), shape, reads })]
+            }
+        }
+    }
+
+    /// A module in a frame; one with a single box is that box.
+    fn frame(&mut self, name: &str, within: &str, body: &[ResolvedLayer]) -> Vec<Part> {
+        let mut inside = self.list(body, if name.is_empty() { within } else { name });
+        if name.is_empty() {
+            return inside;
+        }
+        let title = short(name, within);
+        if let [Part::Box(unit)] = inside.as_mut_slice() {
+            unit.name = title;
+            return inside;
+        }
+        vec![Part::Frame { title, body: inside }]
+    }
+
+    /// Another call of a module: one box, unless values of its inside are used.
+    fn again(&mut self, module: &ResolvedLayer, within: &str) -> Vec<Part> {
+        let parts = self.layer(module, within);
+        let name = short(module.name.as_deref().unwrap_or_default(), within);
+        let shape = parts.iter().rev().find_map(Part::shape).unwrap_or_default();
+        let frame = |part| match part {
+            Part::Frame { title, body } => Part::Frame { title: format!("{title}, again"), body },
+            part => part,
+        };
+        if has_taps(&parts) {
+            return parts.into_iter().map(frame).collect();
+        }
+        let lines = vec!["again, with the same weights".to_owned()];
+        vec![Part::Box(Unit { name, lines, kind: Kind::Other, shape, reads: vec![] })]
+    }
+
+    fn branches(&self, lanes: Vec<Vec<Part>>, join: Unit) -> Vec<Part> {
+        vec![Part::Branches { lanes, join }]
+    }
+
+    /// Shape of what the next layer gives, without the batch; empty if nothing is computed for it.
+    fn shape(&mut self) -> String {
+        let Some((_, nodes)) = self.leaves.next() else { return String::new() };
+        let value = nodes.last().and_then(|node| node.outputs.first());
+        value.map(|value| dims(&self.graph.ty(*value).shape)).unwrap_or_default()
+    }
+}
+
+impl Unit {
+    /// What its box says: its name, unless that is what it does, and what it does.
+    pub fn text(&self) -> impl Iterator<Item = &str> {
+        let says_more = !self.name.is_empty() && self.lines.first() != Some(&self.name);
+        says_more.then_some(self.name.as_str()).into_iter().chain(self.lines.iter().map(String::as_str))
+    }
+
+    /// Adds a step that needs no box of its own; says whether it did.
+    fn take(&mut self, next: &Unit) -> bool {
+        let rides = ["bn", "relu", "relu6", "sigmoid", "lrn", "dropout", "flatten", "scale", "pair_log_softmax"];
+        let word = next.lines.first().and_then(|line| line.split(' ').next()).unwrap_or_default();
+        let starts = self.kind != Kind::Join || self.lines.len() == 1;
+        let before = self.lines.last().and_then(|line| line.split([' ', ',']).next()).unwrap_or_default();
+        let riding = self.lines.len() > 1 && rides.contains(&before);
+        if !rides.contains(&word) || !starts || !next.reads.is_empty() {
+            return false;
+        }
+        // Steps that ride along share a line.
+        match self.lines.last_mut() {
+            Some(last) if riding => {
+                last.push_str(", ");
+                last.push_str(&next.lines.join(", "));
+            }
+            _ => self.lines.extend(next.lines.iter().cloned()),
+        }
+        if !next.shape.is_empty() {
+            self.shape.clone_from(&next.shape);
+        }
+        true
+    }
+}
+
+impl Kind {
+    fn of(layer: &LayerKind) -> Self {
+        match layer {
+            LayerKind::Conv(_) | LayerKind::ConvTranspose(_) => Self::Conv,
+            LayerKind::Linear(_) => Self::Dense,
+            LayerKind::MaxPool(_)
+            | LayerKind::AvgPool(_)
+            | LayerKind::AdaptiveAvgPool(_)
+            | LayerKind::GlobalAvgPool
+            | LayerKind::Upsample(_)
+            | LayerKind::Crop { .. }
+            | LayerKind::Pad(_)
+            | LayerKind::Patches(_) => Self::Size,
+            LayerKind::Add(_)
+            | LayerKind::Subtract(_)
+            | LayerKind::Xcorr(_)
+            | LayerKind::Residual { .. }
+            | LayerKind::Concat { .. } => Self::Join,
+            LayerKind::BatchNorm(_)
+            | LayerKind::Relu
+            | LayerKind::Relu6
+            | LayerKind::Lrn(_)
+            | LayerKind::Sigmoid
+            | LayerKind::Scale(_)
+            | LayerKind::PairLogSoftmax
+            | LayerKind::Dropout { .. }
+            | LayerKind::Flatten
+            | LayerKind::Sequential(_)
+            | LayerKind::Tap(_)
+            | LayerKind::From(_)
+            | LayerKind::Unused(_)
+            | LayerKind::Again(_) => Self::Other,
+        }
+    }
+}
+
+/// Equal frames in a row as one, with all their names.
+fn once(parts: Vec<Part>) -> Vec<Part> {
+    let mut kept: Vec<(Part, usize, String)> = Vec::new();
+    for part in parts {
+        if let Part::Frame { title, body } = &part
+            && let Some((Part::Frame { body: before, .. }, times, last)) = kept.last_mut()
+            && alike(body, before)
+            && !has_taps(body)
+        {
+            *times += 1;
+            last.clone_from(title);
+            continue;
+        }
+        kept.push((part, 1, String::new()));
+    }
+    let title = |(part, times, last): (Part, usize, String)| match part {
+        Part::Frame { title, body } if times > 1 => {
+            Part::Frame { title: format!("{title} to {last}, {times} times"), body }
+        }
+        part => part,
+    };
+    kept.into_iter().map(title).collect()
+}
+
+/// Whether two modules do the same, whatever their parts are called.
+fn alike(a: &[Part], b: &[Part]) -> bool {
+    let unit = |a: &Unit, b: &Unit| (&a.lines, &a.shape, a.kind) == (&b.lines, &b.shape, b.kind);
+    let same = |a: &Part, b: &Part| match (a, b) {
+        (Part::Box(a), Part::Box(b)) => unit(a, b),
+        (Part::Frame { body: a, .. }, Part::Frame { body: b, .. }) => alike(a, b),
+        (Part::Branches { lanes: a, join: c }, Part::Branches { lanes: b, join: d }) => {
+            a.len() == b.len() && a.iter().zip(b).all(|(a, b)| alike(a, b)) && unit(c, d)
+        }
+        _ => false,
+    };
+    a.len() == b.len() && a.iter().zip(b).all(|(a, b)| same(a, b))
+}
+
+fn has_taps(parts: &[Part]) -> bool {
+    parts.iter().any(|part| match part {
+        Part::Tap { .. } | Part::From(_) => true,
+        Part::Frame { body, .. } => has_taps(body),
+        Part::Branches { lanes, .. } => lanes.iter().any(|lane| has_taps(lane)),
+        Part::Input { .. } | Part::Box(_) | Part::Output { .. } => false,
+    })
+}
+
+/// A module's name within another: the rest after it, and before a mere number the other's own name.
+fn short(name: &str, within: &str) -> String {
+    let inside = name.strip_prefix(within).map(|rest| rest.trim_start_matches('.'));
+    let rest = inside.filter(|rest| !rest.is_empty()).unwrap_or(name);
+    match within.rsplit('.').next() {
+        Some(outer) if !outer.is_empty() && !rest.is_empty() && rest.bytes().all(|byte| byte.is_ascii_digit()) => {
+            format!("{outer}.{rest}")
+        }
+        _ => rest.to_owned(),
+    }
+}
+
+/// A shape without the batch.
+fn dims(shape: &Shape) -> String {
+    shape.iter().skip(1).map(usize::to_string).collect::<Vec<_>>().join("×")
+}

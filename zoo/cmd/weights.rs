@@ -1,0 +1,50 @@
+//! `zoo weights`: weights from PyTorch, and for it.
+
+mod export;
+mod import;
+
+use super::Context;
+use crate::{Exit, Failure};
+use clap::Subcommand;
+use zoo_graph::{BuildOptions, Graph};
+use zoo_recipe::Recipe;
+use zoo_train::weights::Naming;
+
+/// The verbs of weights.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Hold a state_dict against a recipe's network, and take it over
+    Import(import::Args),
+    /// Write a run's weights for PyTorch
+    Export(export::Args),
+}
+
+/// Does what is asked for.
+pub(super) fn run(command: &Command, context: &mut Context) -> Result<Exit, Failure> {
+    match command {
+        Command::Import(args) => import::run(args, context),
+        Command::Export(args) => export::run(args, context),
+    }
+}
+
+/// How the names of a file become names of the network.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub(super) struct Names {
+    /// Leave this prefix of the file's names out, for example `module.`
+    #[arg(long, value_name = "PREFIX", default_value = "", hide_default_value = true)]
+    strip: String,
+    /// Put this prefix before the file's names, for example `features.`: the file is of this part of the network
+    #[arg(long, value_name = "PREFIX", default_value = "", hide_default_value = true)]
+    add: String,
+}
+
+impl From<&Names> for Naming {
+    fn from(names: &Names) -> Self {
+        Self { strip: names.strip.clone(), add: names.add.clone() }
+    }
+}
+
+/// The network alone, whose variables are those of a state_dict.
+pub(super) fn network(recipe: &Recipe) -> Result<Graph, Failure> {
+    Ok(zoo_graph::build(recipe, &recipe.resolve()?, &BuildOptions::eval(1))?)
+}

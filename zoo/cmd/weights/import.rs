@@ -1,0 +1,122 @@
+//! `zoo weights import`: a state_dict against a recipe's network.
+
+use super::{Names, network};
+use crate::cli::{Format, RecipeArgs};
+use crate::cmd::{Context, SCHEMA_VERSION};
+use crate::console::{BAD, GOOD, paint};
+use crate::table::{Align, Table};
+use crate::{Exit, Failure};
+use serde::Serialize;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use zoo_train::weights::{Fit, Naming, StateDict, Weights};
+
+/// Hold a state_dict against a recipe's network, and take it over.
+///
+/// Reads the folder of a run, a checkpoint, a safetensors file, or what torch.save writes: a state_dict, or a dictionary that holds
+/// one. Names and shapes must be those of the network; PyTorch's num_batches_tracked does not count. With --out, writes the weights
+/// for `zoo eval --checkpoint` and `train.init_from`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  zoo weights import resnet50 resnet50.pth                            does it fit?
+  zoo weights import resnet50 resnet50.pth --out resnet50.safetensors
+  zoo weights import resnet50 training.pth.tar --entry state_dict --strip module.
+  zoo weights import siammask resnet50.pth --add features.features. --partial --out part.pth
+
+Exit codes:
+  0 it fits; 2 it does not, and nothing is written; 3 the file is missing or unreadable")]
+pub struct Args {
+    #[command(flatten)]
+    recipe: RecipeArgs,
+    /// The weights: .pth, .pt, .safetensors, or the folder of a run
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    /// Write the weights under the network's names: safetensors, or for PyTorch if it ends in .pth or .pt
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+    /// Which entry of a PyTorch file holds the state_dict, keys joined by dots; by default the usual ones are looked for
+    #[arg(long, value_name = "KEY")]
+    entry: Option<String>,
+    #[command(flatten)]
+    names: Names,
+    /// Take what fits, and be content with it
+    #[arg(long)]
+    partial: bool,
+}
+
+#[derive(Serialize)]
+struct Report<'a> {
+    schema_version: u32,
+    recipe: &'a str,
+    #[serde(flatten)]
+    fit: &'a Fit,
+    fits: bool,
+    /// What was written.
+    out: Option<&'a Path>,
+}
+
+/// Compares and writes; invalid if it does not fit.
+pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
+    let catalog = context.catalog()?;
+    let recipe = context.load(&catalog, &args.recipe.recipe, &args.recipe.change)?.recipe;
+    let graph = network(&recipe)?;
+    let weights = Weights::read(&args.file, args.entry.as_deref())?;
+    let naming = Naming::from(&args.names);
+    let fit = Fit::new(&graph, &weights, &naming);
+    let fits = fit.is_exact() || (args.partial && !fit.taken.is_empty());
+    let out = args.out.as_deref().filter(|_| fits);
+    if let Some(path) = out {
+        StateDict::new(&graph, &weights, &naming).save(path)?;
+    }
+    let report = Report { schema_version: SCHEMA_VERSION, recipe: &recipe.name, fit: &fit, fits, out };
+    match context.format {
+        Format::Json => context.out.json(&report)?,
+        Format::Text => print(&report, context)?,
+    }
+    Ok(if fits { Exit::Pass } else { Exit::Invalid })
+}
+
+fn print(report: &Report<'_>, context: &mut Context) -> Result<(), Failure> {
+    let Report { fit, .. } = report;
+    let entry = fit.entry.as_ref().map(|entry| format!(", entry {entry}")).unwrap_or_default();
+    writeln!(context.out, "{}{entry} against {}\n", fit.file.display(), report.recipe)?;
+    let mut table =
+        Table::new([("tensor", Align::Left), ("file", Align::Left), ("network", Align::Left), ("", Align::Left)]);
+    let shape = |shape: &[usize]| match shape {
+        [] => "scalar".to_owned(),
+        _ => shape.iter().map(usize::to_string).collect::<Vec<_>>().join("x"),
+    };
+    for unlike in &fit.unlike {
+        table.row([(&unlike.name).into(), shape(&unlike.file).into(), shape(&unlike.network).into(), "shape".into()]);
+    }
+    for missing in &fit.missing {
+        table.row([(&missing.name).into(), "-".into(), shape(&missing.shape).into(), "missing".into()]);
+    }
+    for surplus in &fit.surplus {
+        table.row([(&surplus.name).into(), shape(&surplus.shape).into(), "-".into(), "surplus".into()]);
+    }
+    // Where all names differ by a prefix, a list of all of them says nothing more.
+    let prefixed = fit.taken.is_empty() && fit.hint.is_some();
+    if !fit.is_exact() && !prefixed {
+        writeln!(context.out, "{table}")?;
+    }
+    let (missing, unlike, surplus) = (fit.missing.len(), fit.unlike.len(), fit.surplus.len());
+    let counts =
+        format!("{} tensors fit, {missing} missing, {unlike} of another shape, {surplus} surplus", fit.taken.len());
+    let verdict = match report.fits {
+        true if fit.is_exact() => paint(GOOD, "fits"),
+        true => paint(GOOD, "fits in part"),
+        false => paint(BAD, "does not fit"),
+    };
+    writeln!(context.out, "{counts}: {verdict}")?;
+    if let Some(hint) = &fit.hint {
+        writeln!(context.out, "hint: {hint}")?;
+    } else if !report.fits && !fit.taken.is_empty() {
+        writeln!(context.out, "hint: --partial takes what fits; the rest starts as the recipe says")?;
+    }
+    if let Some(out) = report.out {
+        writeln!(context.out, "written to {}", out.display())?;
+    }
+    Ok(())
+}
