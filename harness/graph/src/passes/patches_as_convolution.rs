@@ -75,7 +75,7 @@ impl<'a, 'g> Rewrite<'a, 'g> {
         let scope = Scope { phase: node.phase, origin: node.origin.clone() };
         let bad = |source| GraphError::Shape { name: node.name.clone(), origin: node.origin.clone(), source };
         let places = patches.window.output(map[2], map[3]).map_err(bad)?;
-        let conv = Conv2D::new(patches.window.clone(), 1);
+        let conv = Conv2D::new(patches.window, 1);
         Ok(Self { draft, place, node, scope, conv, map, kernel, places })
     }
 
