@@ -36,7 +36,7 @@ def parse() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def classification(options: argparse.Namespace, torch):
+def classifier(options: argparse.Namespace, torch):
     """Network, inputs, loss of (outputs, inputs, network), optimizer and bound of the gradient norm of a golden that steps.py lists."""
     import steps
     import torch.nn.functional as F
@@ -58,7 +58,7 @@ def classification(options: argparse.Namespace, torch):
     return network, inputs, loss, lambda p: torch.optim.SGD(p, lr=1e-3, **sgd), None
 
 
-def text(options: argparse.Namespace, torch):
+def detector(options: argparse.Namespace, torch):
     """DB with Adam, as db_resnet trains (without its average of the weights)."""
     from zoo_golden import text
     from zoo_golden.conditions import image
@@ -68,7 +68,7 @@ def text(options: argparse.Namespace, torch):
     return text.Db(), {k: v.values for k, v in inputs.items()}, text.loss, lambda p: torch.optim.Adam(p, lr=1e-4), None
 
 
-def tracking(options: argparse.Namespace, torch):
+def tracker(options: argparse.Namespace, torch):
     """SiamMask, everything trained."""
     from zoo_golden import tracking
     from zoo_golden.conditions import image
@@ -87,7 +87,7 @@ def torch_step(options: argparse.Namespace) -> dict:
 
     torch.set_num_threads(options.threads)
     torch.manual_seed(0)
-    make = {"db_resnet": text, "siammask": tracking}.get(options.recipes[0], classification)
+    make = {"db_resnet": detector, "siammask": tracker}.get(options.recipes[0], classifier)
     network, inputs, loss, optimizer, bound = make(options, torch)
     layout = torch.channels_last if options.layout == "channels_last" else torch.contiguous_format
     network = network.to(memory_format=layout).train()

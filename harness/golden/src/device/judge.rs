@@ -159,9 +159,9 @@ fn judge(
 }
 
 /// The relative error of parameters `truth` after a first step of Adam whose gradients are off by `error`: each element moves by
-/// `step` in the direction of its gradient's sign, and that share of the signs, and one more, is chance.
+/// `step` in the direction of its gradient's sign, and that share of the signs, and one more, is chance; at worst all of them.
 fn flipped_signs(truth: &[f64], error: f64, step: f64) -> f64 {
-    let flipped = (error * truth.len() as f64).ceil() + 1.0;
+    let flipped = ((error * truth.len() as f64).ceil() + 1.0).min(truth.len() as f64);
     let norm = truth.iter().map(|x| x * x).sum::<f64>().sqrt();
     if norm > 0.0 && error.is_finite() { 2.0 * step * flipped.sqrt() / norm } else { 0.0 }
 }
@@ -217,6 +217,8 @@ mod tests {
     fn a_sign_that_is_chance_moves_an_element_by_two_steps() {
         // Of 100 elements of size 1, 2 % and one more may be off by 0.02: the square root of 3 times that, over 10.
         assert!((flipped_signs(&[1.0; 100], 0.02, 0.01) - 0.02 * 3f64.sqrt() / 10.0).abs() < 1e-15);
+        // However wrong a gradient is, no more than all signs are chance.
+        assert_eq!(flipped_signs(&[1.0; 4], 1e10, 0.01), 0.02);
         assert_eq!(flipped_signs(&[0.0; 4], 0.1, 0.01), 0.0);
         assert_eq!(flipped_signs(&[1.0; 4], f64::NAN, 0.01), 0.0);
     }

@@ -48,7 +48,8 @@ struct Task<'a> {
 }
 
 impl Correlation<'_> {
-    /// Whether runs of output pixels are short and there are images to run across instead.
+    /// Whether runs of output pixels are short and there are images to run across instead. A bias would have to reach outputs
+    /// without taps as well: convolutions that have one take the other way.
     fn is_across_images(&self) -> bool {
         let one_tap = self.grids.len() == 1 && self.grids[0].taps.len() == 1;
         let same_map = [self.source.h, self.source.w] == [self.dest.h, self.dest.w];
