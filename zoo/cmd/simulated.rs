@@ -13,7 +13,10 @@ use zoo_npu::{
     compile::policy,
     device::{self, Device},
 };
-use zoo_recipe::{Recipe, schema::LossScale};
+use zoo_recipe::{
+    Recipe,
+    schema::{self, LossScale},
+};
 use zoo_train::{HOST, SimulatedDevice};
 
 /// A device that computes, with its arithmetic.
@@ -61,9 +64,9 @@ fn arithmetic(recipe: &Recipe, device: &Device) -> Arithmetic {
         device::Overflow::Saturate => Overflow::Saturate,
         device::Overflow::Infinite => Overflow::Infinite,
     };
-    let subnormals = match device.numerics.subnormals {
-        device::Subnormals::Keep => Subnormals::Keep,
-        device::Subnormals::Flush => Subnormals::Flush,
+    let subnormals = match npu.subnormals.unwrap_or(device.numerics.subnormals) {
+        schema::Subnormals::Keep => Subnormals::Keep,
+        schema::Subnormals::Flush => Subnormals::Flush,
     };
     let scaling = ScaleLoss { clips_scaled: recipe.gradients.clip_scaled };
     let (scales_loss, skips_overflow) = match &npu.loss_scale {

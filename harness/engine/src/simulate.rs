@@ -6,12 +6,12 @@
 //! What overflows raises a sticky flag, because a saturating device shows no infinity.
 
 use crate::EngineError;
-use std::collections::BTreeMap;
+use std::{cell::Cell, collections::BTreeMap};
 use zoo_graph::{
     DType, Graph, Node, Op, ValueId,
     passes::{Pass, Pipeline, PlaceCasts, PrecisionPolicy, ScaleLoss},
 };
-use zoo_kernels::{Isa, half};
+use zoo_kernels::{Isa, half::Rounding};
 use zoo_recipe::did_you_mean;
 
 pub use zoo_kernels::half::{HalfType, Overflow, Range, Subnormals, Tally};
@@ -99,32 +99,53 @@ impl Findings {
 }
 
 impl Simulation {
-    /// Whether results of this type are rounded.
-    pub(crate) fn rounds(&self, node: &Node, dtype: DType) -> bool {
-        half_type(dtype).is_some() && (!only_moves(&node.op) || self.planted.contains_key(&node.name))
+    /// How the `r`-th result of a node is held; none if the device holds it as it was computed.
+    pub(crate) fn held(&self, isa: Isa, graph: &Graph, node: &Node, r: usize) -> Option<Held> {
+        let dtype = graph.ty(*node.outputs.get(r)?).dtype;
+        let ty = half_type(dtype)?;
+        let planted = self.planted.get(&node.name).map(|power| 2f32.powi(*power));
+        if planted.is_none() && only_moves(&node.op, r) {
+            return None;
+        }
+        Some(Held { rounding: Rounding::new(isa, ty, self.range), planted, rounded: Cell::new(false) })
     }
 
-    /// Rounds a result of node `n`.
-    pub(crate) fn round(
-        &self,
-        isa: Isa,
-        (n, node): (usize, &Node),
-        dtype: DType,
-        values: &mut [f32],
-        findings: &mut Findings,
-    ) {
-        let Some(ty) = half_type(dtype).filter(|_| self.rounds(node, dtype)) else { return };
-        let planted = self.planted.get(&node.name).map(|power| 2f32.powi(*power));
-        if let Some(factor) = planted {
-            values.iter_mut().for_each(|x| *x *= factor);
-        }
-        let tally = half::round(isa, ty, self.range, values);
-        if let Some(factor) = planted {
-            values.iter_mut().for_each(|x| *x /= factor);
-        }
+    /// Takes down what rounding did to results of node `n`.
+    pub(crate) fn note(&self, n: usize, tally: Tally, findings: &mut Findings) {
         findings.tallies[n] = findings.tallies[n].plus(tally);
         findings.overflow |= tally.overflowed > 0;
         findings.skipped = findings.overflow && self.skips_overflow;
+    }
+}
+
+/// How a result is held.
+#[derive(Debug)]
+pub(crate) struct Held {
+    rounding: Rounding,
+    /// What the result is multiplied by while it is rounded: a fault.
+    planted: Option<f32>,
+    rounded: Cell<bool>,
+}
+
+impl Held {
+    /// For a kernel that rounds what it computes; it has to then.
+    pub(crate) fn by_kernel(&self) -> Option<&Rounding> {
+        if self.planted.is_some() {
+            return None;
+        }
+        self.rounded.set(true);
+        Some(&self.rounding)
+    }
+
+    /// Rounds what no kernel has rounded; what was done to the result.
+    pub(crate) fn finish(self, values: &mut [f32]) -> Tally {
+        if !self.rounded.get() {
+            let factor = self.planted.unwrap_or(1.0);
+            values.iter_mut().filter(|_| factor != 1.0).for_each(|x| *x *= factor);
+            self.rounding.whole(values);
+            values.iter_mut().filter(|_| factor != 1.0).for_each(|x| *x /= factor);
+        }
+        self.rounding.tally()
     }
 }
 
@@ -137,19 +158,21 @@ fn half_type(dtype: DType) -> Option<HalfType> {
     }
 }
 
-/// Whether an operator gives nothing but numbers that it was given: rounding them again changes nothing.
-fn only_moves(op: &Op) -> bool {
-    matches!(
-        op,
-        Op::Concat(_)
-            | Op::ExtractPatches(_)
-            | Op::MaxPool(_)
-            | Op::Pad(_)
-            | Op::Relu(_)
-            | Op::ReluGrad(_)
-            | Op::Reshape(_)
-            | Op::Slice(_)
-            | Op::TransData(_)
-            | Op::Transpose(_)
-    )
+/// Whether the `r`-th result holds nothing but numbers that the operator was given: rounding them again changes nothing.
+fn only_moves(op: &Op, r: usize) -> bool {
+    // What passes the ReLU on to the residual is the gradient that came, or zero.
+    matches!((op, r), (Op::BnTrainingGrad(_), 3))
+        || matches!(
+            op,
+            Op::Concat(_)
+                | Op::ExtractPatches(_)
+                | Op::MaxPool(_)
+                | Op::Pad(_)
+                | Op::Relu(_)
+                | Op::ReluGrad(_)
+                | Op::Reshape(_)
+                | Op::Slice(_)
+                | Op::TransData(_)
+                | Op::Transpose(_)
+        )
 }

@@ -133,7 +133,7 @@ fn bench(options: &Options) {
                 // The input of the network needs no gradient.
                 0.0
             } else {
-                best(options.repeat, || conv::input_gradient(isa, &shape, &dy, &packed, &mut transposed, &mut dx))
+                best(options.repeat, || conv::input_gradient(isa, &shape, &dy, &packed, &mut transposed, &mut dx, None))
             },
             best(options.repeat, || conv::filter_gradient(isa, &shape, maps, &dy, &mut partial, &mut dw)),
         ];

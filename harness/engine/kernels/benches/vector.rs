@@ -17,6 +17,7 @@ use zoo_kernels::{
     conv::Statistics,
     dropout::{Dropout, dropout},
     elementwise::{accumulate, relu, relu_gradient},
+    half::{HalfType, Overflow, Range, Rounding, Subnormals},
     isa::Level,
     l2_loss::l2_loss,
     local_response_norm::{LocalResponseNorm, local_response_norm, local_response_norm_gradient},
@@ -185,16 +186,28 @@ fn training_step(options: &Options) {
                     normalise(isa, *shape, x, &parameters, Fused::default(), y);
                 }),
                 Behind::Relu => times.time("normalise, ReLU", 2 * once, || {
-                    normalise(isa, *shape, x, &parameters, Fused { residual: None, relu: true }, y);
+                    normalise(isa, *shape, x, &parameters, Fused { relu: true, ..Fused::default() }, y);
                 }),
                 Behind::Residual => {
                     let residual = before.iter_mut().rev().find(|l| l.behind != Behind::Relu && l.shape == *shape);
                     let residual = residual.expect("a shortcut before");
                     times.time("normalise, add, ReLU", 3 * once, || match residual.behind {
-                        Behind::Nothing => normalise_onto(isa, *shape, x, &parameters, true, &mut residual.y),
-                        _ => {
-                            normalise(isa, *shape, x, &parameters, Fused { residual: Some(&residual.y), relu: true }, y)
-                        }
+                        Behind::Nothing => normalise_onto(
+                            isa,
+                            *shape,
+                            x,
+                            &parameters,
+                            Fused { relu: true, ..Fused::default() },
+                            &mut residual.y,
+                        ),
+                        _ => normalise(
+                            isa,
+                            *shape,
+                            x,
+                            &parameters,
+                            Fused { residual: Some(&residual.y), relu: true, rounding: None },
+                            y,
+                        ),
                     });
                 }
             }
@@ -227,7 +240,7 @@ fn training_step(options: &Options) {
                 Behind::Relu => Relu::Recomputed,
                 Behind::Residual => Relu::Output(y),
             };
-            let forward = Normalised { x, parameters, relu };
+            let forward = Normalised { x, parameters, relu, rounding: None };
             let sums = Gradients { gamma: &mut dgamma[..c], beta: &mut dbeta[..c] };
             if i == 0 {
                 let bytes = layer.bytes(1) + 6 * taps.len();
@@ -250,7 +263,7 @@ fn training_step(options: &Options) {
                     times.time("backward, ReLU, add", layer.bytes(5), || {
                         backward_residual(isa, *shape, &forward, dy, dx, sums);
                     });
-                    times.time("sum of two gradients", layer.bytes(3), || accumulate(isa, &[dx], dy));
+                    times.time("sum of two gradients", layer.bytes(3), || accumulate(isa, &[dx], dy, None));
                 }
             }
         }
@@ -284,6 +297,13 @@ fn others(options: &Options) {
         times.time("L2 loss", once, || std::hint::black_box(l2_loss(isa, &x)));
         z.fill(0.5);
         times.time("Adam", 7 * once, || apply_adam(isa, &adam, &mut y, &mut w, &mut z, &x));
+        // Of the size of what a task has in its cache, over and over.
+        let (task, repeat) = (32 * 1024, y.len() / (32 * 1024));
+        let range = Range::Format { overflow: Overflow::Saturate, subnormals: Subnormals::Keep };
+        let rounding = Rounding::new(isa, HalfType::Fp16, range);
+        times.time("rounding to fp16, one thread", 2 * once, || {
+            (0..repeat).for_each(|_| rounding.part(&mut y[..task]));
+        });
         times.time("transdata to NCHW", 2 * once, || to_nchw(isa, shape, &x, &mut y));
         times.time("transdata to blocks", 2 * once, || to_blocked(isa, shape, &x, &mut y));
     }

@@ -1,24 +1,32 @@
 //! BiasAdd: one value added to every image and pixel of a channel, and its gradient, summed in f64.
 
 use crate::{
-    Blocked, C0, Isa, parallel,
+    Blocked, C0, Isa,
+    half::Rounding,
+    parallel,
     planes::{expect_len, for_each_plane},
     simd::{Lanes, pixels, pixels_mut, vectorised},
 };
 use rayon::prelude::*;
 use std::cell::Cell;
 
-/// Adds `bias[c]` to all of channel `c`, in place; lanes beyond the last channel stay zero.
+/// `y = x + bias[c]` for all of channel `c`; without `x` that is what lies in `y`. Lanes beyond the last channel stay
+/// zero. `rounding` is how a simulated device holds `y`.
 ///
 /// # Panics
 /// If a length does not match the shape.
-pub fn bias_add(isa: Isa, shape: Blocked, bias: &[f32], x_y: &mut [f32]) {
-    expect_len("the map", x_y.len(), shape.len());
+pub fn bias_add(isa: Isa, shape: Blocked, x: Option<&[f32]>, bias: &[f32], y: &mut [f32], rounding: Option<&Rounding>) {
+    expect_len("the input", x.map_or(y.len(), <[f32]>::len), shape.len());
+    expect_len("the output", y.len(), shape.len());
     expect_len("the bias", bias.len(), shape.c);
-    for_each_plane(shape, x_y, |_, c1, plane| {
+    for_each_plane(shape, y, |n, c1, plane| {
         let mut lanes = [0.0; C0];
         lanes[..shape.lanes(c1)].copy_from_slice(&bias[c1 * C0..][..shape.lanes(c1)]);
+        if let Some(x) = x {
+            plane.copy_from_slice(&x[shape.plane(n, c1)]);
+        }
         add_to_plane(isa, &lanes, pixels_mut(plane));
+        rounding.inspect(|rounding| rounding.part(plane));
     });
 }
 
@@ -114,7 +122,10 @@ mod tests {
         let expected: Vec<f64> = exact.iter().enumerate().map(sum).collect();
         for isa in Isa::available() {
             let mut y = x.clone();
-            bias_add(isa, shape, &bias, &mut y);
+            bias_add(isa, shape, None, &bias, &mut y, None);
+            let mut apart = vec![f32::NAN; y.len()];
+            bias_add(isa, shape, Some(&x), &bias, &mut apart, None);
+            assert_eq!(apart, y);
             crate::testing::expect_blocked("sum", shape, &y, &expected, 1e-7);
         }
     }

@@ -2,6 +2,7 @@
 
 use crate::{
     Isa,
+    half::Rounding,
     planes::{TASK_LEN, expect_len},
     simd::vectorised,
 };
@@ -45,11 +46,12 @@ pub fn relu_gradient_in_place(isa: Isa, y: &[f32], dy_dx: &mut [f32]) {
         .for_each(|(dx, y)| relu_gradient_chunk_in_place(isa, y, dx));
 }
 
-/// `sum = terms[0] + terms[1] + ...`, added in this order; zero without terms.
+/// `sum = terms[0] + terms[1] + ...`, added in this order; zero without terms. `rounding` is how a simulated device
+/// holds it.
 ///
 /// # Panics
 /// If the lengths differ.
-pub fn add(isa: Isa, terms: &[&[f32]], sum: &mut [f32]) {
+pub fn add(isa: Isa, terms: &[&[f32]], sum: &mut [f32], rounding: Option<&Rounding>) {
     expect_terms(terms, sum.len());
     sum.par_chunks_mut(TASK_LEN).enumerate().for_each(|(i, sum)| {
         let range = i * TASK_LEN..i * TASK_LEN + sum.len();
@@ -62,19 +64,21 @@ pub fn add(isa: Isa, terms: &[&[f32]], sum: &mut [f32]) {
                 (2..count).for_each(|term| accumulate_chunk(isa, chunk(term), sum));
             }
         }
+        rounding.inspect(|rounding| rounding.part(sum));
     });
 }
 
-/// `sum = sum + terms[0] + terms[1] + ...`, added in this order.
+/// `sum = sum + terms[0] + terms[1] + ...`, added in this order. `rounding` is how a simulated device holds it.
 ///
 /// # Panics
 /// If the lengths differ.
-pub fn accumulate(isa: Isa, terms: &[&[f32]], sum: &mut [f32]) {
+pub fn accumulate(isa: Isa, terms: &[&[f32]], sum: &mut [f32], rounding: Option<&Rounding>) {
     expect_terms(terms, sum.len());
     sum.par_chunks_mut(TASK_LEN).enumerate().for_each(|(i, sum)| {
         for term in terms {
             accumulate_chunk(isa, &term[i * TASK_LEN..][..sum.len()], sum);
         }
+        rounding.inspect(|rounding| rounding.part(sum));
     });
 }
 
@@ -213,14 +217,14 @@ mod tests {
             for count in 0..=4 {
                 let slices: Vec<&[f32]> = terms[..count].iter().map(Vec::as_slice).collect();
                 let mut sum = vec![f32::NAN; len];
-                add(isa, &slices, &mut sum);
+                add(isa, &slices, &mut sum, None);
                 for i in 0..len {
                     let expected = slices.iter().map(|t| t[i]).reduce(|a, b| a + b).unwrap_or(0.0);
                     assert_eq!(sum[i], expected);
                 }
                 if let Some((first, others)) = slices.split_first() {
                     let mut accumulated = first.to_vec();
-                    accumulate(isa, others, &mut accumulated);
+                    accumulate(isa, others, &mut accumulated, None);
                     assert_eq!(bits(&accumulated), bits(&sum));
                 }
             }
@@ -245,7 +249,7 @@ mod tests {
         let (a, b) = (filled(5 * TASK_LEN + 7, 4), filled(5 * TASK_LEN + 7, 5));
         same_bits_on_any_threads(|isa| {
             let mut sum = vec![0.0; a.len()];
-            add(isa, &[&a, &b], &mut sum);
+            add(isa, &[&a, &b], &mut sum, None);
             let mut dx = vec![0.0; a.len()];
             relu_gradient(isa, &a, &b, &mut dx);
             relu_in_place(isa, &mut sum);

@@ -6,6 +6,7 @@
 
 use crate::{Isa, planes::TASK_LEN, simd::vectorised};
 use rayon::prelude::*;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A format of 16 bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -72,18 +73,48 @@ impl Tally {
     }
 }
 
-/// Rounds every value to the format, half to even, and counts.
+/// Rounds values to a format, half to even, and counts. NaN stays NaN in every mode.
 ///
-/// NaN stays NaN in every mode.
-pub fn round(isa: Isa, ty: HalfType, range: Range, values: &mut [f32]) -> Tally {
-    let rule = Rule::of(ty, range);
-    values
-        .par_chunks_mut(TASK_LEN)
-        .map(|chunk| {
-            let [nonzero, flushed, overflowed] = round_chunk(isa, rule, chunk).map(u64::from);
-            Tally { nonzero, flushed, overflowed }
-        })
-        .reduce(Tally::default, Tally::plus)
+/// Kernels whose tasks round what they have just computed, while it is in their cache, spare the tensor a way to the
+/// memory and back.
+#[derive(Debug)]
+pub struct Rounding {
+    isa: Isa,
+    rule: Rule,
+    nonzero: AtomicU64,
+    flushed: AtomicU64,
+    overflowed: AtomicU64,
+}
+
+impl Rounding {
+    /// To a format with these exponents; nothing is counted yet.
+    #[must_use]
+    pub fn new(isa: Isa, ty: HalfType, range: Range) -> Self {
+        let none = AtomicU64::default;
+        Self { isa, rule: Rule::of(ty, range), nonzero: none(), flushed: none(), overflowed: none() }
+    }
+
+    /// Rounds what a task has computed.
+    pub fn part(&self, values: &mut [f32]) {
+        for values in values.chunks_mut(TASK_LEN) {
+            let [nonzero, flushed, overflowed] = round_chunk(self.isa, self.rule, values).map(u64::from);
+            self.nonzero.fetch_add(nonzero, Ordering::Relaxed);
+            self.flushed.fetch_add(flushed, Ordering::Relaxed);
+            self.overflowed.fetch_add(overflowed, Ordering::Relaxed);
+        }
+    }
+
+    /// Rounds a tensor, in parallel.
+    pub fn whole(&self, values: &mut [f32]) {
+        values.par_chunks_mut(TASK_LEN).for_each(|part| self.part(part));
+    }
+
+    /// What it did so far.
+    pub fn tally(&self) -> Tally {
+        let [nonzero, flushed, overflowed] =
+            [&self.nonzero, &self.flushed, &self.overflowed].map(|count| count.load(Ordering::Relaxed));
+        Tally { nonzero, flushed, overflowed }
+    }
 }
 
 /// A format as the bits of f32 see it.
@@ -132,6 +163,7 @@ impl Rule {
 const FP16_SMALLEST_NORMAL: f32 = 1.0 / 16384.0;
 
 vectorised! {
+    /// Counts of nonzero, flushed and overflowed elements.
     fn round_chunk(_simd, rule: Rule, values: &mut [f32]) -> [u32; 3] {
         let (mut nonzero, mut flushed, mut overflowed) = (0u32, 0u32, 0u32);
         let below_half = (1u32 << (rule.dropped - 1)) - 1;
@@ -166,6 +198,12 @@ mod tests {
     const SATURATE: Range = Range::Format { overflow: Overflow::Saturate, subnormals: Subnormals::Keep };
     const FLUSH: Range = Range::Format { overflow: Overflow::Infinite, subnormals: Subnormals::Flush };
 
+    fn rounded(range: Range, values: &mut [f32]) -> Tally {
+        let rounding = Rounding::new(Isa::best(), HalfType::Fp16, range);
+        rounding.whole(values);
+        rounding.tally()
+    }
+
     /// Every half, the f32 half way to the next, and their neighbours in f32: all that rounding has to decide.
     fn decisive(of_bits: impl Fn(u16) -> f32) -> Vec<f32> {
         let mut all = Vec::new();
@@ -187,7 +225,7 @@ mod tests {
     fn expect(ty: HalfType, range: Range, values: &[f32], wanted: impl Fn(f32) -> f32) {
         for isa in Isa::available() {
             let mut rounded = values.to_vec();
-            round(isa, ty, range, &mut rounded);
+            Rounding::new(isa, ty, range).whole(&mut rounded);
             for (x, y) in values.iter().zip(rounded) {
                 let w = wanted(*x);
                 assert!(y.to_bits() == w.to_bits() || (y.is_nan() && w.is_nan()), "{x:e} became {y:e}, not {w:e}");
@@ -211,7 +249,7 @@ mod tests {
             if y.is_infinite() { f32::copysign(65504.0, x) } else { y.to_f32() }
         });
         let mut few = [65519.0, 65520.0, -1e9, f32::NAN, f32::NEG_INFINITY, 0.0, 1.0];
-        let tally = round(Isa::best(), HalfType::Fp16, SATURATE, &mut few);
+        let tally = rounded(SATURATE, &mut few);
         assert_eq!(tally, Tally { nonzero: 6, flushed: 0, overflowed: 4 });
         assert!(few[3].is_nan() && few[4] == -65504.0);
     }
@@ -224,9 +262,9 @@ mod tests {
             if y.abs() < FP16_SMALLEST_NORMAL { f32::copysign(0.0, x) } else { y }
         });
         let mut few = [6.2e-5, 6.0e-5, 1e-8, 0.0, -6.0e-5];
-        assert_eq!(round(Isa::best(), HalfType::Fp16, FLUSH, &mut few).flushed, 3);
+        assert_eq!(rounded(FLUSH, &mut few).flushed, 3);
         let mut few = [6.0e-5, 1e-8, 3.0e-8, 0.0];
-        assert_eq!(round(Isa::best(), HalfType::Fp16, KEEP, &mut few).flushed, 1);
+        assert_eq!(rounded(KEEP, &mut few).flushed, 1);
         assert!(few[0] > 0.0 && few[2] > 0.0);
     }
 
@@ -237,7 +275,7 @@ mod tests {
             for scale in [1e-20f32, 1.0, 1e20] {
                 let mut rounded: Vec<f32> = values.iter().map(|x| x * scale).collect();
                 let exact = rounded.clone();
-                round(isa, HalfType::Fp16, Range::Unbounded, &mut rounded);
+                Rounding::new(isa, HalfType::Fp16, Range::Unbounded).whole(&mut rounded);
                 for (x, y) in exact.iter().zip(rounded).filter(|(x, _)| x.is_normal()) {
                     assert!((x - y).abs() <= x.abs() * 2f32.powi(-11) || x.abs() > 3.4e38, "{x:e} became {y:e}");
                     assert_eq!(y.to_bits() & 0x1fff, 0);
@@ -258,7 +296,7 @@ mod tests {
                 continue;
             }
             let mut results: Vec<f32> = others.iter().flat_map(|b| [a + b, a * b]).collect();
-            round(Isa::portable(), HalfType::Fp16, KEEP, &mut results);
+            Rounding::new(Isa::portable(), HalfType::Fp16, KEEP).whole(&mut results);
             for (b, pair) in others.iter().zip(results.chunks(2)) {
                 let (a, b) = (f64::from(a), f64::from(*b));
                 assert_eq!((pair[0], pair[1]), (exactly(a + b), exactly(a * b)), "{a:e} and {b:e}");

@@ -1,8 +1,8 @@
 //! What a kernel is called with.
 
-use crate::{KernelError, Scalars};
+use crate::{KernelError, Scalars, simulate::Held};
 use zoo_graph::{Layout, TensorType};
-use zoo_kernels::{AlignedBuf, Blocked, Isa};
+use zoo_kernels::{AlignedBuf, Blocked, Isa, half::Rounding};
 
 /// An operand of a node.
 #[derive(Clone, Copy, Debug)]
@@ -26,6 +26,8 @@ pub(crate) struct Call<'a> {
     pub operand_types: Vec<&'a TensorType>,
     pub results: Vec<&'a mut [f32]>,
     pub result_types: Vec<&'a TensorType>,
+    /// How a simulated device holds each result.
+    pub held: &'a [Option<Held>],
     /// Scratch that outlives the call, so that it is not allocated anew.
     pub workspace: &'a mut AlignedBuf,
 }
@@ -69,6 +71,12 @@ impl<'a> Call<'a> {
         let arity = self.arity();
         let all: Vec<&mut [f32]> = self.results.iter_mut().map(|r| &mut **r).collect();
         all.try_into().map_err(|_| arity)
+    }
+
+    /// What rounds the `r`-th result, for a kernel that does it while the result is in its cache. If none asks, the
+    /// result is rounded afterwards.
+    pub fn rounding(&self, r: usize) -> Option<&'a Rounding> {
+        self.held.get(r)?.as_ref()?.by_kernel()
     }
 
     /// Extent of the `i`-th operand, a blocked map.

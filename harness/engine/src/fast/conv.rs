@@ -60,7 +60,7 @@ fn maps<'a>(ty: &TensorType, values: &'a [f32]) -> Maps<'a> {
 pub(super) fn forward(op: &Conv2D, mut call: Call<'_>) -> Result<(), KernelError> {
     let shape = shape(op, call.operand_types[0], call.operand_types[1])?;
     let (x, w) = (maps(call.operand_types[0], call.operand(0)?), call.operand(1)?);
-    let (isa, bias) = (call.isa, call.apart(2));
+    let (isa, bias, rounding) = (call.isa, call.apart(2), call.rounding(0));
     let arity = call.arity();
     let mut results = call.results.iter_mut();
     let y = results.next().ok_or(arity)?;
@@ -68,17 +68,17 @@ pub(super) fn forward(op: &Conv2D, mut call: Call<'_>) -> Result<(), KernelError
         (Some(mean), Some(variance)) => Some(Statistics { mean, variance }),
         _ => None,
     };
-    conv::forward(isa, &shape, x, w, y, Epilogue { bias, statistics, relu: op.relu });
+    conv::forward(isa, &shape, x, w, y, Epilogue { bias, statistics, relu: op.relu, rounding });
     Ok(())
 }
 
 pub(super) fn input_gradient(op: &Conv2DBackpropInput, mut call: Call<'_>) -> Result<(), KernelError> {
     let shape = shape(&op.conv, call.result_types[0], call.operand_types[1])?;
-    let (isa, dy, w) = (call.isa, call.operand(0)?, call.operand(1)?);
+    let (isa, dy, w, rounding) = (call.isa, call.operand(0)?, call.operand(1)?, call.rounding(0));
     let len = conv::transposed_len(&shape);
     call.workspace.grow(len);
     let workspace = &mut call.workspace[..len];
-    conv::input_gradient(isa, &shape, dy, w, workspace, call.results[0]);
+    conv::input_gradient(isa, &shape, dy, w, workspace, call.results[0], rounding);
     Ok(())
 }
 

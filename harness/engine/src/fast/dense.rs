@@ -145,10 +145,8 @@ pub(super) fn bias_add(mut call: Call<'_>) -> Result<(), KernelError> {
         return fallback::run(&zoo_graph::ops::BiasAdd.into(), call);
     }
     let (isa, shape, x, bias) = (call.isa, call.map(0)?, call.apart(0), call.operand(1)?);
+    let rounding = call.rounding(0);
     let [y] = call.results()?;
-    if let Some(x) = x {
-        y.copy_from_slice(x);
-    }
-    zoo_kernels::bias::bias_add(isa, shape, bias, y);
+    zoo_kernels::bias::bias_add(isa, shape, x, bias, y, rounding);
     Ok(())
 }

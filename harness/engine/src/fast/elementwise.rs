@@ -6,13 +6,13 @@ use zoo_graph::{Layout, ops::Dropout};
 use zoo_kernels::{dropout, elementwise};
 
 pub(super) fn add(mut call: Call<'_>) -> Result<(), KernelError> {
-    let isa = call.isa;
+    let (isa, rounding) = (call.isa, call.rounding(0));
     let terms: Vec<&[f32]> = (0..call.operands.len()).filter_map(|i| call.apart(i)).collect();
     let overwrites = terms.len() < call.operands.len();
     let [sum] = call.results()?;
     match overwrites {
-        true => elementwise::accumulate(isa, &terms, sum),
-        false => elementwise::add(isa, &terms, sum),
+        true => elementwise::accumulate(isa, &terms, sum, rounding),
+        false => elementwise::add(isa, &terms, sum, rounding),
     }
     Ok(())
 }
@@ -39,10 +39,11 @@ pub(super) fn relu_gradient(mut call: Call<'_>) -> Result<(), KernelError> {
 
 /// The same numbers, which may have another type.
 pub(super) fn copy(mut call: Call<'_>) -> Result<(), KernelError> {
-    let (isa, x) = (call.isa, call.apart(0));
+    let (isa, x, rounding) = (call.isa, call.apart(0), call.rounding(0));
     let [y] = call.results()?;
-    if let Some(x) = x {
-        elementwise::add(isa, &[x], y);
+    match x {
+        Some(x) => elementwise::add(isa, &[x], y, rounding),
+        None => rounding.into_iter().for_each(|rounding| rounding.whole(y)),
     }
     Ok(())
 }

@@ -19,7 +19,7 @@ mod update;
 
 use crate::{
     EngineError, KernelError, Observer,
-    simulate::{Findings, Simulation},
+    simulate::{Findings, Held, Simulation},
     step::{Outcome, Scalars},
 };
 use call::{Call, Operand};
@@ -145,7 +145,6 @@ impl Executor {
                 op: node.op.name(),
                 source,
             })?;
-            self.round(graph, n, node);
             self.node_seconds[n] = started.elapsed().as_secs_f64();
             for v in &node.outputs {
                 self.show(graph, *v, observer)?;
@@ -166,18 +165,6 @@ impl Executor {
     /// What the last step ran into, on a simulated device.
     pub fn findings(&self) -> Option<&Findings> {
         self.simulated.as_ref().map(|(_, findings)| findings)
-    }
-
-    /// Rounds the results of a node to what the simulated device can hold.
-    fn round(&mut self, graph: &Graph, n: usize, node: &Node) {
-        let Some((simulation, findings)) = &mut self.simulated else { return };
-        for v in &node.outputs {
-            let ty = graph.ty(*v);
-            if let Some(buffer) = self.plan.buffer(*v) {
-                let values = &mut self.buffers[buffer.0][..ty.stored_numel()];
-                simulation.round(self.isa, (n, node), ty.dtype, values, findings);
-            }
-        }
     }
 
     fn show(&self, graph: &Graph, v: ValueId, observer: &mut dyn Observer) -> Result<(), EngineError> {
@@ -217,11 +204,14 @@ impl Executor {
             }
         };
         let operands = node.inputs.iter().enumerate().map(operand).collect::<Result<Vec<_>, _>>();
+        let simulation = self.simulated.as_ref().map(|(simulation, _)| simulation);
+        let held = |r| simulation.and_then(|simulation| simulation.held(self.isa, graph, node, r));
+        let held: Vec<Option<Held>> = (0..node.outputs.len()).map(held).collect();
         let done = operands.and_then(|operands| {
             let results = taken.iter_mut().zip(&result_types).map(|(b, ty)| &mut b[..ty.stored_numel()]).collect();
             let workspace = &mut self.workspace;
             let isa = self.isa;
-            let call = Call { isa, scalars, operands, operand_types, results, result_types, workspace };
+            let call = Call { isa, scalars, operands, operand_types, results, result_types, held: &held, workspace };
             match node.op.skipped().filter(|_| skips) {
                 Some(count) => {
                     update::keep(call, count);
@@ -230,6 +220,12 @@ impl Executor {
                 None => dispatch(&node.op, call),
             }
         });
+        if let Some((simulation, findings)) = &mut self.simulated {
+            for (held, (buffer, v)) in held.into_iter().zip(taken.iter_mut().zip(&node.outputs)) {
+                let tally = held.map(|held| held.finish(&mut buffer[..graph.ty(*v).stored_numel()]));
+                tally.into_iter().for_each(|tally| simulation.note(n, tally, findings));
+            }
+        }
         for (place, buffer) in places.iter().zip(taken) {
             self.buffers[place.0] = buffer;
         }

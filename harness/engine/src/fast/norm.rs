@@ -26,11 +26,11 @@ pub(super) fn normalise(op: &BnTrainingUpdate, mut call: Call<'_>) -> Result<(),
     let (isa, shape, x) = (call.isa, call.map(0)?, call.operand(0)?);
     let [mean, variance, gamma, beta] = [call.operand(1)?, call.operand(2)?, call.operand(3)?, call.operand(4)?];
     let parameters = Parameters { mean, variance, gamma, beta, epsilon: op.eps };
-    let residual = call.apart(5);
+    let fused = Fused { residual: call.apart(5), relu: op.relu, rounding: call.rounding(0) };
     let [y] = call.results()?;
-    match op.residual && residual.is_none() {
-        true => batch_norm::normalise_onto(isa, shape, x, &parameters, op.relu, y),
-        false => batch_norm::normalise(isa, shape, x, &parameters, Fused { residual, relu: op.relu }, y),
+    match op.residual && fused.residual.is_none() {
+        true => batch_norm::normalise_onto(isa, shape, x, &parameters, fused, y),
+        false => batch_norm::normalise(isa, shape, x, &parameters, fused, y),
     }
     Ok(())
 }
@@ -39,10 +39,11 @@ pub(super) fn infer(op: &BnInfer, mut call: Call<'_>) -> Result<(), KernelError>
     let (isa, shape, x) = (call.isa, call.map(0)?, call.apart(0));
     let [gamma, beta, mean, variance] = [call.operand(1)?, call.operand(2)?, call.operand(3)?, call.operand(4)?];
     let parameters = Parameters { mean, variance, gamma, beta, epsilon: op.eps };
+    let fused = Fused { rounding: call.rounding(0), ..Fused::default() };
     let [y] = call.results()?;
     match x {
-        Some(x) => batch_norm::normalise(isa, shape, x, &parameters, Fused::default(), y),
-        None => batch_norm::normalise_in_place(isa, shape, y, &parameters, Fused::default()),
+        Some(x) => batch_norm::normalise(isa, shape, x, &parameters, fused, y),
+        None => batch_norm::normalise_in_place(isa, shape, y, &parameters, fused),
     }
     Ok(())
 }
@@ -65,7 +66,7 @@ pub(super) fn gradient_sums(op: &BnTrainingUpdateGrad, mut call: Call<'_>) -> Re
     let [dy, x, mean, variance] = [call.operand(0)?, call.operand(1)?, call.operand(2)?, call.operand(3)?];
     // Scale and shift do not matter to these sums.
     let parameters = Parameters { mean, variance, gamma: mean, beta: mean, epsilon: op.eps };
-    let forward = Normalised { x, parameters, relu: Relu::Absent };
+    let forward = Normalised { x, parameters, relu: Relu::Absent, rounding: None };
     let [gamma, beta] = call.results()?;
     batch_norm::gradient_sums(isa, shape, &forward, dy, Gradients { gamma, beta });
     Ok(())
@@ -76,7 +77,7 @@ pub(super) fn input_gradient(op: &BnTrainingReduceGrad, mut call: Call<'_>) -> R
     let [mean, variance, gamma] = [call.operand(2)?, call.operand(3)?, call.operand(4)?];
     let (mut dgamma, mut dbeta) = (call.operand(5)?.to_vec(), call.operand(6)?.to_vec());
     let parameters = Parameters { mean, variance, gamma, beta: mean, epsilon: op.eps };
-    let forward = Normalised { x, parameters, relu: Relu::Absent };
+    let forward = Normalised { x, parameters, relu: Relu::Absent, rounding: call.rounding(0) };
     let gradients = Gradients { gamma: &mut dgamma, beta: &mut dbeta };
     let [dx] = call.results()?;
     match dy {
@@ -95,7 +96,7 @@ pub(super) fn gradient(op: &BnTrainingGrad, mut call: Call<'_>) -> Result<(), Ke
         GradRelu::Output => (mean, Relu::Output(call.operand(5)?)),
     };
     let parameters = Parameters { mean, variance, gamma, beta, epsilon: op.eps };
-    let forward = Normalised { x, parameters, relu };
+    let forward = Normalised { x, parameters, relu, rounding: call.rounding(0) };
     if op.relu == GradRelu::Output {
         let [dx, gamma, beta, residual] = call.results()?;
         if let Some(dy) = dy {

@@ -112,11 +112,10 @@ impl Executor {
             });
             let mut results = results.map_err(in_node(node))?;
             if let Some((simulation, findings)) = &mut self.simulated {
-                for (tensor, v) in results.iter_mut().zip(&node.outputs) {
-                    let dtype = graph.ty(*v).dtype;
-                    if simulation.rounds(node, dtype) {
+                for (r, tensor) in results.iter_mut().enumerate() {
+                    if let Some(held) = simulation.held(Isa::best(), graph, node, r) {
                         let mut values: Vec<f32> = tensor.flatten_all()?.to_vec1()?;
-                        simulation.round(Isa::best(), (n, node), dtype, &mut values, findings);
+                        simulation.note(n, held.finish(&mut values), findings);
                         *tensor = Tensor::from_vec(values, tensor.dims(), &Device::Cpu)?;
                     }
                 }

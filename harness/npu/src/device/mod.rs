@@ -7,6 +7,7 @@ pub(crate) use library::yaml_files;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use zoo_recipe::schema::Subnormals;
 
 /// A number of a device, and where it comes from.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -283,16 +284,6 @@ pub enum Overflow {
     Saturate,
     /// Infinity.
     Infinite,
-}
-
-/// What becomes of results below the smallest normal number.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Subnormals {
-    /// They stay.
-    Keep,
-    /// They become zero.
-    Flush,
 }
 
 /// A half-precision type.

@@ -17,6 +17,9 @@ pub struct Npu {
     /// Operators (device names), layers or nodes that compute in fp32 whatever the mode says.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub keep_fp32: Vec<String>,
+    /// What becomes of half-precision results below the smallest normal number; as the device's file says, unless given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub subnormals: Option<Subnormals>,
     /// Factor on the loss that keeps small gradients above fp16's smallest number.
     pub loss_scale: LossScale,
     /// Steps that the device runs before it reports to the host.
@@ -64,6 +67,7 @@ impl Default for Npu {
             devices: 1,
             precision: Precision::AllowMixPrecision,
             keep_fp32: Vec::new(),
+            subnormals: None,
             loss_scale: LossScale::default(),
             iterations_per_loop: 1,
             mode: Mode::Graph,
@@ -84,6 +88,16 @@ impl Default for Npu {
             extract_patches: PatchesForm::Native,
         }
     }
+}
+
+/// What becomes of results below the smallest normal number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Subnormals {
+    /// They stay.
+    Keep,
+    /// They become zero.
+    Flush,
 }
 
 /// How operators get to the device.

@@ -4,6 +4,7 @@ use super::{Block, Parameters, statistics::block_statistics};
 use crate::{
     Blocked, C0, Isa,
     conv::Statistics,
+    half::Rounding,
     planes::{by_block, expect_len, for_each_image},
     simd::{Lanes, Pixels, pixels, pixels_mut, vectorised},
 };
@@ -17,6 +18,8 @@ pub struct Fused<'a> {
     pub residual: Option<&'a [f32]>,
     /// Whether a ReLU ends it.
     pub relu: bool,
+    /// How a simulated device holds the result.
+    pub rounding: Option<&'a Rounding>,
 }
 
 /// Scale and shift of a normalisation whose statistics are yet to come.
@@ -52,14 +55,15 @@ pub fn normalise_in_place(isa: Isa, shape: Blocked, x_y: &mut [f32], parameters:
     by_block(shape, x_y).into_par_iter().enumerate().for_each(|(c1, planes)| {
         let block = parameters.block(c1);
         for_each_image(shape, planes, |n, plane| {
-            let plane = pixels_mut(plane);
             let residual = fused.residual.map(|r| pixels(&r[shape.plane(n, c1)]));
-            apply(isa, plane, residual, &block, fused.relu, plane);
+            let x_y = pixels_mut(plane);
+            apply(isa, x_y, residual, &block, fused.relu, x_y);
+            fused.rounding.inspect(|rounding| rounding.part(plane));
         });
     });
 }
 
-/// [`normalise`] with the result in the place of the residual.
+/// [`normalise`] with the result in the place of the residual; one that `fused` names is ignored.
 ///
 /// # Panics
 /// If a length does not match the shape.
@@ -68,13 +72,13 @@ pub fn normalise_onto(
     shape: Blocked,
     x: &[f32],
     parameters: &Parameters<'_>,
-    relu: bool,
+    fused: Fused<'_>,
     residual_y: &mut [f32],
 ) {
-    check(shape, x.len(), Fused::default(), residual_y.len());
+    check(shape, x.len(), fused, residual_y.len());
     parameters.check(shape);
     by_block(shape, residual_y).into_par_iter().enumerate().for_each(|(c1, planes)| {
-        apply_block_onto(isa, shape, x, parameters.block(c1), c1, relu, planes);
+        apply_block_onto(isa, shape, x, parameters.block(c1), c1, fused, planes);
     });
 }
 
@@ -97,7 +101,7 @@ pub fn train(
     });
 }
 
-/// [`train`] with the result in the place of the residual.
+/// [`train`] with the result in the place of the residual; one that `fused` names is ignored.
 ///
 /// # Panics
 /// If a length does not match the shape.
@@ -106,13 +110,13 @@ pub fn train_onto(
     shape: Blocked,
     x: &[f32],
     affine: Affine<'_>,
-    relu: bool,
+    fused: Fused<'_>,
     residual_y: &mut [f32],
     statistics: Statistics<'_>,
 ) {
-    check(shape, x.len(), Fused::default(), residual_y.len());
+    check(shape, x.len(), fused, residual_y.len());
     train_blocks(isa, shape, x, affine, residual_y, statistics, |c1, block, planes| {
-        apply_block_onto(isa, shape, x, block, c1, relu, planes);
+        apply_block_onto(isa, shape, x, block, c1, fused, planes);
     });
 }
 
@@ -167,13 +171,24 @@ fn apply_block(
         let plane = shape.plane(n, c1);
         let residual = fused.residual.map(|r| pixels(&r[plane.clone()]));
         apply(isa, pixels(&x[plane]), residual, &block, fused.relu, pixels_mut(y));
+        fused.rounding.inspect(|rounding| rounding.part(y));
     });
 }
 
-fn apply_block_onto(isa: Isa, shape: Blocked, x: &[f32], block: Block, c1: usize, relu: bool, planes: Vec<&mut [f32]>) {
-    for_each_image(shape, planes, |n, y| {
-        let y = pixels_mut(y);
-        apply(isa, pixels(&x[shape.plane(n, c1)]), Some(y), &block, relu, y);
+/// Ignores the residual that `fused` names: it lies where the result goes.
+fn apply_block_onto(
+    isa: Isa,
+    shape: Blocked,
+    x: &[f32],
+    block: Block,
+    c1: usize,
+    fused: Fused<'_>,
+    planes: Vec<&mut [f32]>,
+) {
+    for_each_image(shape, planes, |n, plane| {
+        let y = pixels_mut(plane);
+        apply(isa, pixels(&x[shape.plane(n, c1)]), Some(y), &block, fused.relu, y);
+        fused.rounding.inspect(|rounding| rounding.part(plane));
     });
 }
 

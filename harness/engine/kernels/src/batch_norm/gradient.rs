@@ -3,6 +3,7 @@
 use super::{Block, Pairs, Parameters, Sums, Vectors, map_images};
 use crate::{
     Blocked, C0, Isa,
+    half::Rounding,
     planes::{by_block, expect_len, for_each_image, planes_per_task},
     simd::{Lanes, Pixels, Simd, pixels, pixels_mut, vectorised},
 };
@@ -30,6 +31,8 @@ pub struct Normalised<'a> {
     pub parameters: Parameters<'a>,
     /// The ReLU behind it.
     pub relu: Relu<'a>,
+    /// How a simulated device holds the input gradient.
+    pub rounding: Option<&'a Rounding>,
 }
 
 /// Gradients of scale and shift, per channel.
@@ -81,6 +84,7 @@ pub fn input_gradient(
         for_each_image(shape, planes, |n, dx| {
             let (gate, x) = forward.plane(shape, n, c1);
             gradient(isa, pixels(&dy[shape.plane(n, c1)]), gate, x, &block, &slope, pixels_mut(dx));
+            forward.round(dx);
         });
     });
 }
@@ -101,8 +105,9 @@ pub fn input_gradient_in_place(
         let (block, slope) = forward.coefficients(shape, c1, gradients);
         for_each_image(shape, planes, |n, dx| {
             let (gate, x) = forward.plane(shape, n, c1);
-            let dx = pixels_mut(dx);
-            gradient(isa, dx, gate, x, &block, &slope, dx);
+            let dy_dx = pixels_mut(dx);
+            gradient(isa, dy_dx, gate, x, &block, &slope, dy_dx);
+            forward.round(dx);
         });
     });
 }
@@ -130,6 +135,7 @@ pub fn backward(
         for_each_image(shape, planes, |n, dx| {
             let (gate, x) = forward.plane(shape, n, c1);
             gradient(isa, dy(n, c1), gate, x, block, &slope, pixels_mut(dx));
+            forward.round(dx);
         });
     });
 }
@@ -153,8 +159,9 @@ pub fn backward_in_place(
         }));
         for_each_image(shape, planes, |n, dx| {
             let (gate, x) = forward.plane(shape, n, c1);
-            let dx = pixels_mut(dx);
-            gradient(isa, dx, gate, x, block, &slope, dx);
+            let dy_dx = pixels_mut(dx);
+            gradient(isa, dy_dx, gate, x, block, &slope, dy_dx);
+            forward.round(dx);
         });
     });
 }
@@ -190,6 +197,7 @@ pub fn backward_residual(
         for_each_image(shape, dx, |n, dx| {
             let (gate, x) = passed.plane(shape, n, c1);
             gradient(isa, pixels(dy[n]), gate, x, block, &slope, pixels_mut(dx));
+            forward.round(dx);
         });
     });
 }
@@ -216,6 +224,11 @@ impl<'a> Normalised<'a> {
             Relu::Recomputed => Gate::Recomputed,
         };
         (gate, pixels(&self.x[plane]))
+    }
+
+    /// Rounds a plane of the input gradient.
+    fn round(&self, dx: &mut [f32]) {
+        self.rounding.inspect(|rounding| rounding.part(dx));
     }
 
     /// Gradients of scale and shift of channel `c`, in `lane` of its block, from the block's sums of `dy` and `dy * x`.

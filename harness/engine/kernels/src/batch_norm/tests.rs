@@ -4,6 +4,7 @@ use super::*;
 use crate::{
     Isa,
     conv::Statistics,
+    half::{HalfType, Overflow, Range, Rounding, Subnormals},
     testing::{blocked, expect_blocked, expect_close, filled, position, same_bits_on_any_threads},
 };
 
@@ -94,7 +95,7 @@ fn forward_follows_the_formula() {
                 expect_close("variance", &variance, &exact.variance, 1e-7);
 
                 let parameters = Parameters { mean: &mean, variance: &variance, gamma, beta, epsilon: EPSILON };
-                let fused = Fused { residual: with_residual.then_some(residual), relu };
+                let fused = Fused { residual: with_residual.then_some(residual), relu, rounding: None };
                 let mut y = vec![f32::NAN; shape.len()];
                 normalise(isa, shape, x, &parameters, fused, &mut y);
                 expect_blocked("y", shape, &y, &exact.y, 1e-6);
@@ -112,11 +113,11 @@ fn forward_follows_the_formula() {
 
                 if with_residual {
                     let mut onto = residual.clone();
-                    normalise_onto(isa, shape, x, &parameters, relu, &mut onto);
+                    normalise_onto(isa, shape, x, &parameters, fused, &mut onto);
                     assert_eq!(onto, y);
                     let mut onto = residual.clone();
                     let batch = Statistics { mean: &mut mean2, variance: &mut variance2 };
-                    train_onto(isa, shape, x, affine, relu, &mut onto, batch);
+                    train_onto(isa, shape, x, affine, fused, &mut onto, batch);
                     assert_eq!(onto, y);
                 }
             }
@@ -125,13 +126,13 @@ fn forward_follows_the_formula() {
 }
 
 /// Everything that the backward functions give for a case: gradients of scale, shift, input, and residual.
-fn gradients(isa: Isa, case: &Case, relu: Relu<'_>) -> Vec<Vec<f32>> {
+fn gradients(isa: Isa, case: &Case, relu: Relu<'_>, rounding: Option<&Rounding>) -> Vec<Vec<f32>> {
     let Case { shape, x, dy, gamma, beta, .. } = case;
     let shape = *shape;
     let (mut mean, mut variance) = (vec![0.0; shape.c], vec![0.0; shape.c]);
     statistics(isa, shape, x, Statistics { mean: &mut mean, variance: &mut variance });
     let parameters = Parameters { mean: &mean, variance: &variance, gamma, beta, epsilon: EPSILON };
-    let forward = Normalised { x, parameters, relu };
+    let forward = Normalised { x, parameters, relu, rounding };
 
     /// Runs one of the functions; its sums, then what it did to the two tensors.
     fn run(dy: &[f32], c: usize, backward: impl FnOnce(&mut [f32], &mut [f32], Gradients<'_>)) -> [Vec<f32>; 4] {
@@ -177,7 +178,7 @@ fn gradients_follow_the_formula() {
                     gates.push(Relu::Recomputed);
                 }
                 for gate in gates {
-                    let found = gradients(isa, &case, gate);
+                    let found = gradients(isa, &case, gate, None);
                     expect_close("dgamma", &found[0], &exact.dgamma, 1e-6);
                     expect_close("dbeta", &found[1], &exact.dbeta, 1e-6);
                     expect_blocked("dx", shape, &found[2], &exact.dx, 2e-6);
@@ -230,7 +231,7 @@ fn nan_stays_visible() {
         let parameters =
             Parameters { mean: &[0.0; 2], variance: &[1.0; 2], gamma: &[1.0; 2], beta: &[0.0; 2], epsilon: EPSILON };
         let mut y = vec![0.0; shape.len()];
-        normalise(isa, shape, &x, &parameters, Fused { residual: None, relu: true }, &mut y);
+        normalise(isa, shape, &x, &parameters, Fused { relu: true, ..Fused::default() }, &mut y);
         assert!(y[shape.index(0, 1, 1, 0)].is_nan());
     }
 }
@@ -252,12 +253,47 @@ fn threads_do_not_matter() {
             let (mut mean, mut variance) = (vec![0.0; shape.c], vec![0.0; shape.c]);
             let mut y = vec![0.0; shape.len()];
             let affine = Affine { gamma: &case.gamma, beta: &case.beta, epsilon: EPSILON };
-            let fused = Fused { residual: Some(&case.residual), relu: true };
+            let fused = Fused { residual: Some(&case.residual), relu: true, rounding: None };
             let batch = Statistics { mean: &mut mean, variance: &mut variance };
             train(isa, shape, &case.x, affine, fused, &mut y, batch);
-            let mut all = gradients(isa, &case, Relu::Output(&y));
+            let mut all = gradients(isa, &case, Relu::Output(&y), None);
             all.extend([mean, variance, y]);
             all
         });
+    }
+}
+
+#[test]
+fn results_that_tasks_round_are_those_that_are_rounded_afterwards() {
+    let keep = Range::Format { overflow: Overflow::Infinite, subnormals: Subnormals::Keep };
+    for shape in [Blocked::new(3, 37, 9, 7), Blocked::new(2, 16, 40, 40)] {
+        let case = case(shape, true, true);
+        let Case { x, residual, gamma, beta, .. } = &case;
+        for isa in Isa::available() {
+            let fp16 = || Rounding::new(isa, HalfType::Fp16, keep);
+            let affine = Affine { gamma, beta, epsilon: EPSILON };
+            let normalised = |rounding: Option<&Rounding>| {
+                let fused = Fused { residual: Some(residual), relu: true, rounding };
+                let (mut mean, mut variance) = (vec![0.0; shape.c], vec![0.0; shape.c]);
+                let mut y = vec![f32::NAN; shape.len()];
+                train(isa, shape, x, affine, fused, &mut y, Statistics { mean: &mut mean, variance: &mut variance });
+                let parameters = Parameters { mean: &mean, variance: &variance, gamma, beta, epsilon: EPSILON };
+                let (mut onto, mut in_place) = (residual.clone(), x.clone());
+                normalise_onto(isa, shape, x, &parameters, fused, &mut onto);
+                normalise_in_place(isa, shape, &mut in_place, &parameters, fused);
+                assert_eq!((&onto, &in_place), (&y, &y));
+                y
+            };
+            let (in_tasks, after) = (fp16(), fp16());
+            let mut y = normalised(None);
+            after.whole(&mut y);
+            assert_eq!(normalised(Some(&in_tasks)), y);
+            assert_eq!(in_tasks.tally().nonzero, 3 * after.tally().nonzero);
+
+            // Of the gradients, that of the input is rounded.
+            let mut expected = gradients(isa, &case, Relu::Output(&y), None);
+            fp16().whole(&mut expected[2]);
+            assert_eq!(gradients(isa, &case, Relu::Output(&y), Some(&fp16())), expected);
+        }
     }
 }

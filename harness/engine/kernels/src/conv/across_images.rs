@@ -182,6 +182,9 @@ impl Correlation<'_> {
                         let from = (pixel * images + image) * C0;
                         lanes.copy_from_slice(&plane[from..from + C0]);
                     }
+                    if let Some(rounding) = self.rounding {
+                        rounding.part(dest);
+                    }
                 }
             }
         }

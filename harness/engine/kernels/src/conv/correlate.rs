@@ -6,6 +6,7 @@ use super::frame::{Frame, Maps, Reach};
 use super::weights::PackedLayout;
 use crate::aligned::AlignedBuf;
 use crate::blocked::{Blocked, C0};
+use crate::half::Rounding;
 use crate::isa::Isa;
 use crate::micro::correlate::{Channels, Finish, MAX_BLOCKS, Moments, Sink, Source, Taps, Weights, run};
 use crate::parallel::{piece, pieces};
@@ -52,6 +53,8 @@ pub(crate) struct Correlation<'a> {
     /// Per destination channel, padded to whole blocks.
     pub(crate) bias: Option<&'a [[f32; C0]]>,
     pub(crate) relu: bool,
+    /// How a simulated device holds the destination.
+    pub(crate) rounding: Option<&'a Rounding>,
 }
 
 /// How a correlation is cut into tasks: images x rows x destination blocks.
@@ -193,6 +196,11 @@ impl Correlation<'_> {
                     let moments = moments.then_some(&mut pair_moments);
                     let at = blocks.start - task.blocks.start;
                     self.patches(patches, frame, taps, &mut planes[at..at + together], moments);
+                }
+            }
+            if let Some(rounding) = self.rounding {
+                for planes in task.planes.chunks_mut(task.blocks.len()) {
+                    planes[blocks.start - task.blocks.start..][..together].iter_mut().for_each(|p| rounding.part(p));
                 }
             }
             if moments {

@@ -6,9 +6,10 @@ use super::frame::Maps;
 use super::statistics::{Statistics, combine};
 use super::weights::PackedLayout;
 use crate::blocked::C0;
+use crate::half::Rounding;
 use crate::isa::Isa;
 
-/// What is done with the results of a convolution before they leave the registers.
+/// What is done with the results of a convolution before they leave the registers, or the cache.
 #[derive(Debug, Default)]
 pub struct Epilogue<'a> {
     /// Added per output channel: `c_out` values.
@@ -17,6 +18,8 @@ pub struct Epilogue<'a> {
     pub statistics: Option<Statistics<'a>>,
     /// Negative results become zero.
     pub relu: bool,
+    /// How a simulated device holds what is left then.
+    pub rounding: Option<&'a Rounding>,
 }
 
 /// `y = epilogue(convolution of x with the packed weights)`; y in the layout NC1HWC0.
@@ -41,6 +44,7 @@ pub fn forward(isa: Isa, shape: &ConvShape, x: Maps<'_>, packed: &[f32], y: &mut
         dest_step: [1, 1],
         bias: bias.as_deref(),
         relu: epilogue.relu,
+        rounding: epilogue.rounding,
     };
     let moments = correlation.compute(y, epilogue.statistics.is_some());
     if let Some(statistics) = epilogue.statistics {

@@ -8,16 +8,26 @@ use super::ConvShape;
 use super::correlate::{Correlation, Grid};
 use super::frame::Maps;
 use super::weights::{PackedLayout, transpose_weights};
+use crate::half::Rounding;
 use crate::isa::Isa;
 
 /// `dx[n, c, i, j] = sum over o, a, b of dy[n, o, (i + top - a * d0) / s0, (j + left - b * d1) / s1] * w[o, c, a, b]`
 /// over the terms whose divisions leave no rest; dy and dx in the layout NC1HWC0.
 ///
-/// `workspace` holds the transposed weights meanwhile: [`super::transposed_len`] elements.
+/// `workspace` holds the transposed weights meanwhile: [`super::transposed_len`] elements. `rounding` is how a simulated
+/// device holds dx.
 ///
 /// # Panics
 /// If a slice has not the length that the shape calls for.
-pub fn input_gradient(isa: Isa, shape: &ConvShape, dy: &[f32], packed: &[f32], workspace: &mut [f32], dx: &mut [f32]) {
+pub fn input_gradient(
+    isa: Isa,
+    shape: &ConvShape,
+    dy: &[f32],
+    packed: &[f32],
+    workspace: &mut [f32],
+    dx: &mut [f32],
+    rounding: Option<&Rounding>,
+) {
     transpose_weights(isa, shape, packed, workspace);
     let correlation = Correlation {
         isa,
@@ -32,6 +42,7 @@ pub fn input_gradient(isa: Isa, shape: &ConvShape, dy: &[f32], packed: &[f32], w
         dest_step: shape.stride,
         bias: None,
         relu: false,
+        rounding,
     };
     correlation.compute(dx, false);
 }

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::blocked::Blocked;
+use crate::half::{HalfType, Overflow, Range, Rounding, Subnormals, Tally};
 use crate::isa::Isa;
 use crate::testing::{filled, position, scattered};
 
@@ -185,7 +186,7 @@ fn run_all(isa: Isa, shape: &ConvShape, data: &Data) -> Results {
     };
     let mut dx = stale(x.len());
     let mut workspace = stale(transposed_len(shape));
-    input_gradient(isa, shape, &dy, &packed, &mut workspace, &mut dx);
+    input_gradient(isa, shape, &dy, &packed, &mut workspace, &mut dx, None);
     let planar = shape.c_in <= Maps::MAX_PLANAR;
     let in_planes = if planar { Maps::Planar(&data.x) } else { Maps::Blocked(&x) };
     Results {
@@ -281,7 +282,7 @@ fn the_epilogue_takes_moments_before_relu_and_survives_a_large_mean() {
             let [mut mean, mut variance] = [stale(output.c), stale(output.c)];
             let mut y = stale(output.len());
             let statistics = Some(Statistics { mean: &mut mean, variance: &mut variance });
-            let epilogue = Epilogue { bias: Some(&data.bias), statistics, relu: true };
+            let epilogue = Epilogue { bias: Some(&data.bias), statistics, relu: true, rounding: None };
             super::forward(isa, &shape, Maps::Blocked(&x), &packed, &mut y, epilogue);
             let y = gathered("y", output, &y);
             for channel in 0..output.c {
@@ -304,6 +305,49 @@ fn the_epilogue_takes_moments_before_relu_and_survives_a_large_mean() {
             super::forward(isa, &shape, Maps::Blocked(&x), &packed, &mut y, epilogue);
             let expected: Vec<_> = reference.y.iter().map(|&[sum, magnitude]| [sum.max(0.0), magnitude]).collect();
             expect("relu", &gathered("relu", output, &y), &expected);
+        }
+    }
+}
+
+/// What a device with fp16 that flushes holds, rounded by the kernel's tasks or afterwards; and what was counted.
+fn held(isa: Isa, len: usize, in_tasks: bool, kernel: impl Fn(&mut [f32], Option<&Rounding>)) -> (Vec<f32>, Tally) {
+    let flush = Range::Format { overflow: Overflow::Saturate, subnormals: Subnormals::Flush };
+    let rounding = Rounding::new(isa, HalfType::Fp16, flush);
+    let mut values = stale(len);
+    kernel(&mut values, Some(&rounding).filter(|_| in_tasks));
+    if !in_tasks {
+        rounding.whole(&mut values);
+    }
+    (values, rounding.tally())
+}
+
+#[test]
+fn results_that_tasks_round_are_those_that_are_rounded_afterwards() {
+    for &case in CASES {
+        let shape = shape(case);
+        let mut data = Data::new(&shape);
+        // Results around fp16's smallest normal number: some vanish.
+        data.w.iter_mut().for_each(|w| *w *= 1e-4);
+        data.bias.fill(1e-5);
+        let mut packed = stale(packed_len(&shape));
+        pack_weights(Isa::best(), &shape, &data.w, &mut packed);
+        let (x, dy) = (scattered(shape.input(), &data.x), scattered(shape.output(), &data.dy));
+        for isa in Isa::available() {
+            for bias in [None, Some(&data.bias[..])] {
+                let forward = |y: &mut [f32], rounding: Option<&Rounding>| {
+                    let epilogue = Epilogue { bias, relu: true, rounding, statistics: None };
+                    super::forward(isa, &shape, Maps::Blocked(&x), &packed, y, epilogue);
+                };
+                assert_eq!(held(isa, dy.len(), true, forward), held(isa, dy.len(), false, forward), "{shape:?}");
+            }
+            let backward = |dx: &mut [f32], rounding: Option<&Rounding>| {
+                let mut workspace = stale(transposed_len(&shape));
+                input_gradient(isa, &shape, &dy, &packed, &mut workspace, dx, rounding);
+            };
+            let in_tasks = held(isa, x.len(), true, backward);
+            assert_eq!(in_tasks, held(isa, x.len(), false, backward), "{shape:?}");
+            let tally = in_tasks.1;
+            assert!(tally.flushed > 0 && tally.flushed < tally.nonzero, "{shape:?}: {tally:?}");
         }
     }
 }
