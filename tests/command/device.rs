@@ -96,6 +96,21 @@ fn a_check_on_a_device_says_what_scripts_rely_on() {
 }
 
 #[test]
+fn a_recipe_may_say_what_becomes_of_subnormals() {
+    let (_folder, golden) = golden();
+    let lost = |subnormals: &str| {
+        let set = format!("npu.subnormals={subnormals}");
+        let said = on_device("check", &golden, &["--set", &set, "--set", "npu.loss_scale=none", "--format", "json"]);
+        let report: Value = serde_json::from_str(&said.out).unwrap();
+        report["loss_scale"]["lost_at_1"].as_f64().unwrap()
+    };
+    let (kept, flushed) = (lost("keep"), lost("flush"));
+    assert!(kept < flushed, "{kept} and {flushed}");
+    let refused = on_device("check", &golden, &["--set", "npu.subnormals=dropped"]).expect(2);
+    assert!(refused.err.contains("keep"), "{}", refused.err);
+}
+
+#[test]
 fn what_a_device_loses_is_shown_in_eighty_columns() {
     let (_folder, golden) = golden();
     let faulty = on_device("check", &golden, &["--plant", "lrn/grad=-40"]).expect(1).out;

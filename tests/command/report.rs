@@ -74,3 +74,40 @@ fn pages_show_what_was_found() {
         assert!(page.len() < 4 << 20, "{recipe}: {} bytes", page.len());
     }
 }
+
+/// The browser, where there is one.
+fn chromium(arguments: &[&str], page: &Path) -> Option<std::process::Output> {
+    let profile = tempfile::tempdir().unwrap();
+    let mut browser = std::process::Command::new("chromium");
+    // Without a network: what the page would fetch is an error on its console.
+    browser.args(["--headless", "--no-sandbox", "--disable-gpu", "--host-resolver-rules=MAP * ~NOTFOUND"]);
+    browser.args(["--enable-logging=stderr", &format!("--user-data-dir={}", profile.path().display())]);
+    match browser.args(arguments).arg(format!("file://{}", page.display())).output() {
+        Ok(output) => Some(output),
+        Err(_) => {
+            eprintln!("skipped: chromium is not installed");
+            None
+        }
+    }
+}
+
+#[test]
+fn a_browser_shows_and_prints_the_page_without_network() {
+    let dir = tempfile::tempdir().unwrap();
+    run(dir.path(), "tiny_text", &[]);
+    let page = dir.path().join("report.html");
+    let written = fs::read_to_string(&page).unwrap();
+    let Some(shown) = chromium(&["--dump-dom"], &page) else { return };
+    let (dom, log) = (String::from_utf8_lossy(&shown.stdout), String::from_utf8_lossy(&shown.stderr));
+    for element in ["<svg", "<figure", "<table", "<img", "<details"] {
+        assert_eq!(dom.matches(element).count(), written.matches(element).count(), "{element}");
+    }
+    assert!(!log.contains("CONSOLE"), "{log}");
+    let pdf = dir.path().join("page.pdf");
+    let Some(printed) = chromium(&[&format!("--print-to-pdf={}", pdf.display())], &page) else { return };
+    let log = String::from_utf8_lossy(&printed.stderr);
+    let content = fs::read(&pdf).unwrap_or_else(|_| panic!("nothing was printed: {log}"));
+    // Closed details are printed too: the resolved recipe takes a page of its own.
+    let pages = content.windows(b"/Type /Page\n".len()).filter(|window| window == b"/Type /Page\n").count();
+    assert!(pages >= 2, "{pages} pages");
+}

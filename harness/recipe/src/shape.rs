@@ -205,6 +205,8 @@ pub(crate) fn parse_number(text: &str) -> Option<f64> {
         (digits.starts_with(|c: char| c.is_ascii_digit() || c == '.') && value.is_finite()).then_some(value)
     };
     let value = match (text.strip_suffix('%'), text.split_once('/')) {
+        // The nearest number to the decimal that is meant: 76.95 / 100 is another one.
+        (Some(percent), None) if !percent.contains(['e', 'E']) => plain(&format!("{}e-2", percent.trim()))?,
         (Some(percent), None) => plain(percent)? / 100.0,
         (None, Some((over, under))) => plain(over)? / plain(under)?,
         _ => return None,
@@ -338,9 +340,15 @@ mod tests {
 
     #[test]
     fn numbers_in_other_forms() {
-        for (text, value) in
-            [("1/32768", 1.0 / 32768.0), ("-1/4", -0.25), ("76.9%", 0.769), ("1e-4/2", 5e-5), ("3 / 4", 0.75)]
-        {
+        for (text, value) in [
+            ("1/32768", 1.0 / 32768.0),
+            ("-1/4", -0.25),
+            ("76.9%", 0.769),
+            ("76.95%", 0.7695),
+            ("1e-2%", 1e-4),
+            ("1e-4/2", 5e-5),
+            ("3 / 4", 0.75),
+        ] {
             assert_eq!(parse_number(text), Some(value), "{text}");
         }
         for text in ["", "1", "1/0", "0/0", "/", "1/2/3", "%", "50 %%", "inf/1", "nan%", "1/inf", "x/2", "$a/2"] {
