@@ -19,6 +19,7 @@ mod footprint;
 pub use elements::Elements;
 pub use error::{EngineError, KernelError};
 pub use simulate::{Arithmetic, Findings};
+pub use zoo_kernels::Level;
 pub use step::{Inputs, Kernels, Observer, Options, Scalars, Step, StepResult};
 
 /// candle's name of an element type. Half precision is simulated: its numbers are held in f32 (see [`simulate`]).

@@ -9,6 +9,7 @@
 pub mod atomic;
 pub mod checkpoint;
 pub mod convergence;
+pub mod culprit;
 mod environment;
 mod error;
 pub mod evaluate;

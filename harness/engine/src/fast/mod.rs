@@ -52,7 +52,7 @@ impl Executor {
     ///
     /// # Errors
     /// A graph that computes in another type than f32 and, on a simulated device, half precision.
-    pub fn new(graph: &Graph, simulation: Option<Simulation>) -> Result<Self, EngineError> {
+    pub fn new(graph: &Graph, isa: Isa, simulation: Option<Simulation>) -> Result<Self, EngineError> {
         let computes = |dtype: zoo_graph::DType| match dtype {
             zoo_graph::DType::F32 | zoo_graph::DType::U32 => true,
             zoo_graph::DType::F16 | zoo_graph::DType::Bf16 => simulation.is_some(),
@@ -70,7 +70,7 @@ impl Executor {
             plan,
             indices: vec![Vec::new(); graph.inputs.len()],
             workspace: AlignedBuf::default(),
-            isa: Isa::best(),
+            isa,
             node_seconds: vec![0.0; graph.nodes.len()],
             simulated: simulation.map(|simulation| (simulation, Findings::default())),
         })
@@ -98,6 +98,16 @@ impl Executor {
     pub fn variable(&self, graph: &Graph, id: VariableId) -> Result<Tensor, EngineError> {
         let ty = graph.ty(graph.variable(id).value);
         tensor(self.isa, ty, &self.buffers[self.variables[id.0].0])
+    }
+
+    /// Whether all numbers of a variable are finite.
+    pub fn is_finite(&self, graph: &Graph, id: VariableId) -> bool {
+        const PIECE: usize = 1 << 16;
+        let len = graph.ty(graph.variable(id).value).stored_numel();
+        let values = &self.buffers[self.variables[id.0].0][..len];
+        // Without a way out inside of a piece the compiler vectorises the loop.
+        let finite = |piece: &[f32]| piece.iter().fold(true, |all, value| all & value.is_finite());
+        values.par_chunks(PIECE).all(|piece| self.isa.run(|| finite(piece)))
     }
 
     /// Runs the graph once.
@@ -202,8 +212,8 @@ impl Executor {
             node.outputs.iter().map(|v| self.plan.buffer(*v).ok_or_else(arity)).collect::<Result<Vec<_>, _>>()?;
         let loss = graph.loss().filter(|_| graph.skip_loss_above.is_some());
         let loss = loss.and_then(|v| self.plan.buffer(v)).map(|b| f64::from(self.buffers[b.0][0]));
-        let skips =
-            loss.is_some_and(|loss| graph.skips(loss)) || self.findings().is_some_and(|findings| findings.skipped);
+        let overflowed = self.findings().is_some_and(|findings| findings.skipped);
+        let kept = graph.keeps(&node.op, loss, overflowed);
         let mut taken: Vec<AlignedBuf> = places.iter().map(|b| std::mem::take(&mut self.buffers[b.0])).collect();
         let overwritten: Vec<Option<usize>> = (0..taken.len()).map(|r| self.plan.overwrites(n, r)).collect();
         let operand = |(i, v): (usize, &ValueId)| {
@@ -222,7 +232,7 @@ impl Executor {
             let workspace = &mut self.workspace;
             let isa = self.isa;
             let call = Call { isa, scalars, operands, operand_types, results, result_types, workspace };
-            match node.op.skipped().filter(|_| skips) {
+            match kept {
                 Some(count) => {
                     update::keep(call, count);
                     Ok(())
