@@ -2,7 +2,7 @@
 
 use crate::{
     EngineError, candle_dtype, fast, init, reference,
-    simulate::{Arithmetic, Findings},
+    simulate::{Arithmetic, Findings, Simulation},
 };
 use candle_core::{Device, Tensor};
 use rayon::ThreadPool;
@@ -162,14 +162,24 @@ enum Executor {
     Fast(Box<fast::Executor>),
 }
 
+/// Brings a graph into the form that the kernels compute, on a simulated device with its casts.
+pub(crate) fn rewrite(
+    graph: &mut Graph,
+    kernels: Kernels,
+    arithmetic: Option<&Arithmetic>,
+) -> Result<Option<Simulation>, EngineError> {
+    let simulation = arithmetic.map(|arithmetic| arithmetic.place(graph)).transpose()?;
+    if let Kernels::Fast { fusion } = kernels {
+        Pipeline::fast(fusion).run(graph, None)?;
+    }
+    Ok(simulation)
+}
+
 impl Executor {
     /// Prepares a graph, rewriting it as the kernels want it.
     fn new(graph: &mut Graph, options: Options, arithmetic: Option<&Arithmetic>) -> Result<Self, EngineError> {
         let Options { kernels, level, .. } = options;
-        let simulation = arithmetic.map(|arithmetic| arithmetic.place(graph)).transpose()?;
-        if let Kernels::Fast { fusion } = kernels {
-            Pipeline::fast(fusion).run(graph, None)?;
-        }
+        let simulation = rewrite(graph, kernels, arithmetic)?;
         arithmetic.map_or(Ok(()), |arithmetic| arithmetic.expect_planted(graph))?;
         Ok(match kernels {
             Kernels::Reference => Self::Reference(reference::Executor::new(graph, simulation)?),

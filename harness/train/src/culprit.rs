@@ -57,7 +57,9 @@ impl fmt::Display for Culprit {
                 "the batch itself: {bad} of {of} numbers of the input `{name}` are not finite (the first is {first}, in \
                  sample {sample} of the batch, counted from 0): look at the data and at `preprocess`"
             ),
-            From::Variable { name } => write!(f, "`{name}` before the step: {bad} of {of} numbers, the first is {first}"),
+            From::Variable { name } => {
+                write!(f, "`{name}` before the step: {bad} of {of} numbers, the first is {first}")
+            }
             From::Node { name, op, phase, line, largest } => {
                 write!(
                     f,

@@ -16,6 +16,7 @@ pub mod evaluate;
 pub mod event;
 mod job;
 mod loss_scale;
+pub mod memory;
 pub mod metrics;
 pub mod report;
 mod run_folder;

@@ -137,6 +137,11 @@ impl<'a> Trainer<'a> {
         Ok(())
     }
 
+    /// The recipe that is trained.
+    pub fn recipe(&self) -> &Recipe {
+        self.job.recipe
+    }
+
     /// How the training is divided.
     pub fn timetable(&self) -> &Timetable {
         &self.timetable
@@ -293,12 +298,11 @@ impl<'a> Trainer<'a> {
 
     /// Writes a checkpoint of the present state, unless it holds a NaN or an infinity.
     fn save(&mut self, store: &CheckpointStore) -> Result<Event, TrainError> {
-        let checkpoint = self.checkpoint()?;
-        let step = checkpoint.progress.step;
-        if let Some(variable) = checkpoint.not_finite()? {
+        let step = self.session.done();
+        if let Some(variable) = self.session.step().not_finite()? {
             return Err(TrainError::VariableNotFinite { step, variable: variable.to_owned(), culprit: None });
         }
-        let path = store.save(&checkpoint)?;
+        let path = store.save(&self.checkpoint()?)?;
         self.saved = Some(step);
         Ok(Event::Checkpointed { step, path })
     }

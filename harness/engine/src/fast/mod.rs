@@ -61,7 +61,7 @@ impl Executor {
         if let Some(dtype) = graph.values.iter().map(|v| v.ty.dtype).find(|dtype| !computes(*dtype)) {
             return Err(EngineError::FastDType(dtype));
         }
-        let plan = MemoryPlan::of(&held(graph));
+        let plan = plan(graph);
         let buffers = plan.sizes().par_iter().map(|n| AlignedBuf::zeroed(*n)).collect();
         let variable = |v: &zoo_graph::Variable| plan.buffer(v.value).unwrap_or(BufferId(usize::MAX));
         Ok(Self {
@@ -245,6 +245,26 @@ impl Executor {
         }
         done
     }
+}
+
+/// The buffers of a graph after the passes.
+pub(crate) fn plan(graph: &Graph) -> MemoryPlan {
+    MemoryPlan::of(&held(graph))
+}
+
+/// The largest workspace that a node of the graph will ask for.
+pub(crate) fn scratch(graph: &Graph) -> Bytes {
+    let elements = graph.nodes.iter().map(|node| {
+        let operands: Vec<&TensorType> = node.inputs.iter().map(|v| graph.ty(*v)).collect();
+        let results: Vec<&TensorType> = node.outputs.iter().map(|v| graph.ty(*v)).collect();
+        match &node.op {
+            Op::Conv2DBackpropInput(op) => conv::input_workspace(&op.conv, results[0], operands[1]),
+            Op::Conv2DBackpropFilter(op) => conv::filter_workspace(&op.conv, operands[0], results[0]),
+            Op::MatMul(op) => matmul::workspace(op, &operands),
+            _ => 0,
+        }
+    });
+    Bytes(4 * elements.max().unwrap_or(0) as u64)
 }
 
 /// The graph as its values are held: half precision in f32.

@@ -1,0 +1,36 @@
+//! How much memory a check will take, before it computes anything.
+
+use crate::{
+    check::{CheckOptions, bound, under_conditions},
+    compare::Precision,
+    error::GoldenError,
+    manifest::Golden,
+    run::Setup,
+};
+use zoo_engine::StepMemory;
+use zoo_graph::Bytes;
+use zoo_recipe::Recipe;
+
+/// Copies of the largest value that are made while it is compared: its row-major form, that in f64, and what it began as.
+/// Measured: docs/reliability.md, "Memory".
+const COPIES: u64 = 4;
+
+/// What [`crate::check`] takes on top of what the process has, at its peak: the step, beside it either the forward pass
+/// without fusion or all variables, and copies of the largest value.
+///
+/// A step in f32 whose ReLU inputs near zero fell on the other side is judged against a step in f64, when the first is over
+/// and gone: that counts as well, as nobody can know before.
+///
+/// # Errors
+/// A recipe whose layers do not fit the golden, or a step that the kernels cannot compute.
+pub fn memory(recipe: &Recipe, golden: &Golden, options: &CheckOptions) -> Result<Bytes, GoldenError> {
+    let golden = &bound(recipe, golden)?;
+    let setup = Setup::new(&under_conditions(recipe, golden), golden, options)?;
+    let step = StepMemory::of(setup.graph().clone(), options.engine(), None)?;
+    let unfused = match options.precision {
+        Precision::F32 => StepMemory::of(setup.graph().forward(), options.engine().without_fusion(), None)?.peak(),
+        Precision::F64 => Bytes(0),
+    };
+    let beside = unfused.max(step.variables);
+    Ok(step.peak() + beside + step.inputs + Bytes(COPIES * step.largest.0))
+}
