@@ -118,7 +118,9 @@ fn campaign(kills: usize, seed: u64) -> Tally {
             }
             tally.kills += 1;
             let left = fs::read_dir(out.join("checkpoints")).map(|entries| {
-                entries.filter(|entry| entry.as_ref().unwrap().path().extension().is_some_and(|e| e == "partial")).count()
+                entries
+                    .filter(|entry| entry.as_ref().unwrap().path().extension().is_some_and(|e| e == "partial"))
+                    .count()
             });
             tally.inside_a_write += left.unwrap_or(0).min(1);
             tally.before_the_folder += usize::from(!out.join("lock").exists());

@@ -2,12 +2,11 @@
 
 use crate::{
     check::{CheckOptions, bound, under_conditions},
-    compare::Precision,
     error::GoldenError,
     manifest::Golden,
     run::Setup,
 };
-use zoo_engine::StepMemory;
+use zoo_engine::{Kernels, StepMemory};
 use zoo_graph::Bytes;
 use zoo_recipe::Recipe;
 
@@ -16,10 +15,10 @@ use zoo_recipe::Recipe;
 const COPIES: u64 = 4;
 
 /// What [`crate::check`] takes on top of what the process has, at its peak: the step, beside it either the forward pass
-/// without fusion or all variables, and copies of the largest value.
+/// without fusion or all variables row-major (which reference kernels keep them in), and copies of the largest value.
 ///
-/// A step in f32 whose ReLU inputs near zero fell on the other side is judged against a step in f64, when the first is over
-/// and gone: that counts as well, as nobody can know before.
+/// Not counted is the second judgement of a step in f32 whose ReLU inputs near zero fell on the other side
+/// ([`crate::branch`]): it takes a further step in f32 and one in f64, and whether it is made only the first judgement tells.
 ///
 /// # Errors
 /// A recipe whose layers do not fit the golden, or a step that the kernels cannot compute.
@@ -27,10 +26,12 @@ pub fn memory(recipe: &Recipe, golden: &Golden, options: &CheckOptions) -> Resul
     let golden = &bound(recipe, golden)?;
     let setup = Setup::new(&under_conditions(recipe, golden), golden, options)?;
     let step = StepMemory::of(setup.graph().clone(), options.engine(), None)?;
-    let unfused = match options.precision {
-        Precision::F32 => StepMemory::of(setup.graph().forward(), options.engine().without_fusion(), None)?.peak(),
-        Precision::F64 => Bytes(0),
+    let beside = match options.engine().kernels {
+        Kernels::Reference => Bytes(0),
+        Kernels::Fast { .. } => {
+            let unfused = StepMemory::of(setup.graph().forward(), options.engine().without_fusion(), None)?;
+            unfused.peak().max(step.variables)
+        }
     };
-    let beside = unfused.max(step.variables);
     Ok(step.peak() + beside + step.inputs + Bytes(COPIES * step.largest.0))
 }

@@ -5,7 +5,7 @@
 //! before (code, libraries, the index of the data) is measured.
 
 use std::fs;
-use zoo_engine::{Options, StepMemory};
+use zoo_engine::{Kernels, Options, StepMemory};
 use zoo_graph::{BuildOptions, Bytes};
 
 use crate::{
@@ -60,7 +60,8 @@ pub fn forecast(job: Job<'_>) -> Result<Memory, TrainError> {
     let ahead = (config.prefetch + 3) as u64;
     let kept: u64 = data.kept_bytes(recipe).iter().sum();
     let evaluating = ahead * network.inputs.0;
-    let saving = step.variables.0;
+    // Reference kernels keep variables as a checkpoint takes them.
+    let saving = if options.kernels == Kernels::Reference { 0 } else { step.variables.0 };
     let parts = [
         ("process and index of the data", (resident().unwrap_or_default() + OVERHEAD).0),
         (STEP, step.peak().0),
