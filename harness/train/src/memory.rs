@@ -16,7 +16,7 @@ use crate::{
 
 /// What a process takes on top of what is known of it: stacks and arenas of its threads, code that is not loaded yet.
 /// Measured: docs/reliability.md, "Memory".
-pub const OVERHEAD: Bytes = Bytes(24 << 20);
+pub const OVERHEAD: Bytes = Bytes(8 << 20);
 
 /// The name of the step's part of a forecast.
 pub const STEP: &str = "step";

@@ -252,7 +252,7 @@ pub(crate) fn plan(graph: &Graph) -> MemoryPlan {
     MemoryPlan::of(&held(graph))
 }
 
-/// The largest workspace that a node of the graph will ask for.
+/// The most that a node of the graph will need beside the buffers.
 pub(crate) fn scratch(graph: &Graph) -> Bytes {
     let elements = graph.nodes.iter().map(|node| {
         let operands: Vec<&TensorType> = node.inputs.iter().map(|v| graph.ty(*v)).collect();
@@ -261,6 +261,11 @@ pub(crate) fn scratch(graph: &Graph) -> Bytes {
             Op::Conv2DBackpropInput(op) => conv::input_workspace(&op.conv, results[0], operands[1]),
             Op::Conv2DBackpropFilter(op) => conv::filter_workspace(&op.conv, operands[0], results[0]),
             Op::MatMul(op) => matmul::workspace(op, &operands),
+            // Always by the reference kernel: its operands row-major, its results, and these once more as plain numbers.
+            Op::Relu6(_) | Op::Relu6Grad(_) | Op::Transpose(_) => {
+                let elements = |types: &[&TensorType]| types.iter().map(|ty| ty.shape.numel()).sum::<usize>();
+                elements(&operands) + 2 * elements(&results)
+            }
             _ => 0,
         }
     });
