@@ -47,6 +47,10 @@ impl Trainer<'_> {
                 return Ok(None);
             }
             self.step(&mut batches, &mut ())?;
+            if self.expect_finite().is_err() {
+                // The variables were spoilt before the loss was.
+                return self.replay(store, self.session.done(), cancel);
+            }
         }
         match self.step(&mut batches, &mut search) {
             Ok(_) | Err(TrainError::LossNotFinite { .. } | TrainError::VariableNotFinite { .. }) => {}
