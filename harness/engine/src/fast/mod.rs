@@ -261,10 +261,10 @@ pub(crate) fn scratch(graph: &Graph) -> Bytes {
             Op::Conv2DBackpropInput(op) => conv::input_workspace(&op.conv, results[0], operands[1]),
             Op::Conv2DBackpropFilter(op) => conv::filter_workspace(&op.conv, operands[0], results[0]),
             Op::MatMul(op) => matmul::workspace(op, &operands),
-            // Always by the reference kernel: its operands row-major, its results, and these once more as plain numbers.
+            // Always by the reference kernel: on copies of its operands in row-major order.
             Op::Relu6(_) | Op::Relu6Grad(_) | Op::Transpose(_) => {
                 let elements = |types: &[&TensorType]| types.iter().map(|ty| ty.shape.numel()).sum::<usize>();
-                elements(&operands) + 2 * elements(&results)
+                elements(&operands) + elements(&results)
             }
             _ => 0,
         }
