@@ -1,17 +1,17 @@
 //! Everything that can end a command, and the exit code of each.
 
-use crate::{Exit, excerpt::excerpt};
+use crate::{Exit, excerpt::excerpt, memory::Limit};
 use std::path::PathBuf;
 use thiserror::Error;
 use zoo_datasets::DataError;
 use zoo_engine::EngineError;
 use zoo_golden::GoldenError;
-use zoo_graph::GraphError;
+use zoo_graph::{Bytes, GraphError};
 use zoo_input::InputError;
 use zoo_npu::NpuError;
 use zoo_onnx::OnnxError;
 use zoo_recipe::Diagnostics;
-use zoo_train::{TrainError, WeightsError, convergence::ConvergenceError, report::ComparisonError};
+use zoo_train::{CheckpointError, TrainError, WeightsError, convergence::ConvergenceError, report::ComparisonError};
 
 /// Why a command could not do what it was asked.
 #[derive(Debug, Error)]
@@ -90,6 +90,18 @@ pub enum Failure {
         /// Why.
         source: std::io::Error,
     },
+    /// More memory would be taken than there may be.
+    #[error("{what} would take {needed}, {} is {}: {instead}", limit.by, limit.bytes)]
+    Memory {
+        /// What was asked for.
+        what: String,
+        /// What it would take at its peak.
+        needed: Bytes,
+        /// What may be taken.
+        limit: Limit,
+        /// What would fit.
+        instead: String,
+    },
     /// The results could not be written.
     #[error("cannot write the results: {0}")]
     Output(#[from] std::io::Error),
@@ -99,7 +111,7 @@ impl Failure {
     /// The exit code.
     pub fn exit(&self) -> Exit {
         match self {
-            Self::Usage(_) | Self::Recipe(_) => Exit::Invalid,
+            Self::Usage(_) | Self::Recipe(_) | Self::Memory { .. } => Exit::Invalid,
             Self::Graph(error) => graph(error),
             Self::Input(InputError::Recipe { .. }) => Exit::Invalid,
             Self::Input(InputError::Data(error)) | Self::Data(error) => data(error),
@@ -159,6 +171,7 @@ fn train(error: &TrainError) -> Exit {
         TrainError::Engine(error) => engine(error),
         TrainError::Data(error) | TrainError::Input(InputError::Data(error)) => data(error),
         TrainError::Weights(error) => weights(error),
+        TrainError::Checkpoint(CheckpointError::Unwritable { .. }) => Exit::Internal,
         TrainError::Checkpoint(_) | TrainError::NothingEvaluated => Exit::Missing,
         TrainError::Input(InputError::Recipe { .. })
         | TrainError::Mismatch(_)

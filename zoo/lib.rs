@@ -12,6 +12,7 @@ mod excerpt;
 mod exit;
 mod failure;
 mod interrupt;
+mod memory;
 mod numbers;
 mod progress;
 mod table;

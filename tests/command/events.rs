@@ -40,7 +40,7 @@ fn every_line_of_a_run_fits_the_schema() {
             assert!(kinds.iter().any(|known| known == kind), "no {kind} in {kinds:?}");
         }
     }
-    assert_eq!(logged[0], "cost", "what the step costs is known before it trains");
+    assert_eq!(logged[..2], ["memory", "cost"], "what the step takes and costs is known before it trains");
     let target = "target={metric: top5, value: 1%, reference: {mean: 60%, sigma: 5%, runs: 3, source: a test}}";
     let repeated = tiny(&dir.path().join("seeds"), &["--repeat", "2", "--set", target]);
     assert_eq!(kinds(&schema, &repeated).last().unwrap(), "verdict");
@@ -60,7 +60,7 @@ fn a_run_that_is_not_begun_fits_too() {
     fs::write(recipes.join("alexnet.yaml"), text.replace("momentum: 0.9,", "momentum: 0.5,")).unwrap();
     let mut run = command();
     run.args(["run", "alexnet", "--format", "json", "--recipes"]).arg(&recipes).arg("--out").arg(dir.path().join("x"));
-    assert_eq!(kinds(&schema, &said(&mut run).expect(1).out), ["golden", "result"]);
+    assert_eq!(kinds(&schema, &said(&mut run).expect(1).out), ["memory", "golden", "result"]);
 }
 
 #[test]

@@ -2,14 +2,17 @@
 
 mod check;
 mod ci;
+mod crashes;
 mod data;
 mod device;
 mod events;
 mod export;
 mod faults;
 mod help;
+mod memory;
 mod new;
 mod npu;
+mod numbers;
 mod report;
 mod run;
 mod show;

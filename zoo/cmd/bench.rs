@@ -167,7 +167,7 @@ fn measure(recipe: &Recipe, simulated: Option<&Simulated>, args: &Args, context:
         gflops,
         peak_gflops,
         peak_share: gflops / peak_gflops,
-        peak_rss_bytes: peak_rss(),
+        peak_rss_bytes: zoo_train::memory::peak().map(|bytes| bytes.0),
         tensor_bytes: tensor_bytes.0,
         ops: by_operator(step.graph(), &node_ms),
     })
@@ -239,13 +239,6 @@ fn median(mut values: Vec<f64>) -> f64 {
         (Some(low), Some(high)) => (low + high) / 2.0,
         _ => 0.0,
     }
-}
-
-/// `VmHWM` of this process.
-fn peak_rss() -> Option<u64> {
-    let status = std::fs::read_to_string("/proc/self/status").ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
-    Some(line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()? * 1024)
 }
 
 fn print(report: &Report, context: &mut Context) -> Result<(), Failure> {

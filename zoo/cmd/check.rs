@@ -12,6 +12,7 @@ use super::{Context, SCHEMA_VERSION, simulated::Simulated};
 use crate::catalog::Catalog;
 use crate::ci::{JunitArgs, Suite};
 use crate::cli::{Change, Format};
+use crate::memory::{self, MemoryArgs};
 use crate::{Exit, Failure};
 use cases::Checked;
 use clap::ValueEnum;
@@ -19,7 +20,7 @@ use serde::Serialize;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
-use tracing::info;
+use tracing::{debug, info};
 use zoo_engine::Options;
 use zoo_golden::{
     CheckOptions, Golden, GoldenError, Precision, Report, Verdict,
@@ -48,6 +49,7 @@ Examples:
   zoo check resnet50 --device ascend910                   what the device's fp16 does to it
   zoo check resnet50 --device ascend910 --dump on_npu     every value of that step, for zoo golden diff
   zoo check resnet50 --format json | jq .first_divergence
+  zoo check resnet50 --memory-limit 1GiB                  refused at once if it will not do
   zoo check --all --junit golden.xml                      a test case per stage and recipe, for CI")]
 pub struct Args {
     /// Names of recipes, or paths of their files
@@ -80,6 +82,8 @@ pub struct Args {
     /// Write every value of the first step to this folder, for `zoo golden diff`
     #[arg(long, value_name = "DIR", conflicts_with_all = ["all", "mutants"])]
     dump: Option<PathBuf>,
+    #[command(flatten)]
+    memory: MemoryArgs,
     #[command(flatten)]
     junit: JunitArgs,
 }
@@ -150,7 +154,7 @@ fn check_all(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
             continue;
         }
         let begun = Instant::now();
-        let report = check(&catalog, &loaded, args.golden.as_deref(), args.dtype.into(), context)?;
+        let report = check(&catalog, &loaded, args.golden.as_deref(), args.dtype.into(), args.memory, context)?;
         if context.format == Format::Text {
             if !reports.is_empty() {
                 writeln!(context.out)?;
@@ -188,13 +192,22 @@ pub(super) fn check(
     loaded: &Loaded,
     other: Option<&Path>,
     precision: Precision,
+    memory: MemoryArgs,
     context: &Context,
 ) -> Result<Report, Failure> {
     let (golden, folder) = golden(catalog, loaded, other)?;
     let recipe = &loaded.recipe;
+    let options = CheckOptions { precision, engine: Options::of(recipe) };
+    // What has no forecast has no step either: the report will say why.
+    if let Ok(more) = zoo_golden::memory(recipe, &golden, &options) {
+        let needed = memory::beyond_now(more);
+        debug!("memory: the golden check of {} takes about {needed}", recipe.name);
+        memory.expect(&format!("the golden check of {}", recipe.name), needed, |_| {
+            "its batch is the golden's; `zoo run --no-check` trains without it".to_owned()
+        })?;
+    }
     let mut bar = context.progress.phases(zoo_golden::phases(&golden, precision));
     let mut progress = |what: &str| bar.next(format!("{}: {what}", recipe.name));
-    let options = CheckOptions { precision, engine: Options::of(recipe) };
     Ok(zoo_golden::check(recipe, &golden, &folder, &options, &mut progress)?)
 }
 

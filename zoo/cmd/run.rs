@@ -6,6 +6,7 @@ mod folder;
 mod forebode;
 mod proof;
 mod rehearse;
+mod room;
 pub(super) mod screen;
 
 use super::{Context, FULL, SCHEMA_VERSION, simulated::Simulated, verdict};
@@ -14,6 +15,7 @@ use crate::ci::{Case, Fault, JunitArgs, Outcome as Judged, Suite};
 use crate::cli::{Change, Format};
 use crate::console::{BAD, GOOD, HEADING, paint};
 use crate::interrupt::Interrupt;
+use crate::memory::MemoryArgs;
 use crate::numbers::{Seconds, percent};
 use crate::{Exit, Failure};
 use folder::{last_run, next_run};
@@ -43,6 +45,7 @@ Examples:
   zoo run resnet50
   zoo run resnet50 --data ../cifar10 --set train.epochs=3
   zoo run resnet50 --profile full --data /data/imagenet --out runs/imagenet
+  zoo run resnet50 --memory-limit 2GiB               refused at once if it needs more, with the largest batch that fits
   zoo run resnet50 --repeat 3                        three seeds, and whether they converge as the reference does
   zoo run resnet50 --junit run.xml                   a test case per golden stage and target, for CI
   zoo run resnet50 --resume                          goes on with the last run that was interrupted
@@ -76,6 +79,8 @@ pub struct Args {
     /// Do not check the golden first
     #[arg(long)]
     no_check: bool,
+    #[command(flatten)]
+    memory: MemoryArgs,
     #[command(flatten)]
     junit: JunitArgs,
 }
@@ -115,6 +120,11 @@ fn prove_and_train(args: &Args, context: &mut Context) -> Result<Exit, Failure> 
             RunFolder::expect_vacant(&out)?;
         }
     }
+    let device = simulated.as_ref().map(Simulated::device);
+    let golden = GoldenVerdict::Absent;
+    let job =
+        Job { recipe: &recipe, model: &model, data: &sets, linear_baseline: None, baselines: &[], golden, device };
+    let memory = room::expect(job, args.memory, context)?;
     let Proof { verdict: golden, event: proven } = prove(args, &profile, &catalog, &loaded, context)?;
     if golden == GoldenVerdict::Fail {
         return not_begun(&loaded, context);
@@ -125,13 +135,11 @@ fn prove_and_train(args: &Args, context: &mut Context) -> Result<Exit, Failure> 
     };
     let cost = price(&recipe, context);
     let baseline = if args.resume { None } else { data::linear_baseline(&recipe, &sets, &context.progress)? };
-    let device = simulated.as_ref().map(Simulated::device);
-    let job =
-        Job { recipe: &recipe, model: &model, data: &sets, linear_baseline: baseline, baselines: &[], golden, device };
+    let job = Job { linear_baseline: baseline, golden, ..job };
     let baselines = data::trivial_answers(job, &context.progress)?;
     data::announce(&recipe, &sets, baseline, &baselines);
     let job = Job { baselines: &baselines, ..job };
-    let begun = [proven, rehearsed, cost].into_iter().flatten().collect();
+    let begun = [Some(memory), proven, rehearsed, cost].into_iter().flatten().collect();
     let series = Series { args, begun, cancel: interrupt.arm() };
     let (stem, title) = (format!("{}-{profile}", recipe.name), format!("{} {profile}", recipe.name));
     if let [seed] = seeds.as_slice() {
@@ -239,7 +247,12 @@ impl Series<'_> {
                 info!("interrupted after step {step}; to go on: zoo run {recipe} --resume --out {out}{seed}");
                 Ok(None)
             }
-            Outcome::Finished(result) => Ok(Some(result)),
+            Outcome::Finished(result) => {
+                if let Some(peak) = zoo_train::memory::peak() {
+                    debug!("memory: {peak} at the peak");
+                }
+                Ok(Some(result))
+            }
         }
     }
 }
@@ -276,7 +289,7 @@ fn prove(
     }
     // `full` is the recipe as written.
     let profile = Some(profile).filter(|profile| *profile != FULL);
-    proof::prove(&args.recipe, profile, loaded, catalog, context)
+    proof::prove(&args.recipe, profile, loaded, catalog, args.memory, context)
 }
 
 /// The failed check has been reported; says that nothing was trained.

@@ -15,11 +15,14 @@ mod elements;
 mod error;
 mod fast;
 mod footprint;
+mod memory;
 
 pub use elements::Elements;
 pub use error::{EngineError, KernelError};
+pub use memory::StepMemory;
 pub use simulate::{Arithmetic, Findings};
 pub use step::{Inputs, Kernels, Observer, Options, Scalars, Step, StepResult};
+pub use zoo_kernels::Level;
 
 /// candle's name of an element type. Half precision is simulated: its numbers are held in f32 (see [`simulate`]).
 pub fn candle_dtype(dtype: zoo_graph::DType) -> candle_core::DType {

@@ -2,13 +2,14 @@
 
 use crate::{
     EngineError, candle_dtype, fast, init, reference,
-    simulate::{Arithmetic, Findings},
+    simulate::{Arithmetic, Findings, Simulation},
 };
 use candle_core::{Device, Tensor};
 use rayon::ThreadPool;
 use zoo_graph::{
     Bytes, Graph, Shape, TensorType, ValueId, Variable, VariableId, graph::Input, passes::Pipeline, verify,
 };
+use zoo_kernels::{Isa, Level};
 use zoo_recipe::{Recipe, schema};
 
 /// Which kernels compute a step.
@@ -23,13 +24,16 @@ pub enum Kernels {
     Reference,
 }
 
-/// How a step is computed. None of it changes a bit of the results, except the kernels.
+/// How a step is computed. None of it changes a bit of the results, except the kernels and their instructions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
     /// Which kernels.
     pub kernels: Kernels,
     /// Threads of the step's own pool; `None`: the pool that the step is run in.
     pub threads: Option<usize>,
+    /// Strongest vector instructions that fast kernels may use; `None`: the processor's best. Each level adds up in an
+    /// order of its own, so bits depend on it.
+    pub level: Option<Level>,
 }
 
 impl Options {
@@ -39,7 +43,12 @@ impl Options {
             schema::Kernels::Fast => Kernels::Fast { fusion: recipe.engine.fusion },
             schema::Kernels::Reference => Kernels::Reference,
         };
-        Self { kernels, threads: recipe.engine.threads }
+        let level = recipe.engine.instructions.map(|instructions| match instructions {
+            schema::Instructions::Portable => Level::Portable,
+            schema::Instructions::Avx2 => Level::Avx2,
+            schema::Instructions::Avx512 => Level::Avx512,
+        });
+        Self { kernels, threads: recipe.engine.threads, level }
     }
 
     /// The same, with every operator on its own.
@@ -153,17 +162,31 @@ enum Executor {
     Fast(Box<fast::Executor>),
 }
 
+/// Brings a graph into the form that the kernels compute, on a simulated device with its casts.
+pub(crate) fn rewrite(
+    graph: &mut Graph,
+    kernels: Kernels,
+    arithmetic: Option<&Arithmetic>,
+) -> Result<Option<Simulation>, EngineError> {
+    let simulation = arithmetic.map(|arithmetic| arithmetic.place(graph)).transpose()?;
+    if let Kernels::Fast { fusion } = kernels {
+        Pipeline::fast(fusion).run(graph, None)?;
+    }
+    Ok(simulation)
+}
+
 impl Executor {
     /// Prepares a graph, rewriting it as the kernels want it.
-    fn new(graph: &mut Graph, kernels: Kernels, arithmetic: Option<&Arithmetic>) -> Result<Self, EngineError> {
-        let simulation = arithmetic.map(|arithmetic| arithmetic.place(graph)).transpose()?;
-        if let Kernels::Fast { fusion } = kernels {
-            Pipeline::fast(fusion).run(graph, None)?;
-        }
+    fn new(graph: &mut Graph, options: Options, arithmetic: Option<&Arithmetic>) -> Result<Self, EngineError> {
+        let Options { kernels, level, .. } = options;
+        let simulation = rewrite(graph, kernels, arithmetic)?;
         arithmetic.map_or(Ok(()), |arithmetic| arithmetic.expect_planted(graph))?;
         Ok(match kernels {
             Kernels::Reference => Self::Reference(reference::Executor::new(graph, simulation)?),
-            Kernels::Fast { .. } => Self::Fast(Box::new(fast::Executor::new(graph, simulation)?)),
+            Kernels::Fast { .. } => {
+                let isa = level.map_or_else(Isa::best, Isa::at_most);
+                Self::Fast(Box::new(fast::Executor::new(graph, isa, simulation)?))
+            }
         })
     }
 
@@ -185,6 +208,13 @@ impl Executor {
         match self {
             Self::Reference(executor) => executor.set_variable(graph, id, tensor),
             Self::Fast(executor) => executor.set_variable(graph, id, tensor),
+        }
+    }
+
+    fn is_finite(&self, graph: &Graph, id: VariableId) -> Result<bool, EngineError> {
+        match self {
+            Self::Reference(executor) => executor.is_finite(id),
+            Self::Fast(executor) => Ok(executor.is_finite(graph, id)),
         }
     }
 
@@ -242,7 +272,7 @@ impl Step {
 
     fn prepare(mut graph: Graph, options: Options, arithmetic: Option<&Arithmetic>) -> Result<Self, EngineError> {
         verify(&graph, None)?;
-        let executor = Executor::new(&mut graph, options.kernels, arithmetic)?;
+        let executor = Executor::new(&mut graph, options, arithmetic)?;
         let pool = options
             .threads
             .map(|threads| {
@@ -295,6 +325,22 @@ impl Step {
     /// No variable of this name.
     pub fn variable(&self, name: &str) -> Result<Tensor, EngineError> {
         self.executor.variable(&self.graph, self.find(name)?)
+    }
+
+    /// The first variable that holds a NaN or an infinity.
+    ///
+    /// # Errors
+    /// candle's, in looking at a variable of the reference kernels.
+    pub fn not_finite(&self) -> Result<Option<&str>, EngineError> {
+        let look = || {
+            for (i, variable) in self.graph.variables.iter().enumerate() {
+                if !self.executor.is_finite(&self.graph, VariableId(i))? {
+                    return Ok(Some(variable.name.as_str()));
+                }
+            }
+            Ok(None)
+        };
+        self.pool.as_ref().map_or_else(look, |pool| pool.install(look))
     }
 
     /// Gives a variable another value, which comes as a row-major tensor whatever its layout in the graph.

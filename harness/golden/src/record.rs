@@ -129,7 +129,7 @@ struct Recording {
 
 impl Recording {
     fn of(graph: Graph, manifest: &Manifest, options: &RecordOptions) -> Result<Self, GoldenError> {
-        let mut step = Step::new(graph, Options { kernels: Kernels::Reference, threads: None })?;
+        let mut step = Step::new(graph, Options { kernels: Kernels::Reference, threads: None, level: None })?;
         let graph = step.graph().clone();
         for variable in &graph.variables {
             let ty = graph.ty(variable.value);

@@ -40,7 +40,7 @@ fn arithmetic() -> Arithmetic {
 }
 
 fn options(arithmetic: &Arithmetic, loss_scale: f64) -> DeviceOptions<'_> {
-    let engine = Options { kernels: Kernels::Fast { fusion: true }, threads: None };
+    let engine = Options { kernels: Kernels::Fast { fusion: true }, threads: None, level: None };
     DeviceOptions { device: "test", arithmetic, loss_scale, engine }
 }
 

@@ -16,7 +16,7 @@ use zoo_graph::{
 use zoo_recipe::{Library, LoadOptions, Recipe};
 
 const SCALE: f64 = 256.0;
-const ENGINE: Options = Options { kernels: Kernels::Fast { fusion: true }, threads: None };
+const ENGINE: Options = Options { kernels: Kernels::Fast { fusion: true }, threads: None, level: None };
 
 /// The fixture with everything in it, and a golden of its own step.
 fn case() -> (Recipe, Golden, tempfile::TempDir) {

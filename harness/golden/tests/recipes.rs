@@ -1,7 +1,7 @@
 //! Recipes against goldens under other conditions than their own: other salt, batch, size, classes, learning rate.
 
 use std::path::{Path, PathBuf};
-use zoo_engine::{Kernels, Options};
+use zoo_engine::{Kernels, Level, Options};
 use zoo_golden::{CheckOptions, Golden, Precision, Report, Verdict, check, mutants};
 use zoo_recipe::{Library, LoadOptions, Recipe};
 
@@ -14,7 +14,7 @@ fn recipe(name: &str) -> Recipe {
 }
 
 fn options(precision: Precision, kernels: Kernels) -> CheckOptions {
-    CheckOptions { precision, engine: Options { kernels, threads: None } }
+    CheckOptions { precision, engine: Options { kernels, threads: None, level: None } }
 }
 
 fn run(name: &str, fixture: &str, options: &CheckOptions) -> Report {
@@ -50,6 +50,19 @@ fn resnet50_agrees_with_reference_kernels_in_f32() {
 fn resnet50_agrees_with_fast_kernels() {
     for fusion in [false, true] {
         expect_pass(&run("resnet50", "resnet50-small.json", &options(Precision::F32, Kernels::Fast { fusion })));
+    }
+}
+
+/// Each level of vector instructions adds up in an order of its own; all have to be as near to the truth.
+#[test]
+fn every_level_of_instructions_agrees() {
+    for level in [Level::Portable, Level::Avx2, Level::Avx512] {
+        let mut options = options(Precision::F32, Kernels::Fast { fusion: true });
+        options.engine.level = Some(level);
+        println!("{level:?}");
+        expect_pass(&run("resnet50", "resnet50-small.json", &options));
+        expect_pass(&run("siammask", "siammask-small.json", &options));
+        expect_pass(&run("db_resnet-original", "db-small.json", &options));
     }
 }
 

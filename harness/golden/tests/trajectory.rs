@@ -49,7 +49,7 @@ fn losses(trajectory: &Trajectory, pixels: &[u8], dtype: DType, kernels: Kernels
     let recipe = Library::new([root().join("recipes")]).load("resnet50", &options).unwrap().recipe;
     let build = BuildOptions { mode: Mode::Train, batch: BATCH, dtype, dropout: true, epoch: 0 };
     let graph = zoo_graph::build(&recipe, &recipe.resolve().unwrap(), &build).unwrap();
-    let mut step = Step::new(graph, Options { kernels, threads: None }).unwrap();
+    let mut step = Step::new(graph, Options { kernels, threads: None, level: None }).unwrap();
     let rules = Golden::read(&root().join("golden/resnet50/step.json")).unwrap().manifest.init;
     let graph = step.graph().clone();
     for variable in &graph.variables {

@@ -367,6 +367,19 @@ impl Graph {
         self.skip_loss_above.is_some_and(|bound| !(loss <= bound && loss.is_finite()))
     }
 
+    /// Number of results that a node takes unchanged from the operands of the same places, given the total loss and whether
+    /// something overflowed on a simulated device; `None`: it computes.
+    ///
+    /// A step that is skipped keeps what its optimizer would change. Running statistics still move, as in PyTorch, unless the
+    /// loss is no number: then they would take over the NaN, and no later step could mend them.
+    pub fn keeps(&self, op: &Op, loss: Option<f64>, overflowed: bool) -> Option<usize> {
+        let loss = loss.filter(|_| self.skip_loss_above.is_some());
+        match op {
+            Op::BnRunningUpdate(_) => loss.filter(|loss| !loss.is_finite()).map(|_| 2),
+            _ => op.skipped().filter(|_| overflowed || loss.is_some_and(|loss| self.skips(loss))),
+        }
+    }
+
     /// Values that must survive to the end of a step: losses, metrics, outputs and the variables' next values.
     pub fn results(&self) -> impl Iterator<Item = ValueId> + '_ {
         let next = self.variables.iter().filter_map(|v| v.next);

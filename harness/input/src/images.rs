@@ -65,7 +65,7 @@ pub(crate) fn characters(recipe: &Recipe, section: &schema::Characters) -> Resul
 }
 
 /// Bytes of generated images that are kept: drawing one takes longer than training on it may leave time for.
-const KEPT_IMAGES: usize = 512 << 20;
+pub(crate) const KEPT_IMAGES: usize = 512 << 20;
 
 /// Builds the preprocessing of a recipe, and checks that it delivers what the model takes: `image` is
 /// `[channels, height, width]`, `from` the size of all images of the data set if they share one.

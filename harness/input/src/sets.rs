@@ -8,7 +8,7 @@ use zoo_recipe::{
     schema::{self, SampleKind, Source},
 };
 
-use crate::{InputError, images, text, tracking};
+use crate::{InputError, images, images::KEPT_IMAGES, text, tracking};
 
 /// Training and held-out data of a recipe.
 #[derive(Clone)]
@@ -52,6 +52,17 @@ pub enum Samples {
 }
 
 impl DataSets {
+    /// Bytes of generated images that are kept once they are drawn, training and held-out ones.
+    pub fn kept_bytes(&self, recipe: &Recipe) -> [u64; 2] {
+        match (&self.samples, &recipe.data.source) {
+            (Samples::Images { train, val }, schema::Source::Characters(section)) => {
+                let side = section.size;
+                [train.len(), val.len()].map(|n| (n * 3 * side * side).min(KEPT_IMAGES) as u64)
+            }
+            _ => [0; 2],
+        }
+    }
+
     /// Samples per epoch.
     pub fn train_len(&self) -> usize {
         match &self.samples {

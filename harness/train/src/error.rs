@@ -9,6 +9,7 @@ use zoo_input::InputError;
 
 use crate::{
     checkpoint::{Change, CheckpointError},
+    culprit::Culprit,
     event::ListenError,
     weights::{Fit, WeightsError},
 };
@@ -63,9 +64,11 @@ pub enum TrainError {
     Variables(String),
     /// The loss is no number any more.
     #[error(
-        "the loss of step {step} is not finite ({}); the weights before it are in the last checkpoint. Usual causes: a \
-         learning rate that is too high ({lr} here), broken samples, a loss scale that overflows",
-        components(losses)
+        "the loss of step {step} is not finite ({}); the last checkpoint is intact{}\nUsual causes: a learning rate that is \
+         too high ({lr} here), broken samples, a loss scale that overflows; `gradients.skip_loss_above` leaves out such \
+         updates",
+        components(losses),
+        came_from(culprit)
     )]
     LossNotFinite {
         /// The step, counted from one.
@@ -74,14 +77,18 @@ pub enum TrainError {
         lr: f64,
         /// Loss and components by name.
         losses: Vec<(String, f64)>,
+        /// Where it came from, if that was found.
+        culprit: Option<Box<Culprit>>,
     },
     /// A variable is no number any more.
-    #[error("`{variable}` is not finite after step {step}; no checkpoint was written, the last one is intact")]
+    #[error("`{variable}` is not finite after step {step}; the last checkpoint is intact{}", came_from(culprit))]
     VariableNotFinite {
         /// Steps done.
         step: u64,
         /// The variable.
         variable: String,
+        /// Where it came from, if that was found.
+        culprit: Option<Box<Culprit>>,
     },
     /// Not one sample of the held-out set could be read.
     #[error("nothing could be evaluated: every sample of the held-out set was left out")]
@@ -100,6 +107,22 @@ pub enum TrainError {
     /// candle refused something outside the step.
     #[error(transparent)]
     Candle(#[from] candle_core::Error),
+}
+
+impl TrainError {
+    /// The step after which numbers are not finite, and where that is to be explained.
+    pub(crate) fn not_finite(&mut self) -> Option<(u64, &mut Option<Box<Culprit>>)> {
+        match self {
+            Self::LossNotFinite { step, culprit, .. } | Self::VariableNotFinite { step, culprit, .. } => {
+                Some((*step, culprit))
+            }
+            _ => None,
+        }
+    }
+}
+
+fn came_from(culprit: &Option<Box<Culprit>>) -> String {
+    culprit.as_ref().map(|culprit| format!("\nThe first came from {culprit}")).unwrap_or_default()
 }
 
 fn lines(changes: &[Change]) -> String {

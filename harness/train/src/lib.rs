@@ -9,12 +9,14 @@
 pub mod atomic;
 pub mod checkpoint;
 pub mod convergence;
+pub mod culprit;
 mod environment;
 mod error;
 pub mod evaluate;
 pub mod event;
 mod job;
 mod loss_scale;
+pub mod memory;
 pub mod metrics;
 pub mod report;
 mod run_folder;

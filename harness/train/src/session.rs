@@ -141,9 +141,14 @@ impl Session {
     ///
     /// # Errors
     /// As [`Session::train_step`].
-    pub fn train_batch(&mut self, batch: Batch, learning_rate: f64) -> Result<StepResult, TrainError> {
+    pub fn train_batch(
+        &mut self,
+        batch: Batch,
+        learning_rate: f64,
+        observer: &mut dyn Observer,
+    ) -> Result<StepResult, TrainError> {
         let inputs = inputs(self.step.graph(), batch)?;
-        self.train_step(&inputs, learning_rate, &mut ())
+        self.train_step(&inputs, learning_rate, observer)
     }
 
     /// All variables by name.

@@ -1,9 +1,12 @@
 //! The loop around the step.
 
+mod replay;
+
 use std::{
     sync::atomic::{AtomicBool, Ordering},
     time::Instant,
 };
+use zoo_engine::Observer;
 use zoo_input::{Batches, Feed};
 use zoo_recipe::{
     Recipe,
@@ -54,6 +57,18 @@ pub struct Trainer<'a> {
     saved: Option<u64>,
 }
 
+/// The step as it is before the first batch: initial variables, or those that `train.init_from` gives.
+fn begin(job: Job<'_>) -> Result<Session, TrainError> {
+    let mut session = Session::start(job.recipe, job.model, job.device.map(|device| device.arithmetic))?;
+    if let Some(source) = &job.recipe.train.init_from {
+        // Not inside the message: what nobody listens to is not computed.
+        let fit = session.init_from(source)?;
+        let rest = if fit.is_enough() { "" } else { "\n  what the file does not give starts anew" };
+        tracing::info!("init_from: {fit}{rest}");
+    }
+    Ok(session)
+}
+
 impl<'a> Trainer<'a> {
     /// Builds the step, the network for evaluation, and the loaders.
     ///
@@ -66,15 +81,9 @@ impl<'a> Trainer<'a> {
             let message = format!("{classes} classes of data, but `model.classes` is {}", model.classes);
             return Err(TrainError::Mismatch(message));
         }
-        let mut session = Session::start(recipe, model, job.device.map(|device| device.arithmetic))?;
+        let session = begin(job)?;
         let train = job.feed(session.step().graph())?;
         let timetable = Timetable::new(&recipe.train, train.batches_per_epoch());
-        if let Some(source) = &recipe.train.init_from {
-            // Not inside the message: what nobody listens to is not computed.
-            let fit = session.init_from(source)?;
-            let rest = if fit.is_enough() { "" } else { "\n  what the file does not give starts anew" };
-            tracing::info!("init_from: {fit}{rest}");
-        }
         Ok(Self {
             job,
             session,
@@ -128,6 +137,11 @@ impl<'a> Trainer<'a> {
         Ok(())
     }
 
+    /// The recipe that is trained.
+    pub fn recipe(&self) -> &Recipe {
+        self.job.recipe
+    }
+
     /// How the training is divided.
     pub fn timetable(&self) -> &Timetable {
         &self.timetable
@@ -148,9 +162,13 @@ impl<'a> Trainer<'a> {
         listener: &mut dyn Listener,
         cancel: &AtomicBool,
     ) -> Result<Outcome, TrainError> {
-        let result = self.drive(store, listener, cancel);
-        if let Err(error) = &result {
-            let failed = Event::Failed { step: self.session.done(), message: error.to_string() };
+        let mut result = self.drive(store, listener, cancel);
+        if let Err(error) = &mut result {
+            let step = self.session.done();
+            if let Some((failed, culprit)) = error.not_finite() {
+                *culprit = self.find_culprit(store, failed, cancel).map(Box::new);
+            }
+            let failed = Event::Failed { step, message: error.to_string() };
             if let Err(second) = listener.hear(&failed) {
                 tracing::warn!("{second}");
             }
@@ -189,12 +207,12 @@ impl<'a> Trainer<'a> {
                 listener.hear(&Event::Interrupted { step: done })?;
                 return Ok(Outcome::Interrupted { step: done });
             }
-            listener.hear(&Event::Step(self.step(&mut batches)?))?;
+            listener.hear(&Event::Step(self.step(&mut batches, &mut ())?))?;
         }
     }
 
     /// One step: data, learning rate, update.
-    fn step(&mut self, batches: &mut Option<Batches>) -> Result<StepDone, TrainError> {
+    fn step(&mut self, batches: &mut Option<Batches>, observer: &mut dyn Observer) -> Result<StepDone, TrainError> {
         let begun = Instant::now();
         let number = self.session.done();
         let position = self.timetable.position(number);
@@ -222,7 +240,7 @@ impl<'a> Trainer<'a> {
             self.timetable.epochs() as usize,
         );
         let loss_scale = self.session.loss_scale().scale;
-        let result = self.session.train_batch(batch, lr)?;
+        let result = self.session.train_batch(batch, lr, observer)?;
         let (losses, skipped, step) = (result.losses, result.skipped, self.session.done());
         if skipped {
             let overflowed = self.session.step().findings().is_some_and(|findings| findings.skipped);
@@ -235,7 +253,7 @@ impl<'a> Trainer<'a> {
                 false => tracing::warn!("step {step} updates nothing: its loss is {loss}"),
             }
         } else if losses.iter().any(|(_, value)| !value.is_finite()) {
-            return Err(TrainError::LossNotFinite { step, lr, losses });
+            return Err(TrainError::LossNotFinite { step, lr, losses, culprit: None });
         }
         let mut losses = losses.into_iter();
         let loss = losses.next().map_or(f64::NAN, |(_, value)| value);
@@ -258,8 +276,21 @@ impl<'a> Trainer<'a> {
         self.timetable.evaluates(done) && self.evaluations.last().is_none_or(|last| last.step < done)
     }
 
+    /// Refuses variables with a NaN or an infinity. Looking at all of them takes a few per cent of a step, and what is wrong
+    /// with them shows in the next loss; so it is done where they are used otherwise, and where a failure is traced.
+    fn expect_finite(&self) -> Result<(), TrainError> {
+        match self.session.step().not_finite()? {
+            None => Ok(()),
+            Some(variable) => {
+                let (step, variable) = (self.session.done(), variable.to_owned());
+                Err(TrainError::VariableNotFinite { step, variable, culprit: None })
+            }
+        }
+    }
+
     /// Evaluates the present weights; `None` if it was cancelled.
     fn evaluate(&mut self, cancel: &AtomicBool, listener: &mut dyn Listener) -> Result<Option<Evaluation>, TrainError> {
+        self.expect_finite()?;
         let step = self.session.step();
         self.evaluator.load(|name| step.variable(name).ok())?;
         self.evaluator.run(cancel, &mut |sight| listener.see(sight))
@@ -276,12 +307,9 @@ impl<'a> Trainer<'a> {
 
     /// Writes a checkpoint of the present state, unless it holds a NaN or an infinity.
     fn save(&mut self, store: &CheckpointStore) -> Result<Event, TrainError> {
-        let checkpoint = self.checkpoint()?;
-        let step = checkpoint.progress.step;
-        if let Some(variable) = checkpoint.not_finite()? {
-            return Err(TrainError::VariableNotFinite { step, variable: variable.to_owned() });
-        }
-        let path = store.save(&checkpoint)?;
+        let step = self.session.done();
+        self.expect_finite()?;
+        let path = store.save(&self.checkpoint()?)?;
         self.saved = Some(step);
         Ok(Event::Checkpointed { step, path })
     }

@@ -7,6 +7,7 @@ use crate::cli::Format;
 use crate::cmd::check::cases::{self, Checked};
 use crate::cmd::{Context, check};
 use crate::console::{BAD, GOOD, WARN, paint};
+use crate::memory::MemoryArgs;
 use crate::numbers::Seconds;
 use crate::{Failure, Failure::GoldenNotFound};
 use std::time::Instant;
@@ -39,12 +40,13 @@ pub(super) fn prove(
     profile: Option<&str>,
     loaded: &Loaded,
     catalog: &Catalog,
+    memory: MemoryArgs,
     context: &mut Context,
 ) -> Result<Proof, Failure> {
     let mut written = catalog.load(name, None, &[])?;
     written.recipe.engine = loaded.recipe.engine.clone();
     let begun = Instant::now();
-    let report = match check::check(catalog, &written, None, Precision::F32, context) {
+    let report = match check::check(catalog, &written, None, Precision::F32, memory, context) {
         Ok(report) => report,
         Err(error @ (GoldenNotFound { .. } | Failure::Golden(GoldenError::Absent { .. }))) => {
             info!("golden: {}: {error}", paint(WARN, "absent"));

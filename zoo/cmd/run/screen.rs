@@ -73,7 +73,7 @@ impl Listener for Screen<'_> {
             }
             Event::Checkpointed { step, path } => debug!("checkpoint of step {step}: {}", path.display()),
             Event::Interrupted { .. } | Event::Failed { .. } | Event::Result(_) => self.bar = None,
-            Event::Golden(_) | Event::Device(_) | Event::Cost(_) | Event::Verdict(_) => {}
+            Event::Golden(_) | Event::Device(_) | Event::Cost(_) | Event::Memory(_) | Event::Verdict(_) => {}
         }
         match &mut self.json {
             Some(console) => {

@@ -221,7 +221,12 @@ impl Listener for Follow<'_> {
                     scores.map(|score| format!("{} {}", metrics::name(score.metric), percent(score.value))).collect();
                 info!("{}: epoch {:.1}  {}", self.what, evaluated.epoch, scores.join(", "));
             }
-            Event::Golden(_) | Event::Device(_) | Event::Cost(_) | Event::Checkpointed { .. } | Event::Verdict(_) => {}
+            Event::Golden(_)
+            | Event::Device(_)
+            | Event::Cost(_)
+            | Event::Memory(_)
+            | Event::Checkpointed { .. }
+            | Event::Verdict(_) => {}
             Event::Interrupted { .. } | Event::Failed { .. } | Event::Result(_) => self.bar = None,
         }
         Ok(())

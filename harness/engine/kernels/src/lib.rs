@@ -39,4 +39,4 @@ pub mod window;
 
 pub use aligned::AlignedBuf;
 pub use blocked::{Blocked, C0};
-pub use isa::Isa;
+pub use isa::{Isa, Level};

@@ -72,6 +72,16 @@ pub(super) fn forward(op: &Conv2D, mut call: Call<'_>) -> Result<(), KernelError
     Ok(())
 }
 
+/// Elements of the workspace of [`input_gradient`]; none where the shape has no fast kernel.
+pub(super) fn input_workspace(op: &Conv2D, input: &TensorType, filter: &TensorType) -> usize {
+    shape(op, input, filter).map_or(0, |shape| conv::transposed_len(&shape))
+}
+
+/// Elements of the workspace of [`filter_gradient`]; none where the shape has no fast kernel.
+pub(super) fn filter_workspace(op: &Conv2D, input: &TensorType, filter: &TensorType) -> usize {
+    shape(op, input, filter).map_or(0, |shape| conv::filter_workspace_len(&shape))
+}
+
 pub(super) fn input_gradient(op: &Conv2DBackpropInput, mut call: Call<'_>) -> Result<(), KernelError> {
     let shape = shape(&op.conv, call.result_types[0], call.operand_types[1])?;
     let (isa, dy, w, rounding) = (call.isa, call.operand(0)?, call.operand(1)?, call.rounding(0));

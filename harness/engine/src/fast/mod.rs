@@ -52,7 +52,7 @@ impl Executor {
     ///
     /// # Errors
     /// A graph that computes in another type than f32 and, on a simulated device, half precision.
-    pub fn new(graph: &Graph, simulation: Option<Simulation>) -> Result<Self, EngineError> {
+    pub fn new(graph: &Graph, isa: Isa, simulation: Option<Simulation>) -> Result<Self, EngineError> {
         let computes = |dtype: zoo_graph::DType| match dtype {
             zoo_graph::DType::F32 | zoo_graph::DType::U32 => true,
             zoo_graph::DType::F16 | zoo_graph::DType::Bf16 => simulation.is_some(),
@@ -61,7 +61,7 @@ impl Executor {
         if let Some(dtype) = graph.values.iter().map(|v| v.ty.dtype).find(|dtype| !computes(*dtype)) {
             return Err(EngineError::FastDType(dtype));
         }
-        let plan = MemoryPlan::of(&held(graph));
+        let plan = plan(graph);
         let buffers = plan.sizes().par_iter().map(|n| AlignedBuf::zeroed(*n)).collect();
         let variable = |v: &zoo_graph::Variable| plan.buffer(v.value).unwrap_or(BufferId(usize::MAX));
         Ok(Self {
@@ -70,7 +70,7 @@ impl Executor {
             plan,
             indices: vec![Vec::new(); graph.inputs.len()],
             workspace: AlignedBuf::default(),
-            isa: Isa::best(),
+            isa,
             node_seconds: vec![0.0; graph.nodes.len()],
             simulated: simulation.map(|simulation| (simulation, Findings::default())),
         })
@@ -98,6 +98,16 @@ impl Executor {
     pub fn variable(&self, graph: &Graph, id: VariableId) -> Result<Tensor, EngineError> {
         let ty = graph.ty(graph.variable(id).value);
         tensor(self.isa, ty, &self.buffers[self.variables[id.0].0])
+    }
+
+    /// Whether all numbers of a variable are finite.
+    pub fn is_finite(&self, graph: &Graph, id: VariableId) -> bool {
+        const PIECE: usize = 1 << 16;
+        let len = graph.ty(graph.variable(id).value).stored_numel();
+        let values = &self.buffers[self.variables[id.0].0][..len];
+        // Without a way out inside of a piece the compiler vectorises the loop.
+        let finite = |piece: &[f32]| piece.iter().fold(true, |all, value| all & value.is_finite());
+        values.par_chunks(PIECE).all(|piece| self.isa.run(|| finite(piece)))
     }
 
     /// Runs the graph once.
@@ -189,8 +199,8 @@ impl Executor {
             node.outputs.iter().map(|v| self.plan.buffer(*v).ok_or_else(arity)).collect::<Result<Vec<_>, _>>()?;
         let loss = graph.loss().filter(|_| graph.skip_loss_above.is_some());
         let loss = loss.and_then(|v| self.plan.buffer(v)).map(|b| f64::from(self.buffers[b.0][0]));
-        let skips =
-            loss.is_some_and(|loss| graph.skips(loss)) || self.findings().is_some_and(|findings| findings.skipped);
+        let overflowed = self.findings().is_some_and(|findings| findings.skipped);
+        let kept = graph.keeps(&node.op, loss, overflowed);
         let mut taken: Vec<AlignedBuf> = places.iter().map(|b| std::mem::take(&mut self.buffers[b.0])).collect();
         let overwritten: Vec<Option<usize>> = (0..taken.len()).map(|r| self.plan.overwrites(n, r)).collect();
         let operand = |(i, v): (usize, &ValueId)| {
@@ -212,7 +222,7 @@ impl Executor {
             let workspace = &mut self.workspace;
             let isa = self.isa;
             let call = Call { isa, scalars, operands, operand_types, results, result_types, held: &held, workspace };
-            match node.op.skipped().filter(|_| skips) {
+            match kept {
                 Some(count) => {
                     update::keep(call, count);
                     Ok(())
@@ -231,6 +241,31 @@ impl Executor {
         }
         done
     }
+}
+
+/// The buffers of a graph after the passes.
+pub(crate) fn plan(graph: &Graph) -> MemoryPlan {
+    MemoryPlan::of(&held(graph))
+}
+
+/// The most that a node of the graph will need beside the buffers.
+pub(crate) fn scratch(graph: &Graph) -> Bytes {
+    let elements = graph.nodes.iter().map(|node| {
+        let operands: Vec<&TensorType> = node.inputs.iter().map(|v| graph.ty(*v)).collect();
+        let results: Vec<&TensorType> = node.outputs.iter().map(|v| graph.ty(*v)).collect();
+        match &node.op {
+            Op::Conv2DBackpropInput(op) => conv::input_workspace(&op.conv, results[0], operands[1]),
+            Op::Conv2DBackpropFilter(op) => conv::filter_workspace(&op.conv, operands[0], results[0]),
+            Op::MatMul(op) => matmul::workspace(op, &operands),
+            // Always by the reference kernel: on copies of its operands in row-major order.
+            Op::Relu6(_) | Op::Relu6Grad(_) | Op::Transpose(_) => {
+                let elements = |types: &[&TensorType]| types.iter().map(|ty| ty.shape.numel()).sum::<usize>();
+                elements(&operands) + elements(&results)
+            }
+            _ => 0,
+        }
+    });
+    Bytes(4 * elements.max().unwrap_or(0) as u64)
 }
 
 /// The graph as its values are held: half precision in f32.

@@ -12,10 +12,22 @@ use super::{
 use crate::KernelError;
 use crate::elements::map;
 use candle_core::{FloatDType, Tensor};
-use zoo_graph::ops::{Conv2D, Conv2DBackpropFilter, Conv2DBackpropInput};
+use zoo_graph::{
+    TensorType,
+    ops::{Conv2D, Conv2DBackpropFilter, Conv2DBackpropInput},
+};
 
 /// Elements of the input's matrix that are made at one time: 64 MiB in f32.
 const MATRIX_ELEMENTS: usize = 1 << 24;
+
+/// Elements of the largest matrix that a convolution makes of its input at one time.
+pub(super) fn matrix_elements(op: &Conv2D, x: &TensorType, y: &TensorType) -> usize {
+    let largest = |extents: Extents| {
+        let per_image = extents.taps() * extents.groups * extents.pixels();
+        extents.runs().iter().map(|(_, run)| run.n * per_image).max().unwrap_or(0)
+    };
+    Extents::new(op, &x.shape, &y.shape).map_or(0, largest)
+}
 
 /// Extents of a convolution.
 struct Extents {

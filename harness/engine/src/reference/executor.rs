@@ -57,6 +57,14 @@ impl Executor {
         Ok(())
     }
 
+    /// Whether all numbers of a variable are finite.
+    pub fn is_finite(&self, id: VariableId) -> Result<bool, EngineError> {
+        let tensor = &self.variables[id.0];
+        // x - x is zero for every number, and NaN for infinities and NaN.
+        let zeros = tensor.sub(tensor)?.to_dtype(DType::F64)?.sum_all()?;
+        Ok(zeros.to_scalar::<f64>()? == 0.0)
+    }
+
     /// Largest sum of the tensors that lived at one time in the last step, kernels' scratch not counted.
     pub fn memory(&self) -> Bytes {
         self.peak
@@ -105,7 +113,7 @@ impl Executor {
                 let result_types: Vec<&TensorType> = node.outputs.iter().map(|v| graph.ty(*v)).collect();
                 let call =
                     Call { operands: &operands, operand_types: &operand_types, result_types: &result_types, scalars };
-                match node.op.skipped().filter(|_| live.skips() || overflowed) {
+                match graph.keeps(&node.op, live.loss(), overflowed) {
                     Some(count) => Ok(operands[..count].to_vec()),
                     None => compute(&node.op, &call),
                 }
@@ -157,11 +165,10 @@ struct Live<'a> {
 }
 
 impl Live<'_> {
-    /// Whether the loss says that this step updates nothing.
-    fn skips(&self) -> bool {
+    /// The total loss, where it decides about the update.
+    fn loss(&self) -> Option<f64> {
         let loss = self.graph.loss().filter(|_| self.graph.skip_loss_above.is_some());
-        let loss = loss.and_then(|v| self.get(v).ok()?.to_dtype(DType::F64).ok()?.to_scalar().ok());
-        loss.is_some_and(|loss| self.graph.skips(loss))
+        loss.and_then(|v| self.get(v).ok()?.to_dtype(DType::F64).ok()?.to_scalar().ok())
     }
 
     fn get(&self, value: ValueId) -> candle_core::Result<Tensor> {

@@ -31,7 +31,7 @@ pub(crate) use executor::Executor;
 
 use crate::{EngineError, KernelError, Scalars};
 use candle_core::{FloatDType, Tensor};
-use zoo_graph::{DType, GraphError, Op, Shape, TensorType};
+use zoo_graph::{Bytes, DType, Graph, GraphError, Node, Op, Shape, TensorType};
 
 /// What a kernel gives: the operator's results, or why there are none.
 type Results = Result<Vec<Tensor>, KernelError>;
@@ -189,4 +189,24 @@ fn dispatch<T: FloatDType>(op: &Op, call: &Call<'_>) -> Results {
         Op::WeightedL1(_) => siamese_loss::weighted_l1::<T>(call.take()?)?,
         Op::WeightedSum(op) => vec![arithmetic::weighted_sum::<T>(op, call.operands)?],
     })
+}
+
+/// The most that a node of the graph needs beside what lives: a copy of its operands in the order that the kernel wants, and
+/// of a convolution the input as a matrix with its product.
+pub(crate) fn scratch(graph: &Graph) -> Bytes {
+    let node = |node: &Node| -> u64 {
+        let values: u64 = node.inputs.iter().chain(&node.outputs).map(|v| graph.ty(*v).bytes().0).sum();
+        let matrix = match &node.op {
+            Op::Conv2D(op) => conv::matrix_elements(op, graph.ty(node.inputs[0]), graph.ty(node.outputs[0])),
+            Op::Conv2DBackpropInput(op) => {
+                conv::matrix_elements(&op.conv, graph.ty(node.outputs[0]), graph.ty(node.inputs[0]))
+            }
+            Op::Conv2DBackpropFilter(op) => {
+                conv::matrix_elements(&op.conv, graph.ty(node.inputs[0]), graph.ty(node.inputs[1]))
+            }
+            _ => 0,
+        };
+        values + matrix as u64 * node.inputs.first().map_or(0, |v| graph.ty(*v).dtype.bytes().0)
+    };
+    Bytes(graph.nodes.iter().map(node).max().unwrap_or(0))
 }

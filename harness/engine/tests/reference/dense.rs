@@ -191,7 +191,7 @@ pub fn fast_agrees(shapes: &[&[usize]], what: &str, build: impl Fn(&mut Tiny, &[
         result.outputs.iter().map(|(_, tensor)| elements(tensor)).collect::<Vec<_>>()
     };
     let truth = run(DType::F64, OPTIONS);
-    let fast = run(DType::F32, Options { kernels: Kernels::Fast { fusion: true }, threads: None });
+    let fast = run(DType::F32, Options { kernels: Kernels::Fast { fusion: true }, threads: None, level: None });
     for (i, (found, expected)) in fast.iter().zip(&truth).enumerate() {
         assert_close(found, expected, 2e-6, &format!("{what}: output {i}"));
     }

@@ -14,7 +14,7 @@ use zoo_graph::{
 };
 use zoo_recipe::{Library, LoadOptions};
 
-const OPTIONS: Options = Options { kernels: Kernels::Reference, threads: None };
+const OPTIONS: Options = Options { kernels: Kernels::Reference, threads: None, level: None };
 const BATCH: usize = 4;
 
 fn graph(name: &str, dtype: DType) -> Graph {

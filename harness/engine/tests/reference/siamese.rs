@@ -157,7 +157,7 @@ fn masks_of_fast_kernels_agree() {
         outputs.chain([vec![result.losses[0].1]]).collect::<Vec<_>>()
     };
     let truth = run(DType::F64, OPTIONS);
-    let fast = run(DType::F32, Options { kernels: Kernels::Fast { fusion: true }, threads: None });
+    let fast = run(DType::F32, Options { kernels: Kernels::Fast { fusion: true }, threads: None, level: None });
     for (found, expected) in fast.iter().zip(&truth) {
         assert_close(found, expected, 1e-6, "masks");
     }
@@ -193,7 +193,7 @@ fn a_step_whose_loss_is_too_large_or_no_number_updates_nothing() {
         let next = tiny.graph.add_node(&scope, "p/update", op, &[p, v, gradient]).unwrap();
         (tiny.graph.variables[0].next, tiny.graph.variables[1].next) = (Some(next[0]), Some(next[1]));
         tiny.graph.skip_loss_above = Some(100.0);
-        let mut step = Step::new(tiny.graph.clone(), Options { kernels, threads: None }).unwrap();
+        let mut step = Step::new(tiny.graph.clone(), Options { kernels, threads: None, level: None }).unwrap();
         for (i, value) in tiny.values.iter().enumerate() {
             step.set_variable(&format!("v{i}"), value).unwrap();
         }

@@ -82,7 +82,7 @@ struct Ran {
 }
 
 fn run(tiny: &Tiny, kernels: Kernels, arithmetic: Option<&Arithmetic>, loss_scale: f64) -> Ran {
-    let options = Options { kernels, threads: None };
+    let options = Options { kernels, threads: None, level: None };
     let mut step = match arithmetic {
         Some(arithmetic) => Step::simulated(tiny.graph.clone(), options, arithmetic).unwrap(),
         None => Step::new(tiny.graph.clone(), options).unwrap(),

@@ -9,7 +9,7 @@ use zoo_graph::{
 use zoo_recipe::schema::Init;
 
 /// The reference kernels in the caller's pool.
-pub const OPTIONS: Options = Options { kernels: Kernels::Reference, threads: None };
+pub const OPTIONS: Options = Options { kernels: Kernels::Reference, threads: None, level: None };
 
 /// What the tests' steps run with.
 pub const SCALARS: Scalars = Scalars { learning_rate: 0.1, step: 0, seed: 5, skipped: 0, loss_scale: 1.0 };

@@ -14,7 +14,8 @@ pub struct Gradients {
     /// `npu.loss_scale` scales the loss does it matter.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub clip_scaled: bool,
-    /// A step whose loss is above this, or is no number, updates no parameter (running statistics still move).
+    /// A step whose loss is above this, or is no number, updates no parameter (running statistics still move,
+    /// unless the loss is no number).
     #[schemars(extend("exclusiveMinimum" = 0))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub skip_loss_above: Option<f64>,

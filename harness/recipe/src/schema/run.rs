@@ -20,11 +20,15 @@ pub struct Engine {
     #[schemars(range(min = 1, max = 1024))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub threads: Option<usize>,
+    /// Strongest vector instructions that the fast kernels may use; absent: the best of the processor. Each kind adds up in
+    /// an order of its own: to reproduce the bits of another machine, name what that machine has.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub instructions: Option<Instructions>,
 }
 
 impl Default for Engine {
     fn default() -> Self {
-        Self { fusion: true, kernels: Kernels::Fast, threads: None }
+        Self { fusion: true, kernels: Kernels::Fast, threads: None, instructions: None }
     }
 }
 
@@ -36,6 +40,18 @@ pub enum Kernels {
     Fast,
     /// Candle tensor operations throughout.
     Reference,
+}
+
+/// Vector instructions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Instructions {
+    /// Those that every processor of its kind has.
+    Portable,
+    /// AVX2 and FMA.
+    Avx2,
+    /// AVX-512 F, BW, DQ and VL.
+    Avx512,
 }
 
 /// The golden tensors that prove one step.

@@ -47,7 +47,7 @@ impl Checkpoint {
                 crc = crc32c::crc32c_append(crc, chunk);
                 Ok(())
             };
-            each_chunk(tensor, &mut add).map_err(CheckpointError::io(path))?;
+            each_chunk(tensor, &mut add).map_err(CheckpointError::unwritable(path))?;
         }
         let sealed = Sealed { crc32c: format!("{crc:08x}"), progress };
         let text = serde_json::to_string(&sealed).map_err(foreign)?;
@@ -61,7 +61,7 @@ impl Checkpoint {
             out.write_all(&header)?;
             tensors.iter().try_for_each(|(_, _, tensor)| each_chunk(tensor, &mut |chunk| out.write_all(chunk)))
         };
-        atomic::replace(path, write).map_err(CheckpointError::io(path))
+        atomic::replace(path, write).map_err(CheckpointError::unwritable(path))
     }
 
     /// Reads a checkpoint and verifies it.

@@ -116,7 +116,23 @@ impl Checkpoint {
 /// A checkpoint that cannot be written, read or used.
 #[derive(Debug, thiserror::Error)]
 pub enum CheckpointError {
-    /// The operating system refused.
+    /// The operating system refused to write.
+    #[error("{}: cannot be written: {source}", path.display())]
+    Unwritable {
+        /// File or folder.
+        path: PathBuf,
+        /// The operating system's reason.
+        source: io::Error,
+    },
+    /// A sound checkpoint of another training.
+    #[error("{}: {reason}", path.display())]
+    Unfit {
+        /// The file.
+        path: PathBuf,
+        /// What differs.
+        reason: String,
+    },
+    /// The operating system refused to read.
     #[error("{}: {source}", path.display())]
     Io {
         /// File or folder.
@@ -184,6 +200,11 @@ impl CheckpointError {
     fn io(path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
         let path = path.into();
         move |source| Self::Io { path, source }
+    }
+
+    fn unwritable(path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
+        let path = path.into();
+        move |source| Self::Unwritable { path, source }
     }
 }
 

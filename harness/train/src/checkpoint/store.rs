@@ -62,13 +62,13 @@ impl CheckpointStore {
     /// # Errors
     /// What the operating system refuses. Whatever happens, the checkpoints before this one are intact then.
     pub fn save(&self, checkpoint: &Checkpoint) -> Result<PathBuf, CheckpointError> {
-        fs::create_dir_all(&self.folder).map_err(CheckpointError::io(&self.folder))?;
+        fs::create_dir_all(&self.folder).map_err(CheckpointError::unwritable(&self.folder))?;
         let path = self.path(checkpoint.progress.step);
         checkpoint.save(&path)?;
         let steps = self.steps()?;
         for &step in steps.iter().rev().skip(KEPT) {
             let old = self.path(step);
-            fs::remove_file(&old).map_err(CheckpointError::io(old))?;
+            fs::remove_file(&old).map_err(CheckpointError::unwritable(old))?;
         }
         Ok(path)
     }
@@ -79,15 +79,34 @@ impl CheckpointStore {
     /// If there are checkpoints but none can be used, or the folder cannot be read.
     pub fn latest(&self) -> Result<Option<Found>, CheckpointError> {
         let mut rejected = Vec::new();
-        for &step in self.steps()?.iter().rev() {
-            let path = self.path(step);
-            match Checkpoint::load(&path) {
+        for (path, read) in self.newest_first()? {
+            match read {
                 Ok(checkpoint) => return Ok(Some(Found { checkpoint, path, rejected })),
                 Err(error) => rejected.push(Rejected { path, error }),
             }
         }
+        self.none_usable(rejected).map(|()| None)
+    }
+
+    /// All checkpoints, the newest first, each read when it is asked for.
+    ///
+    /// # Errors
+    /// A folder that cannot be read.
+    pub fn newest_first(
+        &self,
+    ) -> Result<impl Iterator<Item = (PathBuf, Result<Checkpoint, CheckpointError>)>, CheckpointError> {
+        let steps = self.steps()?;
+        Ok(steps.into_iter().rev().map(|step| {
+            let path = self.path(step);
+            let read = Checkpoint::load(&path);
+            (path, read)
+        }))
+    }
+
+    /// An error if there were checkpoints, all of which were rejected.
+    pub(crate) fn none_usable(&self, rejected: Vec<Rejected>) -> Result<(), CheckpointError> {
         if rejected.is_empty() {
-            return Ok(None);
+            return Ok(());
         }
         Err(CheckpointError::NoneUsable { folder: self.folder.clone(), rejected })
     }
@@ -101,13 +120,13 @@ impl CheckpointStore {
         if !self.folder.exists() {
             return Ok(());
         }
-        atomic::remove_partial(&self.folder).map_err(CheckpointError::io(&self.folder))?;
+        atomic::remove_partial(&self.folder).map_err(CheckpointError::unwritable(&self.folder))?;
         for newer in self.steps()?.into_iter().filter(|&newer| newer > step) {
             let path = self.path(newer);
             let mut aside = path.clone().into_os_string();
             aside.push(".");
             aside.push(ASIDE);
-            fs::rename(&path, aside).map_err(CheckpointError::io(path))?;
+            fs::rename(&path, aside).map_err(CheckpointError::unwritable(path))?;
         }
         Ok(())
     }

@@ -172,7 +172,7 @@ fn a_failed_save_leaves_the_last_checkpoint() {
     store.save(&checkpoint(1)).unwrap();
     // A folder where the next file would be: renaming over it fails.
     fs::create_dir(dir.path().join("step-00000002.safetensors")).unwrap();
-    assert!(matches!(store.save(&checkpoint(2)), Err(CheckpointError::Io { .. })));
+    assert!(matches!(store.save(&checkpoint(2)), Err(CheckpointError::Unwritable { .. })));
     fs::remove_dir(dir.path().join("step-00000002.safetensors")).unwrap();
     assert_eq!(store.latest().unwrap().unwrap().checkpoint.progress.step, 1);
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);

@@ -185,3 +185,24 @@ pub struct Busy {
     /// The longest of them.
     pub longest: String,
 }
+
+/// What a training is expected to take.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Memory {
+    /// Bytes at its peak.
+    pub peak: u64,
+    /// Bytes that it may take; absent where the system does not tell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<u64>,
+    /// What the peak is made of.
+    pub parts: Vec<MemoryPart>,
+}
+
+/// A part of the memory that a training takes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct MemoryPart {
+    /// What it is.
+    pub what: String,
+    /// Bytes.
+    pub bytes: u64,
+}

@@ -7,8 +7,8 @@ mod before;
 mod number;
 
 pub use before::{
-    Busy, Compared, Cost, DeviceCheck, FirstDivergence, GoldenCheck, Lane, LossScaleFound, NodeLoss, OperatorCost,
-    StageCheck,
+    Busy, Compared, Cost, DeviceCheck, FirstDivergence, GoldenCheck, Lane, LossScaleFound, Memory, MemoryPart,
+    NodeLoss, OperatorCost, StageCheck,
 };
 
 use schemars::{JsonSchema, Schema};
@@ -42,6 +42,8 @@ pub enum Event {
     Device(Box<DeviceCheck>),
     /// The step of this run was priced on a modelled device.
     Cost(Box<Cost>),
+    /// The memory that the training will take was forecast.
+    Memory(Box<Memory>),
     /// The first event of a training, and of each resumption.
     Started(Box<Started>),
     /// A step was done.

@@ -82,7 +82,7 @@ impl Report {
             Event::Golden(golden) => self.golden = Some(golden.as_ref().clone()),
             Event::Device(device) => self.device = Some(device.as_ref().clone()),
             Event::Cost(cost) => self.cost = Some(cost.as_ref().clone()),
-            Event::Checkpointed { .. } | Event::Verdict(_) => {}
+            Event::Memory(_) | Event::Checkpointed { .. } | Event::Verdict(_) => {}
             Event::Interrupted { step } => self.end = End::Interrupted(*step),
             Event::Failed { step, message } => self.end = End::Failed(*step, message.clone()),
             Event::Result(result) => self.end = End::Finished(result.clone()),

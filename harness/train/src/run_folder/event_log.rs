@@ -73,7 +73,7 @@ fn stays(event: &Event, step: u64) -> bool {
         Event::Step(done) => done.step <= step,
         Event::Evaluated(evaluated) => evaluated.step <= step,
         Event::Checkpointed { step: at, .. } => *at <= step,
-        Event::Golden(_) | Event::Device(_) | Event::Cost(_) => step > 0,
+        Event::Golden(_) | Event::Device(_) | Event::Cost(_) | Event::Memory(_) => step > 0,
         Event::Interrupted { .. } | Event::Failed { .. } | Event::Result(_) | Event::Verdict(_) => false,
     }
 }

@@ -25,7 +25,7 @@ use std::{
 use zoo_recipe::Recipe;
 
 use crate::{
-    CheckpointStore, TrainError, Trainer, atomic,
+    CheckpointError, CheckpointStore, TrainError, Trainer, atomic,
     checkpoint::Rejected,
     evaluate::Sight,
     event::{Event, ListenError, Listener},
@@ -60,13 +60,17 @@ impl RunFolder {
         fs::create_dir_all(&path).map_err(ListenError::at(&path))?;
         let folder = Self::lock(path)?;
         Self::expect_vacant(&folder.path)?;
-        let file = folder.path.join(RECIPE);
+        folder.write_recipe(recipe)?;
+        Ok(folder)
+    }
+
+    fn write_recipe(&self, recipe: &Recipe) -> Result<(), TrainError> {
+        let file = self.path.join(RECIPE);
         let write = |out: &mut dyn Write| {
             let yaml = recipe.to_yaml().map_err(std::io::Error::other)?;
             out.write_all(yaml.as_bytes())
         };
-        atomic::replace(&file, write).map_err(ListenError::at(&file))?;
-        Ok(folder)
+        Ok(atomic::replace(&file, write).map_err(ListenError::at(&file))?)
     }
 
     /// Refuses a folder that a new run could not be made in, before anything long is begun.
@@ -87,7 +91,8 @@ impl RunFolder {
     /// A folder without a run, or one that another process is writing to.
     pub fn reopen(path: impl Into<PathBuf>) -> Result<Self, TrainError> {
         let path = path.into();
-        if !path.join(EVENTS).is_file() {
+        // A run that was killed before its first event has left its lock.
+        if !path.join(EVENTS).is_file() && !path.join(LOCK).is_file() {
             return Err(TrainError::RunFolder { path, reason: "there is no run to resume in this folder".to_owned() });
         }
         Self::lock(path)
@@ -126,20 +131,18 @@ impl RunFolder {
         self.files(log, Report::default())
     }
 
-    /// Takes `trainer` to the newest checkpoint that can be used; without any checkpoint it begins anew. What the files
+    /// Takes `trainer` to the newest checkpoint that can be used: sound, and of this training; without any checkpoint it begins anew. What the files
     /// of the run say about later steps is dropped, later checkpoints are set aside.
     ///
     /// # Errors
     /// Checkpoints of which none can be used or that are of another training, or a file that cannot be read or written.
     pub fn resume(&self, trainer: &mut Trainer<'_>) -> Result<Resumed, TrainError> {
         let store = self.checkpoints();
-        let (step, rejected) = match store.latest()? {
-            Some(found) => {
-                trainer.resume(&found.checkpoint)?;
-                (found.checkpoint.progress.step, found.rejected)
-            }
-            None => (0, Vec::new()),
-        };
+        atomic::remove_partial(&self.path).map_err(ListenError::at(&self.path))?;
+        if !self.path.join(RECIPE).exists() {
+            self.write_recipe(trainer.recipe())?;
+        }
+        let (step, rejected) = newest(&store, trainer)?;
         for Rejected { error, .. } in &rejected {
             tracing::warn!("{error}; going on from step {step}");
         }
@@ -158,6 +161,30 @@ impl RunFolder {
         let pictures = Pictures::default();
         Ok(RunFiles { folder: self.path.clone(), log, tensorboard, report, pictures })
     }
+}
+
+/// Takes `trainer` to the newest checkpoint that is sound and its own; the step, and the newer ones that are not.
+fn newest(store: &CheckpointStore, trainer: &mut Trainer<'_>) -> Result<(u64, Vec<Rejected>), TrainError> {
+    let mut rejected = Vec::new();
+    let mut refused = None;
+    for (path, read) in store.newest_first()? {
+        let error = match read {
+            Err(error) => error,
+            Ok(checkpoint) => match trainer.resume(&checkpoint) {
+                Ok(()) => return Ok((checkpoint.progress.step, rejected)),
+                Err(error) => {
+                    let reason = error.to_string();
+                    refused = refused.or(Some(error));
+                    CheckpointError::Unfit { path: path.clone(), reason }
+                }
+            },
+        };
+        rejected.push(Rejected { path, error });
+    }
+    // If there is none of this training at all, another recipe was given: what differs is what there is to say.
+    refused.map_or(Ok(()), Err)?;
+    store.none_usable(rejected)?;
+    Ok((0, Vec::new()))
 }
 
 /// A training that is ready to go on.
@@ -201,6 +228,7 @@ impl Listener for RunFiles {
             Event::Golden(_)
             | Event::Device(_)
             | Event::Cost(_)
+            | Event::Memory(_)
             | Event::Step(_)
             | Event::Checkpointed { .. }
             | Event::Verdict(_) => Ok(()),

@@ -78,6 +78,7 @@ impl Listener for TensorBoard {
             Event::Golden(_)
             | Event::Device(_)
             | Event::Cost(_)
+            | Event::Memory(_)
             | Event::Checkpointed { .. }
             | Event::Interrupted { .. }
             | Event::Failed { .. }

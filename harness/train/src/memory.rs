@@ -1,0 +1,76 @@
+//! How much memory a training will take, before it takes any.
+//!
+//! Most of it is the plan of the step's buffers, which is exact. Beside it there are the network that evaluates, batches that
+//! are prepared ahead, generated images that are kept, and variables on their way into a checkpoint. What the process has
+//! before (code, libraries, the index of the data) is measured.
+
+use std::fs;
+use zoo_engine::{Kernels, Options, StepMemory};
+use zoo_graph::{BuildOptions, Bytes};
+
+use crate::{
+    TrainError,
+    event::{Memory, MemoryPart},
+    job::Job,
+};
+
+/// What a process takes on top of what is known of it: stacks and arenas of its threads, code that is not loaded yet.
+/// Measured: docs/reliability.md, "Memory".
+pub const OVERHEAD: Bytes = Bytes(8 << 20);
+
+/// The name of the step's part of a forecast.
+pub const STEP: &str = "step";
+
+/// Memory of this process now (`VmRSS`); `None` where the system does not tell.
+pub fn resident() -> Option<Bytes> {
+    status("VmRSS:")
+}
+
+/// Most memory that this process has had so far (`VmHWM`); `None` where the system does not tell.
+pub fn peak() -> Option<Bytes> {
+    status("VmHWM:")
+}
+
+/// A line of /proc/self/status, proc_pid_status(5).
+fn status(key: &str) -> Option<Bytes> {
+    let status = fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix(key))?;
+    Some(Bytes(line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()? * 1024))
+}
+
+/// What a training will take at its peak, part by part.
+///
+/// # Errors
+/// A recipe that makes no step or no network, or one that the kernels cannot compute.
+pub fn forecast(job: Job<'_>) -> Result<Memory, TrainError> {
+    let Job { recipe, model, data, .. } = job;
+    let (options, arithmetic) = (Options::of(recipe), job.device.map(|device| device.arithmetic));
+    let mut step: Option<StepMemory> = None;
+    for epoch in zoo_graph::stages(recipe) {
+        let options_of = BuildOptions { epoch, ..BuildOptions::train(recipe.train.batch) };
+        let graph = zoo_graph::build(recipe, model, &options_of)?;
+        let memory = StepMemory::of(graph, options, arithmetic)?;
+        step = step.filter(|largest| largest.peak() >= memory.peak()).or(Some(memory));
+    }
+    let Some(step) = step else { return Err(TrainError::Mismatch("there is no epoch to train".into())) };
+    let graph = zoo_graph::build(recipe, model, &BuildOptions::eval(job.eval_batch()))?;
+    let network = StepMemory::of(graph, options, arithmetic)?;
+    let config = job.eval_loader_config();
+    // What waits, the batch that is filled, the one on its way, and the step's own.
+    let ahead = (config.prefetch + 3) as u64;
+    let kept: u64 = data.kept_bytes(recipe).iter().sum();
+    let evaluating = ahead * network.inputs.0;
+    // Reference kernels keep variables as a checkpoint takes them.
+    let saving = if options.kernels == Kernels::Reference { 0 } else { step.variables.0 };
+    let parts = [
+        ("process and index of the data", (resident().unwrap_or_default() + OVERHEAD).0),
+        (STEP, step.peak().0),
+        ("evaluation", network.peak().0 + network.variables.0),
+        ("batches", ahead * step.inputs.0),
+        ("generated images", kept),
+        ("checkpoint, or batches of an evaluation", evaluating.max(saving)),
+    ];
+    let parts: Vec<MemoryPart> =
+        parts.into_iter().map(|(what, bytes)| MemoryPart { what: what.to_owned(), bytes }).collect();
+    Ok(Memory { peak: parts.iter().map(|part| part.bytes).sum(), limit: None, parts })
+}

@@ -1,0 +1,159 @@
+//! Memory: forecast before a run, refused beyond a limit, and flat over many steps.
+#![cfg(target_os = "linux")]
+
+use crate::workbench::{Said, command, root, said};
+use serde_json::Value;
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+fn tiny(out: &Path, rest: &[&str]) -> Said {
+    let mut run = command();
+    run.args(["run", "tiny", "--recipes", "tests/fixtures/recipes", "--format", "json", "--out"]).arg(out);
+    said(run.args(rest))
+}
+
+fn forecast(said: &Said) -> Value {
+    said.lines().into_iter().find(|event| event["event"] == "memory").unwrap()
+}
+
+/// A line of /proc/PID/status in bytes; none when the process has gone.
+fn status(pid: u32, key: &str) -> Option<u64> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix(key))?;
+    Some(1024 * line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?)
+}
+
+#[test]
+fn a_run_says_before_it_begins_what_it_will_take() {
+    let dir = tempfile::tempdir().unwrap();
+    let run = tiny(&dir.path().join("run"), &[]).expect(0);
+    let memory = forecast(&run);
+    let parts = memory["parts"].as_array().unwrap();
+    let sum: u64 = parts.iter().map(|part| part["bytes"].as_u64().unwrap()).sum();
+    assert_eq!(memory["peak"].as_u64(), Some(sum));
+    assert!(memory["limit"].as_u64().unwrap() >= sum);
+    assert!(run.err.contains("memory: about"), "{}", run.err);
+    let log = fs::read_to_string(dir.path().join("run/events.jsonl")).unwrap();
+    assert!(log.lines().next().unwrap().contains("\"event\":\"memory\""), "{log}");
+}
+
+#[test]
+fn a_run_beyond_the_limit_is_refused_with_the_largest_batch_that_fits() {
+    let dir = tempfile::tempdir().unwrap();
+    let big = ["--set", "data.source.characters.train=4096", "--set", "train.epochs=1"];
+    let batch = |batch: &str| ["--set".to_owned(), format!("train.batch={batch}")];
+    let run = |name: &str, size: &str, limit: &str| {
+        let set = batch(size);
+        let mut rest = big.to_vec();
+        rest.extend(set.iter().map(String::as_str));
+        rest.extend(["--memory-limit", limit]);
+        tiny(&dir.path().join(name), &rest)
+    };
+    let refused = run("refused", "4096", "200M").expect(2);
+    assert!(refused.err.contains("--memory-limit is 200.00 MiB"), "{}", refused.err);
+    assert!(!dir.path().join("refused").exists());
+    let said = refused.err.split("the largest batch that fits is ").nth(1).unwrap();
+    let fits = said.split(' ').next().unwrap();
+    let fitting: usize = fits.parse().unwrap();
+    assert!((2..4096).contains(&fitting), "{fitting}");
+    // A little more than the forecast's base may move between two processes.
+    run("beyond", &(fitting + fitting / 4).to_string(), "200M").expect(2);
+    run("fits", &(fitting - fitting / 8).to_string(), "200M").expect(0);
+    let nothing = run("nothing", "16", "1M").expect(2);
+    assert!(nothing.err.contains("not even a batch of 1 fits"), "{}", nothing.err);
+    let unit = run("unit", "16", "4 parsecs").expect(2);
+    assert!(unit.err.contains("is no unit of memory"), "{}", unit.err);
+}
+
+#[test]
+fn a_check_beyond_the_limit_is_refused() {
+    let mut check = command();
+    let refused = said(check.args(["check", "resnet50", "--memory-limit", "100M"])).expect(2);
+    assert!(refused.err.contains("the golden check of resnet50 would take"), "{}", refused.err);
+}
+
+/// A price needs no tensors: the largest network fits into an address space that could not hold its weights.
+#[test]
+fn a_price_takes_no_tensors() {
+    let zoo = assert_cmd::cargo::cargo_bin!("zoo");
+    let mut shell = assert_cmd::Command::new("sh");
+    shell.current_dir(root()).args(["-c", "ulimit -v 500000; exec \"$0\" \"$@\""]).arg(zoo);
+    said(shell.args(["profile", "vgg16", "--batch", "512"])).expect(0);
+}
+
+/// Runs a recipe; forecast and measured peak.
+fn measured(recipe: &str, sets: &[&str]) -> (u64, u64) {
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("run");
+    let mut run = Command::new(assert_cmd::cargo::cargo_bin!("zoo"));
+    run.current_dir(root()).args(["run", recipe, "--no-check", "--set", "train.epochs=1", "--out"]).arg(&out);
+    run.args(sets.iter().flat_map(|set| ["--set", set]));
+    let mut child = run.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let mut peak = 0;
+    while child.try_wait().unwrap().is_none() {
+        peak = status(child.id(), "VmHWM:").unwrap_or(0).max(peak);
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let log = fs::read_to_string(out.join("events.jsonl")).unwrap();
+    let memory: Value = serde_json::from_str(log.lines().next().unwrap()).unwrap();
+    (memory["peak"].as_u64().unwrap(), peak)
+}
+
+/// `cargo test --release --test command -- --ignored --nocapture forecasts_are_near`
+#[test]
+#[ignore = "takes minutes; docs/reliability.md has its figures"]
+fn forecasts_are_near_what_runs_take() {
+    let few = "data.source.characters={classes: 10, train: 256, val: 64, size: 64}";
+    let large = "data.source={characters: {classes: 10, train: 32, val: 16, size: 224}}";
+    let scenes = "data.source.text_scenes={train: 16, val: 4, size: 192}";
+    let videos = "data.source.videos={train: 96, val: 16, sequences: 2}";
+    let cases: [(&str, &[&str]); 9] = [
+        ("resnet50", &[few]),
+        ("resnet50", &[few, "train.batch=64"]),
+        ("resnet50", &[few, "train.batch=8"]),
+        ("alexnet", &[few]),
+        ("vgg16", &[few]),
+        ("mobilenetv2", &[large, "model.classes=10", "train.batch=16"]),
+        ("googlenet", &[large, "model.classes=10", "train.batch=8"]),
+        ("db_resnet", &[scenes]),
+        ("siammask", &[videos]),
+    ];
+    let mut worst: f64 = 0.0;
+    for (recipe, sets) in cases {
+        let (forecast, peak) = measured(recipe, sets);
+        let ratio = forecast as f64 / peak as f64;
+        println!("{recipe} {sets:?}: forecast {} MiB, measured {} MiB, ratio {ratio:.3}", forecast >> 20, peak >> 20);
+        worst = worst.max((ratio - 1.0).abs());
+    }
+    assert!(worst <= 0.15, "{worst}");
+}
+
+/// `cargo test --release --test command -- --ignored --nocapture ten_thousand_steps`
+#[test]
+#[ignore = "takes minutes; docs/reliability.md has its figures"]
+fn ten_thousand_steps_keep_the_memory_flat() {
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("run");
+    let mut run = Command::new(assert_cmd::cargo::cargo_bin!("zoo"));
+    run.current_dir(root()).args(["run", "tiny", "--recipes", "tests/fixtures/recipes", "--out"]).arg(&out);
+    run.args(["--set", "train.epochs=1670", "--set", "train.eval_every=100 epochs"]);
+    run.args(["--set", "train.checkpoint_every=500 steps"]);
+    let mut child = run.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let steps = || {
+        let log = fs::read_to_string(out.join("events.jsonl")).unwrap_or_default();
+        log.lines().filter(|line| line.contains("\"event\":\"step\"")).count()
+    };
+    let mut resident = Vec::new();
+    for wanted in [1000, 4000, 7000, 10_000] {
+        while steps() < wanted && child.try_wait().unwrap().is_none() {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        resident.push((wanted, status(child.id(), "VmRSS:").unwrap_or(0) >> 10));
+    }
+    child.wait().unwrap();
+    println!("steps and resident KiB: {resident:?}");
+    let (first, last) = (resident[0].1, resident[3].1);
+    assert!(first > 0 && last as f64 <= 1.1 * first as f64, "{resident:?}");
+}
