@@ -12,6 +12,7 @@ use zoo_graph::{
     passes::{Pass, Pipeline, PlaceCasts, PrecisionPolicy, ScaleLoss},
 };
 use zoo_kernels::{Isa, half};
+use zoo_ranks::{Ranks, RanksError};
 use zoo_recipe::did_you_mean;
 
 pub use zoo_kernels::half::{HalfType, Overflow, Range, Subnormals, Tally};
@@ -102,6 +103,13 @@ impl Simulation {
     /// Whether results of this type are rounded.
     pub(crate) fn rounds(&self, node: &Node, dtype: DType) -> bool {
         half_type(dtype).is_some() && (!only_moves(&node.op) || self.planted.contains_key(&node.name))
+    }
+
+    /// Tells the other ranks whether anything overflowed here, and hears it from them: all update, or none.
+    pub(crate) fn agree(&self, ranks: &Ranks, findings: &mut Findings) -> Result<(), RanksError> {
+        findings.overflow = ranks.any(findings.overflow)?;
+        findings.skipped = findings.overflow && self.skips_overflow;
+        Ok(())
     }
 
     /// Rounds a result of node `n`.

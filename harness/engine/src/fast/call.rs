@@ -3,6 +3,7 @@
 use crate::{KernelError, Scalars};
 use zoo_graph::{Layout, TensorType};
 use zoo_kernels::{AlignedBuf, Blocked, Isa};
+use zoo_ranks::{Pending, Ranks};
 
 /// An operand of a node.
 #[derive(Clone, Copy, Debug)]
@@ -28,6 +29,9 @@ pub(crate) struct Call<'a> {
     pub result_types: Vec<&'a TensorType>,
     /// Scratch that outlives the call, so that it is not allocated anew.
     pub workspace: &'a mut AlignedBuf,
+    pub ranks: &'a Ranks,
+    /// Results that the kernel has only begun to get from the other ranks.
+    pub begun: &'a mut Option<Pending>,
 }
 
 impl<'a> Call<'a> {
