@@ -49,6 +49,8 @@ pub(crate) struct Executor {
     /// The device that is simulated, and what its last step ran into.
     simulated: Option<(Simulation, Findings)>,
     ranks: Ranks,
+    /// Whether anybody reads a value: the buffer of one that nobody does serves others at once.
+    read: Vec<bool>,
     /// What the present step has begun to get from the other ranks.
     under_way: Vec<UnderWay>,
 }
@@ -80,6 +82,7 @@ impl Executor {
             node_seconds: vec![0.0; graph.nodes.len()],
             simulated: simulation.map(|simulation| (simulation, Findings::default())),
             ranks: Ranks::alone(),
+            read: read(graph),
             under_way: Vec::new(),
         })
     }
@@ -203,7 +206,7 @@ impl Executor {
             let mut rest = sums.as_slice();
             for v in outputs {
                 let (own, others) = rest.split_at(graph.ty(v).stored_numel());
-                if let Some(buffer) = self.plan.buffer(v) {
+                if let Some(buffer) = self.plan.buffer(v).filter(|_| self.read[v.0]) {
                     self.buffers[buffer.0].iter_mut().zip(own).for_each(|(mean, sum)| *mean = sum / ranks);
                 }
                 rest = others;
@@ -286,6 +289,18 @@ impl Executor {
         self.under_way.extend(begun.map(|sums| UnderWay { outputs: node.outputs.clone(), sums }));
         done
     }
+}
+
+/// Which values a node reads or the graph is asked for.
+fn read(graph: &Graph) -> Vec<bool> {
+    let mut read = vec![false; graph.values.len()];
+    graph
+        .nodes
+        .iter()
+        .flat_map(|node| node.inputs.iter().copied())
+        .chain(graph.results())
+        .for_each(|v| read[v.0] = true);
+    read
 }
 
 /// The graph as its values are held: half precision in f32.
