@@ -11,10 +11,12 @@ mod launch;
 mod local;
 #[cfg(feature = "mpi")]
 mod mpi;
+mod pool;
 
 pub use launch::launched;
 pub use local::local;
 
+use pool::Pool;
 use std::{
     fmt,
     sync::{
@@ -46,7 +48,7 @@ pub enum RanksError {
 /// How ranks reach each other. All ranks call the same methods in the same order.
 trait Exchange {
     /// Replaces the values by their sums over all ranks; the same bits on every rank.
-    fn sum(&mut self, values: Vec<f32>, stop: &Stop) -> Result<Vec<f32>, RanksError>;
+    fn sum(&mut self, values: Vec<f32>, pool: &Pool, stop: &Stop) -> Result<Vec<f32>, RanksError>;
 
     /// The values of all ranks, one rank after the other.
     fn gather(&mut self, values: Vec<f32>, stop: &Stop) -> Result<Vec<f32>, RanksError>;
@@ -80,12 +82,12 @@ impl Ranks {
     ) -> Result<Self, RanksError> {
         let (requests, todo) = channel();
         let (connected, identity) = channel();
-        let stop = Stop::default();
-        let seen = stop.clone();
+        let (stop, pool) = (Stop::default(), Pool::default());
+        let (seen, shared) = (stop.clone(), pool.clone());
         let work = move || match connect() {
             Ok((rank, size, exchange)) => {
                 let _ = connected.send(Ok((rank, size)));
-                serve(exchange, &todo, &seen);
+                serve(exchange, &todo, &shared, &seen);
             }
             Err(error) => {
                 let _ = connected.send(Err(error));
@@ -94,7 +96,7 @@ impl Ranks {
         let thread = thread::Builder::new().name("ranks".into()).spawn(work);
         let thread = thread.map_err(|error| RanksError::Mpi(format!("no thread for the transfers: {error}")))?;
         let (rank, size) = identity.recv().map_err(|_| RanksError::Gone)??;
-        let worker = Worker { requests: Some(requests), thread: Some(thread), stop };
+        let worker = Worker { requests: Some(requests), thread: Some(thread), pool, stop };
         Ok(Self { rank, size, worker: Some(Arc::new(worker)) })
     }
 
@@ -114,6 +116,22 @@ impl Ranks {
     #[must_use]
     pub fn is_first(&self) -> bool {
         self.rank == 0
+    }
+
+    /// An empty vector with room for so many values, in memory that was used before if there is any: fresh pages cost as
+    /// much as filling them.
+    #[must_use]
+    pub fn room(&self, len: usize) -> Vec<f32> {
+        let mut room = self.worker.as_ref().map_or_else(Vec::new, |worker| worker.pool.take(len));
+        room.clear();
+        room
+    }
+
+    /// Takes back a vector that is not needed any more, for [`Ranks::room`].
+    pub fn recycle(&self, values: Vec<f32>) {
+        if let Some(worker) = &self.worker {
+            worker.pool.give(values);
+        }
     }
 
     /// Begins to sum values over all ranks, all of which give as many.
@@ -237,6 +255,7 @@ struct Worker {
     /// `None` while it ends.
     requests: Option<Sender<Request>>,
     thread: Option<JoinHandle<()>>,
+    pool: Pool,
     stop: Stop,
 }
 
@@ -281,7 +300,7 @@ impl Drop for Worker {
 const PANICKED: i32 = 70;
 
 /// Does what is asked for until nobody can ask any more.
-fn serve(mut exchange: impl Exchange, todo: &Receiver<Request>, stop: &Stop) {
+fn serve(mut exchange: impl Exchange, todo: &Receiver<Request>, pool: &Pool, stop: &Stop) {
     for request in todo {
         if let Some(code) = stop.code() {
             exchange.abort(code);
@@ -290,7 +309,7 @@ fn serve(mut exchange: impl Exchange, todo: &Receiver<Request>, stop: &Stop) {
         // Who does not wait for an answer does not need it.
         match request {
             Request::Sum(values, answer) => {
-                let _ = answer.send(exchange.sum(values, stop));
+                let _ = answer.send(exchange.sum(values, pool, stop));
             }
             Request::Gather(values, answer) => {
                 let _ = answer.send(exchange.gather(values, stop));

@@ -1,6 +1,6 @@
 //! Ranks of one process, for tests of everything that several ranks do.
 
-use crate::{Exchange, Ranks, RanksError, Stop};
+use crate::{Exchange, Ranks, RanksError, Stop, pool::Pool};
 use std::{
     mem,
     sync::{Arc, Condvar, Mutex, PoisonError},
@@ -75,7 +75,7 @@ impl Member {
 }
 
 impl Exchange for Member {
-    fn sum(&mut self, values: Vec<f32>, _stop: &Stop) -> Result<Vec<f32>, RanksError> {
+    fn sum(&mut self, values: Vec<f32>, _pool: &Pool, _stop: &Stop) -> Result<Vec<f32>, RanksError> {
         let mut sum = vec![0.0; values.len()];
         for parcel in self.swap(Parcel::Sum(values))? {
             match parcel {

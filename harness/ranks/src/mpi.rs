@@ -3,7 +3,7 @@
 //! MPI is initialised on the thread of the transfers and used there alone (`MPI_THREAD_FUNNELED`). Transfers are
 //! non-blocking ones that this thread tests for: a rank that waits leaves the core to those that compute.
 
-use crate::{Exchange, Ranks, RanksError, Stop};
+use crate::{Exchange, Ranks, RanksError, Stop, pool::Pool};
 use mpi::{
     Threading,
     collective::SystemOperation,
@@ -41,13 +41,21 @@ struct World {
 /// Most bytes of one broadcast: MPI counts in 32 bits.
 const PIECE: usize = 1 << 30;
 
+/// Values that are summed at a time: 4 MiB, which stay in the caches on their way through shared memory. Measured: 24 MiB
+/// take twice as long at once as in such pieces.
+const CACHED: usize = 1 << 20;
+
 impl Exchange for World {
-    fn sum(&mut self, values: Vec<f32>, stop: &Stop) -> Result<Vec<f32>, RanksError> {
-        let mut sums = vec![0.0; values.len()];
-        scope(|scope| {
-            let sum = SystemOperation::sum();
-            self.finish(self.world.immediate_all_reduce_into(scope, &values[..], &mut sums[..], sum), stop);
-        });
+    fn sum(&mut self, values: Vec<f32>, pool: &Pool, stop: &Stop) -> Result<Vec<f32>, RanksError> {
+        let mut sums = pool.take(values.len());
+        sums.resize(values.len(), 0.0);
+        for (values, sums) in values.chunks(CACHED).zip(sums.chunks_mut(CACHED)) {
+            scope(|scope| {
+                let sum = SystemOperation::sum();
+                self.finish(self.world.immediate_all_reduce_into(scope, values, sums, sum), stop);
+            });
+        }
+        pool.give(values);
         Ok(sums)
     }
 

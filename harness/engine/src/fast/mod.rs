@@ -211,6 +211,7 @@ impl Executor {
                 }
                 rest = others;
             }
+            self.ranks.recycle(sums);
         }
         Ok(())
     }

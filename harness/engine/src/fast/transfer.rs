@@ -16,7 +16,7 @@ pub(super) struct UnderWay {
 
 /// Begins to sum the operands over the ranks. The results are to be filled with the means when they have come.
 pub(super) fn begin(call: Call<'_>) -> Result<(), KernelError> {
-    let mut values = Vec::with_capacity(call.result_types.iter().map(|ty| ty.stored_numel()).sum());
+    let mut values = call.ranks.room(call.result_types.iter().map(|ty| ty.stored_numel()).sum());
     for operand in &call.operands {
         match operand {
             Operand::Float(operand) => values.extend_from_slice(operand),
