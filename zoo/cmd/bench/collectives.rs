@@ -11,8 +11,9 @@ use zoo_ranks::Ranks;
 
 /// Bytes that are summed: from a scalar to more than a bucket of gradients.
 const SIZES: [usize; 6] = [4 << 10, 64 << 10, 1 << 20, 4 << 20, 16 << 20, 64 << 20];
-/// Sums of each size, after one that is not measured.
+/// Sums of each size, after two that are not measured: memory is used for the first time.
 const TIMES: usize = 7;
+const WARM_UP: usize = 2;
 
 /// Sums of several sizes, and what they have in common.
 #[derive(Clone, Debug, Serialize)]
@@ -41,12 +42,13 @@ impl Collectives {
         let mut sums = Vec::new();
         for bytes in SIZES {
             let mut ms = Vec::new();
-            for n in 0..=TIMES {
-                let values = vec![1.0; bytes / size_of::<f32>()];
+            for n in 0..WARM_UP + TIMES {
+                let mut values = ranks.room(bytes / size_of::<f32>());
+                values.resize(bytes / size_of::<f32>(), 1.0);
                 ranks.meet()?;
                 let begun = Instant::now();
-                ranks.sum(values).wait()?;
-                if n > 0 {
+                ranks.recycle(ranks.sum(values).wait()?);
+                if n >= WARM_UP {
                     ms.push(1e3 * begun.elapsed().as_secs_f64());
                 }
             }
