@@ -10,13 +10,18 @@ const ROOMS: &[(&str, &str, &[&str])] = &[
     ("zoo-recipe", "harness/recipe", &[]),
     ("zoo-datasets", "datasets", &[]),
     ("zoo-kernels", "harness/engine/kernels", &[]),
+    ("zoo-ranks", "harness/ranks", &[]),
     ("zoo-graph", "harness/graph", &["zoo-recipe"]),
     ("zoo-input", "harness/input", &["zoo-recipe", "zoo-datasets"]),
     ("zoo-npu", "harness/npu", &["zoo-recipe", "zoo-graph"]),
     ("zoo-onnx", "harness/onnx", &["zoo-recipe", "zoo-graph"]),
-    ("zoo-engine", "harness/engine", &["zoo-recipe", "zoo-graph", "zoo-kernels"]),
+    ("zoo-engine", "harness/engine", &["zoo-recipe", "zoo-graph", "zoo-kernels", "zoo-ranks"]),
     ("zoo-golden", "harness/golden", &["zoo-recipe", "zoo-datasets", "zoo-graph", "zoo-input", "zoo-engine"]),
-    ("zoo-train", "harness/train", &["zoo-recipe", "zoo-datasets", "zoo-graph", "zoo-input", "zoo-engine"]),
+    (
+        "zoo-train",
+        "harness/train",
+        &["zoo-recipe", "zoo-datasets", "zoo-graph", "zoo-input", "zoo-engine", "zoo-ranks"],
+    ),
     (
         "zoo",
         "",
@@ -31,6 +36,7 @@ const ROOMS: &[(&str, &str, &[&str])] = &[
             "zoo-golden",
             "zoo-train",
             "zoo-kernels",
+            "zoo-ranks",
         ],
     ),
 ];

@@ -46,12 +46,20 @@ pub fn paint(style: Style, text: impl std::fmt::Display) -> String {
 
 /// Stdout. A reader that goes away (`| head`) is no error: what it would have read is dropped, and the command's
 /// verdict stays what it is.
-pub struct Console(AutoStream<Stdout>);
+pub struct Console {
+    stdout: AutoStream<Stdout>,
+    muted: bool,
+}
 
 impl Console {
     /// With or without colours.
     pub fn new(color: Color) -> Self {
-        Self(AutoStream::new(io::stdout(), color.choice()))
+        Self { stdout: AutoStream::new(io::stdout(), color.choice()), muted: false }
+    }
+
+    /// Writes nothing any more: another process gives the results.
+    pub fn mute(&mut self) {
+        self.muted = true;
     }
 
     /// Writes a value as one line of JSON.
@@ -66,14 +74,17 @@ impl Console {
 
 impl Write for Console {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        match self.0.write(bytes) {
+        if self.muted {
+            return Ok(bytes.len());
+        }
+        match self.stdout.write(bytes) {
             Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(bytes.len()),
             other => other,
         }
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        match self.0.flush() {
+        match self.stdout.flush() {
             Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
             other => other,
         }

@@ -10,6 +10,7 @@ use zoo_graph::{Bytes, GraphError};
 use zoo_input::InputError;
 use zoo_npu::NpuError;
 use zoo_onnx::OnnxError;
+use zoo_ranks::RanksError;
 use zoo_recipe::Diagnostics;
 use zoo_train::{CheckpointError, TrainError, WeightsError, convergence::ConvergenceError, report::ComparisonError};
 
@@ -53,6 +54,9 @@ pub enum Failure {
     /// A training or an evaluation cannot begin or go on.
     #[error(transparent)]
     Train(#[from] TrainError),
+    /// The processes that were started together cannot work together.
+    #[error(transparent)]
+    Ranks(#[from] RanksError),
     /// Runs that cannot be judged together.
     #[error(transparent)]
     Convergence(#[from] ConvergenceError),
@@ -124,6 +128,8 @@ impl Failure {
             Self::Convergence(_) | Self::Comparison(ComparisonError::Empty) => Exit::Invalid,
             Self::Comparison(ComparisonError::Page(_)) => Exit::Internal,
             Self::Engine(error) => engine(error),
+            Self::Ranks(RanksError::Mpi(_)) => Exit::Invalid,
+            Self::Ranks(_) => Exit::Internal,
             Self::Npu(error) => npu(error),
             Self::FileNotFound { .. } | Self::Unreadable { .. } => Exit::Missing,
             Self::Output(_) | Self::Unwritable { .. } => Exit::Internal,
@@ -179,10 +185,11 @@ fn train(error: &TrainError) -> Exit {
         | TrainError::DataChanged { .. }
         | TrainError::Variables(_)
         | TrainError::Misfit(_)
+        | TrainError::Share { .. }
         | TrainError::RunFolder { .. } => Exit::Invalid,
         // The training ran and came to nothing: its target is missed.
         TrainError::LossNotFinite { .. } | TrainError::VariableNotFinite { .. } => Exit::Missed,
-        TrainError::Listen(_) | TrainError::Candle(_) => Exit::Internal,
+        TrainError::Ranks(_) | TrainError::Listen(_) | TrainError::Candle(_) => Exit::Internal,
     }
 }
 

@@ -45,7 +45,10 @@ fn run(cli: &Cli) -> Exit {
         Ok(exit) => exit,
         Err(failure) => {
             context.report(&failure);
-            failure.exit()
+            let exit = failure.exit();
+            // The other ranks would wait for this one.
+            context.ranks.abort(exit as i32);
+            exit
         }
     }
 }

@@ -6,6 +6,8 @@ use anstream::AutoStream;
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::fmt;
 use std::io::{self, IsTerminal, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use tracing::{Event, Level, Subscriber, field::Field, level_filters::LevelFilter};
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields, MakeWriter, format::Writer};
@@ -16,6 +18,8 @@ use tracing_subscriber::registry::LookupSpan;
 pub struct Progress {
     bars: MultiProgress,
     color: Color,
+    /// Which of several processes this is; all but the first are muted and say nothing but errors.
+    rank: Arc<AtomicUsize>,
 }
 
 impl Progress {
@@ -23,7 +27,8 @@ impl Progress {
     pub fn new(global: &Global) -> Self {
         let visible = !global.quiet && io::stderr().is_terminal();
         let target = if visible { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
-        let progress = Self { bars: MultiProgress::with_draw_target(target), color: global.color };
+        let progress =
+            Self { bars: MultiProgress::with_draw_target(target), color: global.color, rank: Arc::default() };
         let level = match (global.quiet, global.verbose) {
             (true, _) => LevelFilter::WARN,
             (false, 0) => LevelFilter::INFO,
@@ -35,6 +40,12 @@ impl Progress {
         // There is one already only if this process runs a second command, whose messages go the same way.
         let _ = subscriber.try_init();
         progress
+    }
+
+    /// Says nothing but errors any more, and these in the name of this rank: another process speaks for all.
+    pub fn mute(&self, rank: usize) {
+        self.rank.store(rank, Ordering::Relaxed);
+        self.bars.set_draw_target(ProgressDrawTarget::hidden());
     }
 
     /// A line that says what is being done, with the time it takes; gone when it is dropped.
@@ -63,6 +74,12 @@ impl Progress {
 
     /// Writes a line, above the bars.
     pub fn line(&self, text: &str) {
+        if self.rank.load(Ordering::Relaxed) == 0 {
+            self.write(text);
+        }
+    }
+
+    fn write(&self, text: &str) {
         self.bars.suspend(|| {
             let mut stderr = AutoStream::new(io::stderr(), self.color.choice()).lock();
             // Nothing is left to complain to.
@@ -72,7 +89,11 @@ impl Progress {
 
     /// Writes an error.
     pub fn error(&self, text: &str) {
-        self.line(&format!("{}: {text}", paint(BAD, "error")));
+        let error = paint(BAD, "error");
+        match self.rank.load(Ordering::Relaxed) {
+            0 => self.write(&format!("{error}: {text}")),
+            rank => self.write(&format!("rank {rank}: {error}: {text}")),
+        }
     }
 }
 

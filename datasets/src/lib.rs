@@ -35,7 +35,7 @@ pub use error::{DataError, OnError};
 pub use grid::{Grid, Mask};
 pub use image::{Image, Rect, Size};
 pub use linear::linear_baseline;
-pub use loader::{Ahead, Batch, Batches, Loader, LoaderConfig, SampleLoader, Samples};
+pub use loader::{Ahead, Batch, Batches, Loader, LoaderConfig, SampleLoader, Samples, Share};
 pub use readers::{
     Cifar10, Crop511, FrameFolders, ImageFolder, Layout, LineError, Root, TextFolder, TextFormat, TextPart, open_root,
     parse_text_regions, read_image,

@@ -20,7 +20,7 @@ use slot::{Place, Slot};
 /// How a [`Loader`] forms batches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LoaderConfig {
-    /// Samples per batch.
+    /// Samples per batch, all parts of it together.
     pub batch: usize,
     /// Shuffle anew each epoch (a permutation seeded by seed and epoch); otherwise in order of index.
     pub shuffle: bool,
@@ -36,6 +36,28 @@ pub struct LoaderConfig {
     pub prefetch: usize,
     /// What to do about an unreadable sample.
     pub on_error: OnError,
+    /// Which part of each batch is loaded; another part is for somebody else to load.
+    pub share: Share,
+}
+
+/// A part of each batch. Order and samples are those of the whole batches, however many parts there are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Share {
+    /// Which of the parts, from 0.
+    pub part: usize,
+    /// How many parts there are, equally large if the batch can be divided so.
+    pub of: usize,
+}
+
+impl Share {
+    /// All of it.
+    pub const WHOLE: Self = Self { part: 0, of: 1 };
+
+    /// This part of some samples.
+    fn slice<T>(self, all: &[T]) -> &[T] {
+        let end = |part: usize| all.len() * part / self.of;
+        &all[end(self.part)..end(self.part + 1)]
+    }
 }
 
 impl Default for LoaderConfig {
@@ -48,6 +70,7 @@ impl Default for LoaderConfig {
             threads: thread::available_parallelism().map_or(1, usize::from),
             prefetch: 2,
             on_error: OnError::Fail,
+            share: Share::WHOLE,
         }
     }
 }
@@ -57,6 +80,10 @@ impl LoaderConfig {
         if self.batch == 0 || self.threads == 0 {
             let reason = format!("a batch of {} on {} threads", self.batch, self.threads);
             return Err(DataError::Config(reason));
+        }
+        let Share { part, of } = self.share;
+        if part >= of || of > self.batch {
+            return Err(DataError::Config(format!("part {part} of {of} of a batch of {}", self.batch)));
         }
         let least = if self.drop_last { self.batch } else { 1 };
         if samples < least {
@@ -84,9 +111,9 @@ impl LoaderConfig {
         if self.shuffle { shuffled(samples, self.seed, epoch) } else { (0..samples).collect() }
     }
 
-    /// The samples of batch `number`.
+    /// The samples of this part of batch `number`.
     fn indices<'a>(&self, order: &'a [usize], number: usize) -> &'a [usize] {
-        &order[number * self.batch..order.len().min((number + 1) * self.batch)]
+        self.share.slice(&order[number * self.batch..order.len().min((number + 1) * self.batch)])
     }
 }
 

@@ -63,6 +63,20 @@ fn targets_are_judged() {
     assert_eq!(met["met"], true);
 }
 
+#[cfg(not(feature = "mpi"))]
+#[test]
+fn without_mpi_several_processes_are_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let run = |processes: &str, out: &str| {
+        let mut run = command();
+        run.args(["run", "tiny", "--recipes", "tests/fixtures/recipes", "--out"]).arg(dir.path().join(out));
+        said(run.env("OMPI_COMM_WORLD_SIZE", processes))
+    };
+    let refused = run("2", "two").expect(2);
+    assert!(refused.err.contains("built without MPI") && refused.err.contains("--features mpi"), "{}", refused.err);
+    run("1", "one").expect(0);
+}
+
 #[cfg(unix)]
 #[test]
 fn ctrl_c_leaves_a_checkpoint_from_which_the_run_goes_on_bit_for_bit() {

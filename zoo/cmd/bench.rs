@@ -1,5 +1,6 @@
 //! `zoo bench`: what a training step costs here.
 
+mod collectives;
 mod peak;
 
 use super::{Context, SCHEMA_VERSION, simulated::Simulated};
@@ -9,19 +10,21 @@ use crate::numbers::percent;
 use crate::table::{Align, Table};
 use crate::{Exit, Failure};
 use candle_core::{Device, Tensor};
+use collectives::Collectives;
 use indexmap::IndexMap;
 use serde::Serialize;
 use std::io::Write;
 use std::time::Instant;
 use zoo_datasets::Rng;
 use zoo_engine::{Inputs, Kernels, Options, Scalars, Step};
-use zoo_graph::{BuildOptions, Bytes, Flop, Graph, LABEL};
+use zoo_graph::{BuildOptions, Bytes, Flop, Graph, LABEL, passes::Pipeline};
 use zoo_npu::Work;
 use zoo_recipe::Recipe;
 
 /// Measure a training step on this machine: time, arithmetic, memory, and where the time goes.
 ///
-/// Runs the whole step (forward, loss, backward, update) on random images.
+/// Runs the whole step (forward, loss, backward, update) on random images. Several processes, started by mpirun, share each
+/// batch; then sums over them are measured too, as lines for the file of a device that is like this machine.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -29,6 +32,7 @@ Examples:
   zoo bench resnet50 --batch 8 --image 224 --steps 20 --threads 2
   zoo bench resnet50 --set engine.fusion=false
   zoo bench resnet50 --set engine.kernels=reference --batch 2
+  mpirun -n 2 zoo bench resnet50 --batch 16          two processes that share the batch, and what their sums take
   zoo bench resnet50 --format json | jq .step_ms_median")]
 pub struct Args {
     /// Name of a recipe, or path of its file
@@ -36,7 +40,7 @@ pub struct Args {
     recipe: String,
     #[command(flatten)]
     change: Change,
-    /// Images per step
+    /// Images per step, of all processes together
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=65536))]
     batch: u32,
     /// Height and width of the images; the recipe's by default
@@ -80,7 +84,9 @@ struct Report {
     fusion: bool,
     batch: usize,
     image: usize,
+    /// Of each rank.
     threads: usize,
+    ranks: usize,
     step_ms_median: f64,
     step_ms: Vec<f64>,
     images_per_s: f64,
@@ -94,10 +100,14 @@ struct Report {
     /// Tensors of the step, as the engine plans them.
     tensor_bytes: u64,
     ops: Vec<OpCost>,
+    /// Sums over the ranks, where there are several.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    all_reduce: Option<Collectives>,
 }
 
 /// Measures and prints.
 pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
+    context.join()?;
     let catalog = context.catalog()?;
     let mut recipe = context.load(&catalog, &args.recipe, &args.change)?.recipe;
     if let Some(threads) = args.threads {
@@ -117,14 +127,20 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
 }
 
 fn measure(recipe: &Recipe, simulated: Option<&Simulated>, args: &Args, context: &Context) -> Result<Report, Failure> {
-    let graph = zoo_graph::build(recipe, &recipe.resolve()?, &BuildOptions::train(args.batch as usize))?;
+    let (ranks, batch) = (&context.ranks, args.batch as usize);
+    if !batch.is_multiple_of(ranks.size()) {
+        return Err(zoo_train::TrainError::Share { batch, ranks: ranks.size() }.into());
+    }
+    let mut graph = zoo_graph::build(recipe, &recipe.resolve()?, &BuildOptions::train(batch / ranks.size()))?;
     let work: Flop = flop(&graph).sum();
+    Pipeline::across(ranks.size(), recipe).run(&mut graph, None)?;
     let inputs = inputs(&graph, recipe)?;
     let options = Options::of(recipe);
     let mut step = match simulated {
         Some(simulated) => Step::simulated(graph, options, &simulated.arithmetic)?,
         None => Step::new(graph, options)?,
     };
+    step.join(ranks.clone());
     step.initialize(recipe.train.seed)?;
     let bar = context.progress.bar(u64::from(WARM_UP + args.steps));
     let (mut step_ms, mut node_ms, mut tensor_bytes) = (Vec::new(), Vec::new(), Bytes(0));
@@ -132,6 +148,7 @@ fn measure(recipe: &Recipe, simulated: Option<&Simulated>, args: &Args, context:
         // A rate that leaves the weights where they are: with random labels they would go nowhere good.
         let scalars =
             Scalars { learning_rate: 1e-6, step: u64::from(n), seed: recipe.train.seed, ..Scalars::default() };
+        ranks.meet()?;
         let begun = Instant::now();
         let result = step.run(&inputs, scalars, &mut ())?;
         let elapsed = begun.elapsed().as_secs_f64();
@@ -148,6 +165,7 @@ fn measure(recipe: &Recipe, simulated: Option<&Simulated>, args: &Args, context:
     let step_ms_median = median(step_ms.clone());
     let gflops = work.0 as f64 / step_ms_median / 1e6;
     let peak_gflops = peak::gflops(threads);
+    let all_reduce = (ranks.size() > 1).then(|| Collectives::measure(ranks)).transpose()?;
     let (kernels, fusion) = match options.kernels {
         Kernels::Fast { fusion } => ("fast", fusion),
         Kernels::Reference => ("reference", false),
@@ -158,9 +176,10 @@ fn measure(recipe: &Recipe, simulated: Option<&Simulated>, args: &Args, context:
         device: simulated.map_or(zoo_train::HOST, Simulated::name).to_owned(),
         kernels,
         fusion,
-        batch: args.batch as usize,
+        batch,
         image: recipe.model.inputs.values().next().map_or(0, |shape| shape[1].0),
         threads,
+        ranks: ranks.size(),
         step_ms_median,
         step_ms,
         images_per_s: f64::from(args.batch) * 1e3 / step_ms_median,
@@ -170,6 +189,7 @@ fn measure(recipe: &Recipe, simulated: Option<&Simulated>, args: &Args, context:
         peak_rss_bytes: zoo_train::memory::peak().map(|bytes| bytes.0),
         tensor_bytes: tensor_bytes.0,
         ops: by_operator(step.graph(), &node_ms),
+        all_reduce,
     })
 }
 
@@ -245,9 +265,10 @@ fn print(report: &Report, context: &mut Context) -> Result<(), Failure> {
     let out = &mut context.out;
     let (batch, image, threads) = (report.batch, report.image, report.threads);
     let fusion = if report.fusion { ", fused" } else { "" };
+    let ranks = if report.ranks > 1 { format!("{} ranks of ", report.ranks) } else { String::new() };
     writeln!(
         out,
-        "{}  batch {batch}, {image}x{image}, {threads} threads, {} kernels{fusion}\n",
+        "{}  batch {batch}, {image}x{image}, {ranks}{threads} threads, {} kernels{fusion}\n",
         paint(HEADING, &report.recipe),
         report.kernels
     )?;
@@ -278,6 +299,9 @@ fn print(report: &Report, context: &mut Context) -> Result<(), Failure> {
         ]);
     }
     write!(out, "{table}")?;
+    if let Some(all_reduce) = &report.all_reduce {
+        all_reduce.print(report.ranks, out)?;
+    }
     Ok(())
 }
 

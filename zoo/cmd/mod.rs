@@ -35,6 +35,7 @@ use serde::Serialize;
 use std::path::PathBuf;
 use tracing::warn;
 use zoo_npu::DeviceLibrary;
+use zoo_ranks::Ranks;
 use zoo_recipe::{Diagnostics, Loaded};
 
 /// Version of everything that is printed as JSON; goes up when a field changes its meaning or vanishes.
@@ -145,6 +146,8 @@ pub struct Context {
     pub ci: Ci,
     /// What results look like.
     pub format: Format,
+    /// The processes that train together, of which this is one.
+    pub ranks: Ranks,
     recipes: Vec<PathBuf>,
 }
 
@@ -157,8 +160,22 @@ impl Context {
             ci: Ci::new(global, &progress),
             progress,
             format: global.format,
+            ranks: Ranks::alone(),
             recipes: global.recipes.clone(),
         }
+    }
+
+    /// Joins the processes that a launcher has started together with this one. All but the first say nothing but errors.
+    ///
+    /// # Errors
+    /// Processes that cannot work together.
+    pub fn join(&mut self) -> Result<(), Failure> {
+        self.ranks = zoo_ranks::launched()?;
+        if !self.ranks.is_first() {
+            self.progress.mute(self.ranks.rank());
+            self.out.mute();
+        }
+        Ok(())
     }
 
     /// Where recipes and goldens are found.

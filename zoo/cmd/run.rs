@@ -8,6 +8,7 @@ mod proof;
 mod rehearse;
 mod room;
 pub(super) mod screen;
+mod together;
 
 use super::{Context, FULL, SCHEMA_VERSION, simulated::Simulated, verdict};
 use crate::catalog::Catalog;
@@ -48,6 +49,7 @@ Examples:
   zoo run resnet50 --memory-limit 2GiB               refused at once if it needs more, with the largest batch that fits
   zoo run resnet50 --repeat 3                        three seeds, and whether they converge as the reference does
   zoo run resnet50 --junit run.xml                   a test case per golden stage and target, for CI
+  mpirun -n 4 zoo run resnet50                       on four processes, which share each batch (docs/many-machines.md)
   zoo run resnet50 --resume                          goes on with the last run that was interrupted
   zoo run resnet50 --set train.seed=1 --format json | jq 'select(.event == \"result\")'")]
 pub struct Args {
@@ -87,8 +89,9 @@ pub struct Args {
 
 /// Trains; missed if golden or target are.
 pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
+    context.join()?;
     let end = prove_and_train(args, context);
-    if let Some(file) = &args.junit.junit {
+    if let Some(file) = args.junit.junit.as_ref().filter(|_| context.ranks.is_first()) {
         context.ci.write_junit("run", file, &end)?;
     }
     end
@@ -106,7 +109,9 @@ fn prove_and_train(args: &Args, context: &mut Context) -> Result<Exit, Failure> 
     let mut recipe = loaded.recipe.clone();
     let spinner = context.progress.spinner();
     spinner.message("opening the data");
-    let sets = data::open(&mut recipe, &loaded.overridden, args.data.as_deref())?;
+    // What is made or unpacked for all is made by the first.
+    let open = || data::open(&mut recipe, &loaded.overridden, args.data.as_deref());
+    let sets = together::first_before_others(&context.ranks, open)?;
     drop(spinner);
     let model = recipe.resolve()?;
     let simulated = Simulated::find(args.device.as_deref(), Work::Train, &mut recipe, context)?;
@@ -115,7 +120,7 @@ fn prove_and_train(args: &Args, context: &mut Context) -> Result<Exit, Failure> 
         context.ci.diagnostic(&warning);
     }
     let seeds: Vec<u64> = (0..u64::from(args.repeat)).map(|n| recipe.train.seed.wrapping_add(n)).collect();
-    for seed in seeds.iter().filter(|_| !args.resume) {
+    for seed in seeds.iter().filter(|_| !args.resume && context.ranks.is_first()) {
         if let Some(out) = args.folder(*seed) {
             RunFolder::expect_vacant(&out)?;
         }
@@ -124,22 +129,29 @@ fn prove_and_train(args: &Args, context: &mut Context) -> Result<Exit, Failure> 
     let golden = GoldenVerdict::Absent;
     let job =
         Job { recipe: &recipe, model: &model, data: &sets, linear_baseline: None, baselines: &[], golden, device };
-    let memory = room::expect(job, args.memory, context)?;
-    let Proof { verdict: golden, event: proven } = prove(args, &profile, &catalog, &loaded, context)?;
+    // What processes that share a machine leave each other is not forecast.
+    let memory = match context.ranks.size() {
+        1 => Some(room::expect(job, args.memory, context)?),
+        _ => None,
+    };
+    let proof =
+        if context.ranks.is_first() { prove(args, &profile, &catalog, &loaded, context)? } else { Proof::absent() };
+    let Proof { verdict: golden, event: proven } = together::same_verdict(&context.ranks, proof)?;
     if golden == GoldenVerdict::Fail {
         return not_begun(&loaded, context);
     }
-    let rehearsed = match simulated.as_ref().filter(|_| !args.no_check && !args.resume) {
+    let rehearsed = match simulated.as_ref().filter(|_| !args.no_check && !args.resume && context.ranks.is_first()) {
         Some(simulated) => rehearse::rehearse(&args.recipe, &recipe, simulated, &catalog, context)?,
         None => None,
     };
-    let cost = price(&recipe, context);
-    let baseline = if args.resume { None } else { data::linear_baseline(&recipe, &sets, &context.progress)? };
+    let first = context.ranks.is_first();
+    let cost = if first { price(&recipe, context) } else { None };
+    let baseline = if args.resume || !first { None } else { data::linear_baseline(&recipe, &sets, &context.progress)? };
     let job = Job { linear_baseline: baseline, golden, ..job };
-    let baselines = data::trivial_answers(job, &context.progress)?;
+    let baselines = if first { data::trivial_answers(job, &context.progress)? } else { Vec::new() };
     data::announce(&recipe, &sets, baseline, &baselines);
     let job = Job { baselines: &baselines, ..job };
-    let begun = [Some(memory), proven, rehearsed, cost].into_iter().flatten().collect();
+    let begun = [memory, proven, rehearsed, cost].into_iter().flatten().collect();
     let series = Series { args, begun, cancel: interrupt.arm() };
     let (stem, title) = (format!("{}-{profile}", recipe.name), format!("{} {profile}", recipe.name));
     if let [seed] = seeds.as_slice() {
@@ -172,11 +184,16 @@ fn prove_and_train(args: &Args, context: &mut Context) -> Result<Exit, Failure> 
             }
             Ok(None) => return Ok(Exit::Interrupted),
             // It has come to nothing, which is a result: its log has it.
-            Err(failure @ Failure::Train(TrainError::LossNotFinite { .. } | TrainError::VariableNotFinite { .. })) => {
+            Err(failure @ Failure::Train(TrainError::LossNotFinite { .. } | TrainError::VariableNotFinite { .. }))
+                if context.ranks.size() == 1 =>
+            {
                 context.progress.error(&format!("seed {seed}: {failure}"));
             }
             Err(other) => return Err(other),
         }
+    }
+    if !context.ranks.is_first() {
+        return Ok(Exit::Pass);
     }
     if recipe.target.is_none() {
         info!("no target: there is nothing to judge the runs by");
@@ -220,7 +237,10 @@ impl Series<'_> {
     /// Trains once, in the folder at `path`; `None` if it was interrupted.
     fn train(&self, job: Job<'_>, path: &Path, context: &mut Context) -> Result<Option<RunResult>, Failure> {
         let args = self.args;
-        let mut trainer = Trainer::new(job)?;
+        let mut trainer = Trainer::across(job, context.ranks.clone())?;
+        if !context.ranks.is_first() {
+            return together::follow(&mut trainer, self.cancel);
+        }
         let (folder, mut files) = if args.resume {
             let folder = RunFolder::reopen(path)?;
             let resumed = folder.resume(&mut trainer)?;
@@ -343,6 +363,9 @@ fn targets(name: String, result: &RunResult) -> Suite {
 
 /// The verdict; JSON has had it as the last event.
 fn finished(result: &RunResult, folder: &Path, context: &mut Context) -> Result<Exit, Failure> {
+    if !context.ranks.is_first() {
+        return Ok(Exit::Pass);
+    }
     let missed = result.met == Some(false);
     if context.format == Format::Text {
         let linear = result.linear_baseline.map(|b| format!("a linear classifier: {}", percent(b)));

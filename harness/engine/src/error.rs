@@ -2,6 +2,7 @@
 
 use thiserror::Error;
 use zoo_graph::{GraphError, Layout, TensorType};
+use zoo_ranks::RanksError;
 
 /// A step that cannot be made or run.
 #[derive(Debug, Error)]
@@ -70,6 +71,9 @@ pub enum EngineError {
         /// What the kernel says.
         source: KernelError,
     },
+    /// Another rank cannot be reached.
+    #[error(transparent)]
+    Ranks(#[from] RanksError),
     /// candle refused something outside any node.
     #[error(transparent)]
     Candle(#[from] candle_core::Error),
@@ -89,6 +93,9 @@ pub enum KernelError {
     /// candle refused.
     #[error(transparent)]
     Candle(#[from] candle_core::Error),
+    /// Another rank cannot be reached.
+    #[error(transparent)]
+    Ranks(#[from] RanksError),
     /// A label that names no class.
     #[error("label {label} of sample {sample} names no class: there are {classes}")]
     Label {

@@ -12,6 +12,7 @@ use zoo_graph::{
     passes::{Pass, Pipeline, PlaceCasts, PrecisionPolicy, ScaleLoss},
 };
 use zoo_kernels::{Isa, half::Rounding};
+use zoo_ranks::{Ranks, RanksError};
 use zoo_recipe::did_you_mean;
 
 pub use zoo_kernels::half::{HalfType, Overflow, Range, Subnormals, Tally};
@@ -108,6 +109,13 @@ impl Simulation {
             return None;
         }
         Some(Held { rounding: Rounding::new(isa, ty, self.range), planted, rounded: Cell::new(false) })
+    }
+
+    /// Tells the other ranks whether anything overflowed here, and hears it from them: all update, or none.
+    pub(crate) fn agree(&self, ranks: &Ranks, findings: &mut Findings) -> Result<(), RanksError> {
+        findings.overflow = ranks.any(findings.overflow)?;
+        findings.skipped = findings.overflow && self.skips_overflow;
+        Ok(())
     }
 
     /// Takes down what rounding did to results of node `n`.

@@ -10,6 +10,7 @@ use zoo_graph::{
     Bytes, Graph, Shape, TensorType, ValueId, Variable, VariableId, graph::Input, passes::Pipeline, verify,
 };
 use zoo_kernels::{Isa, Level};
+use zoo_ranks::Ranks;
 use zoo_recipe::{Recipe, schema};
 
 /// Which kernels compute a step.
@@ -75,11 +76,13 @@ pub struct Scalars {
     pub step: u64,
     /// Seed of the run, for dropout.
     pub seed: u64,
+    /// Which part of the batch this is, where several ranks share it, for dropout.
+    pub part: u64,
 }
 
 impl Default for Scalars {
     fn default() -> Self {
-        Self { learning_rate: 0.0, step: 0, seed: 0, skipped: 0, loss_scale: 1.0 }
+        Self { learning_rate: 0.0, step: 0, seed: 0, skipped: 0, loss_scale: 1.0, part: 0 }
     }
 }
 
@@ -281,6 +284,15 @@ impl Step {
             })
             .transpose()?;
         Ok(Self { graph, executor, pool })
+    }
+
+    /// Makes this the step of one of several ranks, each with its own part of the batch: what
+    /// [`Pipeline::across`] has put into the graph goes to the others.
+    pub fn join(&mut self, ranks: Ranks) {
+        match &mut self.executor {
+            Executor::Reference(executor) => executor.join(ranks),
+            Executor::Fast(executor) => executor.join(ranks),
+        }
     }
 
     /// The graph.

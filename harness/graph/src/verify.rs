@@ -69,9 +69,14 @@ fn define(graph: &Graph, defined: &mut [bool], v: ValueId, source: Source) -> Re
     Ok(())
 }
 
-/// The gradient of `BNTrainingUpdate` assumes that mean and variance are those of its input.
+/// The gradient of `BNTrainingUpdate` assumes that mean and variance are those of its input, on this rank or on all.
 fn expect_own_statistics(graph: &Graph, node: &crate::Node) -> Result<(), String> {
-    let [x, mean, var] = [0, 1, 2].map(|i| node.inputs[i]);
+    let [x, mut mean, mut var] = [0, 1, 2].map(|i| node.inputs[i]);
+    if let Some(gather) = graph.producer(mean).filter(|node| matches!(node.op, Op::GatherStatistics(_)))
+        && gather.outputs[..] == [mean, var]
+    {
+        [mean, var] = [0, 1].map(|i| gather.inputs[i]);
+    }
     let own = match graph.producer(mean).filter(|_| graph.producer(var).is_some()) {
         Some(reduce) => match &reduce.op {
             Op::BnTrainingReduce(_) => reduce.inputs[0] == x && reduce.outputs[..] == [mean, var],

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use zoo_datasets::{
-    DataError, Loader, LoaderConfig, SampleLoader,
+    DataError, Loader, LoaderConfig, SampleLoader, Share,
     text::{TextExample, TextTraining},
     tracking::{Pair, Pairs},
     transforms::Normalize,
@@ -36,16 +36,23 @@ enum Source {
 const LABEL: &str = "label";
 
 impl Feed {
-    /// Feeds a step with these `inputs`, the first of which is the network's first.
+    /// Feeds a step with these `inputs`, the first of which is the network's first: this `share` of each batch.
     ///
     /// # Errors
     /// Preprocessing that does not deliver what the network takes, an input that such data do not offer, or too few samples.
-    pub fn new(recipe: &Recipe, sets: &DataSets, inputs: &[StepInput], threads: usize) -> Result<Self, InputError> {
+    pub fn new(
+        recipe: &Recipe,
+        sets: &DataSets,
+        inputs: &[StepInput],
+        threads: usize,
+        share: Share,
+    ) -> Result<Self, InputError> {
         let config = LoaderConfig {
             batch: recipe.train.batch,
             shuffle: true,
             drop_last: true,
             seed: recipe.train.seed,
+            share,
             ..loader_config(recipe, threads)
         };
         let first = inputs.first().ok_or_else(|| InputError::at(recipe, "model", "the network has no input"))?;

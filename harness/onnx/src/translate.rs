@@ -307,6 +307,7 @@ impl Translation<'_> {
             Op::DepthwiseCorrelation(_) => self.correlation(node),
             Op::ExtractPatches(_) => return Err(refuse(node, "ONNX has no operator that makes windows a batch")),
             Op::AdaptiveAvgPoolGrad(_)
+            | Op::AllReduce(_)
             | Op::ApplyAdam(_)
             | Op::ApplyEma(_)
             | Op::ApplyMomentum(_)
@@ -330,6 +331,7 @@ impl Translation<'_> {
             | Op::ExtractPatchesGrad(_)
             | Op::Eye(_)
             | Op::Fill(_)
+            | Op::GatherStatistics(_)
             | Op::L2Loss(_)
             | Op::LossScale(_)
             | Op::LrnGrad(_)

@@ -6,6 +6,7 @@ use zoo_datasets::DataError;
 use zoo_engine::EngineError;
 use zoo_graph::GraphError;
 use zoo_input::InputError;
+use zoo_ranks::RanksError;
 
 use crate::{
     checkpoint::{Change, CheckpointError},
@@ -32,6 +33,19 @@ pub enum TrainError {
     /// The data do not fit the network.
     #[error("the data do not fit the network: {0}")]
     Mismatch(String),
+    /// A batch that cannot be divided among the ranks.
+    #[error(
+        "`train.batch` is {batch}, of which {ranks} ranks cannot have equal parts: choose another number of ranks or another batch"
+    )]
+    Share {
+        /// Samples of all ranks together.
+        batch: usize,
+        /// How many ranks there are.
+        ranks: usize,
+    },
+    /// Another rank cannot be reached.
+    #[error(transparent)]
+    Ranks(#[from] RanksError),
     /// A checkpoint that cannot be written or read.
     #[error(transparent)]
     Checkpoint(#[from] CheckpointError),

@@ -1,9 +1,10 @@
 //! What is trained, and the batches that it is trained and evaluated on.
 
-use zoo_datasets::{Loader, LoaderConfig};
+use zoo_datasets::{Loader, LoaderConfig, Share};
 use zoo_engine::Arithmetic;
 use zoo_graph::Graph;
 use zoo_input::{DataSets, Feed, Samples, Split, StepInput};
+use zoo_ranks::Ranks;
 use zoo_recipe::{Recipe, ResolvedModel};
 
 use crate::{TrainError, event::GoldenVerdict, metrics::Baseline};
@@ -56,17 +57,19 @@ impl Job<'_> {
         self.recipe.train.batch.min(self.data.val_len().max(1))
     }
 
-    /// Full batches of the training set for a step, shuffled and augmented by the recipe's seed.
+    /// Full batches of the training set for a step, shuffled and augmented by the recipe's seed, and of each the part that
+    /// this rank trains on.
     ///
     /// # Errors
     /// Preprocessing that does not deliver what the step takes, or too few samples.
-    pub fn feed(&self, step: &Graph) -> Result<Feed, TrainError> {
+    pub fn feed(&self, step: &Graph, ranks: &Ranks) -> Result<Feed, TrainError> {
         let inputs = step.inputs.iter().map(|input| {
             let shape = step.ty(input.value).shape.get(1..).unwrap_or_default().to_vec();
             StepInput { name: input.name.clone(), shape }
         });
         let inputs: Vec<StepInput> = inputs.collect();
-        Ok(Feed::new(self.recipe, self.data, &inputs, self.threads())?)
+        let share = Share { part: ranks.rank(), of: ranks.size() };
+        Ok(Feed::new(self.recipe, self.data, &inputs, self.threads(), share)?)
     }
 
     /// All held-out images with their classes, in order.

@@ -3,8 +3,9 @@
 use candle_core::{Device, Tensor};
 use std::collections::{BTreeMap, BTreeSet};
 use zoo_engine::{Arithmetic, Inputs, Observer, Options, Scalars, Step, StepResult, candle_dtype};
-use zoo_graph::{BuildOptions, DType, EMA, Graph, VariableRole};
+use zoo_graph::{BuildOptions, DType, EMA, Graph, VariableRole, passes::Pipeline};
 use zoo_input::{Batch, Field, Numbers};
+use zoo_ranks::Ranks;
 use zoo_recipe::{Recipe, ResolvedModel, schema};
 
 use crate::{
@@ -21,6 +22,7 @@ pub struct Session {
     done: u64,
     rule: schema::LossScale,
     loss_scale: LossScale,
+    ranks: Ranks,
 }
 
 impl Session {
@@ -29,10 +31,24 @@ impl Session {
     /// # Errors
     /// A recipe that makes no step, or one that the kernels cannot compute.
     pub fn start(recipe: &Recipe, model: &ResolvedModel, arithmetic: Option<&Arithmetic>) -> Result<Self, TrainError> {
-        let step = initial(recipe, model, arithmetic, 0)?;
+        Self::across(recipe, model, arithmetic, Ranks::alone())
+    }
+
+    /// As [`Session::start`], for one of several ranks that share each batch: its step takes this rank's part of a batch,
+    /// and updates by the gradients of all.
+    ///
+    /// # Errors
+    /// As [`Session::start`], and a batch that the ranks cannot share.
+    pub fn across(
+        recipe: &Recipe,
+        model: &ResolvedModel,
+        arithmetic: Option<&Arithmetic>,
+        ranks: Ranks,
+    ) -> Result<Self, TrainError> {
+        let step = initial(recipe, model, arithmetic, 0, &ranks)?;
         let rule = if arithmetic.is_some() { recipe.npu.loss_scale.clone() } else { schema::LossScale::None };
         let loss_scale = LossScale::start(&rule);
-        Ok(Self { rule, loss_scale, ..Self::new(step, recipe.train.seed) })
+        Ok(Self { rule, loss_scale, ranks, ..Self::new(step, recipe.train.seed) })
     }
 
     /// Goes on with the parts that are trained from this epoch on: another graph with the same weights, statistics and
@@ -47,7 +63,7 @@ impl Session {
         arithmetic: Option<&Arithmetic>,
         epoch: usize,
     ) -> Result<(), TrainError> {
-        let mut step = initial(recipe, model, arithmetic, epoch)?;
+        let mut step = initial(recipe, model, arithmetic, epoch, &self.ranks)?;
         let names: Vec<(String, VariableRole)> =
             step.graph().variables.iter().map(|v| (v.name.clone(), v.role.clone())).collect();
         for (name, role) in names {
@@ -95,7 +111,7 @@ impl Session {
     /// Training with a step that has its variables already, whatever it was built from.
     pub fn new(step: Step, seed: u64) -> Self {
         let rule = schema::LossScale::None;
-        Self { step, seed, done: 0, loss_scale: LossScale::start(&rule), rule }
+        Self { step, seed, done: 0, loss_scale: LossScale::start(&rule), rule, ranks: Ranks::alone() }
     }
 
     /// The loss scale, and how many updates were left out.
@@ -129,7 +145,8 @@ impl Session {
         observer: &mut dyn Observer,
     ) -> Result<StepResult, TrainError> {
         let LossScale { scale, skipped, .. } = self.loss_scale;
-        let scalars = Scalars { learning_rate, step: self.done, seed: self.seed, skipped, loss_scale: scale };
+        let part = self.ranks.rank() as u64;
+        let scalars = Scalars { learning_rate, step: self.done, seed: self.seed, skipped, loss_scale: scale, part };
         let result = self.step.run(inputs, scalars, observer)?;
         self.done += 1;
         let overflow = self.step.findings().is_some_and(|findings| findings.overflow);
@@ -195,13 +212,20 @@ fn initial(
     model: &ResolvedModel,
     arithmetic: Option<&Arithmetic>,
     epoch: usize,
+    ranks: &Ranks,
 ) -> Result<Step, TrainError> {
-    let options = BuildOptions { epoch, ..BuildOptions::train(recipe.train.batch) };
-    let graph = zoo_graph::build(recipe, model, &options)?;
+    let (batch, size) = (recipe.train.batch, ranks.size());
+    if !batch.is_multiple_of(size) {
+        return Err(TrainError::Share { batch, ranks: size });
+    }
+    let options = BuildOptions { epoch, ..BuildOptions::train(batch / size) };
+    let mut graph = zoo_graph::build(recipe, model, &options)?;
+    Pipeline::across(size, recipe).run(&mut graph, None)?;
     let mut step = match arithmetic {
         Some(arithmetic) => Step::simulated(graph, Options::of(recipe), arithmetic)?,
         None => Step::new(graph, Options::of(recipe))?,
     };
+    step.join(ranks.clone());
     step.initialize(recipe.train.seed)?;
     Ok(step)
 }

@@ -98,6 +98,7 @@ mod tests {
             seed: 0,
             parts: Vec::new(),
             ema: None,
+            sync_bn: false,
             init_from: None,
             eval_every,
             checkpoint_every,

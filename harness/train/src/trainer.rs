@@ -3,11 +3,13 @@
 mod replay;
 
 use std::{
+    path::Path,
     sync::atomic::{AtomicBool, Ordering},
     time::Instant,
 };
 use zoo_engine::Observer;
 use zoo_input::{Batches, Feed};
+use zoo_ranks::Ranks;
 use zoo_recipe::{
     Recipe,
     schema::{self, Goal},
@@ -55,11 +57,13 @@ pub struct Trainer<'a> {
     resumed_at: Option<u64>,
     /// Steps done at the newest checkpoint.
     saved: Option<u64>,
+    ranks: Ranks,
 }
 
 /// The step as it is before the first batch: initial variables, or those that `train.init_from` gives.
-fn begin(job: Job<'_>) -> Result<Session, TrainError> {
-    let mut session = Session::start(job.recipe, job.model, job.device.map(|device| device.arithmetic))?;
+fn begin(job: Job<'_>, ranks: &Ranks) -> Result<Session, TrainError> {
+    let arithmetic = job.device.map(|device| device.arithmetic);
+    let mut session = Session::across(job.recipe, job.model, arithmetic, ranks.clone())?;
     if let Some(source) = &job.recipe.train.init_from {
         // Not inside the message: what nobody listens to is not computed.
         let fit = session.init_from(source)?;
@@ -75,14 +79,25 @@ impl<'a> Trainer<'a> {
     /// # Errors
     /// Recipe and data that do not fit each other, or too few samples for one batch.
     pub fn new(job: Job<'a>) -> Result<Self, TrainError> {
+        Self::across(job, Ranks::alone())
+    }
+
+    /// As [`Trainer::new`], for one of several ranks that train together, each on its part of every batch. The first one
+    /// evaluates, keeps checkpoints and tells listeners; all do what it says about where the training stands. The numbers
+    /// are those of one rank but for the order in which they are summed, if normalisations see the whole batch
+    /// (`train.sync_bn`) and the loss is a mean over samples.
+    ///
+    /// # Errors
+    /// As [`Trainer::new`], and a batch that the ranks cannot share.
+    pub fn across(job: Job<'a>, ranks: Ranks) -> Result<Self, TrainError> {
         let Job { recipe, model, data, .. } = job;
         let classes = data.classes().len();
         if data.kind() == schema::SampleKind::Image && classes != model.classes {
             let message = format!("{classes} classes of data, but `model.classes` is {}", model.classes);
             return Err(TrainError::Mismatch(message));
         }
-        let session = begin(job)?;
-        let train = job.feed(session.step().graph())?;
+        let session = begin(job, &ranks)?;
+        let train = job.feed(session.step().graph(), &ranks)?;
         let timetable = Timetable::new(&recipe.train, train.batches_per_epoch());
         Ok(Self {
             job,
@@ -97,6 +112,7 @@ impl<'a> Trainer<'a> {
             begun: Instant::now(),
             resumed_at: None,
             saved: None,
+            ranks,
         })
     }
 
@@ -183,19 +199,23 @@ impl<'a> Trainer<'a> {
         cancel: &AtomicBool,
     ) -> Result<Outcome, TrainError> {
         self.begun = Instant::now();
+        self.follow_first()?;
         listener.hear(&Event::Started(Box::new(self.started())))?;
         let mut batches = None;
         loop {
             // What is due after a step is done here, so that a resumed training makes up for what it missed.
             let done = self.session.done();
             if self.evaluation_due()
-                && let Some(evaluation) = self.evaluate(cancel, listener)?
+                && let Some(evaluated) = self.evaluate(cancel, listener)?
             {
-                listener.hear(&Event::Evaluated(self.record(evaluation)))?;
+                listener.hear(&Event::Evaluated(evaluated))?;
             }
             let finished = done >= self.timetable.steps() && !self.evaluation_due();
-            let cancelled = cancel.load(Ordering::Relaxed);
-            if (finished || cancelled || self.timetable.checkpoints(done)) && self.saved != Some(done) {
+            let cancelled = self.ranks.any(cancel.load(Ordering::Relaxed))?;
+            if (finished || cancelled || self.timetable.checkpoints(done))
+                && self.saved != Some(done)
+                && self.ranks.is_first()
+            {
                 listener.hear(&self.save(store)?)?;
             }
             if finished {
@@ -209,6 +229,17 @@ impl<'a> Trainer<'a> {
             }
             listener.hear(&Event::Step(self.step(&mut batches, &mut ())?))?;
         }
+    }
+
+    /// Goes on from where the first rank stands.
+    fn follow_first(&mut self) -> Result<(), TrainError> {
+        if self.ranks.size() == 1 {
+            return Ok(());
+        }
+        let name = Path::new("the first rank's state");
+        let here = if self.ranks.is_first() { self.checkpoint()?.encode(name)? } else { Vec::new() };
+        let state = self.ranks.broadcast(here)?;
+        if self.ranks.is_first() { Ok(()) } else { self.resume(&Checkpoint::decode(name, &state)?) }
     }
 
     /// One step: data, learning rate, update.
@@ -233,7 +264,7 @@ impl<'a> Trainer<'a> {
             None => batches.insert(self.train.epoch(position.epoch, position.batch as usize)?),
         };
         let batch = batches.next().ok_or_else(|| TrainError::Mismatch("an epoch ended early".into()))??;
-        let samples = batch.n;
+        let samples = batch.n * self.ranks.size();
         let lr = self.job.recipe.schedule.lr(
             number as usize,
             self.timetable.steps_per_epoch() as usize,
@@ -288,12 +319,25 @@ impl<'a> Trainer<'a> {
         }
     }
 
-    /// Evaluates the present weights; `None` if it was cancelled.
-    fn evaluate(&mut self, cancel: &AtomicBool, listener: &mut dyn Listener) -> Result<Option<Evaluation>, TrainError> {
+    /// Evaluates the present weights, on the first rank for all; `None` if it was cancelled.
+    fn evaluate(&mut self, cancel: &AtomicBool, listener: &mut dyn Listener) -> Result<Option<Evaluated>, TrainError> {
         self.expect_finite()?;
-        let step = self.session.step();
-        self.evaluator.load(|name| step.variable(name).ok())?;
-        self.evaluator.run(cancel, &mut |sight| listener.see(sight))
+        let mut evaluated = None;
+        if self.ranks.is_first() {
+            let step = self.session.step();
+            self.evaluator.load(|name| step.variable(name).ok())?;
+            let evaluation = self.evaluator.run(cancel, &mut |sight| listener.see(sight))?;
+            evaluated = evaluation.map(|evaluation| self.record(evaluation));
+        }
+        if self.ranks.size() > 1 {
+            let mismatch = |error: serde_json::Error| TrainError::Mismatch(format!("an evaluation: {error}"));
+            let said = self.ranks.broadcast(serde_json::to_vec(&evaluated).map_err(mismatch)?)?;
+            if !self.ranks.is_first() {
+                evaluated = serde_json::from_slice(&said).map_err(mismatch)?;
+                self.evaluations.extend(evaluated.clone());
+            }
+        }
+        Ok(evaluated)
     }
 
     fn record(&mut self, evaluation: Evaluation) -> Evaluated {
@@ -357,6 +401,7 @@ impl<'a> Trainer<'a> {
             resumed_at: self.resumed_at,
             parameters,
             batch: recipe.train.batch,
+            ranks: self.ranks.size(),
             epochs: self.timetable.epochs(),
             steps_per_epoch: self.timetable.steps_per_epoch(),
             steps: self.timetable.steps(),

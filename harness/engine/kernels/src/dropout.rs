@@ -22,6 +22,8 @@ pub struct Dropout {
     threshold: u32,
     /// What the kept elements are multiplied by.
     scale: f32,
+    /// Index of the first element.
+    first: u32,
 }
 
 /// Whether the element at logical row-major `index` is kept.
@@ -46,19 +48,28 @@ impl Dropout {
             key: [key as u32, (key >> 32) as u32],
             threshold: (rate * 4_294_967_296.0).round().min(f64::from(u32::MAX)) as u32,
             scale: (1.0 / (1.0 - rate)) as f32,
+            first: 0,
         }
+    }
+
+    /// The mask from this element on: of a tensor that is a part of a larger one.
+    #[must_use]
+    pub fn from_element(self, first: u64) -> Self {
+        Self { first: first as u32, ..self }
     }
 
     /// Whether the element at logical row-major `index` is kept.
     #[must_use]
     pub fn keeps(&self, index: u64) -> bool {
-        let hash = lowbias32(lowbias32(index as u32 ^ self.key[0]).wrapping_add(self.key[1]));
+        let hash =
+            lowbias32(lowbias32((index as u32).wrapping_add(self.first) ^ self.key[0]).wrapping_add(self.key[1]));
         hash >= self.threshold
     }
 
     /// [`Self::keeps`] of 16 indices, as factors.
     #[inline(always)]
     fn factors<S: Simd>(&self, simd: S, indices: S::U32) -> S::F32 {
+        let indices = simd.add_u32(indices, simd.splat_u32(self.first));
         let first = mix(simd, simd.xor_u32(indices, simd.splat_u32(self.key[0])));
         let hash = mix(simd, simd.add_u32(first, simd.splat_u32(self.key[1])));
         let kept = simd.at_least_u32(hash, simd.splat_u32(self.threshold));
@@ -202,6 +213,23 @@ mod tests {
                 dropout_blocked_in_place(isa, shape, &mask, &mut in_place);
                 dropout_in_place(isa, &mask, &mut flat_in_place);
                 assert_eq!((in_place, flat_in_place), (y, flat));
+            }
+        }
+    }
+
+    #[test]
+    fn a_part_of_a_tensor_has_its_part_of_the_mask() {
+        let whole = Blocked::new(4, 19, 3, 5);
+        let part = Blocked { n: 2, ..whole };
+        let mask = Dropout::new(7, 3, 1, 0.35);
+        let half = part.n * part.c * part.pixels();
+        let (x, nchw) = blocked(part, 1);
+        for isa in Isa::available() {
+            let mut y = vec![f32::NAN; x.len()];
+            dropout_blocked(isa, part, &mask.from_element(half as u64), &x, &mut y);
+            for i in 0..half {
+                let kept = mask.keeps((half + i) as u64);
+                assert_eq!(y[position(part, i)] != 0.0, kept && nchw[i] != 0.0);
             }
         }
     }

@@ -79,6 +79,7 @@ pub(super) fn eye(size: usize, mut call: Call<'_>) -> Result<(), KernelError> {
 pub(super) fn dropout(op: &Dropout, mut call: Call<'_>) -> Result<(), KernelError> {
     let (isa, x) = (call.isa, call.apart(0));
     let mask = dropout::Dropout::new(call.scalars.seed, call.scalars.step, op.stream, op.rate);
+    let mask = mask.from_element(call.scalars.part * call.result_types[0].shape.numel() as u64);
     let map = match call.result_types[0].layout {
         Layout::Nc1hwc0 => Some(call.result_map(0)?),
         Layout::Plain | Layout::FractalZ { .. } => None,

@@ -31,6 +31,7 @@ pub(super) fn run(op: &Op, mut call: Call<'_>) -> Result<(), KernelError> {
             operand_types: &operand_types.iter().collect::<Vec<_>>(),
             result_types: &result_types.iter().collect::<Vec<_>>(),
             scalars: call.scalars,
+            ranks: call.ranks,
         },
     )?;
     let isa = call.isa;

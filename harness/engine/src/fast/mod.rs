@@ -15,6 +15,7 @@ mod norm;
 mod plain;
 mod pool;
 mod shape;
+mod transfer;
 mod update;
 
 use crate::{
@@ -26,8 +27,10 @@ use call::{Call, Operand};
 use candle_core::{DType, Device, Tensor};
 use rayon::prelude::*;
 use std::time::Instant;
+use transfer::UnderWay;
 use zoo_graph::{BufferId, Bytes, Graph, Layout, MemoryPlan, Node, Op, TensorType, ValueId, VariableId};
 use zoo_kernels::{AlignedBuf, Isa};
+use zoo_ranks::{Ranks, RanksError};
 
 pub(crate) use plain::{from_plain, to_plain};
 
@@ -45,6 +48,11 @@ pub(crate) struct Executor {
     node_seconds: Vec<f64>,
     /// The device that is simulated, and what its last step ran into.
     simulated: Option<(Simulation, Findings)>,
+    ranks: Ranks,
+    /// Whether anybody reads a value: the buffer of one that nobody does serves others at once.
+    read: Vec<bool>,
+    /// What the present step has begun to get from the other ranks.
+    under_way: Vec<UnderWay>,
 }
 
 impl Executor {
@@ -73,7 +81,15 @@ impl Executor {
             isa,
             node_seconds: vec![0.0; graph.nodes.len()],
             simulated: simulation.map(|simulation| (simulation, Findings::default())),
+            ranks: Ranks::alone(),
+            read: read(graph),
+            under_way: Vec::new(),
         })
+    }
+
+    /// Makes this the executor of one of several ranks.
+    pub fn join(&mut self, ranks: Ranks) {
+        self.ranks = ranks;
     }
 
     /// Memory of all buffers and the kernels' workspace.
@@ -148,18 +164,33 @@ impl Executor {
         if let Some((_, findings)) = &mut self.simulated {
             *findings = Findings::of(graph);
         }
+        self.under_way.clear();
+        let mut agreed = false;
         for (n, node) in graph.nodes.iter().enumerate() {
             let started = Instant::now();
-            self.node(graph, n, node, scalars).map_err(|source| EngineError::Node {
-                name: node.name.clone(),
-                op: node.op.name(),
-                source,
-            })?;
+            let in_node =
+                |source: KernelError| EngineError::Node { name: node.name.clone(), op: node.op.name(), source };
+            if node.op.skipped().is_some() && !agreed {
+                // Whether this step updates anything is for all ranks to say.
+                self.settle(graph, |v| graph.losses.iter().any(|(_, loss)| *loss == v))?;
+                if let Some((simulation, findings)) = &mut self.simulated {
+                    simulation.agree(&self.ranks, findings)?;
+                }
+                agreed = true;
+            }
+            self.settle(graph, |v| node.inputs.contains(&v))?;
+            let held = self.node(graph, n, node, scalars).map_err(in_node)?;
+            // What is looked at or rounded has to be there.
+            if self.simulated.is_some() || node.outputs.iter().any(|v| observer.wants(*v)) {
+                self.settle(graph, |v| node.outputs.contains(&v))?;
+            }
+            self.round(n, node, held, graph);
             self.node_seconds[n] = started.elapsed().as_secs_f64();
             for v in &node.outputs {
                 self.show(graph, *v, observer)?;
             }
         }
+        self.settle(graph, |_| true)?;
         let scalar = |v: &ValueId| self.plan.buffer(*v).map_or(f64::NAN, |b| f64::from(self.buffers[b.0][0]));
         let losses = graph.losses.iter().map(|(_, v)| scalar(v)).collect();
         let metrics = graph.metrics.iter().map(|(_, v)| scalar(v)).collect();
@@ -172,9 +203,43 @@ impl Executor {
         Ok(Outcome { losses, metrics, outputs })
     }
 
+    /// Waits for what is on its way of those results that are `wanted`.
+    fn settle(&mut self, graph: &Graph, wanted: impl Fn(ValueId) -> bool) -> Result<(), RanksError> {
+        let mut n = 0;
+        while n < self.under_way.len() {
+            if !self.under_way[n].outputs.iter().any(|v| wanted(*v)) {
+                n += 1;
+                continue;
+            }
+            let UnderWay { outputs, sums } = self.under_way.remove(n);
+            let (sums, ranks) = (sums.wait()?, self.ranks.size() as f32);
+            let mut rest = sums.as_slice();
+            for v in outputs {
+                let (own, others) = rest.split_at(graph.ty(v).stored_numel());
+                if let Some(buffer) = self.plan.buffer(v).filter(|_| self.read[v.0]) {
+                    self.buffers[buffer.0].iter_mut().zip(own).for_each(|(mean, sum)| *mean = sum / ranks);
+                }
+                rest = others;
+            }
+            self.ranks.recycle(sums);
+        }
+        Ok(())
+    }
+
     /// What the last step ran into, on a simulated device.
     pub fn findings(&self) -> Option<&Findings> {
         self.simulated.as_ref().map(|(_, findings)| findings)
+    }
+
+    /// Rounds the results of a node that its kernel has not rounded.
+    fn round(&mut self, n: usize, node: &Node, held: Vec<Option<Held>>, graph: &Graph) {
+        let Some((simulation, findings)) = &mut self.simulated else { return };
+        for (held, v) in held.into_iter().zip(&node.outputs) {
+            if let Some((held, buffer)) = held.zip(self.plan.buffer(*v)) {
+                let tally = held.finish(&mut self.buffers[buffer.0][..graph.ty(*v).stored_numel()]);
+                simulation.note(n, tally, findings);
+            }
+        }
     }
 
     fn show(&self, graph: &Graph, v: ValueId, observer: &mut dyn Observer) -> Result<(), EngineError> {
@@ -191,7 +256,14 @@ impl Executor {
         }
     }
 
-    fn node(&mut self, graph: &Graph, n: usize, node: &Node, scalars: Scalars) -> Result<(), KernelError> {
+    /// Computes the results of a node; returns how a simulated device holds them, which they may be yet to be rounded to.
+    fn node(
+        &mut self,
+        graph: &Graph,
+        n: usize,
+        node: &Node,
+        scalars: Scalars,
+    ) -> Result<Vec<Option<Held>>, KernelError> {
         let arity = || KernelError::Arity { found: node.inputs.len() };
         let result_types: Vec<&TensorType> = node.outputs.iter().map(|v| graph.ty(*v)).collect();
         let operand_types: Vec<&TensorType> = node.inputs.iter().map(|v| graph.ty(*v)).collect();
@@ -201,6 +273,7 @@ impl Executor {
         let loss = loss.and_then(|v| self.plan.buffer(v)).map(|b| f64::from(self.buffers[b.0][0]));
         let overflowed = self.findings().is_some_and(|findings| findings.skipped);
         let kept = graph.keeps(&node.op, loss, overflowed);
+        let mut begun = None;
         let mut taken: Vec<AlignedBuf> = places.iter().map(|b| std::mem::take(&mut self.buffers[b.0])).collect();
         let overwritten: Vec<Option<usize>> = (0..taken.len()).map(|r| self.plan.overwrites(n, r)).collect();
         let operand = |(i, v): (usize, &ValueId)| {
@@ -220,8 +293,9 @@ impl Executor {
         let done = operands.and_then(|operands| {
             let results = taken.iter_mut().zip(&result_types).map(|(b, ty)| &mut b[..ty.stored_numel()]).collect();
             let workspace = &mut self.workspace;
-            let isa = self.isa;
-            let call = Call { isa, scalars, operands, operand_types, results, result_types, held: &held, workspace };
+            let (isa, held, ranks, begun) = (self.isa, &held[..], &self.ranks, &mut begun);
+            let call =
+                Call { isa, scalars, operands, operand_types, results, result_types, held, workspace, ranks, begun };
             match kept {
                 Some(count) => {
                     update::keep(call, count);
@@ -230,16 +304,11 @@ impl Executor {
                 None => dispatch(&node.op, call),
             }
         });
-        if let Some((simulation, findings)) = &mut self.simulated {
-            for (held, (buffer, v)) in held.into_iter().zip(taken.iter_mut().zip(&node.outputs)) {
-                let tally = held.map(|held| held.finish(&mut buffer[..graph.ty(*v).stored_numel()]));
-                tally.into_iter().for_each(|tally| simulation.note(n, tally, findings));
-            }
-        }
         for (place, buffer) in places.iter().zip(taken) {
             self.buffers[place.0] = buffer;
         }
-        done
+        self.under_way.extend(begun.map(|sums| UnderWay { outputs: node.outputs.clone(), sums }));
+        done.map(|()| held)
     }
 }
 
@@ -268,6 +337,18 @@ pub(crate) fn scratch(graph: &Graph) -> Bytes {
     Bytes(4 * elements.max().unwrap_or(0) as u64)
 }
 
+/// Which values a node reads or the graph is asked for.
+fn read(graph: &Graph) -> Vec<bool> {
+    let mut read = vec![false; graph.values.len()];
+    graph
+        .nodes
+        .iter()
+        .flat_map(|node| node.inputs.iter().copied())
+        .chain(graph.results())
+        .for_each(|v| read[v.0] = true);
+    read
+}
+
 /// The graph as its values are held: half precision in f32.
 fn held(graph: &Graph) -> Graph {
     let mut held = graph.clone();
@@ -294,6 +375,8 @@ fn dispatch(op: &Op, call: Call<'_>) -> Result<(), KernelError> {
         Op::Conv2D(_) | Op::Conv2DBackpropFilter(_) | Op::Conv2DBackpropInput(_) => fallback::run(op, call),
         Op::MatMul(matmul) => matmul::product(matmul, call),
         Op::Add(_) => elementwise::add(call),
+        Op::AllReduce(_) => transfer::begin(call),
+        Op::GatherStatistics(_) => transfer::gather_statistics(call),
         Op::Relu(_) => elementwise::relu(call),
         Op::ReluGrad(_) => elementwise::relu_gradient(call),
         Op::LossScale(op) => elementwise::scale(op.factor(call.scalars.loss_scale), call),

@@ -45,6 +45,7 @@ pub(super) fn relu6_grad<T: FloatDType>([dy, y]: [&Tensor; 2]) -> Result<Tensor,
 /// Keeps an element or not as the kernels' counter-based generator says, so that both directions and all kernels agree.
 pub(super) fn dropout<T: FloatDType>(op: &Dropout, [x]: [&Tensor; 1], scalars: Scalars) -> Result<Tensor, KernelError> {
     let mask = dropout::Dropout::new(scalars.seed, scalars.step, op.stream, op.rate);
+    let mask = mask.from_element(scalars.part * x.elem_count() as u64);
     let share = 1.0 - op.rate;
     let [y] = map_with_index::<T, 1, 1>([x], |index, [x]| [if mask.keeps(index as u64) { x / share } else { 0.0 }])?;
     Ok(y)

@@ -12,6 +12,7 @@ use candle_core::{DType, Device, Tensor};
 use std::time::Instant;
 use zoo_graph::{Bytes, Graph, Layout, Node, NodeId, Op, TensorType, ValueId, VariableId, liveness::Liveness};
 use zoo_kernels::Isa;
+use zoo_ranks::Ranks;
 
 /// Holds the variables, and knows when each value of its graph is needed last.
 pub(crate) struct Executor {
@@ -24,6 +25,7 @@ pub(crate) struct Executor {
     node_seconds: Vec<f64>,
     /// The device that is simulated, and what its last step ran into.
     simulated: Option<(Simulation, Findings)>,
+    ranks: Ranks,
 }
 
 impl Executor {
@@ -43,7 +45,13 @@ impl Executor {
         let variables = zeros.collect::<candle_core::Result<_>>()?;
         let node_seconds = vec![0.0; graph.nodes.len()];
         let simulated = simulation.map(|simulation| (simulation, Findings::default()));
-        Ok(Self { liveness: Liveness::of(graph, &[]), variables, peak: Bytes(0), node_seconds, simulated })
+        let (liveness, ranks) = (Liveness::of(graph, &[]), Ranks::alone());
+        Ok(Self { liveness, variables, peak: Bytes(0), node_seconds, simulated, ranks })
+    }
+
+    /// Makes this the executor of one of several ranks.
+    pub fn join(&mut self, ranks: Ranks) {
+        self.ranks = ranks;
     }
 
     /// Present value of a variable, row-major.
@@ -104,15 +112,22 @@ impl Executor {
         if let Some((_, findings)) = &mut self.simulated {
             *findings = Findings::of(graph);
         }
+        let (ranks, mut agreed) = (&self.ranks, false);
         for (n, node) in graph.nodes.iter().enumerate() {
             let started = Instant::now();
+            if node.op.skipped().is_some() && !agreed {
+                if let Some((simulation, findings)) = &mut self.simulated {
+                    simulation.agree(ranks, findings)?;
+                }
+                agreed = true;
+            }
             let overflowed = self.simulated.as_ref().is_some_and(|(_, findings)| findings.skipped);
             let results = node.inputs.iter().map(|v| live.get(*v)).collect::<candle_core::Result<Vec<_>>>();
             let results = results.map_err(KernelError::from).and_then(|operands| {
                 let operand_types: Vec<&TensorType> = node.inputs.iter().map(|v| graph.ty(*v)).collect();
                 let result_types: Vec<&TensorType> = node.outputs.iter().map(|v| graph.ty(*v)).collect();
-                let call =
-                    Call { operands: &operands, operand_types: &operand_types, result_types: &result_types, scalars };
+                let (operand_types, result_types) = (&operand_types[..], &result_types[..]);
+                let call = Call { operands: &operands, operand_types, result_types, scalars, ranks };
                 match graph.keeps(&node.op, live.loss(), overflowed) {
                     Some(count) => Ok(operands[..count].to_vec()),
                     None => compute(&node.op, &call),

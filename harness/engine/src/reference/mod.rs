@@ -25,6 +25,7 @@ mod patches;
 mod resize;
 mod shape;
 mod siamese_loss;
+mod transfer;
 mod update;
 
 pub(crate) use executor::Executor;
@@ -32,6 +33,7 @@ pub(crate) use executor::Executor;
 use crate::{EngineError, KernelError, Scalars};
 use candle_core::{FloatDType, Tensor};
 use zoo_graph::{Bytes, DType, Graph, GraphError, Node, Op, Shape, TensorType};
+use zoo_ranks::Ranks;
 
 /// What a kernel gives: the operator's results, or why there are none.
 type Results = Result<Vec<Tensor>, KernelError>;
@@ -46,6 +48,7 @@ pub(crate) struct Call<'a> {
     pub result_types: &'a [&'a TensorType],
     /// Learning rate, step, seed.
     pub scalars: Scalars,
+    pub ranks: &'a Ranks,
 }
 
 impl Call<'_> {
@@ -97,7 +100,8 @@ pub fn evaluate(name: &str, op: &Op, operands: &[Tensor], scalars: Scalars) -> R
     let result_types =
         op.infer(&operand_types).map_err(|source| GraphError::Shape { name: name.to_owned(), origin: None, source })?;
     let result_types: Vec<&TensorType> = result_types.iter().collect();
-    let call = Call { operands, operand_types: &operand_types, result_types: &result_types, scalars };
+    let call =
+        Call { operands, operand_types: &operand_types, result_types: &result_types, scalars, ranks: &Ranks::alone() };
     compute(op, &call).map_err(|source| EngineError::Node { name: name.to_owned(), op: op.name(), source })
 }
 
@@ -106,6 +110,8 @@ fn dispatch<T: FloatDType>(op: &Op, call: &Call<'_>) -> Results {
         Op::AdaptiveAvgPool(op) => vec![average::adaptive::<T>(op, call.take()?)?],
         Op::AdaptiveAvgPoolGrad(op) => vec![average::adaptive_grad::<T>(op, call.take()?)?],
         Op::Add(_) => vec![arithmetic::add::<T>(call.operands)?],
+        Op::AllReduce(_) => transfer::all_reduce(call)?,
+        Op::GatherStatistics(_) => transfer::gather_statistics(call)?,
         Op::ApplyAdam(op) => update::adam::<T>(op, call.take()?, call.scalars)?,
         Op::ApplyEma(op) => vec![update::ema::<T>(op, call.take()?)?],
         Op::ApplyMomentum(op) => update::momentum::<T>(op, call.take()?, call.scalars)?,

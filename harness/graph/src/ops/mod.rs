@@ -6,6 +6,7 @@
 mod adam;
 mod adaptive_avg_pool;
 mod add;
+mod all_reduce;
 mod avg_pool;
 mod balanced_bce;
 mod bias_add;
@@ -60,6 +61,7 @@ mod window;
 pub use adam::ApplyAdam;
 pub use adaptive_avg_pool::{AdaptiveAvgPool, AdaptiveAvgPoolGrad, adaptive_range};
 pub use add::Add;
+pub use all_reduce::{AllReduce, GatherStatistics};
 pub use avg_pool::{AvgPool, AvgPoolGrad};
 pub use balanced_bce::{BalancedBce, HardNegatives, MiningScope};
 pub use bias_add::BiasAdd;
@@ -234,11 +236,11 @@ macro_rules! operators {
 }
 
 operators! {
-    AdaptiveAvgPool, AdaptiveAvgPoolGrad, Add, ApplyAdam, ApplyEma, ApplyMomentum, AvgPool, AvgPoolGrad, BalancedBce,
+    AdaptiveAvgPool, AdaptiveAvgPoolGrad, Add, AllReduce, ApplyAdam, ApplyEma, ApplyMomentum, AvgPool, AvgPoolGrad, BalancedBce,
     BiasAdd, BiasAddGrad, BnInfer, BnInferGrad, BnRunningUpdate, BnTrainingGrad, BnTrainingReduce,
     BnTrainingReduceGrad, BnTrainingUpdate, BnTrainingUpdateGrad, Cast, ClipByGlobalNorm, ClipByValue, Concat, Conv2D,
     Conv2DBackpropFilter, Conv2DBackpropInput, DepthwiseCorrelation, DepthwiseCorrelationGrad, DiceLoss, Dropout,
-    ExtractPatches, ExtractPatchesGrad, Eye, Fill, L2Loss, LossScale, Lrn, LrnGrad, MaskSoftMargin, MaskedL1, MatMul,
+    ExtractPatches, ExtractPatchesGrad, Eye, Fill, GatherStatistics, L2Loss, LossScale, Lrn, LrnGrad, MaskSoftMargin, MaskedL1, MatMul,
     MaxPool, MaxPoolGrad, Pad, PairLogSoftmax, PairLogSoftmaxGrad, Relu, Relu6, Relu6Grad, ReluGrad, Reshape, Resize,
     ResizeGrad, Scale, ScaleBy, SelectCrossEntropy, Sigmoid, SigmoidGrad, Slice, SoftmaxCrossEntropy, TransData,
     Transpose, WeightedL1, WeightedSum,

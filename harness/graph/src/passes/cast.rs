@@ -338,7 +338,12 @@ fn role(op: &Op, i: usize) -> Role {
         Op::BnTrainingUpdateGrad(_) | Op::BnTrainingReduceGrad(_) => data_until(2),
         Op::BnTrainingGrad(op) if i == 5 && op.relu == crate::ops::GradRelu::Output => Role::Data,
         Op::BnTrainingGrad(_) => data_until(2),
-        Op::BnRunningUpdate(_) | Op::ApplyAdam(_) | Op::ApplyMomentum(_) | Op::WeightedSum(_) => Role::Statistic,
+        Op::BnRunningUpdate(_)
+        | Op::ApplyAdam(_)
+        | Op::ApplyMomentum(_)
+        | Op::GatherStatistics(_)
+        | Op::WeightedSum(_) => Role::Statistic,
+        Op::AllReduce(_) => Role::Free,
         Op::ScaleBy(_) if i == 1 => Role::Free,
         Op::SoftmaxCrossEntropy(_) if i == 1 => Role::Free,
         _ => Role::Data,

@@ -169,6 +169,7 @@ impl<'g> Placement<'g> {
             }
             Op::BalancedBce(_)
             | Op::BnRunningUpdate(_)
+            | Op::GatherStatistics(_)
             | Op::DiceLoss(_)
             | Op::Eye(_)
             | Op::Fill(_)
@@ -185,7 +186,9 @@ impl<'g> Placement<'g> {
             | Op::WeightedL1(_)
             | Op::WeightedSum(_) => all(Layout::Plain),
             Op::MaskSoftMargin(_) => vec![layout(0), Layout::Plain, Layout::Plain],
-            Op::ClipByGlobalNorm(_) | Op::TransData(_) => (0..node.inputs.len()).map(layout).collect(),
+            Op::AllReduce(_) | Op::ClipByGlobalNorm(_) | Op::TransData(_) => {
+                (0..node.inputs.len()).map(layout).collect()
+            }
         }
     }
 

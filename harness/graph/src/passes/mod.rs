@@ -3,6 +3,7 @@
 //! A pass looks at the graph and returns labelled [`Patch`]es; [`Pipeline::run`] applies them and verifies the
 //! graph around each pass, so that `--passes-until N` can bisect for the pass that breaks a step.
 
+mod average_over_ranks;
 mod cast;
 mod fold_pad;
 mod fuse_bn_grad;
@@ -19,7 +20,9 @@ mod patches_as_convolution;
 mod reduce_on_matrix;
 mod scale_loss;
 mod split_decay;
+mod sync_batch_norm;
 
+pub use average_over_ranks::AverageOverRanks;
 pub use cast::{PlaceCasts, PrecisionMode, PrecisionPolicy, Why};
 pub use fold_pad::FoldPad;
 pub use fuse_bn_grad::FuseBnGrad;
@@ -36,8 +39,10 @@ pub use patches_as_convolution::PatchesAsConvolution;
 pub use reduce_on_matrix::ReduceOnMatrix;
 pub use scale_loss::ScaleLoss;
 pub use split_decay::SplitDecay;
+pub use sync_batch_norm::SyncBatchNorm;
 
 use crate::{error::GraphError, graph::Graph, verify::verify};
+use zoo_recipe::Recipe;
 
 /// A rewrite of the graph that keeps its meaning.
 pub trait Pass {
@@ -79,6 +84,18 @@ impl Pipeline {
             passes.push(Box::new(FuseConvRelu));
         }
         passes.push(Box::new(BlockedLayout::default()));
+        Self(passes)
+    }
+
+    /// Passes for one of several ranks that share each batch of a recipe's training.
+    pub fn across(ranks: usize, recipe: &Recipe) -> Self {
+        let mut passes: Vec<Box<dyn Pass + Send + Sync>> = Vec::new();
+        if ranks > 1 {
+            if recipe.train.sync_bn {
+                passes.push(Box::new(SyncBatchNorm { ranks }));
+            }
+            passes.push(Box::new(AverageOverRanks { ranks, all_reduce: recipe.npu.all_reduce.clone() }));
+        }
         Self(passes)
     }
 

@@ -92,12 +92,17 @@ impl<'g> Draft<'g> {
         inputs: Vec<ValueId>,
         ty: TensorType,
     ) -> ValueId {
-        self.patch.values.push(ty);
-        let result = ValueId(self.graph.values.len() + self.patch.values.len() - 1);
+        let result = self.value(ty);
         let (phase, origin) = (like.phase, like.origin.clone());
         let node = Node { name, op, inputs, outputs: vec![result], phase, origin, place: Place::Device };
         self.patch.insert.push(NewNode { node, near });
         result
+    }
+
+    /// A new value that some node of this patch defines.
+    pub(super) fn value(&mut self, ty: TensorType) -> ValueId {
+        self.patch.values.push(ty);
+        ValueId(self.graph.values.len() + self.patch.values.len() - 1)
     }
 
     /// Puts `node` in the place of the node at `n`.

@@ -82,7 +82,7 @@ pub enum DecayGroup {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Train {
-    /// Samples per update, on one device.
+    /// Samples per update: of one device where devices are simulated, of all ranks together where several train.
     #[schemars(range(min = 1, max = 65536))]
     pub batch: usize,
     /// Passes through the training set; an incomplete last batch is left out.
@@ -103,6 +103,10 @@ pub struct Train {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0), extend("exclusiveMaximum" = 1))]
     pub ema: Option<f64>,
+    /// Whether several ranks normalise over the batch of all of them together (PyTorch's SyncBatchNorm); else each over its
+    /// own part.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub sync_bn: bool,
     /// How often the held-out set is evaluated; the end always is.
     #[serde(default = "each_epoch")]
     pub eval_every: Period,

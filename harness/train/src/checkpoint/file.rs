@@ -37,6 +37,26 @@ impl Checkpoint {
     /// # Errors
     /// What the operating system refuses.
     pub fn save(&self, path: &Path) -> Result<(), CheckpointError> {
+        let header = self.header(path)?;
+        atomic::replace(path, |out| self.write(&header, out)).map_err(CheckpointError::unwritable(path))
+    }
+
+    /// The content of the file that [`Checkpoint::save`] writes; errors name `path`.
+    pub(crate) fn encode(&self, path: &Path) -> Result<Vec<u8>, CheckpointError> {
+        let mut bytes = Vec::new();
+        self.write(&self.header(path)?, &mut bytes).map_err(CheckpointError::unwritable(path))?;
+        Ok(bytes)
+    }
+
+    /// Writes the file behind its header.
+    fn write(&self, header: &[u8], out: &mut dyn io::Write) -> io::Result<()> {
+        out.write_all(&(header.len() as u64).to_le_bytes())?;
+        out.write_all(header)?;
+        self.tensors().iter().try_for_each(|(_, _, tensor)| each_chunk(tensor, &mut |chunk| out.write_all(chunk)))
+    }
+
+    /// What stands before the tensors: their places, the progress, and the checksum of both.
+    fn header(&self, path: &Path) -> Result<Vec<u8>, CheckpointError> {
         let foreign = |error: serde_json::Error| foreign(path, error.to_string());
         let progress = serde_json::value::to_raw_value(&self.progress).map_err(foreign)?;
         let tensors = self.tensors();
@@ -56,12 +76,7 @@ impl Checkpoint {
         let mut header = serde_json::to_vec(&metadata).map_err(foreign)?;
         // Tensors start at a multiple of eight bytes.
         header.resize(header.len().next_multiple_of(8), b' ');
-        let write = |out: &mut dyn io::Write| {
-            out.write_all(&(header.len() as u64).to_le_bytes())?;
-            out.write_all(&header)?;
-            tensors.iter().try_for_each(|(_, _, tensor)| each_chunk(tensor, &mut |chunk| out.write_all(chunk)))
-        };
-        atomic::replace(path, write).map_err(CheckpointError::unwritable(path))
+        Ok(header)
     }
 
     /// Reads a checkpoint and verifies it.

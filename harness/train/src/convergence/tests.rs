@@ -17,6 +17,7 @@ fn started(recipe: &Recipe) -> Event {
         resumed_at: None,
         parameters: 1,
         batch: 16,
+        ranks: 1,
         epochs: 2,
         steps_per_epoch: 6,
         steps: 12,

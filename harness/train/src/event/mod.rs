@@ -87,8 +87,11 @@ pub struct Started {
     pub resumed_at: Option<u64>,
     /// Trained numbers of the network.
     pub parameters: u64,
-    /// Samples per step.
+    /// Samples per step, of all ranks together.
     pub batch: usize,
+    /// Ranks that train together, each on its part of every batch.
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    pub ranks: usize,
     /// Passes through the training set.
     pub epochs: u64,
     /// Steps per pass.
@@ -119,6 +122,14 @@ pub struct Started {
     pub device: String,
     /// What computes.
     pub environment: Environment,
+}
+
+fn one() -> usize {
+    1
+}
+
+fn is_one(ranks: &usize) -> bool {
+    *ranks == 1
 }
 
 fn host() -> String {

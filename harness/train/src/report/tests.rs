@@ -13,6 +13,7 @@ fn started() -> Started {
         resumed_at: None,
         parameters: 1_234_567,
         batch: 8,
+        ranks: 1,
         epochs: 2,
         steps_per_epoch: 3,
         steps: 6,

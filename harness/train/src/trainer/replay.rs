@@ -20,6 +20,11 @@ impl Trainer<'_> {
         failed: u64,
         cancel: &AtomicBool,
     ) -> Option<Culprit> {
+        if self.ranks.size() > 1 {
+            // The others may have ended by now.
+            tracing::info!("a run in one process would find the node behind it");
+            return None;
+        }
         match self.replay(store, failed, cancel) {
             Ok(culprit) => culprit,
             Err(error) => {
@@ -35,7 +40,7 @@ impl Trainer<'_> {
         failed: u64,
         cancel: &AtomicBool,
     ) -> Result<Option<Culprit>, TrainError> {
-        self.session = begin(self.job)?;
+        self.session = begin(self.job, &self.ranks)?;
         if let Some(found) = store.latest()? {
             self.resume(&found.checkpoint)?;
         }

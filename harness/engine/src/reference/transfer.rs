@@ -1,0 +1,39 @@
+//! What ranks exchange, in f32 only: what MPI sums is what training computes with.
+
+use super::{Call, Results};
+use crate::KernelError;
+use candle_core::{Device, Tensor};
+use zoo_graph::{DType, ops::GatherStatistics};
+
+/// Means over the ranks.
+pub(super) fn all_reduce(call: &Call<'_>) -> Results {
+    let sums = call.ranks.sum(values(call)?).wait()?;
+    let (mut sums, ranks) = (sums.into_iter(), call.ranks.size() as f32);
+    let means = call.operands.iter().map(|operand| {
+        let mean: Vec<f32> = sums.by_ref().take(operand.elem_count()).map(|sum| sum / ranks).collect();
+        Ok(Tensor::from_vec(mean, operand.dims(), &Device::Cpu)?)
+    });
+    means.collect()
+}
+
+/// Statistics over all ranks from those of each.
+pub(super) fn gather_statistics(call: &Call<'_>) -> Results {
+    let own = values(call)?;
+    let channels = own.len() / 2;
+    let all = call.ranks.gather(own)?;
+    let pooled = |c: usize| {
+        let part = |rank: &[f32]| (f64::from(rank[c]), f64::from(rank[channels + c]));
+        GatherStatistics::pooled(all.chunks_exact(2 * channels).map(part))
+    };
+    let (mean, var): (Vec<f32>, Vec<f32>) = (0..channels).map(pooled).map(|(m, v)| (m as f32, v as f32)).unzip();
+    [mean, var].into_iter().map(|values| Ok(Tensor::from_vec(values, channels, &Device::Cpu)?)).collect()
+}
+
+/// All operands, one after the other.
+fn values(call: &Call<'_>) -> Result<Vec<f32>, KernelError> {
+    if let Some(ty) = call.operand_types.iter().find(|ty| ty.dtype == DType::F64) {
+        return Err(KernelError::DType(ty.dtype));
+    }
+    let parts = call.operands.iter().map(|operand| Ok(operand.flatten_all()?.to_vec1::<f32>()?));
+    Ok(parts.collect::<Result<Vec<_>, KernelError>>()?.concat())
+}

@@ -1,0 +1,100 @@
+//! What ranks exchange: means of gradients and scalars, statistics of a batch that is spread over them.
+
+use super::bn_training_reduce::expect_per_channel;
+use super::{OpError, Operator, expect_float, operands, per_element};
+use crate::{tensor::TensorType, units::Flop};
+
+/// Operands: any tensors. Results: their means over the ranks, of the same types. All of them travel together.
+///
+/// The loss of a rank is a mean over its part of the batch, so the mean over the ranks is that over the batch, and the same
+/// holds for gradients.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AllReduce {
+    /// How many ranks there are.
+    pub ranks: usize,
+}
+
+/// Most operands that are overwritten by their means.
+const IN_PLACE: usize = 1024;
+
+/// The n-th result may overwrite the n-th operand.
+const PAIRS: [(usize, usize); IN_PLACE] = {
+    let mut pairs = [(0, 0); IN_PLACE];
+    let mut n = 0;
+    while n < IN_PLACE {
+        pairs[n] = (n, n);
+        n += 1;
+    }
+    pairs
+};
+
+impl Operator for AllReduce {
+    fn name(&self) -> &'static str {
+        "HcomAllReduce"
+    }
+
+    fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, OpError> {
+        if inputs.is_empty() {
+            return Err(OpError::Arity { expected: "one or more", found: 0 });
+        }
+        inputs.iter().try_for_each(|x| expect_float("operand", x))?;
+        Ok(inputs.iter().map(|x| (*x).clone()).collect())
+    }
+
+    fn flop(&self, inputs: &[&TensorType], _outputs: &[&TensorType]) -> Flop {
+        inputs.iter().map(|x| per_element(self.ranks as u64, x)).sum()
+    }
+
+    fn in_place(&self) -> &'static [(usize, usize)] {
+        &PAIRS
+    }
+}
+
+/// Operands: mean and biased variance (each `[c]`) over this rank's part of a batch. Results: those over the whole batch,
+/// whose parts are equally large: `mean = avg(mean_r)`, `var = avg(var_r + (mean_r - mean)^2)`, which loses nothing to
+/// cancellation.
+///
+/// Source: Chan, Golub, LeVeque, "Updating Formulae and a Pairwise Algorithm for Computing Sample Variances" (1979), for
+/// parts of one size; what `torch.nn.SyncBatchNorm` computes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct GatherStatistics {
+    /// How many ranks there are.
+    pub ranks: usize,
+}
+
+impl GatherStatistics {
+    /// Mean and variance over all ranks from those of each.
+    pub fn pooled(parts: impl Iterator<Item = (f64, f64)> + Clone) -> (f64, f64) {
+        let n = parts.clone().count() as f64;
+        let mean = parts.clone().map(|(mean, _)| mean).sum::<f64>() / n;
+        let var = parts.map(|(m, v)| v + (m - mean) * (m - mean)).sum::<f64>() / n;
+        (mean, var)
+    }
+}
+
+impl Operator for GatherStatistics {
+    fn name(&self) -> &'static str {
+        "BNGatherStatistics"
+    }
+
+    fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, OpError> {
+        let [mean, var] = operands(inputs, "mean and variance")?;
+        expect_per_channel(mean.shape.numel(), &[("mean", mean), ("variance", var)])?;
+        Ok(vec![mean.clone(), var.clone()])
+    }
+
+    fn flop(&self, inputs: &[&TensorType], _outputs: &[&TensorType]) -> Flop {
+        per_element(5 * self.ranks as u64, inputs[0])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pooled_statistics_by_hand() {
+        // 1, 3 and 5, 11: means 2 and 8, variances 1 and 9; together mean 5, variance (16 + 4 + 0 + 36) / 4.
+        assert_eq!(GatherStatistics::pooled([(2.0, 1.0), (8.0, 9.0)].into_iter()), (5.0, 14.0));
+    }
+}

@@ -1,0 +1,129 @@
+//! Averages gradients and losses over the ranks.
+//!
+//! What: an `HcomAllReduce` per bucket of gradients behind the last of them, one for the losses; the update reads the means.
+//! Why: each rank has the gradients of its part of the batch. Where the node stands, the transfer begins; who runs the graph
+//! need not wait for it before the update, so it overlaps with the rest of the backward pass.
+//! When not: statistics of a normalisation, which are each rank's own unless [`super::SyncBatchNorm`] says otherwise.
+
+use super::{NewNode, Pass, Patch, patch::Draft};
+use crate::{
+    error::GraphError,
+    graph::{Graph, Node, NodeId, Phase, Place, Source, ValueId, VariableId},
+    ops::AllReduce,
+};
+use std::collections::HashMap;
+use zoo_recipe::schema::{self, Split, SplitWord};
+
+/// See the module's documentation. Runs before the layouts are chosen.
+#[derive(Clone, Debug)]
+pub struct AverageOverRanks {
+    /// How many ranks there are.
+    pub ranks: usize,
+    /// Which gradients travel together, and whether beside the backward pass.
+    pub all_reduce: schema::AllReduce,
+}
+
+/// Bytes of a bucket that is closed, and of the first one, which is to be on its way early.
+/// Source: `torch.nn.parallel.DistributedDataParallel` (`bucket_cap_mb=25`, `_DEFAULT_FIRST_BUCKET_BYTES`).
+const BUCKET: u64 = 25 << 20;
+const FIRST_BUCKET: u64 = 1 << 20;
+
+impl Pass for AverageOverRanks {
+    fn name(&self) -> &'static str {
+        "average_over_ranks"
+    }
+
+    fn patches(&self, graph: &Graph) -> Result<Vec<Patch>, GraphError> {
+        let mut draft = Draft::new(graph);
+        let mut means = HashMap::new();
+        let buckets = self.buckets(graph);
+        let last = buckets.iter().flatten().map(|gradient| place(graph, *gradient)).max().unwrap_or(0);
+        for (n, bucket) in buckets.iter().enumerate() {
+            let ready = bucket.iter().map(|gradient| place(graph, *gradient)).max().unwrap_or(0);
+            let near = if self.all_reduce.overlap { ready } else { last };
+            let results = self.mean(&mut draft, near, Phase::Backward, format!("gradients/mean{n}"), bucket);
+            means.extend(bucket.iter().copied().zip(results));
+        }
+        let scalars = graph.losses.iter().chain(&graph.metrics).map(|(_, value)| *value);
+        let mut scalars: Vec<ValueId> =
+            scalars.filter(|v| graph.producer(*v).is_some_and(|node| node.phase < Phase::Update)).collect();
+        scalars.sort_unstable();
+        scalars.dedup();
+        if !scalars.is_empty() {
+            let near = scalars.iter().map(|v| place(graph, *v)).max().unwrap_or(0);
+            let results = self.mean(&mut draft, near, Phase::Loss, "loss/mean".into(), &scalars);
+            means.extend(scalars.into_iter().zip(results));
+        }
+        draft.patch.redirect.extend(means.iter().map(|(from, to)| (*from, *to)));
+        for (n, node) in graph.nodes.iter().enumerate().filter(|(_, node)| node.phase == Phase::Update) {
+            let inputs: Vec<_> = node.inputs.iter().map(|v| *means.get(v).unwrap_or(v)).collect();
+            if inputs != node.inputs {
+                draft.replace(n, Node { inputs, ..node.clone() });
+            }
+        }
+        Ok(draft.finish(format!("{} buckets over {} ranks", buckets.len(), self.ranks)))
+    }
+}
+
+impl AverageOverRanks {
+    fn mean(&self, draft: &mut Draft<'_>, near: usize, phase: Phase, name: String, inputs: &[ValueId]) -> Vec<ValueId> {
+        let types: Vec<_> = inputs.iter().map(|v| draft.ty(*v).clone()).collect();
+        let outputs: Vec<ValueId> = types.into_iter().map(|ty| draft.value(ty)).collect();
+        let op = AllReduce { ranks: self.ranks }.into();
+        let (inputs, place) = (inputs.to_vec(), Place::Device);
+        let node = Node { name, op, inputs, outputs: outputs.clone(), phase, origin: None, place };
+        draft.patch.insert.push(NewNode { node, near });
+        outputs
+    }
+
+    /// Gradients that travel together, those first that are there first.
+    fn buckets(&self, graph: &Graph) -> Vec<Vec<ValueId>> {
+        let mut sorted: Vec<(VariableId, ValueId)> = graph.gradients.clone();
+        sorted.sort_by_key(|(id, value)| (place(graph, *value), std::cmp::Reverse(*id)));
+        let mut seen = std::collections::HashSet::new();
+        sorted.retain(|(_, value)| seen.insert(*value));
+        let mut buckets: Vec<Vec<ValueId>> = match &self.all_reduce.split {
+            Split::Word(SplitWord::One) => vec![sorted.iter().map(|(_, value)| *value).collect()],
+            Split::Word(SplitWord::Auto) => filled(graph, &sorted),
+            Split::At(begins) => {
+                let index: HashMap<VariableId, usize> =
+                    graph.parameters().enumerate().map(|(index, (id, _))| (id, index)).collect();
+                let mut buckets = vec![Vec::new(); begins.len() + 1];
+                for (id, value) in sorted {
+                    let index = index.get(&id).copied().unwrap_or(0);
+                    buckets[begins.iter().filter(|begin| index >= **begin as usize).count()].push(value);
+                }
+                buckets
+            }
+        };
+        buckets.retain(|bucket| !bucket.is_empty());
+        buckets.sort_by_key(|bucket| bucket.iter().map(|value| place(graph, *value)).max());
+        buckets
+    }
+}
+
+/// Buckets that are closed once they are full.
+fn filled(graph: &Graph, sorted: &[(VariableId, ValueId)]) -> Vec<Vec<ValueId>> {
+    let mut buckets: Vec<Vec<ValueId>> = vec![Vec::new()];
+    let mut bytes = 0;
+    for (_, value) in sorted {
+        let full = if buckets.len() == 1 { FIRST_BUCKET } else { BUCKET };
+        if bytes >= full {
+            buckets.push(Vec::new());
+            bytes = 0;
+        }
+        bytes += graph.ty(*value).bytes().0;
+        if let Some(bucket) = buckets.last_mut() {
+            bucket.push(*value);
+        }
+    }
+    buckets
+}
+
+/// The place of the node that computes a value.
+fn place(graph: &Graph, value: ValueId) -> usize {
+    match graph.value(value).source {
+        Source::Node(NodeId(n), _) => n,
+        Source::Input(_) | Source::Variable(_) => 0,
+    }
+}

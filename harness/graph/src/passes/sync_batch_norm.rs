@@ -1,0 +1,63 @@
+//! Normalises over the batch of all ranks together.
+//!
+//! What: a `BNGatherStatistics` behind each `BNTrainingReduce`, whose readers take the statistics of the whole batch; an
+//! `HcomAllReduce` of the two sums between `BNTrainingUpdateGrad` and `BNTrainingReduceGrad`; running variances are unbiased
+//! over as many values as all ranks have.
+//! Why: each rank then computes what one machine would with the whole batch. Sums of gradients are averaged, not added:
+//! a rank's loss is a mean over its own part, so its gradients are as many times larger as there are ranks.
+//! When not: without `train.sync_bn`, as in the reference's `DistributedDataParallel`.
+
+use super::{NewNode, Pass, Patch, patch::Draft};
+use crate::{
+    error::GraphError,
+    graph::{Graph, Node, ValueId},
+    ops::{AllReduce, BnRunningUpdate, GatherStatistics, Op},
+};
+use std::collections::HashMap;
+
+/// See the module's documentation. Runs before any fusion, which then leaves the gradients' two halves apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SyncBatchNorm {
+    /// How many ranks there are.
+    pub ranks: usize,
+}
+
+impl Pass for SyncBatchNorm {
+    fn name(&self) -> &'static str {
+        "sync_batch_norm"
+    }
+
+    fn patches(&self, graph: &Graph) -> Result<Vec<Patch>, GraphError> {
+        let ranks = self.ranks;
+        let mut draft = Draft::new(graph);
+        let mut statistics: HashMap<ValueId, ValueId> = HashMap::new();
+        let mut sums: HashMap<ValueId, ValueId> = HashMap::new();
+        for (n, node) in graph.nodes.iter().enumerate() {
+            let (op, moved): (Op, _) = match node.op {
+                Op::BnTrainingReduce(_) => (GatherStatistics { ranks }.into(), &mut statistics),
+                Op::BnTrainingUpdateGrad(_) => (AllReduce { ranks }.into(), &mut sums),
+                _ => continue,
+            };
+            let types: Vec<_> = node.outputs.iter().map(|v| draft.ty(*v).clone()).collect();
+            let outputs: Vec<ValueId> = types.into_iter().map(|ty| draft.value(ty)).collect();
+            moved.extend(node.outputs.iter().copied().zip(outputs.iter().copied()));
+            let name = format!("{}/ranks", node.name);
+            let node = Node { name, op, inputs: node.outputs.clone(), outputs, ..node.clone() };
+            draft.patch.insert.push(NewNode { node, near: n });
+        }
+        for (n, node) in graph.nodes.iter().enumerate() {
+            // The gradients of scale and shift stay this rank's own: they are averaged with all others.
+            let sums = Some(&sums).filter(|_| matches!(node.op, Op::BnTrainingReduceGrad(_)));
+            let moved = |v: &ValueId| *statistics.get(v).or_else(|| sums?.get(v)).unwrap_or(v);
+            let inputs: Vec<ValueId> = node.inputs.iter().map(moved).collect();
+            if inputs != node.inputs {
+                let op = match &node.op {
+                    Op::BnRunningUpdate(op) => BnRunningUpdate { count: op.count * ranks, ..op.clone() }.into(),
+                    op => op.clone(),
+                };
+                draft.replace(n, Node { op, inputs, ..node.clone() });
+            }
+        }
+        Ok(draft.finish(format!("{} normalisations over {ranks} ranks", statistics.len() / 2)))
+    }
+}

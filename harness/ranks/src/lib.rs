@@ -1,0 +1,326 @@
+//! Ranks: processes that train one network together, each on its own part of every batch.
+//!
+//! [`Ranks`] is what a training knows of the others: who it is, how many there are, and how to sum, gather and broadcast.
+//! [`Ranks::alone`] is the training without others, [`local`] makes ranks of threads, and with the feature `mpi` a process
+//! that `mpirun` has started gets its own from [`launched`].
+//!
+//! All transfers of a rank run on one thread, in the order in which they are asked for; every rank has to ask for the same
+//! ones in the same order. So a sum goes on while its rank computes, and MPI is entered from a single thread only.
+
+mod launch;
+mod local;
+#[cfg(feature = "mpi")]
+mod mpi;
+mod pool;
+
+pub use launch::launched;
+pub use local::local;
+
+use pool::Pool;
+use std::{
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicI32, Ordering},
+        mpsc::{Receiver, Sender, channel},
+    },
+    thread::{self, JoinHandle},
+    time::{Duration, Instant},
+};
+use thiserror::Error;
+
+/// Why ranks cannot go on together.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum RanksError {
+    /// Another rank has ended, or the thread of the transfers has.
+    #[error("another rank has gone: the training cannot go on without it (its own messages say why)")]
+    Gone,
+    /// The ranks do not ask for the same transfer.
+    #[error(
+        "the ranks are not at the same step: {0} (do all of them have the same recipe and the same version of zoo?)"
+    )]
+    Apart(String),
+    /// MPI cannot be used.
+    #[error("MPI: {0}")]
+    Mpi(String),
+}
+
+/// How ranks reach each other. All ranks call the same methods in the same order.
+trait Exchange {
+    /// Replaces the values by their sums over all ranks; the same bits on every rank.
+    fn sum(&mut self, values: Vec<f32>, pool: &Pool, stop: &Stop) -> Result<Vec<f32>, RanksError>;
+
+    /// The values of all ranks, one rank after the other.
+    fn gather(&mut self, values: Vec<f32>, stop: &Stop) -> Result<Vec<f32>, RanksError>;
+
+    /// The first rank's bytes.
+    fn broadcast(&mut self, bytes: Vec<u8>, stop: &Stop) -> Result<Vec<u8>, RanksError>;
+
+    /// Ends all ranks, where that is possible.
+    fn abort(&mut self, code: i32);
+}
+
+/// A rank: one of several that train together, or the only one.
+#[derive(Clone, Debug)]
+pub struct Ranks {
+    rank: usize,
+    size: usize,
+    /// `None`: there are no others.
+    worker: Option<Arc<Worker>>,
+}
+
+impl Ranks {
+    /// The only rank.
+    #[must_use]
+    pub fn alone() -> Self {
+        Self { rank: 0, size: 1, worker: None }
+    }
+
+    /// Starts the thread of the transfers, which connects by `connect`: rank, number of ranks, and the way to them.
+    fn start<E: Exchange + 'static>(
+        connect: impl FnOnce() -> Result<(usize, usize, E), RanksError> + Send + 'static,
+    ) -> Result<Self, RanksError> {
+        let (requests, todo) = channel();
+        let (connected, identity) = channel();
+        let (stop, pool) = (Stop::default(), Pool::default());
+        let (seen, shared) = (stop.clone(), pool.clone());
+        let work = move || match connect() {
+            Ok((rank, size, exchange)) => {
+                let _ = connected.send(Ok((rank, size)));
+                serve(exchange, &todo, &shared, &seen);
+            }
+            Err(error) => {
+                let _ = connected.send(Err(error));
+            }
+        };
+        let thread = thread::Builder::new().name("ranks".into()).spawn(work);
+        let thread = thread.map_err(|error| RanksError::Mpi(format!("no thread for the transfers: {error}")))?;
+        let (rank, size) = identity.recv().map_err(|_| RanksError::Gone)??;
+        let worker = Worker { requests: Some(requests), thread: Some(thread), pool, stop };
+        Ok(Self { rank, size, worker: Some(Arc::new(worker)) })
+    }
+
+    /// Which of the ranks this is, from 0.
+    #[must_use]
+    pub fn rank(&self) -> usize {
+        self.rank
+    }
+
+    /// How many ranks there are.
+    #[must_use]
+    pub fn size(&self) -> usize {
+        self.size
+    }
+
+    /// Whether this is the rank that writes and speaks for all.
+    #[must_use]
+    pub fn is_first(&self) -> bool {
+        self.rank == 0
+    }
+
+    /// An empty vector with room for so many values, in memory that was used before if there is any: fresh pages cost as
+    /// much as filling them.
+    #[must_use]
+    pub fn room(&self, len: usize) -> Vec<f32> {
+        let mut room = self.worker.as_ref().map_or_else(Vec::new, |worker| worker.pool.take(len));
+        room.clear();
+        room
+    }
+
+    /// Takes back a vector that is not needed any more, for [`Ranks::room`].
+    pub fn recycle(&self, values: Vec<f32>) {
+        if let Some(worker) = &self.worker {
+            worker.pool.give(values);
+        }
+    }
+
+    /// Begins to sum values over all ranks, all of which give as many.
+    #[must_use]
+    pub fn sum(&self, values: Vec<f32>) -> Pending {
+        match &self.worker {
+            Some(worker) => worker.ask(|answer| Request::Sum(values, answer)),
+            None => Pending::Done(values),
+        }
+    }
+
+    /// The values of all ranks, one rank after the other; all ranks give as many.
+    ///
+    /// # Errors
+    /// [`RanksError::Gone`], [`RanksError::Apart`].
+    pub fn gather(&self, values: Vec<f32>) -> Result<Vec<f32>, RanksError> {
+        match &self.worker {
+            Some(worker) => worker.ask(|answer| Request::Gather(values, answer)).wait(),
+            None => Ok(values),
+        }
+    }
+
+    /// The first rank's bytes; what others give is ignored.
+    ///
+    /// # Errors
+    /// [`RanksError::Gone`], [`RanksError::Apart`].
+    pub fn broadcast(&self, bytes: Vec<u8>) -> Result<Vec<u8>, RanksError> {
+        let Some(worker) = &self.worker else { return Ok(bytes) };
+        let (answer, received) = channel();
+        worker.send(Request::Broadcast(bytes, answer));
+        received.recv().map_err(|_| RanksError::Gone)?
+    }
+
+    /// Whether any rank says so.
+    ///
+    /// # Errors
+    /// [`RanksError::Gone`], [`RanksError::Apart`].
+    pub fn any(&self, here: bool) -> Result<bool, RanksError> {
+        Ok(self.sum(vec![f32::from(u8::from(here))]).wait()?.first().is_some_and(|count| *count > 0.0))
+    }
+
+    /// Returns once all ranks have come here.
+    ///
+    /// # Errors
+    /// [`RanksError::Gone`], [`RanksError::Apart`].
+    pub fn meet(&self) -> Result<(), RanksError> {
+        self.any(false).map(|_| ())
+    }
+
+    /// Ends all ranks, this one included, with an exit code. Returns if this is the only one, or if ending the others
+    /// takes too long; the process should end by itself then.
+    pub fn abort(&self, code: i32) {
+        let Some(worker) = &self.worker else { return };
+        worker.abort(code);
+        let begun = Instant::now();
+        while begun.elapsed() < PATIENCE && worker.thread.as_ref().is_some_and(|thread| !thread.is_finished()) {
+            thread::sleep(Duration::from_millis(10));
+        }
+    }
+}
+
+/// How long an abort may take.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Values that are on their way.
+#[derive(Debug)]
+#[must_use]
+pub enum Pending {
+    /// They are there.
+    Done(Vec<f32>),
+    /// They will come here.
+    Coming(Receiver<Result<Vec<f32>, RanksError>>),
+}
+
+impl Pending {
+    /// The values, once they have come.
+    ///
+    /// # Errors
+    /// [`RanksError::Gone`], [`RanksError::Apart`].
+    pub fn wait(self) -> Result<Vec<f32>, RanksError> {
+        match self {
+            Self::Done(values) => Ok(values),
+            Self::Coming(received) => received.recv().map_err(|_| RanksError::Gone)?,
+        }
+    }
+}
+
+/// An answer to a request.
+type Answer<T> = Sender<Result<T, RanksError>>;
+
+/// What the thread of the transfers is asked for.
+enum Request {
+    Sum(Vec<f32>, Answer<Vec<f32>>),
+    Gather(Vec<f32>, Answer<Vec<f32>>),
+    Broadcast(Vec<u8>, Answer<Vec<u8>>),
+    /// Look at [`Stop`].
+    Abort,
+}
+
+/// Whether all ranks are to end, and with which exit code.
+#[derive(Clone, Debug)]
+struct Stop(Arc<AtomicI32>);
+
+/// No code that a process can end with.
+const GOING: i32 = i32::MIN;
+
+impl Default for Stop {
+    fn default() -> Self {
+        Self(Arc::new(AtomicI32::new(GOING)))
+    }
+}
+
+impl Stop {
+    fn code(&self) -> Option<i32> {
+        Some(self.0.load(Ordering::SeqCst)).filter(|code| *code != GOING)
+    }
+}
+
+/// The thread of the transfers.
+struct Worker {
+    /// `None` while it ends.
+    requests: Option<Sender<Request>>,
+    thread: Option<JoinHandle<()>>,
+    pool: Pool,
+    stop: Stop,
+}
+
+impl Worker {
+    fn send(&self, request: Request) {
+        // If the thread has ended, the answer's sender goes with the request, and who waits for it hears of it.
+        let _ = self.requests.as_ref().map(|requests| requests.send(request));
+    }
+
+    fn ask(&self, request: impl FnOnce(Answer<Vec<f32>>) -> Request) -> Pending {
+        let (answer, received) = channel();
+        self.send(request(answer));
+        Pending::Coming(received)
+    }
+
+    fn abort(&self, code: i32) {
+        self.stop.0.store(code, Ordering::SeqCst);
+        self.send(Request::Abort);
+    }
+}
+
+impl fmt::Debug for Worker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Worker").finish_non_exhaustive()
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            // The others would wait for ever.
+            self.abort(PANICKED);
+        }
+        drop(self.requests.take());
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Exit code of all ranks after one has panicked: an internal error.
+const PANICKED: i32 = 70;
+
+/// Does what is asked for until nobody can ask any more.
+fn serve(mut exchange: impl Exchange, todo: &Receiver<Request>, pool: &Pool, stop: &Stop) {
+    for request in todo {
+        if let Some(code) = stop.code() {
+            exchange.abort(code);
+            return;
+        }
+        // Who does not wait for an answer does not need it.
+        match request {
+            Request::Sum(values, answer) => {
+                let _ = answer.send(exchange.sum(values, pool, stop));
+            }
+            Request::Gather(values, answer) => {
+                let _ = answer.send(exchange.gather(values, stop));
+            }
+            Request::Broadcast(bytes, answer) => {
+                let _ = answer.send(exchange.broadcast(bytes, stop));
+            }
+            Request::Abort => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,119 @@
+//! Ranks of one process, for tests of everything that several ranks do.
+
+use crate::{Exchange, Ranks, RanksError, Stop, pool::Pool};
+use std::{
+    mem,
+    sync::{Arc, Condvar, Mutex, PoisonError},
+};
+
+/// Ranks that are threads of this process: each is to be moved to a thread of its own.
+///
+/// # Errors
+/// If the system gives no threads.
+pub fn local(size: usize) -> Result<Vec<Ranks>, RanksError> {
+    let table = Arc::new(Table::default());
+    let member = |rank| {
+        let table = Arc::clone(&table);
+        Ranks::start(move || Ok((rank, size, Member { rank, size, round: 0, table })))
+    };
+    (0..size).map(member).collect()
+}
+
+/// Where ranks lay down what they give and wait for the others.
+#[derive(Default)]
+struct Table {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    given: Vec<(usize, Parcel)>,
+    /// How often all ranks have given something, and what it was the last time.
+    rounds: u64,
+    result: Vec<Parcel>,
+    /// Whether a rank is no more.
+    gone: bool,
+}
+
+#[derive(Clone, Debug)]
+enum Parcel {
+    Sum(Vec<f32>),
+    Gather(Vec<f32>),
+    Broadcast(Vec<u8>),
+}
+
+struct Member {
+    rank: usize,
+    size: usize,
+    /// How often it has given something.
+    round: u64,
+    table: Arc<Table>,
+}
+
+impl Member {
+    /// Gives a parcel and returns those of all ranks, in their order.
+    fn swap(&mut self, parcel: Parcel) -> Result<Vec<Parcel>, RanksError> {
+        let mut state = self.table.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.given.push((self.rank, parcel));
+        if state.given.len() == self.size {
+            let mut given = mem::take(&mut state.given);
+            given.sort_by_key(|(rank, _)| *rank);
+            state.result = given.into_iter().map(|(_, parcel)| parcel).collect();
+            state.rounds += 1;
+            self.table.changed.notify_all();
+        }
+        let round = self.round;
+        let waits = |state: &mut State| state.rounds == round && !state.gone;
+        let state = self.table.changed.wait_while(state, waits).unwrap_or_else(PoisonError::into_inner);
+        if state.rounds == round {
+            return Err(RanksError::Gone);
+        }
+        self.round += 1;
+        Ok(state.result.clone())
+    }
+}
+
+impl Exchange for Member {
+    fn sum(&mut self, values: Vec<f32>, _pool: &Pool, _stop: &Stop) -> Result<Vec<f32>, RanksError> {
+        let mut sum = vec![0.0; values.len()];
+        for parcel in self.swap(Parcel::Sum(values))? {
+            match parcel {
+                Parcel::Sum(values) if values.len() == sum.len() => {
+                    sum.iter_mut().zip(values).for_each(|(sum, value)| *sum += value);
+                }
+                _ => return Err(apart("a sum")),
+            }
+        }
+        Ok(sum)
+    }
+
+    fn gather(&mut self, values: Vec<f32>, _stop: &Stop) -> Result<Vec<f32>, RanksError> {
+        let len = values.len();
+        let parts = self.swap(Parcel::Gather(values))?.into_iter().map(|parcel| match parcel {
+            Parcel::Gather(values) if values.len() == len => Ok(values),
+            _ => Err(apart("a gathering")),
+        });
+        Ok(parts.collect::<Result<Vec<_>, _>>()?.concat())
+    }
+
+    fn broadcast(&mut self, bytes: Vec<u8>, _stop: &Stop) -> Result<Vec<u8>, RanksError> {
+        match self.swap(Parcel::Broadcast(bytes))?.into_iter().next() {
+            Some(Parcel::Broadcast(bytes)) => Ok(bytes),
+            _ => Err(apart("a broadcast")),
+        }
+    }
+
+    fn abort(&mut self, _code: i32) {}
+}
+
+fn apart(what: &str) -> RanksError {
+    RanksError::Apart(format!("not all of them take part in {what} of the same length"))
+}
+
+impl Drop for Member {
+    fn drop(&mut self) {
+        self.table.state.lock().unwrap_or_else(PoisonError::into_inner).gone = true;
+        self.table.changed.notify_all();
+    }
+}

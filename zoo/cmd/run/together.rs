@@ -1,0 +1,46 @@
+//! A training of several processes: the first one judges, writes and speaks, the others follow it.
+
+use super::proof::Proof;
+use crate::Failure;
+use std::path::PathBuf;
+use std::sync::atomic::AtomicBool;
+use zoo_ranks::Ranks;
+use zoo_train::{CheckpointStore, GoldenVerdict, Listener, Outcome, RunResult, Trainer};
+
+/// Does something on the first rank and then on the others.
+///
+/// # Errors
+/// What the work says, and ranks that have gone.
+pub(super) fn first_before_others<T>(ranks: &Ranks, work: impl FnOnce() -> Result<T, Failure>) -> Result<T, Failure> {
+    if ranks.is_first() {
+        let done = work()?;
+        ranks.meet()?;
+        return Ok(done);
+    }
+    ranks.meet()?;
+    work()
+}
+
+/// The first rank's verdict, on all of them.
+///
+/// # Errors
+/// Ranks that have gone.
+pub(super) fn same_verdict(ranks: &Ranks, proof: Proof) -> Result<Proof, Failure> {
+    let all = [GoldenVerdict::Pass, GoldenVerdict::Fail, GoldenVerdict::Absent];
+    let own = all.iter().position(|verdict| *verdict == proof.verdict).unwrap_or_default();
+    let first = ranks.broadcast(vec![own as u8])?;
+    let verdict = first.first().and_then(|place| all.get(usize::from(*place))).copied().unwrap_or_default();
+    Ok(Proof { verdict, ..proof })
+}
+
+/// Trains beside the first rank, which keeps everything; `None` if all were interrupted.
+///
+/// # Errors
+/// What keeps the training from going on.
+pub(super) fn follow(trainer: &mut Trainer<'_>, cancel: &AtomicBool) -> Result<Option<RunResult>, Failure> {
+    let mut nobody: Vec<Box<dyn Listener>> = Vec::new();
+    match trainer.run(&CheckpointStore::new(PathBuf::new()), &mut nobody, cancel)? {
+        Outcome::Interrupted { .. } => Ok(None),
+        Outcome::Finished(result) => Ok(Some(result)),
+    }
+}
