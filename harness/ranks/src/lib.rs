@@ -20,7 +20,7 @@ use pool::Pool;
 use std::{
     fmt,
     sync::{
-        Arc,
+        Arc, Mutex,
         atomic::{AtomicI32, Ordering},
         mpsc::{Receiver, Sender, channel},
     },
@@ -202,8 +202,8 @@ const PATIENCE: Duration = Duration::from_secs(5);
 pub enum Pending {
     /// They are there.
     Done(Vec<f32>),
-    /// They will come here.
-    Coming(Receiver<Result<Vec<f32>, RanksError>>),
+    /// They will come here; locked, so that several threads may look at what holds this.
+    Coming(Mutex<Receiver<Result<Vec<f32>, RanksError>>>),
 }
 
 impl Pending {
@@ -214,7 +214,10 @@ impl Pending {
     pub fn wait(self) -> Result<Vec<f32>, RanksError> {
         match self {
             Self::Done(values) => Ok(values),
-            Self::Coming(received) => received.recv().map_err(|_| RanksError::Gone)?,
+            Self::Coming(received) => {
+                let received = received.into_inner().map_err(|_| RanksError::Gone)?;
+                received.recv().map_err(|_| RanksError::Gone)?
+            }
         }
     }
 }
@@ -268,7 +271,7 @@ impl Worker {
     fn ask(&self, request: impl FnOnce(Answer<Vec<f32>>) -> Request) -> Pending {
         let (answer, received) = channel();
         self.send(request(answer));
-        Pending::Coming(received)
+        Pending::Coming(Mutex::new(received))
     }
 
     fn abort(&self, code: i32) {
