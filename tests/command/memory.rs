@@ -96,6 +96,7 @@ fn measured(recipe: &str, sets: &[&str]) -> (u64, u64) {
         peak = status(child.id(), "VmHWM:").unwrap_or(0).max(peak);
         std::thread::sleep(Duration::from_millis(5));
     }
+    child.wait().unwrap();
     let log = fs::read_to_string(out.join("events.jsonl")).unwrap();
     let memory: Value = serde_json::from_str(log.lines().next().unwrap()).unwrap();
     (memory["peak"].as_u64().unwrap(), peak)

@@ -53,17 +53,28 @@ fn resnet50_agrees_with_fast_kernels() {
     }
 }
 
-/// Each level of vector instructions adds up in an order of its own; all have to be as near to the truth.
+/// Each level of vector instructions adds up in an order of its own; all have to be as near to the truth. The other tests
+/// compute at the processor's best one.
 #[test]
-fn every_level_of_instructions_agrees() {
-    for level in [Level::Portable, Level::Avx2, Level::Avx512] {
-        let mut options = options(Precision::F32, Kernels::Fast { fusion: true });
-        options.engine.level = Some(level);
-        println!("{level:?}");
-        expect_pass(&run("resnet50", "resnet50-small.json", &options));
-        expect_pass(&run("siammask", "siammask-small.json", &options));
-        expect_pass(&run("db_resnet-original", "db-small.json", &options));
+fn weaker_instructions_agree() {
+    for level in [Level::Portable, Level::Avx2] {
+        expect_pass(&run("resnet50", "resnet50-small.json", &at(level)));
     }
+}
+
+#[test]
+#[ignore = "takes minutes: portable kernels on two large networks"]
+fn weaker_instructions_agree_on_text_and_tracking() {
+    for level in [Level::Portable, Level::Avx2] {
+        expect_pass(&run("siammask", "siammask-small.json", &at(level)));
+        expect_pass(&run("db_resnet-original", "db-small.json", &at(level)));
+    }
+}
+
+fn at(level: Level) -> CheckOptions {
+    let mut options = options(Precision::F32, Kernels::Fast { fusion: true });
+    options.engine.level = Some(level);
+    options
 }
 
 #[test]
