@@ -9,7 +9,7 @@ use std::{
     collections::{BTreeMap, HashMap},
     path::{Path, PathBuf},
 };
-use zoo_datasets::hash::sample_positions;
+use zoo_datasets::{files, hash::sample_positions};
 
 /// Elements up to which a tensor's samples are all its elements in order.
 pub(crate) const STORED_IN_ORDER: usize = 64;
@@ -447,13 +447,7 @@ impl Array {
 
 /// Reads a file of bounded size.
 pub(crate) fn read_capped(path: &Path) -> Result<Vec<u8>, GoldenError> {
-    let unreadable = |source| GoldenError::Unreadable { path: path.into(), source };
-    let size = std::fs::metadata(path).map_err(unreadable)?.len();
-    if size > MAX_FILE_BYTES {
-        let message = format!("{size} bytes are more than a golden may have ({MAX_FILE_BYTES})");
-        return Err(GoldenError::Malformed { path: path.into(), message });
-    }
-    std::fs::read(path).map_err(unreadable)
+    files::read(path, MAX_FILE_BYTES).map_err(|source| GoldenError::Unreadable { path: path.into(), source })
 }
 
 #[cfg(test)]

@@ -6,7 +6,8 @@ use std::path::Path;
 use std::sync::OnceLock;
 
 use zip::{CompressionMethod, ZipWriter, write::SimpleFileOptions};
-use zoo_golden::{self, CheckOptions, Golden, Verdict, dump::Dump};
+use zoo_engine::Options;
+use zoo_golden::{CheckOptions, Golden, Precision, dump::Dump};
 use zoo_recipe::{Library, LoadOptions, Recipe};
 use zoo_train::{Checkpoint, CheckpointError, RunRecord, Weights};
 
@@ -32,6 +33,10 @@ fn fixture(name: &str) -> Vec<u8> {
     fs::read(project().join("tests/fixtures").join(name)).unwrap()
 }
 
+fn seed(name: &str) -> Vec<u8> {
+    fs::read(project().join("tests/fuzz/seeds").join(name)).unwrap()
+}
+
 /// The manifest of a golden.
 pub fn golden(data: &[u8]) {
     static TENSORS: OnceLock<Vec<u8>> = OnceLock::new();
@@ -50,18 +55,25 @@ pub fn check(data: &[u8]) {
     let (recipe, tensors) = TINY.get_or_init(|| {
         let library = Library::new([project().join("tests/fixtures/recipes")]);
         let recipe = library.load("tiny", &LoadOptions::default()).unwrap().recipe;
-        (recipe, fixture("golden/tiny.safetensors"))
+        (recipe, seed("tiny.safetensors"))
     });
     if let Some(golden) = read_golden(data, tensors) {
-        let _ = zoo_golden::check(recipe, &golden, &CheckOptions::default()).map(|report| report.verdict == Verdict::Pass);
+        let options = CheckOptions { precision: Precision::F32, engine: Options::default() };
+        if let Ok(report) = zoo_golden::check(recipe, &golden, &project(), &options, &mut |_| {}) {
+            assert!(!report.stages.is_empty());
+        }
     }
 }
 
-/// The manifest of a dump.
+/// A dump: its description, or the file of its values.
 pub fn dump(data: &[u8]) {
-    let folder = folder("manifest.json", data);
-    fs::write(folder.path().join("values.safetensors"), data).unwrap();
-    let _ = Dump::open(folder.path());
+    for (name, other) in [("dump.json", "values.safetensors"), ("values.safetensors", "dump.json")] {
+        let folder = folder(name, data);
+        fs::write(folder.path().join(other), seed(&format!("dump/{other}"))).unwrap();
+        if let Ok(dump) = Dump::open(folder.path()) {
+            let _ = dump.manifest.sources.iter().map(|source| dump.read(&source.name)).count();
+        }
+    }
 }
 
 fn read_weights(data: &[u8]) {

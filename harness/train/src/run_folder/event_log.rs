@@ -10,6 +10,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use zoo_datasets::files;
+
 use crate::{
     atomic,
     event::{Event, ListenError, Listener},
@@ -56,7 +58,7 @@ impl Listener for EventLog {
 /// # Errors
 /// A file that cannot be read.
 pub fn read(path: &Path) -> Result<Vec<Event>, ListenError> {
-    let text = match fs::read(path) {
+    let text = match files::read(path, u64::MAX) {
         Ok(text) => text,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         Err(source) => return Err(ListenError { path: path.to_owned(), source }),
