@@ -9,7 +9,7 @@ use zoo_datasets::tracking::VideoDataset;
 use zoo_datasets::{Cifar10, Crop511, Dataset, FrameFolders, OnError, Rect, TextFormat, parse_text_regions};
 use zoo_graph::{BuildOptions, MemoryPlan, build};
 use zoo_npu::{Device, DeviceLibrary, Throughput, Work, study};
-use zoo_recipe::{Document, Diagnostics, Library, LoadOptions, Loaded, Recipe};
+use zoo_recipe::{Diagnostics, Document, Library, LoadOptions, Loaded, Recipe};
 
 /// Longest report on a file of at most 256 KiB.
 const LONGEST_REPORT: usize = 50_000_000;
