@@ -11,8 +11,30 @@ use toml::Table;
 
 /// Crates whose business is the network.
 const NETWORK: [&str; 24] = [
-    "async-std", "attohttpc", "curl", "git2", "gix", "h2", "hf-hub", "http", "hyper", "isahc", "libssh2-sys", "minreq",
-    "mio", "native-tls", "openssl", "quinn", "reqwest", "rustls", "smol", "socket2", "surf", "tokio", "tungstenite", "ureq",
+    "async-std",
+    "attohttpc",
+    "curl",
+    "git2",
+    "gix",
+    "h2",
+    "hf-hub",
+    "http",
+    "hyper",
+    "isahc",
+    "libssh2-sys",
+    "minreq",
+    "mio",
+    "native-tls",
+    "openssl",
+    "quinn",
+    "reqwest",
+    "rustls",
+    "smol",
+    "socket2",
+    "surf",
+    "tokio",
+    "tungstenite",
+    "ureq",
 ];
 
 /// Words of a build script that fetches something.
@@ -43,7 +65,8 @@ fn allowed(expression: &str, licences: &BTreeSet<&str>) -> bool {
 
 #[test]
 fn every_licence_is_one_that_deny_toml_allows() {
-    let deny: Table = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("deny.toml")).unwrap().parse().unwrap();
+    let deny: Table =
+        fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("deny.toml")).unwrap().parse().unwrap();
     let licences: BTreeSet<&str> =
         deny["licenses"]["allow"].as_array().unwrap().iter().filter_map(|licence| licence.as_str()).collect();
     assert!(allowed("(MIT OR GPL-3.0) AND Unicode-3.0", &licences) && !allowed("MIT AND GPL-3.0", &licences));

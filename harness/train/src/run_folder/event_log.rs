@@ -5,7 +5,7 @@
 //! shortly before the checkpoint may be missing.
 
 use std::{
-    fs::{self, File, OpenOptions},
+    fs::{File, OpenOptions},
     io::{self, Write},
     path::{Path, PathBuf},
 };
@@ -90,6 +90,7 @@ fn line(event: &Event) -> io::Result<Vec<u8>> {
 mod tests {
     use super::*;
     use crate::event::StepDone;
+    use std::fs;
 
     fn step(step: u64) -> Event {
         let loss = 1.0 / step as f64;
