@@ -58,7 +58,7 @@ pub fn check(data: &[u8]) {
         (recipe, seed("tiny.safetensors"))
     });
     if let Some(golden) = read_golden(data, tensors) {
-        let options = CheckOptions { precision: Precision::F32, engine: Options::default() };
+        let options = CheckOptions { precision: Precision::F32, engine: Options::of(recipe) };
         if let Ok(report) = zoo_golden::check(recipe, &golden, &project(), &options, &mut |_| {}) {
             assert!(!report.stages.is_empty());
         }
@@ -104,7 +104,7 @@ pub fn pickle(data: &[u8]) {
 pub fn checkpoint(data: &[u8]) {
     let folder = folder("step-00000001.safetensors", data);
     let path = folder.path().join("step-00000001.safetensors");
-    let load = |path: &Path| Checkpoint::load(path).map(|checkpoint| checkpoint.not_finite().map(Option::is_some));
+    let load = |path: &Path| Checkpoint::load(path).map(|checkpoint| checkpoint.not_finite().map(|name| name.is_some()));
     if let Err(CheckpointError::Damaged { expected, found, .. }) = load(&path) {
         let (old, new) = (format!("{expected:08x}"), format!("{found:08x}"));
         let mut data = data.to_vec();
