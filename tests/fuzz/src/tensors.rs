@@ -104,7 +104,8 @@ pub fn pickle(data: &[u8]) {
 pub fn checkpoint(data: &[u8]) {
     let folder = folder("step-00000001.safetensors", data);
     let path = folder.path().join("step-00000001.safetensors");
-    let load = |path: &Path| Checkpoint::load(path).map(|checkpoint| checkpoint.not_finite().map(|name| name.is_some()));
+    let load =
+        |path: &Path| Checkpoint::load(path).map(|checkpoint| checkpoint.not_finite().map(|name| name.is_some()));
     if let Err(CheckpointError::Damaged { expected, found, .. }) = load(&path) {
         let (old, new) = (format!("{expected:08x}"), format!("{found:08x}"));
         let mut data = data.to_vec();
