@@ -4,7 +4,7 @@ use crate::{Exit, excerpt::excerpt, memory::Limit};
 use std::path::PathBuf;
 use thiserror::Error;
 use zoo_datasets::DataError;
-use zoo_engine::EngineError;
+use zoo_engine::{EngineError, KernelError};
 use zoo_golden::GoldenError;
 use zoo_graph::{Bytes, GraphError};
 use zoo_input::InputError;
@@ -221,6 +221,8 @@ fn engine(error: &EngineError) -> Exit {
     match error {
         EngineError::Graph(error) => graph(error),
         EngineError::UnknownNode { .. } | EngineError::NotRounded(_) => Exit::Invalid,
+        // Labels come from goldens and data sets.
+        EngineError::Node { source: KernelError::Label { .. }, .. } => Exit::Missing,
         _ => Exit::Internal,
     }
 }

@@ -7,6 +7,7 @@
 //! * [`Dataset`]: labelled images; [`ImageFolder`] and [`Cifar10`] read them, [`open_root`] finds out which it is,
 //!   [`Characters`] draws them.
 //! * [`Loader`]: parallel, ordered, bounded batches, reproducible for any number of threads.
+//! * [`files`]: how files from anywhere are opened.
 //! * [`hash`] and [`Rng`]: the documented hash of the golden data, and random numbers made of it.
 
 mod cache;
@@ -14,6 +15,7 @@ mod characters;
 mod dataset;
 pub mod drawing;
 mod error;
+pub mod files;
 pub mod geometry;
 mod grid;
 pub mod hash;

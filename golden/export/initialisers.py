@@ -69,9 +69,38 @@ def resnet(module: nn.Module, local: str) -> Distribution:
 
 
 def vgg(module: nn.Module, local: str) -> Distribution:
+    """Also mobilenetv2's."""
+    if isinstance(module, nn.BatchNorm2d):
+        return normalisation(local)
     if local == "bias":
         return constant(0.0)
     return normal(math.sqrt(2 / fan_out(module)) if isinstance(module, nn.Conv2d) else 0.01)
+
+
+def densenet(module: nn.Module, local: str) -> Distribution:
+    if isinstance(module, nn.Conv2d):
+        return normal(math.sqrt(2 / fan_in(module)))
+    if isinstance(module, nn.BatchNorm2d):
+        return normalisation(local)
+    return constant(0.0) if local == "bias" else torch_default(module, local)
+
+
+def inception(std: float) -> Callable[[nn.Module, str], Distribution]:
+    """Truncated at -2 and 2, not at two deviations: nothing is cut off."""
+
+    def distribution(module: nn.Module, local: str) -> Distribution:
+        if isinstance(module, nn.BatchNorm2d):
+            return normalisation(local)
+        return normal(std) if local == "weight" else torch_default(module, local)
+
+    return distribution
+
+
+def squeezenet(module: nn.Module, local: str) -> Distribution:
+    """The last convolution, which answers for 1000 classes, starts small."""
+    if local == "bias":
+        return constant(0.0)
+    return normal(0.01) if module.out_channels == 1000 else uniform(math.sqrt(6 / fan_in(module)))
 
 
 def he_uniform(module: nn.Module, local: str) -> Distribution:
@@ -88,6 +117,9 @@ def drawn_he_uniform() -> nn.Module:
 
 
 RESNET_RULE = "convolutions kaiming normal (fan_out), normalisations 1 and 0, linear layer and its bias U(+-1/sqrt(fan_in))"
+VGG_RULE = "convolutions kaiming normal (fan_out), linear layers N(0, 0.01), normalisations 1 and 0, biases 0"
+SQUEEZENET_RULE = "convolutions he_uniform U(+-sqrt(6/fan_in)), the last one N(0, 0.01), biases 0"
+INCEPTION_RULE = "weights N(0, {}) within -2 and 2, normalisations 1 and 0, the linear layer's bias U(+-1/sqrt(fan_in))"
 # rule, distribution of each parameter, a network with values drawn by the reference's own code
 RECIPES: dict[str, tuple[str, Callable[[nn.Module, str], Distribution], Callable[[], nn.Module]]] = {
     "resnet50": (RESNET_RULE, resnet, torchvision.models.resnet50),
@@ -95,6 +127,30 @@ RECIPES: dict[str, tuple[str, Callable[[nn.Module, str], Distribution], Callable
     "alexnet-torchvision": ("torch's default: weights and biases U(+-1/sqrt(fan_in))", torch_default, torchvision.models.alexnet),
     "resnet18": (RESNET_RULE, resnet, torchvision.models.resnet18),
     "vgg16": ("convolutions kaiming normal (fan_out), linear layers N(0, 0.01), biases 0", vgg, torchvision.models.vgg16),
+    **{
+        name: (RESNET_RULE, resnet, getattr(torchvision.models, name))
+        for name in ("resnet34", "resnet101", "resnet152", "resnext50_32x4d", "wide_resnet50_2")
+    },
+    "vgg11_bn": (VGG_RULE, vgg, torchvision.models.vgg11_bn),
+    "vgg19": (VGG_RULE, vgg, torchvision.models.vgg19),
+    "mobilenetv2": (VGG_RULE, vgg, torchvision.models.mobilenet_v2),
+    "densenet121": (
+        "convolutions kaiming normal (fan_in), normalisations 1 and 0, linear layer U(+-1/sqrt(fan_in)), its bias 0",
+        densenet,
+        torchvision.models.densenet121,
+    ),
+    "googlenet": (
+        INCEPTION_RULE.format(0.01),
+        inception(0.01),
+        lambda: torchvision.models.googlenet(aux_logits=False, init_weights=True),
+    ),
+    "inception_v3": (
+        INCEPTION_RULE.format(0.1),
+        inception(0.1),
+        lambda: torchvision.models.inception_v3(aux_logits=False, init_weights=True),
+    ),
+    "squeezenet1_0": (SQUEEZENET_RULE, squeezenet, torchvision.models.squeezenet1_0),
+    "squeezenet1_1": (SQUEEZENET_RULE, squeezenet, torchvision.models.squeezenet1_1),
 }
 
 

@@ -27,26 +27,39 @@ RECIPES = {
     "alexnet-torchvision": IMAGENET,
     "resnet18": IMAGENET,
     "vgg16": IMAGENET,
+    "densenet121": IMAGENET,
+    "googlenet": IMAGENET,
+    "inception_v3": {"resize": 342, "crop": 299, **IMAGENET},
+    "mobilenetv2": IMAGENET,
+    "resnet34": IMAGENET,
+    "resnet101": IMAGENET,
+    "resnet152": IMAGENET,
+    "resnext50_32x4d": IMAGENET,
+    "squeezenet1_0": IMAGENET,
+    "squeezenet1_1": IMAGENET,
+    "vgg11_bn": IMAGENET,
+    "vgg19": IMAGENET,
+    "wide_resnet50_2": IMAGENET,
 }
-RESIZE, CROP = 256, 224
+SIZES = {"resize": 256, "crop": 224}
 RULE = (
     "decode to RGB u8; shorter side to `resize` by Pillow's antialiased bilinear filter in u8, longer side truncated; "
     "centre crop, offsets rounded half to even; per channel ((x / scale) - mean) / std, each operation rounded to f32"
 )
 
 
-def preprocess(image: Image.Image, normalisation: dict) -> torch.Tensor:
-    """The 3 x 224 x 224 f32 tensor the network sees."""
-    geometry = v2.Compose([v2.Resize(RESIZE, v2.InterpolationMode.BILINEAR), v2.CenterCrop(CROP)])
-    pixels = v2.functional.pil_to_tensor(geometry(image)).to(torch.float32) / normalisation["scale"]
-    return v2.functional.normalize(pixels, normalisation["mean"], normalisation["std"])
+def preprocess(image: Image.Image, rule: dict) -> torch.Tensor:
+    """The 3 x crop x crop f32 tensor the network sees."""
+    geometry = v2.Compose([v2.Resize(rule["resize"], v2.InterpolationMode.BILINEAR), v2.CenterCrop(rule["crop"])])
+    pixels = v2.functional.pil_to_tensor(geometry(image)).to(torch.float32) / rule["scale"]
+    return v2.functional.normalize(pixels, rule["mean"], rule["std"])
 
 
 def write(recipe: str, images: Path) -> None:
-    entries, data = [], {}
+    entries, data, rule = [], {}, SIZES | RECIPES[recipe]
     for path in sorted(images.glob("*.png")):
         image = Image.open(path).convert("RGB")
-        tensor = preprocess(image, RECIPES[recipe])
+        tensor = preprocess(image, rule)
         key = f"norm/{path.stem}"
         exact = tensor.double()
         data[key] = tensor.flatten()[torch.from_numpy(sample_positions(key, tensor.numel(), SAMPLES))].numpy()
@@ -69,11 +82,11 @@ def write(recipe: str, images: Path) -> None:
         "recipe": recipe,
         "rule": RULE,
         "made_with": versions,
-        "resize": RESIZE,
+        "resize": rule["resize"],
         "interpolation": "bilinear",
-        "crop": CROP,
-        **RECIPES[recipe],
-        "layout": f"CHW f32; {SAMPLES} samples at h('sample:' + key, j) mod {3 * CROP * CROP}",
+        "crop": rule["crop"],
+        **{key: rule[key] for key in ("scale", "mean", "std")},
+        "layout": f"CHW f32; {SAMPLES} samples at h('sample:' + key, j) mod {3 * rule['crop'] ** 2}",
         "entries": entries,
     }
     folder = GOLDEN / recipe

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::{DataError, Dataset, Image, Size, Source};
+use crate::{DataError, Dataset, Image, Size, Source, files};
 
 const SIDE: usize = 32;
 const PLANE: usize = SIDE * SIDE;
@@ -31,20 +31,16 @@ impl Cifar10 {
     ///
     /// # Errors
     /// If a file cannot be read, is no positive multiple of 3073 bytes, or has a label above 9.
-    pub fn read(files: &[PathBuf]) -> Result<Self, DataError> {
+    pub fn read(paths: &[PathBuf]) -> Result<Self, DataError> {
         let mut records = Vec::new();
         let mut starts = vec![0];
-        for path in files {
+        for path in paths {
             let io = |source| DataError::Io { path: path.clone(), source };
-            let size = fs::metadata(path).map_err(io)?.len();
-            let size_error = |size| DataError::CifarSize { path: path.clone(), size, record: RECORD as u64 };
-            if size > MAX_FILE || size == 0 || size % RECORD as u64 != 0 {
-                return Err(size_error(size));
-            }
-            let bytes = fs::read(path).map_err(io)?;
+            let bytes = files::read(path, MAX_FILE).map_err(io)?;
             let (chunks, rest) = bytes.as_chunks::<RECORD>();
-            if !rest.is_empty() {
-                return Err(size_error(bytes.len() as u64));
+            if chunks.is_empty() || !rest.is_empty() {
+                let size = bytes.len() as u64;
+                return Err(DataError::CifarSize { path: path.clone(), size, record: RECORD as u64 });
             }
             if let Some((record, chunk)) = chunks.iter().enumerate().find(|(_, chunk)| chunk[0] > 9) {
                 return Err(DataError::CifarLabel { path: path.clone(), record, label: chunk[0] });
@@ -52,7 +48,7 @@ impl Cifar10 {
             records.extend_from_slice(&bytes);
             starts.push(records.len() / RECORD);
         }
-        Ok(Self { files: files.to_vec(), starts, records, classes: CLASSES.map(str::to_owned).to_vec() })
+        Ok(Self { files: paths.to_vec(), starts, records, classes: CLASSES.map(str::to_owned).to_vec() })
     }
 
     /// The training part of `dir`: every `data_batch_*.bin`, in order of name.

@@ -4,7 +4,6 @@
 //! `VIDEO/000012.TRACK.m.png` below its root. Boxes (or `[width, height]`) are those of the original frame; in a crop the
 //! target lies in the middle, at the scale at which its context is 127 pixels wide.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value};
@@ -13,7 +12,7 @@ use super::folder::read_image;
 use super::frames::{check_mask_size, read_mask};
 use crate::geometry::Point;
 use crate::tracking::{TargetBox, VideoDataset, VideoFrame, context_side};
-use crate::{DataError, OnError};
+use crate::{DataError, OnError, files};
 
 /// Longest index that is read; the original ones have up to some 300 MB.
 const MAX_INDEX: u64 = 1 << 30;
@@ -54,11 +53,7 @@ impl Crop511 {
         }
         let io = |source| DataError::Io { path: index.to_owned(), source };
         let refuse = |line: usize, reason: String| DataError::Annotation { path: index.to_owned(), line, reason };
-        let size = fs::metadata(index).map_err(io)?.len();
-        if size > MAX_INDEX {
-            return Err(refuse(1, format!("{size} bytes, more than {MAX_INDEX}")));
-        }
-        let bytes = fs::read(index).map_err(io)?;
+        let bytes = files::read(index, MAX_INDEX).map_err(io)?;
         let videos: Map<String, Value> =
             serde_json::from_slice(&bytes).map_err(|error| refuse(error.line().max(1), error.to_string()))?;
         let mut set = Self { root: root.to_owned(), tracks: Vec::new(), has_masks, frame_range: None, skipped: 0 };
@@ -185,6 +180,7 @@ mod tests {
 
     use super::*;
     use crate::image::{Image, Size, write_png};
+    use std::fs;
 
     /// A root with one video, whose crop is a PNG by content: decoding goes by the signature.
     fn root(index: &str) -> (tempfile::TempDir, PathBuf) {

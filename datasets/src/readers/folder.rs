@@ -2,14 +2,13 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
 use walkdir::WalkDir;
 
-use crate::image::{self, DecodeError, MAX_PIXELS};
-use crate::{DataError, Dataset, Image, OnError, Size, Source};
+use crate::image::{self, MAX_PIXELS};
+use crate::{DataError, Dataset, Image, OnError, Size, Source, files};
 
 /// Longest file that is read: an uncompressed image of the largest size, and some room for headers.
 const MAX_FILE: u64 = 4 * MAX_PIXELS as u64;
@@ -184,12 +183,7 @@ impl Dataset for ImageFolder {
 
 /// The bytes of an image file, unless it is too long to be one.
 fn read_file(path: &Path) -> Result<Vec<u8>, DataError> {
-    let io = |source| DataError::Io { path: path.to_owned(), source };
-    if fs::metadata(path).map_err(io)?.len() > MAX_FILE {
-        let source = DecodeError::Invalid(format!("a file of more than {MAX_FILE} bytes"));
-        return Err(DataError::Decode { name: path.display().to_string(), source });
-    }
-    fs::read(path).map_err(io)
+    files::read(path, MAX_FILE).map_err(|source| DataError::Io { path: path.to_owned(), source })
 }
 
 /// Reads and decodes an image file.

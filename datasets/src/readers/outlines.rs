@@ -1,10 +1,9 @@
 //! VOT's `groundtruth.txt`: one outline per frame.
 
-use std::fs;
 use std::path::Path;
 
 use crate::geometry::{Point, Polygon};
-use crate::{DataError, OnError};
+use crate::{DataError, OnError, files};
 
 /// Longest file that is read.
 const MAX_FILE: u64 = 4 << 20;
@@ -18,11 +17,7 @@ const MAX_FILE: u64 = 4 << 20;
 pub(super) fn read_outlines(path: &Path, on_error: OnError) -> Result<(Vec<Option<Polygon>>, usize), DataError> {
     let io = |source| DataError::Io { path: path.to_owned(), source };
     let refuse = |line: usize, reason: String| DataError::Annotation { path: path.to_owned(), line, reason };
-    let size = fs::metadata(path).map_err(io)?.len();
-    if size > MAX_FILE {
-        return Err(refuse(1, format!("{size} bytes, more than {MAX_FILE}")));
-    }
-    let bytes = fs::read(path).map_err(io)?;
+    let bytes = files::read(path, MAX_FILE).map_err(io)?;
     let content = String::from_utf8_lossy(&bytes);
     let (mut outlines, mut skipped) = (Vec::new(), 0);
     for (number, line) in content.lines().enumerate() {
@@ -55,6 +50,7 @@ fn outline(line: &str) -> Result<Polygon, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
 
     #[test]
     fn lines_are_corners_or_boxes() {

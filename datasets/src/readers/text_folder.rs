@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use super::folder::{is_image, read_image};
 use super::text_lines::{TextFormat, parse_text_regions};
 use crate::text::{TextDataset, TextRegion};
-use crate::{DataError, Image, OnError};
+use crate::{DataError, Image, OnError, files};
 
 /// Longest annotation file that is read.
 const MAX_ANNOTATION: u64 = 4 << 20;
@@ -146,12 +146,7 @@ fn annotation_of(image: &Path, annotations: &Path) -> Result<PathBuf, DataError>
 
 fn read_annotation(path: &Path) -> Result<Vec<u8>, DataError> {
     let io = |source| DataError::Io { path: path.to_owned(), source };
-    let size = fs::metadata(path).map_err(io)?.len();
-    if size > MAX_ANNOTATION {
-        let reason = format!("{size} bytes, more than {MAX_ANNOTATION}");
-        return Err(DataError::Annotation { path: path.to_owned(), line: 1, reason });
-    }
-    fs::read(path).map_err(io)
+    files::read(path, MAX_ANNOTATION).map_err(io)
 }
 
 impl TextDataset for TextFolder {

@@ -9,10 +9,13 @@ use std::{
     collections::{BTreeMap, HashMap},
     path::{Path, PathBuf},
 };
-use zoo_datasets::hash::sample_positions;
+use zoo_datasets::{files, hash::sample_positions};
 
 /// Elements up to which a tensor's samples are all its elements in order.
 pub(crate) const STORED_IN_ORDER: usize = 64;
+
+/// Most elements of a tensor.
+const MOST_ELEMENTS: usize = 1 << 31;
 
 /// Largest manifest or tensor file that is read.
 const MAX_FILE_BYTES: u64 = 256 << 20;
@@ -394,8 +397,18 @@ impl Golden {
         heads
     }
 
-    /// Every listed tensor is there, and no other: the check fails closed.
+    /// Every listed tensor is there, and no other: the check fails closed. No shape claims more than a step can have.
     fn expect_complete(&self) -> Result<(), String> {
+        let manifest = &self.manifest;
+        let facts = manifest.variants.values().flat_map(|variant| &variant.tensors).chain(&manifest.tensors);
+        let inputs = manifest.inputs.iter().map(|(name, input)| (name, &input.shape));
+        let shapes = facts.map(|(name, facts)| (name, &facts.shape)).chain(inputs).chain(&manifest.shapes);
+        for (name, shape) in shapes {
+            let numel = shape.iter().try_fold(1, |numel: usize, side| numel.checked_mul(*side));
+            if numel.is_none_or(|numel| numel > MOST_ELEMENTS) {
+                return Err(format!("`{name}` has the shape {shape:?}: more than {MOST_ELEMENTS} elements"));
+            }
+        }
         let variants = self.manifest.variants.iter();
         let in_variants =
             variants.flat_map(|(v, facts)| facts.tensors.keys().map(move |key| format!("variant.{v}/{key}")));
@@ -447,13 +460,7 @@ impl Array {
 
 /// Reads a file of bounded size.
 pub(crate) fn read_capped(path: &Path) -> Result<Vec<u8>, GoldenError> {
-    let unreadable = |source| GoldenError::Unreadable { path: path.into(), source };
-    let size = std::fs::metadata(path).map_err(unreadable)?.len();
-    if size > MAX_FILE_BYTES {
-        let message = format!("{size} bytes are more than a golden may have ({MAX_FILE_BYTES})");
-        return Err(GoldenError::Malformed { path: path.into(), message });
-    }
-    std::fs::read(path).map_err(unreadable)
+    files::read(path, MAX_FILE_BYTES).map_err(|source| GoldenError::Unreadable { path: path.into(), source })
 }
 
 #[cfg(test)]

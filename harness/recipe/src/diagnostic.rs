@@ -34,7 +34,7 @@ pub struct Diagnostic {
     pub message: String,
     /// What would be right.
     pub hint: Option<String>,
-    /// The line of the source that `span` points into.
+    /// The part of the source's line around `span`: from [`skipped`] on.
     excerpt: Option<Arc<str>>,
 }
 
@@ -63,7 +63,7 @@ impl Diagnostic {
 
     /// With the line of the source that the span points into.
     pub(crate) fn with_excerpt(mut self, sources: &Sources) -> Self {
-        self.excerpt = sources.line(&self.span);
+        self.excerpt = sources.excerpt(&self.span);
         self
     }
 }
@@ -82,8 +82,15 @@ impl Serialize for Diagnostic {
     }
 }
 
-/// An excerpt of at most this many characters is printed.
+/// An excerpt has at most this many characters.
 const EXCERPT_WIDTH: usize = 120;
+/// Most mistakes that are listed; a file that is no recipe at all has one on every line.
+const MOST: usize = 500;
+
+/// Characters of a line that are left out before the excerpt that shows this one.
+fn skipped(span: &Span) -> usize {
+    (span.column - 1).saturating_sub(EXCERPT_WIDTH * 3 / 4)
+}
 
 impl fmt::Display for Diagnostic {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -95,12 +102,9 @@ impl fmt::Display for Diagnostic {
         if !self.path.as_str().is_empty() {
             write!(f, " ({})", self.path)?;
         }
-        if let Some(line) = &self.excerpt {
-            let column = self.span.column - 1;
-            let skipped = column.saturating_sub(EXCERPT_WIDTH * 3 / 4);
-            let shown: String = line.chars().skip(skipped).take(EXCERPT_WIDTH).collect();
+        if let Some(shown) = &self.excerpt {
             writeln!(f, "\n{margin} |\n{number} | {shown}")?;
-            write!(f, "{margin} | {}^", " ".repeat(column - skipped))?;
+            write!(f, "{margin} | {}^", " ".repeat(self.span.column - 1 - skipped(&self.span)))?;
         }
         if let Some(hint) = &self.hint {
             write!(f, "\n{margin} = hint: {hint}")?;
@@ -117,14 +121,26 @@ pub struct Diagnostics(Vec<Diagnostic>);
 impl Diagnostics {
     /// Sorted by file and place; the same thing said twice of one place is said once.
     pub(crate) fn new(list: Vec<Diagnostic>, sources: &Sources) -> Self {
-        let mut all = Self(list.into_iter().map(|diagnostic| diagnostic.with_excerpt(sources)).collect());
+        let mut all = Self(list);
         all.tidy();
-        all
+        Self(all.0.into_iter().map(|diagnostic| diagnostic.with_excerpt(sources)).collect())
     }
 
     fn tidy(&mut self) {
         self.0.sort_by(|a, b| a.order().cmp(&b.order()));
         self.0.dedup_by(|a, b| a.span == b.span && a.message == b.message);
+        if self.0.len() > MOST && self.has_errors() {
+            self.0.retain(|d| d.severity == Severity::Error);
+        }
+        if let Some(next) = self.0.get(MOST) {
+            let more = format!("more than {MOST} mistakes; those from here on are not listed");
+            let more = Diagnostic {
+                severity: next.severity,
+                ..Diagnostic::error(next.span.clone(), ConfigPath::default(), more)
+            };
+            self.0.truncate(MOST - 1);
+            self.0.push(more);
+        }
     }
 
     /// The single ones.
@@ -179,10 +195,11 @@ impl Sources {
         self.0.insert(file, text);
     }
 
-    fn line(&self, span: &Span) -> Option<Arc<str>> {
+    fn excerpt(&self, span: &Span) -> Option<Arc<str>> {
         let line = self.0.get(&span.file)?.lines().nth(span.line - 1)?;
         let printable = |c: char| if c.is_control() { ' ' } else { c };
-        Some(line.chars().map(printable).take(span.column + EXCERPT_WIDTH).collect::<String>().into())
+        let shown = line.chars().skip(skipped(span)).take(EXCERPT_WIDTH);
+        Some(shown.map(printable).collect::<String>().into())
     }
 }
 

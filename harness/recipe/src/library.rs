@@ -16,6 +16,9 @@ use crate::span::{ConfigPath, Span, SpanTable};
 use crate::tree::{self, Entry, Map, Node, Value};
 use crate::validate::{Extent, validate};
 
+/// Most recipes that extend each other in a row.
+const MOST_ANCESTORS: usize = 16;
+
 /// Folders with recipes, searched in order.
 #[derive(Clone, Debug)]
 pub struct Library {
@@ -123,9 +126,13 @@ impl Library {
 
     /// The file of a recipe that `from` asks for; `from` is the file that extends it.
     fn find(&self, name: &str, from: Option<&Path>) -> Option<PathBuf> {
-        let is_path = name.contains(['/', '\\']) || name.ends_with(".yaml") || name.ends_with(".yml");
+        let is_yaml = name.ends_with(".yaml") || name.ends_with(".yml");
         let beside = from.and_then(Path::parent);
-        if is_path {
+        if is_yaml || name.contains(['/', '\\']) {
+            // What a file asks for is shown where it is no recipe: no other file than YAML.
+            if from.is_some() && !is_yaml {
+                return None;
+            }
             let path = beside.map_or_else(|| PathBuf::from(name), |dir| dir.join(name));
             return path.exists().then_some(path);
         }
@@ -300,6 +307,9 @@ impl<'a> Loading<'a> {
         };
         let identity = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
         chain.push((identity(from), from.display().to_string()));
+        if chain.len() > MOST_ANCESTORS {
+            return Err(fail(format!("more than {MOST_ANCESTORS} recipes extend each other in a row")));
+        }
         let known = identity(&parent);
         if let Some(start) = chain.iter().position(|(path, _)| *path == known) {
             let mut names: Vec<_> = chain[start..].iter().map(|(_, name)| name.as_str()).collect();

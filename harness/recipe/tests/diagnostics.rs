@@ -289,6 +289,31 @@ fn inheritance_gone_wrong() {
     insta::assert_snapshot!(report(&[("child.yaml", child), ("tiny.yaml", SOUND.as_bytes())], &[]));
 }
 
+/// A file that is no recipe: as many mistakes as there are keys, on one line of 200 KB. Reports stay short.
+#[test]
+fn more_mistakes_than_anybody_reads() {
+    let keys: Vec<String> = (0..20_000).map(|key| format!("k{key}: 1")).collect();
+    let line = format!("{{{}}}", keys.join(", "));
+    let said = report(&[("line.yaml", line.as_bytes())], &[]);
+    assert!(said.len() < 300_000, "{} bytes", said.len());
+    assert!(
+        said.contains("more than 500 mistakes; those from here on are not listed"),
+        "{}",
+        &said[said.len() - 300..]
+    );
+}
+
+#[test]
+fn inheritance_in_too_many_steps_or_from_other_files() {
+    let steps: Vec<(String, String)> =
+        (0..20).map(|step| (format!("r{step}.yaml"), format!("extends: r{}\n", step + 1))).collect();
+    let files: Vec<(&str, &[u8])> = steps.iter().map(|(name, text)| (name.as_str(), text.as_bytes())).collect();
+    assert!(report(&files, &[]).contains("more than 16 recipes extend each other in a row"));
+    let secret: &[(&str, &[u8])] = &[("a.yaml", b"extends: ./notes.txt"), ("notes.txt", b"not for everybody")];
+    let said = report(secret, &[]);
+    assert!(said.contains("there is no recipe `./notes.txt`") && !said.contains("everybody"), "{said}");
+}
+
 #[test]
 fn overrides_gone_wrong() {
     insta::assert_snapshot!(with_sets(&[

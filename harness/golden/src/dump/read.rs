@@ -1,6 +1,6 @@
 //! Reads a dump, with everything that can be wrong with it.
 
-use super::{FORMAT, Manifest, files};
+use super::{FORMAT, Manifest, files as files_of};
 use crate::GoldenError;
 use serde::Deserialize;
 use std::{
@@ -10,6 +10,7 @@ use std::{
     path::{Path, PathBuf},
     sync::Mutex,
 };
+use zoo_datasets::files;
 
 /// Longest header that is read: what tens of millions of values would need.
 const MAX_HEADER: u64 = 1 << 30;
@@ -29,8 +30,8 @@ impl Dump {
     /// # Errors
     /// A folder without a dump, files of another format, or values that are missing or cut off.
     pub fn open(folder: &Path) -> Result<Self, GoldenError> {
-        let [manifest, values] = files(folder);
-        let text = std::fs::read_to_string(&manifest).map_err(|source| match source.kind() {
+        let [manifest, values] = files_of(folder);
+        let text = files::read(&manifest, MAX_HEADER).map_err(|source| match source.kind() {
             std::io::ErrorKind::NotFound => GoldenError::Malformed {
                 path: folder.to_owned(),
                 message: "there is no dump in this folder: `zoo check RECIPE --dump FOLDER` writes one".to_owned(),
@@ -42,11 +43,11 @@ impl Dump {
         struct Version {
             zoo_dump: u32,
         }
-        let version: Version = serde_json::from_str(&text).map_err(|e| malformed(format!("this is no dump: {e}")))?;
+        let version: Version = serde_json::from_slice(&text).map_err(|e| malformed(format!("this is no dump: {e}")))?;
         if version.zoo_dump != FORMAT {
             return Err(malformed(format!("a dump of format {}, and this zoo reads {FORMAT}", version.zoo_dump)));
         }
-        let dump: Manifest = serde_json::from_str(&text).map_err(|e| malformed(e.to_string()))?;
+        let dump: Manifest = serde_json::from_slice(&text).map_err(|e| malformed(e.to_string()))?;
         let values = Values::open(&values)?;
         let written = dump.nodes.iter().flat_map(|node| &node.writes).chain(&dump.sources);
         if let Some(missing) = written.map(|value| &value.name).find(|name| !values.places.contains_key(*name)) {
@@ -109,8 +110,7 @@ impl Values {
     pub(super) fn open(path: &Path) -> Result<Self, GoldenError> {
         let unreadable = |source| GoldenError::Unreadable { path: path.to_owned(), source };
         let malformed = |message: String| GoldenError::Malformed { path: path.to_owned(), message };
-        let mut file = File::open(path).map_err(unreadable)?;
-        let length = file.metadata().map_err(unreadable)?.len();
+        let (mut file, length) = files::open(path).map_err(unreadable)?;
         let mut word = [0; 8];
         file.read_exact(&mut word).map_err(|_| malformed("truncated: it ends before its header".to_owned()))?;
         let header = u64::from_le_bytes(word);

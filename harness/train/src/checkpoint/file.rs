@@ -14,9 +14,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use std::{
     collections::{BTreeMap, HashMap},
-    fs, io,
+    io,
     path::Path,
 };
+
+use zoo_datasets::files;
 
 use super::{Checkpoint, CheckpointError, FORMAT, Progress};
 use crate::atomic;
@@ -84,7 +86,7 @@ impl Checkpoint {
     /// # Errors
     /// A file that cannot be read, is cut off, is something else, or is not what was written.
     pub fn load(path: &Path) -> Result<Self, CheckpointError> {
-        Self::decode(path, &fs::read(path).map_err(CheckpointError::io(path))?)
+        Self::decode(path, &files::read(path, u64::MAX).map_err(CheckpointError::io(path))?)
     }
 
     /// As [`Checkpoint::load`], for the content of the file; errors name `path`.

@@ -5,10 +5,12 @@
 //! shortly before the checkpoint may be missing.
 
 use std::{
-    fs::{self, File, OpenOptions},
+    fs::{File, OpenOptions},
     io::{self, Write},
     path::{Path, PathBuf},
 };
+
+use zoo_datasets::files;
 
 use crate::{
     atomic,
@@ -56,7 +58,7 @@ impl Listener for EventLog {
 /// # Errors
 /// A file that cannot be read.
 pub fn read(path: &Path) -> Result<Vec<Event>, ListenError> {
-    let text = match fs::read(path) {
+    let text = match files::read(path, u64::MAX) {
         Ok(text) => text,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         Err(source) => return Err(ListenError { path: path.to_owned(), source }),
@@ -88,6 +90,7 @@ fn line(event: &Event) -> io::Result<Vec<u8>> {
 mod tests {
     use super::*;
     use crate::event::StepDone;
+    use std::fs;
 
     fn step(step: u64) -> Event {
         let loss = 1.0 / step as f64;

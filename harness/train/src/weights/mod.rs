@@ -14,10 +14,11 @@ use candle_core::{DType, Device, Tensor};
 use safetensors::SafeTensors;
 use std::{
     collections::BTreeMap,
-    fs, io,
+    io,
     path::{Path, PathBuf},
 };
 use thiserror::Error;
+use zoo_datasets::files;
 
 use crate::checkpoint::{Checkpoint, CheckpointError, CheckpointStore};
 
@@ -86,12 +87,12 @@ impl Weights {
             return Ok(Self::of(found.path, found.checkpoint));
         }
         let unreadable = |reason: String| WeightsError::Unreadable { path: path.to_owned(), reason };
-        let file = fs::File::open(path).map_err(|source| WeightsError::Io { path: path.to_owned(), source })?;
+        let (file, _) = files::open(path).map_err(|source| WeightsError::Io { path: path.to_owned(), source })?;
         if pth::is_zip(&file).map_err(|source| WeightsError::Io { path: path.to_owned(), source })? {
             let (tensors, entry) = pth::read(file, entry).map_err(unreadable)?;
             return Ok(Self { file: path.to_owned(), entry, step: None, tensors });
         }
-        let bytes = fs::read(path).map_err(|source| WeightsError::Io { path: path.to_owned(), source })?;
+        let bytes = files::read(path, u64::MAX).map_err(|source| WeightsError::Io { path: path.to_owned(), source })?;
         if let Some(reason) = pth::is_older(&bytes) {
             return Err(unreadable(reason));
         }

@@ -1,0 +1,132 @@
+//! What the check is worth: known mistakes planted in every recipe, and how many are found, in the stage that they belong to.
+//!
+//! Four recipes (alexnet, resnet50, DB, SiamMask) are judged against PyTorch's small goldens. For the others the engine records a golden of a small version
+//! of the recipe first (the mistake is then planted in a recipe that passes by construction), and schedule, preprocessing
+//! and initialisers are PyTorch's. `cargo test --release --workspace --test mutation_score -- --ignored --nocapture` does
+//! all recipes in minutes and prints the table of docs/reliability.md; the normal tests do those of [`QUICK`].
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use tempfile::TempDir;
+use zoo_engine::{Kernels, Options};
+use zoo_golden::{
+    CheckOptions, Golden, Precision, Stage,
+    mutants::{self, Outcome},
+    record::{RecordOptions, record},
+};
+use zoo_recipe::{Library, LoadOptions, Recipe};
+
+/// The truth that a recipe is judged by.
+#[derive(Clone, Copy)]
+enum Truth {
+    /// PyTorch's small golden among the fixtures.
+    PyTorch(&'static str),
+    /// The engine's own step on images of this size.
+    Recorded(usize),
+}
+use Truth::{PyTorch, Recorded};
+
+/// Recipes that are judged in seconds.
+const QUICK: &[(&str, Truth)] = &[
+    ("alexnet", PyTorch("alexnet-salted")),
+    ("squeezenet1_1", Recorded(64)),
+    ("mobilenetv2", Recorded(64)),
+    ("resnet18", Recorded(64)),
+];
+
+/// Recipes that take minutes.
+const SLOW: &[(&str, Truth)] = &[
+    ("resnet50", PyTorch("resnet50-small")),
+    ("db_resnet-original", PyTorch("db-small")),
+    ("siammask", PyTorch("siammask-small")),
+    ("resnet34", Recorded(64)),
+    ("resnet101", Recorded(64)),
+    ("resnext50_32x4d", Recorded(64)),
+    ("wide_resnet50_2", Recorded(64)),
+    ("densenet121", Recorded(64)),
+    ("googlenet", Recorded(64)),
+    ("squeezenet1_0", Recorded(64)),
+    ("inception_v3", Recorded(96)),
+    ("db_resnet18", Recorded(64)),
+    ("db_resnet", Recorded(64)),
+];
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+fn load(name: &str, sets: Vec<String>) -> Recipe {
+    let library = Library::new([root().join("recipes")]);
+    library.load(name, &LoadOptions { profile: None, sets }).unwrap_or_else(|errors| panic!("{errors}")).recipe
+}
+
+/// Plants every mistake that a recipe has a place for.
+fn outcomes(name: &str, truth: &Truth) -> Vec<Outcome> {
+    let options =
+        CheckOptions { precision: Precision::F64, engine: Options { kernels: Kernels::Reference, threads: None } };
+    let recorded = TempDir::new().unwrap();
+    let (recipe, golden) = match truth {
+        PyTorch(file) => (load(name, Vec::new()), root().join(format!("tests/fixtures/golden/{file}.json"))),
+        Recorded(side) => {
+            let small = load(name, vec![format!("model.inputs.image=[3, {side}, {side}]")]);
+            let stem = recorded.path().join("golden");
+            let options = RecordOptions { batch: 2, learning_rate: 0.1, salt: String::new(), samples: 256 };
+            record(&small, &options, &stem).unwrap();
+            (load(name, Vec::new()), stem.with_extension("json"))
+        }
+    };
+    let golden = Golden::read(&golden).unwrap();
+    mutants::run(&recipe, &golden, &root().join("golden").join(name), &options, &mut |_| {}).unwrap()
+}
+
+/// Counts of what was planted, found, and found in the right stage.
+#[derive(Clone, Copy, Default)]
+struct Count {
+    planted: usize,
+    found: usize,
+    right: usize,
+}
+
+impl Count {
+    fn add(&mut self, outcome: &Outcome) {
+        self.planted += 1;
+        self.found += usize::from(outcome.caught.is_some());
+        self.right += usize::from(outcome.caught == Some(outcome.expected));
+    }
+}
+
+/// None is missed, and the stage is right in 95 of 100, where `planted` or more were planted.
+fn expect_score(recipes: &[(&str, Truth)], planted: usize) {
+    let (mut by_stage, mut by_recipe, mut all) = (BTreeMap::<Stage, Count>::new(), Vec::new(), Count::default());
+    let mut strange = Vec::new();
+    for (name, truth) in recipes {
+        let mut count = Count::default();
+        for outcome in outcomes(name, truth) {
+            by_stage.entry(outcome.expected).or_default().add(&outcome);
+            count.add(&outcome);
+            all.add(&outcome);
+            if outcome.caught != Some(outcome.expected) {
+                strange.push(format!("{name}: {} ({}): {:?}", outcome.name, outcome.expected, outcome.caught));
+            }
+        }
+        by_recipe.push((name.to_string(), count));
+    }
+    println!("| | planted | found | in the right stage |\n| --- | --- | --- | --- |");
+    let stages = by_stage.into_iter().map(|(stage, count)| (stage.to_string(), count));
+    for (name, count) in stages.chain(by_recipe).chain([("all".to_owned(), all)]) {
+        println!("| {name} | {} | {} | {} |", count.planted, count.found, count.right);
+    }
+    assert_eq!(all.found, all.planted, "{strange:#?}");
+    assert!(all.planted >= planted && 100 * all.right >= 95 * all.planted, "{} planted: {strange:#?}", all.planted);
+}
+
+#[test]
+fn no_mistake_is_missed_in_some_recipes() {
+    expect_score(QUICK, 100);
+}
+
+#[test]
+#[ignore = "takes minutes"]
+fn no_mistake_is_missed_in_any_recipe() {
+    expect_score(&[QUICK, SLOW].concat(), 150);
+}
