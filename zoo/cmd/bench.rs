@@ -32,7 +32,7 @@ Examples:
   zoo bench resnet50 --batch 8 --image 224 --steps 20 --threads 2
   zoo bench resnet50 --set engine.fusion=false
   zoo bench resnet50 --set engine.kernels=reference --batch 2
-  mpirun -n 2 zoo bench resnet50 --batch 16          two processes that share the batch, and what their sums take
+  mpirun -n 2 zoo bench resnet50 --batch 16      two processes, and what their sums take
   zoo bench resnet50 --format json | jq .step_ms_median")]
 pub struct Args {
     /// Name of a recipe, or path of its file

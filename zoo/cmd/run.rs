@@ -49,7 +49,7 @@ Examples:
   zoo run resnet50 --memory-limit 2GiB               refused at once if it needs more, with the largest batch that fits
   zoo run resnet50 --repeat 3                        three seeds, and whether they converge as the reference does
   zoo run resnet50 --junit run.xml                   a test case per golden stage and target, for CI
-  mpirun -n 4 zoo run resnet50                       on four processes, which share each batch (docs/many-machines.md)
+  mpirun -n 4 zoo run resnet50                       on four processes: docs/many-machines.md
   zoo run resnet50 --resume                          goes on with the last run that was interrupted
   zoo run resnet50 --set train.seed=1 --format json | jq 'select(.event == \"result\")'")]
 pub struct Args {

@@ -135,7 +135,6 @@ impl Ranks {
     }
 
     /// Begins to sum values over all ranks, all of which give as many.
-    #[must_use]
     pub fn sum(&self, values: Vec<f32>) -> Pending {
         match &self.worker {
             Some(worker) => worker.ask(|answer| Request::Sum(values, answer)),
