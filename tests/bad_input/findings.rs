@@ -6,8 +6,11 @@ use std::path::Path;
 use std::time::Instant;
 use zoo_datasets::Rng;
 
+/// Reads what a fuzzer came up with.
+type Target = fn(&[u8]);
+
 /// The targets of tests/fuzz, as they stand in its Cargo.toml.
-const TARGETS: [(&str, fn(&[u8])); 19] = [
+const TARGETS: [(&str, Target); 19] = [
     ("recipe", files::recipe),
     ("step", files::step),
     ("overrides", files::overrides),

@@ -62,8 +62,10 @@ fn load(name: &str, sets: Vec<String>) -> Recipe {
 
 /// Plants every mistake that a recipe has a place for.
 fn outcomes(name: &str, truth: &Truth) -> Vec<Outcome> {
-    let options =
-        CheckOptions { precision: Precision::F64, engine: Options { kernels: Kernels::Reference, threads: None } };
+    let options = CheckOptions {
+        precision: Precision::F64,
+        engine: Options { kernels: Kernels::Reference, threads: None, level: None },
+    };
     let recorded = TempDir::new().unwrap();
     let (recipe, golden) = match truth {
         PyTorch(file) => (load(name, Vec::new()), root().join(format!("tests/fixtures/golden/{file}.json"))),

@@ -71,7 +71,7 @@ pub fn dump(data: &[u8]) {
         let folder = folder(name, data);
         fs::write(folder.path().join(other), seed(&format!("dump/{other}"))).unwrap();
         if let Ok(dump) = Dump::open(folder.path()) {
-            let _ = dump.manifest.sources.iter().map(|source| dump.read(&source.name)).count();
+            dump.manifest.sources.iter().for_each(|source| drop(dump.read(&source.name)));
         }
     }
 }

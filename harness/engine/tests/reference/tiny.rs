@@ -12,7 +12,7 @@ use zoo_recipe::schema::Init;
 pub const OPTIONS: Options = Options { kernels: Kernels::Reference, threads: None, level: None };
 
 /// What the tests' steps run with.
-pub const SCALARS: Scalars = Scalars { learning_rate: 0.1, step: 0, seed: 5, skipped: 0, loss_scale: 1.0 };
+pub const SCALARS: Scalars = Scalars { learning_rate: 0.1, step: 0, seed: 5, skipped: 0, loss_scale: 1.0, part: 0 };
 
 /// Numbers in [-1, 1) without pattern, a function of `seed` and their index.
 pub fn noise(n: usize, seed: u64) -> Vec<f64> {

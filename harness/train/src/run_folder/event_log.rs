@@ -90,7 +90,6 @@ fn line(event: &Event) -> io::Result<Vec<u8>> {
 mod tests {
     use super::*;
     use crate::event::StepDone;
-    use std::fs;
 
     fn step(step: u64) -> Event {
         let loss = 1.0 / step as f64;
