@@ -5,13 +5,18 @@ use zoo_npu::study::{Study, Trained, Verdict};
 
 const WIDTH: f64 = 720.0;
 const LEFT: f64 = 250.0;
-const RIGHT: f64 = 70.0;
+/// Room for a score and for what was published in words.
+const RIGHT: f64 = 180.0;
 const ROW: f64 = 30.0;
 const HEAD: f64 = 44.0;
+/// Characters of the footnote that fit on a line, and the line's height.
+const NOTE: (usize, f64) = (120, 15.0);
 
 /// The picture, a page of SVG by itself.
 pub(super) fn svg(study: &Study, trained: &[Trained]) -> String {
-    let height = study.trainings.iter().map(|table| HEAD + ROW * (table.rows.len() as f64 + 1.0)).sum::<f64>() + 30.0;
+    let note = wrap(&format!("bars: trained here; diamonds: published ({})", study.source), NOTE.0);
+    let tables: f64 = study.trainings.iter().map(|table| HEAD + ROW * (table.rows.len() as f64 + 1.0)).sum();
+    let height = tables + 15.0 + NOTE.1 * note.len() as f64;
     let mut svg = format!(
         r##"<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" font-family="sans-serif" font-size="13" role="img">
 <title>{}</title>
@@ -24,15 +29,11 @@ pub(super) fn svg(study: &Study, trained: &[Trained]) -> String {
         let rows: Vec<&Trained> = trained.iter().filter(|row| row.table == table.title).collect();
         top = draw(&mut svg, &table.title, &rows, top);
     }
-    push(
-        &mut svg,
-        format_args!(
-            r##"<text x="12" y="{:.0}" fill="#666666" font-size="11">bars: trained here; diamonds: published ({})</text>
-"##,
-            height - 10.0,
-            escape(&study.source)
-        ),
-    );
+    for (n, line) in note.iter().enumerate() {
+        let y = tables + 20.0 + NOTE.1 * n as f64;
+        let line = escape(line);
+        push(&mut svg, format_args!("<text x=\"12\" y=\"{y:.0}\" fill=\"#666666\" font-size=\"11\">{line}</text>\n"));
+    }
     svg.push_str("</svg>\n");
     svg
 }
@@ -102,6 +103,18 @@ fn draw(svg: &mut String, title: &str, rows: &[&Trained], top: f64) -> f64 {
     bottom + ROW
 }
 
+/// Lines of at most so many characters, unless a word has more.
+fn wrap(text: &str, width: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.split_whitespace() {
+        match lines.last_mut().filter(|line| line.chars().count() + 1 + word.chars().count() <= width) {
+            Some(line) => line.extend([" ", word]),
+            None => lines.push(word.to_owned()),
+        }
+    }
+    lines
+}
+
 /// Appends; a `String` takes everything.
 fn push(text: &mut String, more: std::fmt::Arguments<'_>) {
     let _ = text.write_fmt(more);
@@ -110,4 +123,15 @@ fn push(text: &mut String, more: std::fmt::Arguments<'_>) {
 /// Text for SVG.
 fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_break_between_words() {
+        assert_eq!(wrap("aa bb  cc dddddd", 5), ["aa bb", "cc", "dddddd"]);
+        assert!(wrap(" ", 5).is_empty());
+    }
 }
