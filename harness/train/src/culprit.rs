@@ -9,7 +9,7 @@ use zoo_graph::{Graph, Phase, Source, ValueId};
 #[derive(Clone, Debug, PartialEq)]
 pub struct Culprit {
     /// What gave it.
-    pub from: From,
+    pub cause: Cause,
     /// NaN and infinities in it.
     pub bad: usize,
     /// Numbers in it.
@@ -20,7 +20,7 @@ pub struct Culprit {
 
 /// What gives a value.
 #[derive(Clone, Debug, PartialEq)]
-pub enum From {
+pub enum Cause {
     /// The batch: something is wrong with the data or their preprocessing.
     Input {
         /// Name of the input.
@@ -50,17 +50,17 @@ pub enum From {
 
 impl fmt::Display for Culprit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { from, bad, of, first } = self;
-        match from {
-            From::Input { name, sample } => write!(
+        let Self { cause, bad, of, first } = self;
+        match cause {
+            Cause::Input { name, sample } => write!(
                 f,
                 "the batch itself: {bad} of {of} numbers of the input `{name}` are not finite (the first is {first}, in \
                  sample {sample} of the batch, counted from 0): look at the data and at `preprocess`"
             ),
-            From::Variable { name } => {
+            Cause::Variable { name } => {
                 write!(f, "`{name}` before the step: {bad} of {of} numbers, the first is {first}")
             }
-            From::Node { name, op, phase, line, largest } => {
+            Cause::Node { name, op, phase, line, largest } => {
                 write!(
                     f,
                     "node {name} ({op}), {phase}: {bad} of {of} numbers, the first is {first}; its operands are finite, \
@@ -120,17 +120,17 @@ impl Search {
     /// What was found in a step of this graph.
     pub fn culprit(&self, graph: &Graph) -> Option<Culprit> {
         let Found { value, bad, of, at, first } = self.found?;
-        let from = match graph.value(value).source {
+        let cause = match graph.value(value).source {
             Source::Input(i) => {
                 let samples = graph.ty(value).shape.first().copied().unwrap_or(1).max(1);
                 let name = graph.inputs.get(i)?.name.clone();
-                From::Input { name, sample: at / (of / samples).max(1) }
+                Cause::Input { name, sample: at / (of / samples).max(1) }
             }
-            Source::Variable(id) => From::Variable { name: graph.variable(id).name.clone() },
+            Source::Variable(id) => Cause::Variable { name: graph.variable(id).name.clone() },
             Source::Node(id, _) => {
                 let node = graph.nodes.get(id.0)?;
                 let magnitudes = node.inputs.iter().filter_map(|operand| self.largest.get(operand.0));
-                From::Node {
+                Cause::Node {
                     name: node.name.clone(),
                     op: node.op.name(),
                     phase: node.phase,
@@ -139,6 +139,6 @@ impl Search {
                 }
             }
         };
-        Some(Culprit { from, bad, of, first })
+        Some(Culprit { cause, bad, of, first })
     }
 }

@@ -26,10 +26,16 @@ pub(super) fn first_before_others<T>(ranks: &Ranks, work: impl FnOnce() -> Resul
 /// # Errors
 /// Ranks that have gone.
 pub(super) fn same_verdict(ranks: &Ranks, proof: Proof) -> Result<Proof, Failure> {
-    let all = [GoldenVerdict::Pass, GoldenVerdict::Fail, GoldenVerdict::Absent];
-    let own = all.iter().position(|verdict| *verdict == proof.verdict).unwrap_or_default();
-    let first = ranks.broadcast(vec![own as u8])?;
-    let verdict = first.first().and_then(|place| all.get(usize::from(*place))).copied().unwrap_or_default();
+    let own = match proof.verdict {
+        GoldenVerdict::Pass => 0,
+        GoldenVerdict::Absent => 1,
+        GoldenVerdict::Fail => 2,
+    };
+    let verdict = match ranks.broadcast(vec![own])?.as_slice() {
+        [0] => GoldenVerdict::Pass,
+        [1] => GoldenVerdict::Absent,
+        _ => GoldenVerdict::Fail,
+    };
     Ok(Proof { verdict, ..proof })
 }
 
