@@ -63,6 +63,16 @@ impl Progress {
         Bar(self.bars.add(ProgressBar::new(length).with_style(style.unwrap_or(ProgressStyle::default_bar()))))
     }
 
+    /// A bar for a listener to what is done, and of how much; gone when it is dropped.
+    pub fn counted(&self, what: &str) -> impl FnMut(usize, usize) + use<> {
+        let bar = self.bar(0);
+        bar.message(what);
+        move |done, of| {
+            bar.0.set_length(of as u64);
+            bar.position(done as u64);
+        }
+    }
+
     /// A bar over things that take their time one by one, about `length` of them; gone when it is dropped.
     pub fn phases(&self, length: usize) -> Phases {
         let style = ProgressStyle::with_template("{spinner} {bar:20.cyan/blue} {msg} {elapsed:.dim}, {eta:.dim} left");
@@ -70,6 +80,16 @@ impl Progress {
         let bar = self.bars.add(bar);
         bar.enable_steady_tick(Duration::from_millis(120));
         Phases { bar: Bar(bar), begun: false }
+    }
+
+    /// A bar for a listener to what is being done for `whom`, and to about how many things follow; gone when it is dropped.
+    pub fn foreseen(&self, whom: &str) -> impl FnMut(&str, usize) + use<> {
+        let mut phases = self.phases(1);
+        let whom = whom.to_owned();
+        move |what, more| {
+            phases.next(format!("{whom}: {what}"));
+            phases.expect(more);
+        }
     }
 
     /// Writes a line, above the bars.
@@ -140,6 +160,11 @@ impl Phases {
             self.bar.0.inc_length(1);
         }
         self.bar.message(what);
+    }
+
+    /// So many follow the one that goes on, as far as one can tell by now.
+    pub fn expect(&self, more: usize) {
+        self.bar.0.set_length(self.bar.0.position() + 1 + more as u64);
     }
 }
 

@@ -20,13 +20,25 @@ const LANES: usize = 32;
 ///
 /// Images are resized to `size` if they have another one; pixels enter as (value - 128) / 64. Plain SGD with momentum
 /// 0.9 on shuffled batches of 100, 5 epochs, rate 10 / number of features, from zero weights. The result does not
-/// depend on the number of threads.
+/// depend on the number of threads. `progress` hears how many images were read or learnt from, and of how many.
 ///
 /// # Errors
 /// If an image cannot be read or a set is empty.
-pub fn linear_baseline(train: &dyn Dataset, val: &dyn Dataset, size: Size) -> Result<f64, DataError> {
-    let model = Softmax::fit(&Rows::read(train, size)?, train.classes().len());
-    let val = Rows::read(val, size)?;
+pub fn linear_baseline(
+    train: &dyn Dataset,
+    val: &dyn Dataset,
+    size: Size,
+    progress: &mut dyn FnMut(usize, usize),
+) -> Result<f64, DataError> {
+    let of = train.len() * (1 + EPOCHS as usize) + val.len();
+    let mut done = 0;
+    let mut advance = |images| {
+        done += images;
+        progress(done, of);
+    };
+    let train_rows = Rows::read(train, size, &mut advance)?;
+    let val = Rows::read(val, size, &mut advance)?;
+    let model = Softmax::fit(&train_rows, train.classes().len(), &mut advance);
     let right = (0..val.labels.len()).into_par_iter().filter(|&i| model.predict(&val, i) == val.labels[i]).count();
     Ok(right as f64 / val.labels.len() as f64)
 }
@@ -39,18 +51,21 @@ struct Rows {
 }
 
 impl Rows {
-    fn read(dataset: &dyn Dataset, size: Size) -> Result<Self, DataError> {
+    fn read(dataset: &dyn Dataset, size: Size, advance: &mut dyn FnMut(usize)) -> Result<Self, DataError> {
         if dataset.is_empty() || size.area() == 0 {
             return Err(DataError::Config("a linear baseline needs images of at least one pixel".into()));
         }
         let features = 3 * size.area();
         let mut pixels = vec![0; dataset.len() * features];
-        pixels.par_chunks_exact_mut(features).enumerate().try_for_each(|(index, row)| {
-            let image = dataset.image(index)?;
-            let image = if image.size() == size { image } else { resize(&image, size, Filter::Bilinear) };
-            row.copy_from_slice(image.pixels());
-            Ok(())
-        })?;
+        for (batch, rows) in pixels.chunks_mut(BATCH * features).enumerate() {
+            rows.par_chunks_exact_mut(features).enumerate().try_for_each(|(place, row)| {
+                let image = dataset.image(batch * BATCH + place)?;
+                let image = if image.size() == size { image } else { resize(&image, size, Filter::Bilinear) };
+                row.copy_from_slice(image.pixels());
+                Ok::<_, DataError>(())
+            })?;
+            advance(rows.len() / features);
+        }
         Ok(Self { pixels, features, labels: (0..dataset.len()).map(|index| dataset.label(index)).collect() })
     }
 
@@ -69,7 +84,7 @@ struct Softmax {
 }
 
 impl Softmax {
-    fn fit(rows: &Rows, classes: usize) -> Self {
+    fn fit(rows: &Rows, classes: usize, advance: &mut dyn FnMut(usize)) -> Self {
         let features = rows.features;
         let mut model = Self { weights: vec![0.0; classes * features], bias: vec![0.0; classes], features };
         let mut velocity = Self { weights: vec![0.0; classes * features], bias: vec![0.0; classes], features };
@@ -84,6 +99,7 @@ impl Softmax {
                     .map(|(row, &i)| model.error(row, rows.labels[i] as usize, batch.len()))
                     .collect();
                 model.step(&mut velocity, x, &errors);
+                advance(batch.len());
             }
         }
         model

@@ -71,10 +71,10 @@ fn characters_stand_out() {
 #[test]
 fn a_linear_classifier_stays_near_chance() {
     let (train, val) = (Cached::new(digits(0, 3000), usize::MAX), digits(Characters::HELD_OUT, 1000));
-    let accuracy = linear_baseline(&train, &val, Size::square(64)).unwrap();
+    let accuracy = linear_baseline(&train, &val, Size::square(64), &mut |_, _| ()).unwrap();
     assert!((0.08..0.20).contains(&accuracy), "{accuracy}");
     let one_thread = rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap();
-    let again = one_thread.install(|| linear_baseline(&train, &val, Size::square(64)).unwrap());
+    let again = one_thread.install(|| linear_baseline(&train, &val, Size::square(64), &mut |_, _| ()).unwrap());
     assert_eq!(accuracy, again);
 }
 
@@ -115,7 +115,7 @@ impl Dataset for Shades {
 #[test]
 fn the_baseline_learns_what_is_linear() {
     let shades = Shades(["r", "g", "b"].map(str::to_owned).to_vec());
-    assert!(linear_baseline(&shades, &shades, Size::square(8)).unwrap() > 0.99);
+    assert!(linear_baseline(&shades, &shades, Size::square(8), &mut |_, _| ()).unwrap() > 0.99);
 }
 
 #[test]

@@ -66,10 +66,7 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
         loss_scale: LossScale::start(&recipe.npu.loss_scale).scale,
         engine: Options::of(&recipe),
     };
-    let spinner = context.progress.spinner();
-    let mut progress = |what: &str| spinner.message(format!("{}: {what}", recipe.name));
-    let bisection = bisect(&recipe, &golden, &options, &mut progress)?;
-    drop(spinner);
+    let bisection = bisect(&recipe, &golden, &options, &mut context.progress.foreseen(&recipe.name))?;
     let passes = bisection.passes;
     let report = Report { schema_version: SCHEMA_VERSION, recipe: recipe.name.clone(), device: name, bisection };
     match context.format {

@@ -261,11 +261,8 @@ fn write_dump(
 ) -> Result<(), Failure> {
     let (golden, _) = golden(catalog, loaded, args.golden.as_deref())?;
     let recipe = &loaded.recipe;
-    let spinner = context.progress.spinner();
-    let mut progress = |what: &str| spinner.message(format!("{}: {what}", recipe.name));
     let options = DumpOptions { arithmetic, engine: Options::of(recipe) };
-    let written = dump(recipe, &golden, &options, folder, &mut progress)?;
-    drop(spinner);
+    let written = dump(recipe, &golden, &options, folder, &mut context.progress.foreseen(&recipe.name))?;
     let (folder, nodes, size) = (written.folder.display(), written.nodes, Bytes(written.bytes));
     info!("dump: {folder}, {nodes} nodes, {size}, step {}", written.hash);
     Ok(())

@@ -74,10 +74,8 @@ fn make(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
         return Err(Failure::Usage(format!("--learning-rate {learning_rate}: a learning rate is at least 0")));
     }
     let (batch, samples) = (args.batch as usize, args.samples as usize);
-    let spinner = context.progress.spinner();
-    spinner.message(format!("{}: three steps in f64 and in f32", recipe.name));
-    record(&recipe, &RecordOptions { batch, learning_rate, salt: args.salt.clone(), samples }, &args.output)?;
-    drop(spinner);
+    let options = RecordOptions { batch, learning_rate, salt: args.salt.clone(), samples };
+    record(&recipe, &options, &args.output, &mut context.progress.foreseen(&recipe.name))?;
     let files = files(&args.output);
     match context.format {
         Format::Json => {

@@ -53,19 +53,28 @@ pub fn files(stem: &Path) -> [PathBuf; 2] {
     })
 }
 
-/// Runs three steps of a recipe in f64 and in f32 and writes the [`files`] of `stem`.
+/// Runs three steps of a recipe in f64 and in f32 and writes the [`files`] of `stem`. `progress` hears what is being done,
+/// and how many steps follow it.
 ///
 /// # Errors
 /// A recipe that makes no step, or files that cannot be written.
-pub fn record(recipe: &Recipe, options: &RecordOptions, stem: &Path) -> Result<(), GoldenError> {
+pub fn record(
+    recipe: &Recipe,
+    options: &RecordOptions,
+    stem: &Path,
+    progress: &mut dyn FnMut(&str, usize),
+) -> Result<(), GoldenError> {
     let model = recipe.resolve().map_err(|d| GoldenError::Recipe(d.to_string()))?;
     let build = |dtype| {
         let options = BuildOptions { mode: Mode::Train, batch: options.batch, dtype, dropout: false, epoch: 0 };
         zoo_graph::build(recipe, &model, &options)
     };
     let mut manifest = conditions(recipe, &build(DType::F64)?, model.classes, options);
-    let truth = Recording::of(build(DType::F64)?, &manifest, options)?;
-    let rounded = Recording::of(build(DType::F32)?, &manifest, options)?;
+    let mut step = |n: usize, dtype: &str, after| {
+        progress(&format!("step {} of {STEPS} in {dtype}", n + 1), after + STEPS - n - 1)
+    };
+    let truth = Recording::of(build(DType::F64)?, &manifest, options, &mut |n| step(n, "f64", STEPS))?;
+    let rounded = Recording::of(build(DType::F32)?, &manifest, options, &mut |n| step(n, "f32", 0))?;
     manifest.losses_f64 = truth.losses;
     manifest.losses_f32 = rounded.losses;
     let mut samples: BTreeMap<String, Vec<f64>> = BTreeMap::new();
@@ -128,7 +137,12 @@ struct Recording {
 }
 
 impl Recording {
-    fn of(graph: Graph, manifest: &Manifest, options: &RecordOptions) -> Result<Self, GoldenError> {
+    fn of(
+        graph: Graph,
+        manifest: &Manifest,
+        options: &RecordOptions,
+        begins: &mut dyn FnMut(usize),
+    ) -> Result<Self, GoldenError> {
         let mut step = Step::new(graph, Options { kernels: Kernels::Reference, threads: None, level: None })?;
         let graph = step.graph().clone();
         for variable in &graph.variables {
@@ -162,6 +176,7 @@ impl Recording {
         let inputs = inputs(&graph, manifest)?;
         let mut recording = Self { losses: Vec::new(), tensors: BTreeMap::new(), order, starts: HashMap::new() };
         for n in 0..STEPS {
+            begins(n);
             let scalars =
                 Scalars { learning_rate: options.learning_rate, step: n as u64, seed: 0, ..Scalars::default() };
             let result = match n {

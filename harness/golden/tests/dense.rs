@@ -49,7 +49,7 @@ fn narrowed(name: &str, sets: &[&str]) -> (Recipe, Golden, tempfile::TempDir) {
     let folder = tempfile::tempdir().unwrap();
     let stem = folder.path().join("step");
     let options = RecordOptions { batch: 2, learning_rate: 0.003, salt: "narrow:".into(), samples: 64 };
-    record(&recorded, &options, &stem).unwrap();
+    record(&recorded, &options, &stem, &mut |_, _| ()).unwrap();
     (recipe, Golden::read(&stem.with_extension("json")).unwrap(), folder)
 }
 

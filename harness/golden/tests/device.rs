@@ -83,11 +83,11 @@ fn what_has_to_stay_f32_is_what_was_planted() {
     for victim in ["maxpool/grad", "layer3.1.conv2"] {
         let planted = BTreeMap::from([(victim.to_owned(), 40)]);
         let faulty = Arithmetic { planted, ..arithmetic() };
-        let found = bisect(&recipe, &golden, &options(&faulty, SCALE), &mut |_| ()).unwrap();
+        let found = bisect(&recipe, &golden, &options(&faulty, SCALE), &mut |_, _| ()).unwrap();
         let keep: Vec<&str> = found.keep.iter().map(|kept| kept.node.as_str()).collect();
         assert!(found.passes && keep == [victim], "{found:?}");
     }
-    let sound = bisect(&recipe, &golden, &options(&arithmetic(), SCALE), &mut |_| ()).unwrap();
+    let sound = bisect(&recipe, &golden, &options(&arithmetic(), SCALE), &mut |_, _| ()).unwrap();
     assert!(sound.passes && sound.keep.is_empty());
 }
 

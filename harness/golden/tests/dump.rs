@@ -25,7 +25,7 @@ fn case() -> (Recipe, Golden, tempfile::TempDir) {
     let folder = tempfile::tempdir().unwrap();
     let stem = folder.path().join("step");
     let options = RecordOptions { batch: 4, learning_rate: 0.01, salt: String::new(), samples: 64 };
-    record(&recipe, &options, &stem).unwrap();
+    record(&recipe, &options, &stem, &mut |_, _| ()).unwrap();
     let golden = Golden::read(&stem.with_extension("json")).unwrap();
     (recipe, golden, folder)
 }
@@ -53,11 +53,11 @@ fn device(arithmetic: &Arithmetic) -> DeviceOptions<'_> {
 }
 
 fn write(recipe: &Recipe, golden: &Golden, arithmetic: Arithmetics<'_>, folder: &Path) -> Written {
-    dump(recipe, golden, &DumpOptions { arithmetic, engine: ENGINE }, folder, &mut |_| ()).unwrap()
+    dump(recipe, golden, &DumpOptions { arithmetic, engine: ENGINE }, folder, &mut |_, _| ()).unwrap()
 }
 
 fn compare(a: &Path, b: &Path) -> Comparison {
-    diff(&Dump::open(a).unwrap(), &Dump::open(b).unwrap()).unwrap()
+    diff(&Dump::open(a).unwrap(), &Dump::open(b).unwrap(), &mut |_, _| ()).unwrap()
 }
 
 /// A node of every kind of operator in every part of the step: one that rounds, whose name is its own, and of which
@@ -124,7 +124,7 @@ fn a_fault_in_any_operator_is_localised_by_check_diff_and_bisect() {
                 let found = compare(&faulty, other).first.unwrap_or_else(|| panic!("diff, {what}: {context}"));
                 assert_eq!((found.node.as_str(), found.fault), (name, Some(Fault::A)), "diff, {what}: {context}");
             }
-            let found = bisect(&recipe, &golden, &device(&broken), &mut |_| ()).unwrap();
+            let found = bisect(&recipe, &golden, &device(&broken), &mut |_, _| ()).unwrap();
             let keep: Vec<&str> = found.keep.iter().map(|kept| kept.node.as_str()).collect();
             assert!(found.passes && keep == [name], "bisect: {context}: {found:?}");
         }
@@ -175,7 +175,8 @@ fn a_dump_changes_no_bit() {
     let (first, second) = (write(&recipe, &golden, options, &with), write(&recipe, &golden, options, &again));
     assert_eq!(first.hash, second.hash);
     let one = Options { threads: Some(1), ..ENGINE };
-    let third = dump(&recipe, &golden, &DumpOptions { arithmetic: options, engine: one }, &other, &mut |_| ()).unwrap();
+    let third =
+        dump(&recipe, &golden, &DumpOptions { arithmetic: options, engine: one }, &other, &mut |_, _| ()).unwrap();
     assert_eq!(first.hash, third.hash);
     assert_eq!(fs::read(with.join("values.safetensors")).unwrap(), fs::read(other.join("values.safetensors")).unwrap());
     // A step that nobody looks at gives the same losses and variables.
@@ -231,9 +232,9 @@ fn dumps_of_different_steps_are_not_compared() {
     write(&recipe, &golden, Arithmetics::Host(Precision::F32), &here);
     let stem = folder.path().join("salted");
     let options = RecordOptions { batch: 4, learning_rate: 0.01, salt: "other:".into(), samples: 64 };
-    record(&recipe, &options, &stem).unwrap();
+    record(&recipe, &options, &stem, &mut |_, _| ()).unwrap();
     write(&recipe, &Golden::read(&stem.with_extension("json")).unwrap(), Arithmetics::Host(Precision::F32), &there);
-    let error = diff(&Dump::open(&here).unwrap(), &Dump::open(&there).unwrap()).unwrap_err();
+    let error = diff(&Dump::open(&here).unwrap(), &Dump::open(&there).unwrap(), &mut |_, _| ()).unwrap_err();
     assert!(matches!(error, GoldenError::Foreign { .. }), "{error}");
     assert!(error.to_string().contains("other values"), "{error}");
 }

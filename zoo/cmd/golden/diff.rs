@@ -40,10 +40,8 @@ pub struct Args {
 
 /// Compares; missed if an operator is at fault.
 pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
-    let spinner = context.progress.spinner();
-    spinner.message("comparing");
-    let comparison = diff(&Dump::open(&args.a)?, &Dump::open(&args.b)?)?;
-    drop(spinner);
+    let (a, b) = (Dump::open(&args.a)?, Dump::open(&args.b)?);
+    let comparison = diff(&a, &b, &mut context.progress.counted("nodes compared"))?;
     match context.format {
         Format::Json => context.out.json(&comparison)?,
         Format::Text => print(&comparison, context)?,

@@ -105,10 +105,9 @@ pub(super) fn linear_baseline(recipe: &Recipe, sets: &DataSets, progress: &Progr
         return Ok(None);
     }
     let Some([_, height, width]) = recipe.model.inputs.values().next() else { return Ok(None) };
-    let spinner = progress.spinner();
-    spinner.message("measuring the linear baseline");
-    let baseline = zoo_datasets::linear_baseline(train.as_ref(), val.as_ref(), Size::new(width.0, height.0))?;
-    Ok(Some(baseline))
+    let size = Size::new(width.0, height.0);
+    let mut watch = progress.counted("the linear baseline");
+    Ok(Some(zoo_datasets::linear_baseline(train.as_ref(), val.as_ref(), size, &mut watch)?))
 }
 
 /// What other trivial answers reach on the same data, unless they are many.
@@ -116,9 +115,7 @@ pub(in crate::cmd) fn trivial_answers(job: Job<'_>, progress: &Progress) -> Resu
     if job.data.val_len() > BASELINE_SAMPLES {
         return Ok(Vec::new());
     }
-    let spinner = progress.spinner();
-    spinner.message("measuring trivial answers");
-    Ok(zoo_train::trivial_answers(job)?)
+    Ok(zoo_train::trivial_answers(job, &mut progress.counted("trivial answers"))?)
 }
 
 /// Says what is trained on, and what is to be reached.

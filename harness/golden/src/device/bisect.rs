@@ -39,7 +39,7 @@ pub struct Kept {
     pub op: &'static str,
 }
 
-/// Searches.
+/// Searches. `progress` hears what is being done, and about how many steps follow it.
 ///
 /// # Errors
 /// As [`super::check_device`].
@@ -47,17 +47,17 @@ pub fn bisect(
     recipe: &Recipe,
     golden: &Golden,
     options: &DeviceOptions<'_>,
-    progress: &mut dyn FnMut(&str),
+    progress: &mut dyn FnMut(&str, usize),
 ) -> Result<Bisection, GoldenError> {
     let golden = &bound(recipe, golden)?;
     let recipe = &under_conditions(recipe, golden);
-    progress("step in f64");
+    progress("step in f64", 1);
     let truth = exact(recipe, golden, options)?;
     let setup = setup(recipe, golden, options, Precision::F32)?;
     let mut steps = 0;
-    let mut attempt = |keep: &BTreeSet<String>| -> Result<Vec<NodeReport>, GoldenError> {
+    let mut attempt = |keep: &BTreeSet<String>, more: usize| -> Result<Vec<NodeReport>, GoldenError> {
         steps += 1;
-        progress(&format!("step {steps} on the device, {} nodes in f32", keep.len()));
+        progress(&format!("step {steps} on the device, {} nodes in f32", keep.len()), more);
         let run = |range| {
             let mut arithmetic = Arithmetic { range, ..options.arithmetic.clone() };
             arithmetic.policy.keep.extend(keep.iter().cloned());
@@ -68,23 +68,24 @@ pub fn bisect(
     };
     let pass = |nodes: &[NodeReport]| nodes.iter().all(|node| node.verdict == Verdict::Pass);
     let mut keep = BTreeSet::new();
-    let mut nodes = attempt(&keep)?;
+    let mut nodes = attempt(&keep, 0)?;
     for _ in 0..ROUNDS {
         let before = keep.len();
         keep.extend(nodes.iter().filter(|n| n.verdict == Verdict::Fail && n.own).map(|n| layer(&n.node)));
         if keep.len() == before {
             break;
         }
-        nodes = attempt(&keep)?;
+        nodes = attempt(&keep, to_give_back(keep.len()))?;
     }
     let passes = pass(&nodes);
     if passes {
         let mut size = keep.len().div_ceil(2);
         while size > 0 && !keep.is_empty() {
             let all: Vec<String> = keep.iter().cloned().collect();
-            for part in all.chunks(size) {
+            for (n, part) in all.chunks(size).enumerate() {
                 let rest: BTreeSet<String> = keep.iter().filter(|name| !part.contains(name)).cloned().collect();
-                if pass(&attempt(&rest)?) {
+                let more = all.len().div_ceil(size) - n - 1 + if size > 1 { to_give_back(size) } else { 0 };
+                if pass(&attempt(&rest, more)?) {
                     keep = rest;
                 }
             }
@@ -100,6 +101,13 @@ pub fn bisect(
     let mut names: Vec<String> = keep.into_iter().collect();
     names.sort_by_key(place);
     Ok(Bisection { keep: names.into_iter().map(kept).collect(), passes, steps })
+}
+
+/// About how many steps it takes to give back what is not needed of so many nodes, where only a part of one size is.
+fn to_give_back(nodes: usize) -> usize {
+    std::iter::successors(Some(nodes.div_ceil(2)), |size| (*size > 1).then(|| size.div_ceil(2)))
+        .map(|size| nodes.min(2 * size).div_ceil(size.max(1)))
+        .sum()
 }
 
 /// The node that a cast belongs to: it is cast because the node's neighbour computes in half precision.

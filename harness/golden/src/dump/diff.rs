@@ -104,7 +104,7 @@ pub struct Comparison {
 ///
 /// # Errors
 /// Dumps of different steps, or values that cannot be read.
-pub fn diff(a: &Dump, b: &Dump) -> Result<Comparison, GoldenError> {
+pub fn diff(a: &Dump, b: &Dump, progress: &mut dyn FnMut(usize, usize)) -> Result<Comparison, GoldenError> {
     let foreign = |message: String| GoldenError::Foreign { a: a.folder.clone(), b: b.folder.clone(), message };
     if a.manifest.recipe != b.manifest.recipe {
         return Err(foreign(format!("one is of {}, the other of {}", a.manifest.recipe, b.manifest.recipe)));
@@ -115,7 +115,8 @@ pub fn diff(a: &Dump, b: &Dump) -> Result<Comparison, GoldenError> {
     for node in sources {
         walk.visit([Some(node), None])?;
     }
-    for node in &b.manifest.nodes {
+    for (n, node) in b.manifest.nodes.iter().enumerate() {
+        progress(n + 1, b.manifest.nodes.len());
         let in_a = walk.sides[0].nodes.get(node.writes.first().map_or("", |w| w.name.as_str())).copied();
         walk.visit([in_a, Some(node)])?;
         for cast in node.writes.iter().filter_map(|value| attached.get(value.name.as_str())).flatten() {

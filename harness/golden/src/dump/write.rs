@@ -68,7 +68,7 @@ pub fn dump(
     golden: &Golden,
     options: &DumpOptions<'_>,
     folder: &Path,
-    progress: &mut dyn FnMut(&str),
+    progress: &mut dyn FnMut(&str, usize),
 ) -> Result<Written, GoldenError> {
     let Ready { recipe, golden, mut step, inputs, scalars, dtype } = Ready::of(recipe, golden, options)?;
 
@@ -80,7 +80,7 @@ pub fn dump(
     fs::create_dir_all(folder).map_err(unwritable(folder))?;
     let aside = values_file.with_extension("partial");
     let graph = step.graph().clone();
-    progress("step, written as it is computed");
+    progress("step, written as it is computed", graph.nodes.len());
     let mut recorder = Recorder::create(&graph, &aside).map_err(unwritable(&aside))?;
     let result = step.run(&inputs, scalars, &mut recorder)?;
     recorder.finish(&graph).map_err(unwritable(&aside))?;
@@ -93,7 +93,7 @@ pub fn dump(
         Describe { graph: &graph, names: Names::of(&graph), scaled: scaled(&graph), values, inputs, scalars };
     let mut nodes = Vec::with_capacity(graph.nodes.len());
     for (n, node) in graph.nodes.iter().enumerate() {
-        progress(&format!("own error of node {} of {}", n + 1, graph.nodes.len()));
+        progress(&format!("own error of node {} of {}", n + 1, graph.nodes.len()), graph.nodes.len() - n - 1);
         nodes.push(describe.node(node, tallies.get(n).copied().unwrap_or_default(), result.skipped)?);
     }
     let sources = (0..graph.values.len())

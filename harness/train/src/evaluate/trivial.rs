@@ -14,10 +14,11 @@ use crate::{
 
 /// Trivial answers for videos: a disc as large as targets are at the template's scale, in the middle of the search image or at
 /// the target's true place, and a box that stays where it was in the first frame. Other samples have none here.
+/// `progress` hears how many samples and sequences are done, and of how many.
 ///
 /// # Errors
 /// Samples that cannot be read, or a network that they do not fit.
-pub fn trivial_answers(job: Job<'_>) -> Result<Vec<Baseline>, TrainError> {
+pub fn trivial_answers(job: Job<'_>, progress: &mut dyn FnMut(usize, usize)) -> Result<Vec<Baseline>, TrainError> {
     let Samples::Videos { val, sequences, .. } = &job.data.samples else { return Ok(Vec::new()) };
     let setting = Setting::new(job, &Network::new(job, 1)?, sequences.clone())?;
     let pairs = zoo_input::held_out_pairs(job.recipe, val.clone(), setting.grid())?;
@@ -26,13 +27,18 @@ pub fn trivial_answers(job: Job<'_>) -> Result<Vec<Baseline>, TrainError> {
     let radius = setting.tracker.template as f64 / 4.0;
     let middle = Point::new((side as f64 - 1.0) / 2.0, (side as f64 - 1.0) / 2.0);
     let (mut centred, mut placed) = (MaskIou::default(), MaskIou::default());
+    let of = val.len() + sequences.len();
+    let mut done = 0;
     for batch in SampleLoader::new(pairs, job.eval_loader_config())?.epoch(0, 0)? {
-        for pair in batch?.iter().filter(|pair| pair.mask_is_known()) {
+        let batch = batch?;
+        for pair in batch.iter().filter(|pair| pair.mask_is_known()) {
             let truth = &truth_of(pair, side);
             centred.add(&Masks { found: &disc(side, middle, radius), truth });
             let place = pair.target.map_or(middle, |target| target.centre);
             placed.add(&Masks { found: &disc(side, place, radius), truth });
         }
+        done += batch.len();
+        progress(done, of);
     }
     let mut kept = TrackedToTheEnd::default();
     for sequence in 0..sequences.len() {
@@ -44,6 +50,7 @@ pub fn trivial_answers(job: Job<'_>) -> Result<Vec<Baseline>, TrainError> {
         if !overlaps.is_empty() {
             kept.add(&Track { overlaps: &overlaps });
         }
+        progress(of - sequences.len() + sequence + 1, of);
     }
     let answers = [
         ("a disc in the middle", centred.score(Metric::MaskIou)),

@@ -3,15 +3,23 @@
 use crate::support::{Case, data, numbers};
 use candle_core::Tensor;
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     path::Path,
     sync::atomic::{AtomicBool, Ordering},
     thread,
 };
 use zoo_datasets::{DataError, Dataset, Size, Source};
+use zoo_engine::{
+    Arithmetic,
+    simulate::{Overflow, Range, Subnormals},
+};
+use zoo_graph::{
+    DType,
+    passes::{PrecisionMode, PrecisionPolicy, ScaleLoss},
+};
 use zoo_input::{DataSets, Samples};
 use zoo_ranks::{Ranks, RanksError};
-use zoo_train::{Event, Listener, Outcome, RunFolder, TrainError, Trainer};
+use zoo_train::{Event, Job, Listener, Outcome, RunFolder, SimulatedDevice, TrainError, Trainer};
 
 /// Twenty steps of eight samples.
 const TWENTY: [&str; 3] = ["train.sync_bn=true", "train.epochs=4", "schedule.cosine.base_lr=0.02"];
@@ -22,22 +30,28 @@ struct Ended {
     variables: BTreeMap<String, Tensor>,
 }
 
-/// Trains on `size` ranks; the first one keeps the run in `folder`. The last one is asked to stop after `stop` steps of
-/// the first one, and data are those of each rank.
+/// Trains on as many ranks as there are data; the first one keeps the run in `folder`. The last one is asked to stop after
+/// `stop` steps of the first one.
 fn train(case: &Case, sets: &[DataSets], folder: &Path, resume: bool, stop: Option<u64>) -> Vec<Ended> {
+    let jobs: Vec<Job<'_>> = sets.iter().map(|data| Job { data, ..case.job() }).collect();
+    train_jobs(&jobs, folder, resume, stop)
+}
+
+/// The same with a job for each rank.
+fn train_jobs(jobs: &[Job<'_>], folder: &Path, resume: bool, stop: Option<u64>) -> Vec<Ended> {
     let asked = AtomicBool::new(false);
     let watch = |event: &Event| {
         if let Event::Step(done) = event {
             asked.store(stop.is_some_and(|stop| done.step >= stop), Ordering::SeqCst);
         }
     };
-    let one = |ranks: Ranks, data: &DataSets| {
+    let one = |ranks: Ranks, job: Job<'_>| {
         let (first, last) = (ranks.is_first(), ranks.rank() + 1 == ranks.size());
-        let mut trainer = Trainer::across(zoo_train::Job { data, ..case.job() }, ranks).unwrap();
+        let mut trainer = Trainer::across(job, ranks).unwrap();
         let mut listeners: Vec<Box<dyn Listener + '_>> = Vec::new();
         let mut held = None;
         if first {
-            let run = if resume { RunFolder::reopen(folder) } else { RunFolder::create(folder, &case.recipe) }.unwrap();
+            let run = if resume { RunFolder::reopen(folder) } else { RunFolder::create(folder, job.recipe) }.unwrap();
             let files = if resume { run.resume(&mut trainer).unwrap().files } else { run.begin().unwrap() };
             listeners = vec![Box::new(files), Box::new(&watch)];
             held = Some(run);
@@ -50,8 +64,8 @@ fn train(case: &Case, sets: &[DataSets], folder: &Path, resume: bool, stop: Opti
     };
     thread::scope(|scope| {
         let one = &one;
-        let ranks = zoo_ranks::local(sets.len()).unwrap();
-        let threads: Vec<_> = ranks.into_iter().zip(sets).map(|(r, data)| scope.spawn(move || one(r, data))).collect();
+        let ranks = zoo_ranks::local(jobs.len()).unwrap();
+        let threads: Vec<_> = ranks.into_iter().zip(jobs).map(|(r, job)| scope.spawn(move || one(r, *job))).collect();
         threads.into_iter().map(|thread| thread.join().unwrap()).collect()
     })
 }
@@ -244,6 +258,48 @@ fn a_rank_that_fails_ends_the_others() {
     };
     // Whichever of the two has the sample in its part of the first epoch.
     assert_eq!(ended.iter().filter(|rank| gone(rank)).count(), 1);
+}
+
+/// Saturating fp16 in all convolutions, one of which overflows if it is `faulty`.
+fn device(faulty: bool) -> Arithmetic {
+    Arithmetic {
+        policy: PrecisionPolicy {
+            mode: PrecisionMode::Mixed,
+            reduced: DType::F16,
+            white: ["Conv2D", "Conv2DBackpropInput", "Conv2DBackpropFilter"].map(str::to_owned).into(),
+            black: BTreeSet::new(),
+            reduced_only: BTreeSet::new(),
+            keep: BTreeSet::new(),
+        },
+        range: Range::Format { overflow: Overflow::Saturate, subnormals: Subnormals::Keep },
+        scales_loss: Some(ScaleLoss::default()),
+        skips_overflow: true,
+        planted: BTreeMap::from_iter(faulty.then(|| ("conv".to_owned(), 40))),
+    }
+}
+
+#[test]
+fn what_overflows_on_one_rank_is_skipped_by_all() {
+    let case =
+        Case::new(&[TWENTY[0], "train.epochs=1", "engine.kernels=fast", "npu.loss_scale={dynamic: {init: 1024}}"]);
+    for (faulty, skipped) in [([false, false], 0), ([false, true], 5), ([true, false], 5)] {
+        let dir = tempfile::tempdir().unwrap();
+        let devices = faulty.map(device);
+        let job = |arithmetic| Job { device: Some(SimulatedDevice { name: "test", arithmetic }), ..case.job() };
+        let start = Trainer::new(job(&devices[0])).unwrap().session().variables().unwrap();
+        let ended = train_jobs(&devices.each_ref().map(job), dir.path(), false, None);
+        let steps: Vec<_> = crate::support::events(dir.path())
+            .into_iter()
+            .filter_map(|event| if let Event::Step(done) = event { Some(done) } else { None })
+            .collect();
+        assert_eq!(steps.len(), 5);
+        assert_eq!(steps.iter().filter(|step| step.skipped).count(), skipped, "{faulty:?}");
+        for rank in &ended {
+            assert!(matches!(rank.outcome, Ok(Outcome::Finished(_))));
+            let stayed = bits(&rank.variables["conv.weight"]) == bits(&start["conv.weight"]);
+            assert_eq!(stayed, skipped > 0, "{faulty:?}");
+        }
+    }
 }
 
 #[test]
