@@ -178,7 +178,7 @@ fn train(error: &TrainError) -> Exit {
         TrainError::Data(error) | TrainError::Input(InputError::Data(error)) => data(error),
         TrainError::Weights(error) => weights(error),
         TrainError::Checkpoint(CheckpointError::Unwritable { .. }) => Exit::Internal,
-        TrainError::Checkpoint(_) | TrainError::NothingEvaluated => Exit::Missing,
+        TrainError::Checkpoint(_) | TrainError::NothingEvaluated | TrainError::Unreadable { .. } => Exit::Missing,
         TrainError::Input(InputError::Recipe { .. })
         | TrainError::Mismatch(_)
         | TrainError::RecipeChanged { .. }

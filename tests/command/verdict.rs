@@ -98,3 +98,20 @@ fn what_is_no_set_of_runs_is_refused() {
     assert!(verdict(&[Path::new("no/such/run")], &[]).expect(2).err.contains("no/such/run"));
     verdict(&[], &[]).expect(2);
 }
+
+#[test]
+fn what_is_no_run_is_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("run.log");
+    fs::write(&file, "epoch 1.0  loss 1.868").unwrap();
+    let broken = dir.path().join("broken");
+    fs::create_dir_all(broken.join("events.jsonl")).unwrap();
+    for verb in ["verdict", "report"] {
+        for absent in [dir.path(), &file, &dir.path().join("nowhere")] {
+            let said = said(command().arg(verb).arg(absent)).expect(2);
+            assert!(said.err.contains("there is no run in this folder"), "{}", said.err);
+        }
+        let said = said(command().arg(verb).arg(&broken)).expect(3);
+        assert!(said.err.contains("events.jsonl"), "{}", said.err);
+    }
+}

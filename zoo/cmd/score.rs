@@ -78,7 +78,7 @@ fn score(row: &Row, catalog: &Catalog, context: &Context) -> Result<Scored, Fail
         return Ok(Scored::Skipped { id, skipped: "no recipe".into() });
     }
     let stack = row.stack(&device);
-    let sets = stack.map(|stack| stack.set.clone()).unwrap_or_default();
+    let sets: Vec<String> = stack.iter().flat_map(|stack| &stack.set).chain(&row.set).cloned().collect();
     let mut recipe = catalog.load(&row.network, None, &sets)?.recipe;
     recipe.npu.precision = row.precision.of_recipe();
     recipe.npu.devices = row.devices;

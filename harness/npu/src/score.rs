@@ -42,6 +42,9 @@ pub struct Row {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("exclusiveMinimum" = 0))]
     pub ips: Option<f64>,
+    /// What else was set otherwise than in the recipe, as `--set` takes it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub set: Vec<String>,
     /// Where it was published.
     #[serde(default)]
     pub source: String,

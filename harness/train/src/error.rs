@@ -118,6 +118,14 @@ pub enum TrainError {
         /// Why it cannot be used.
         reason: String,
     },
+    /// A run folder that cannot be read.
+    #[error("{}: {source}", path.display())]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// The operating system's reason.
+        source: std::io::Error,
+    },
     /// candle refused something outside the step.
     #[error(transparent)]
     Candle(#[from] candle_core::Error),

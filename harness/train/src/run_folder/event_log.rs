@@ -6,7 +6,7 @@
 
 use std::{
     fs::{File, OpenOptions},
-    io::{self, Write},
+    io::{self, ErrorKind, Write},
     path::{Path, PathBuf},
 };
 
@@ -38,7 +38,8 @@ impl EventLog {
     /// # Errors
     /// A file that cannot be read or written.
     pub fn resume(path: PathBuf, step: u64) -> Result<(Self, Vec<Event>), ListenError> {
-        let kept: Vec<Event> = read(&path)?.into_iter().filter(|event| stays(event, step)).collect();
+        let kept: Vec<Event> =
+            read(&path).map_err(ListenError::at(&path))?.into_iter().filter(|event| stays(event, step)).collect();
         let rewrite = |out: &mut dyn Write| kept.iter().try_for_each(|event| out.write_all(&line(event)?));
         atomic::replace(&path, rewrite).map_err(ListenError::at(&path))?;
         let file = OpenOptions::new().append(true).open(&path).map_err(ListenError::at(&path))?;
@@ -53,15 +54,15 @@ impl Listener for EventLog {
     }
 }
 
-/// The events of a file, up to the first line that is none.
+/// The events of a file, up to the first line that is none; no events if there is no such file.
 ///
 /// # Errors
 /// A file that cannot be read.
-pub fn read(path: &Path) -> Result<Vec<Event>, ListenError> {
+pub fn read(path: &Path) -> io::Result<Vec<Event>> {
     let text = match files::read(path, u64::MAX) {
         Ok(text) => text,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(source) => return Err(ListenError { path: path.to_owned(), source }),
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => return Ok(Vec::new()),
+        Err(error) => return Err(error),
     };
     let lines = text.split_inclusive(|byte| *byte == b'\n').take_while(|line| line.ends_with(b"\n"));
     Ok(lines.map_while(|line| serde_json::from_slice(line).ok()).collect())

@@ -245,7 +245,7 @@ impl Listener for RunFiles {
 /// # Errors
 /// A folder without a run, or a file that cannot be read or written.
 pub fn rewrite_report(folder: &Path) -> Result<PathBuf, TrainError> {
-    let events = event_log::read(&folder.join(EVENTS))?;
+    let events = record::events(folder)?;
     if events.is_empty() {
         let reason = "there is no run in this folder".to_owned();
         return Err(TrainError::RunFolder { path: folder.to_owned(), reason });

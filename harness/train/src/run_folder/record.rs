@@ -7,7 +7,7 @@ use zoo_recipe::{Diagnostics, Library, LoadOptions, Recipe};
 use super::{EVENTS, RECIPE, event_log};
 use crate::{
     TrainError,
-    event::{Evaluated, Event, ListenError, RunResult, Started},
+    event::{Evaluated, Event, RunResult, Started},
 };
 
 /// A run as its folder has it.
@@ -45,6 +45,12 @@ pub enum RunEnd<'a> {
     Finished(&'a RunResult),
 }
 
+/// What happened in a run folder; nothing if it is none.
+pub fn events(folder: &Path) -> Result<Vec<Event>, TrainError> {
+    let path = folder.join(EVENTS);
+    event_log::read(&path).map_err(|source| TrainError::Unreadable { path, source })
+}
+
 impl RunRecord {
     /// Reads the folder.
     ///
@@ -52,12 +58,13 @@ impl RunRecord {
     /// A folder without a run, or with one whose recipe this version cannot read.
     pub fn read(folder: &Path) -> Result<Self, TrainError> {
         let refuse = |reason: String| TrainError::RunFolder { path: folder.to_owned(), reason };
-        let events = event_log::read(&folder.join(EVENTS))?;
+        let events = events(folder)?;
         if !events.iter().any(|event| matches!(event, Event::Started(_))) {
             return Err(refuse("there is no run in this folder".to_owned()));
         }
         let path = folder.join(RECIPE);
-        let yaml = fs::read_to_string(&path).map_err(ListenError::at(&path))?;
+        let unreadable = |source| TrainError::Unreadable { path: path.clone(), source };
+        let yaml = fs::read_to_string(&path).map_err(unreadable)?;
         let recipe = recipe(&path).map_err(|errors| refuse(format!("its recipe cannot be read: {errors}")))?;
         Ok(Self { folder: folder.to_owned(), recipe, yaml, events })
     }
