@@ -1,22 +1,20 @@
 //! Ranks: processes that train one network together, each on its own part of every batch.
 //!
-//! [`Ranks`] is what a training knows of the others: who it is, how many there are, and how to sum, gather and broadcast.
+//! [`Ranks`] is what a training knows of the others: who it is, how many there are, and how to average, gather and broadcast.
 //! [`Ranks::alone`] is the training without others, [`local`] makes ranks of threads, and with the feature `mpi` a process
 //! that `mpirun` has started gets its own from [`launched`].
 //!
 //! All transfers of a rank run on one thread, in the order in which they are asked for; every rank has to ask for the same
-//! ones in the same order. So a sum goes on while its rank computes, and MPI is entered from a single thread only.
+//! ones in the same order. So a mean is on its way while its rank computes, and MPI is entered from a single thread only.
 
 mod launch;
 mod local;
 #[cfg(feature = "mpi")]
 mod mpi;
-mod pool;
 
 pub use launch::launched;
 pub use local::local;
 
-use pool::Pool;
 use std::{
     fmt,
     sync::{
@@ -47,8 +45,8 @@ pub enum RanksError {
 
 /// How ranks reach each other. All ranks call the same methods in the same order.
 trait Exchange {
-    /// Replaces the values by their sums over all ranks; the same bits on every rank.
-    fn sum(&mut self, values: Vec<f32>, pool: &Pool, stop: &Stop) -> Result<Vec<f32>, RanksError>;
+    /// Replaces the values by their means over all ranks; the same bits on every rank.
+    fn mean(&mut self, parts: &mut [&mut [f32]], stop: &Stop) -> Result<(), RanksError>;
 
     /// The values of all ranks, one rank after the other.
     fn gather(&mut self, values: Vec<f32>, stop: &Stop) -> Result<Vec<f32>, RanksError>;
@@ -82,12 +80,12 @@ impl Ranks {
     ) -> Result<Self, RanksError> {
         let (requests, todo) = channel();
         let (connected, identity) = channel();
-        let (stop, pool) = (Stop::default(), Pool::default());
-        let (seen, shared) = (stop.clone(), pool.clone());
+        let stop = Stop::default();
+        let seen = stop.clone();
         let work = move || match connect() {
             Ok((rank, size, exchange)) => {
                 let _ = connected.send(Ok((rank, size)));
-                serve(exchange, &todo, &shared, &seen);
+                serve(exchange, &todo, &seen);
             }
             Err(error) => {
                 let _ = connected.send(Err(error));
@@ -96,7 +94,7 @@ impl Ranks {
         let thread = thread::Builder::new().name("ranks".into()).spawn(work);
         let thread = thread.map_err(|error| RanksError::Mpi(format!("no thread for the transfers: {error}")))?;
         let (rank, size) = identity.recv().map_err(|_| RanksError::Gone)??;
-        let worker = Worker { requests: Some(requests), thread: Some(thread), pool, stop };
+        let worker = Worker { requests: Some(requests), thread: Some(thread), stop };
         Ok(Self { rank, size, worker: Some(Arc::new(worker)) })
     }
 
@@ -118,28 +116,15 @@ impl Ranks {
         self.rank == 0
     }
 
-    /// An empty vector with room for so many values, in memory that was used before if there is any: fresh pages cost as
-    /// much as filling them.
-    #[must_use]
-    pub fn room(&self, len: usize) -> Vec<f32> {
-        let mut room = self.worker.as_ref().map_or_else(Vec::new, |worker| worker.pool.take(len));
-        room.clear();
-        room
-    }
-
-    /// Takes back a vector that is not needed any more, for [`Ranks::room`].
-    pub fn recycle(&self, values: Vec<f32>) {
-        if let Some(worker) = &self.worker {
-            worker.pool.give(values);
-        }
-    }
-
-    /// Begins to sum values over all ranks, all of which give as many.
-    pub fn sum(&self, values: Vec<f32>) -> Pending {
-        match &self.worker {
-            Some(worker) => worker.ask(|answer| Request::Sum(values, answer)),
-            None => Pending::Done(values),
-        }
+    /// Begins to average values over all ranks, all of which give as many in as many parts. The parts themselves travel:
+    /// nothing is copied on the way to the means.
+    pub fn mean<V: AsMut<[f32]> + Send + 'static>(&self, mut parts: Vec<V>) -> Pending<V> {
+        let Some(worker) = &self.worker else { return Pending::Done(parts) };
+        Pending::Coming(Mutex::new(worker.ask(move |exchange, stop| {
+            let mut values: Vec<&mut [f32]> = parts.iter_mut().map(AsMut::as_mut).collect();
+            exchange.mean(&mut values, stop)?;
+            Ok(parts)
+        })))
     }
 
     /// The values of all ranks, one rank after the other; all ranks give as many.
@@ -147,10 +132,8 @@ impl Ranks {
     /// # Errors
     /// [`RanksError::Gone`], [`RanksError::Apart`].
     pub fn gather(&self, values: Vec<f32>) -> Result<Vec<f32>, RanksError> {
-        match &self.worker {
-            Some(worker) => worker.ask(|answer| Request::Gather(values, answer)).wait(),
-            None => Ok(values),
-        }
+        let Some(worker) = &self.worker else { return Ok(values) };
+        arrived(&worker.ask(move |exchange, stop| exchange.gather(values, stop)))
     }
 
     /// The first rank's bytes; what others give is ignored.
@@ -159,9 +142,7 @@ impl Ranks {
     /// [`RanksError::Gone`], [`RanksError::Apart`].
     pub fn broadcast(&self, bytes: Vec<u8>) -> Result<Vec<u8>, RanksError> {
         let Some(worker) = &self.worker else { return Ok(bytes) };
-        let (answer, received) = channel();
-        worker.send(Request::Broadcast(bytes, answer));
-        received.recv().map_err(|_| RanksError::Gone)?
+        arrived(&worker.ask(move |exchange, stop| exchange.broadcast(bytes, stop)))
     }
 
     /// Whether any rank says so.
@@ -169,7 +150,7 @@ impl Ranks {
     /// # Errors
     /// [`RanksError::Gone`], [`RanksError::Apart`].
     pub fn any(&self, here: bool) -> Result<bool, RanksError> {
-        Ok(self.sum(vec![f32::from(u8::from(here))]).wait()?.first().is_some_and(|count| *count > 0.0))
+        Ok(self.mean(vec![[f32::from(u8::from(here))]]).wait()?.iter().any(|[share]| *share > 0.0))
     }
 
     /// Returns once all ranks have come here.
@@ -195,43 +176,39 @@ impl Ranks {
 /// How long an abort may take.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Values that are on their way.
+/// Parts of values that are on their way.
 #[derive(Debug)]
 #[must_use]
-pub enum Pending {
+pub enum Pending<V> {
     /// They are there.
-    Done(Vec<f32>),
+    Done(Vec<V>),
     /// They will come here; locked, so that several threads may look at what holds this.
-    Coming(Mutex<Receiver<Result<Vec<f32>, RanksError>>>),
+    Coming(Mutex<Answer<Vec<V>>>),
 }
 
-impl Pending {
-    /// The values, once they have come.
+impl<V> Pending<V> {
+    /// The parts, once they have come.
     ///
     /// # Errors
     /// [`RanksError::Gone`], [`RanksError::Apart`].
-    pub fn wait(self) -> Result<Vec<f32>, RanksError> {
+    pub fn wait(self) -> Result<Vec<V>, RanksError> {
         match self {
-            Self::Done(values) => Ok(values),
-            Self::Coming(received) => {
-                let received = received.into_inner().map_err(|_| RanksError::Gone)?;
-                received.recv().map_err(|_| RanksError::Gone)?
-            }
+            Self::Done(parts) => Ok(parts),
+            Self::Coming(answer) => arrived(&answer.into_inner().map_err(|_| RanksError::Gone)?),
         }
     }
 }
 
-/// An answer to a request.
-type Answer<T> = Sender<Result<T, RanksError>>;
+/// Where an answer will come.
+type Answer<T> = Receiver<Result<T, RanksError>>;
+
+/// An answer, once it has come.
+fn arrived<T>(answer: &Answer<T>) -> Result<T, RanksError> {
+    answer.recv().map_err(|_| RanksError::Gone)?
+}
 
 /// What the thread of the transfers is asked for.
-enum Request {
-    Sum(Vec<f32>, Answer<Vec<f32>>),
-    Gather(Vec<f32>, Answer<Vec<f32>>),
-    Broadcast(Vec<u8>, Answer<Vec<u8>>),
-    /// Look at [`Stop`].
-    Abort,
-}
+type Request = Box<dyn FnOnce(&mut dyn Exchange, &Stop) + Send>;
 
 /// Whether all ranks are to end, and with which exit code.
 #[derive(Clone, Debug)]
@@ -257,7 +234,6 @@ struct Worker {
     /// `None` while it ends.
     requests: Option<Sender<Request>>,
     thread: Option<JoinHandle<()>>,
-    pool: Pool,
     stop: Stop,
 }
 
@@ -267,15 +243,20 @@ impl Worker {
         let _ = self.requests.as_ref().map(|requests| requests.send(request));
     }
 
-    fn ask(&self, request: impl FnOnce(Answer<Vec<f32>>) -> Request) -> Pending {
+    fn ask<T: Send + 'static>(
+        &self,
+        transfer: impl FnOnce(&mut dyn Exchange, &Stop) -> Result<T, RanksError> + Send + 'static,
+    ) -> Answer<T> {
         let (answer, received) = channel();
-        self.send(request(answer));
-        Pending::Coming(Mutex::new(received))
+        // Who does not wait for an answer does not need it.
+        self.send(Box::new(move |exchange, stop| drop(answer.send(transfer(exchange, stop)))));
+        received
     }
 
     fn abort(&self, code: i32) {
         self.stop.0.store(code, Ordering::SeqCst);
-        self.send(Request::Abort);
+        // Wakes the thread, which looks at the code first.
+        self.send(Box::new(|_, _| ()));
     }
 }
 
@@ -302,25 +283,13 @@ impl Drop for Worker {
 const PANICKED: i32 = 70;
 
 /// Does what is asked for until nobody can ask any more.
-fn serve(mut exchange: impl Exchange, todo: &Receiver<Request>, pool: &Pool, stop: &Stop) {
+fn serve(mut exchange: impl Exchange, todo: &Receiver<Request>, stop: &Stop) {
     for request in todo {
         if let Some(code) = stop.code() {
             exchange.abort(code);
             return;
         }
-        // Who does not wait for an answer does not need it.
-        match request {
-            Request::Sum(values, answer) => {
-                let _ = answer.send(exchange.sum(values, pool, stop));
-            }
-            Request::Gather(values, answer) => {
-                let _ = answer.send(exchange.gather(values, stop));
-            }
-            Request::Broadcast(bytes, answer) => {
-                let _ = answer.send(exchange.broadcast(bytes, stop));
-            }
-            Request::Abort => {}
-        }
+        request(&mut exchange, stop);
     }
 }
 

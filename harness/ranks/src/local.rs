@@ -1,6 +1,6 @@
 //! Ranks of one process, for tests of everything that several ranks do.
 
-use crate::{Exchange, Ranks, RanksError, Stop, pool::Pool};
+use crate::{Exchange, Ranks, RanksError, Stop};
 use std::{
     mem,
     sync::{Arc, Condvar, Mutex, PoisonError},
@@ -38,7 +38,7 @@ struct State {
 
 #[derive(Clone, Debug)]
 enum Parcel {
-    Sum(Vec<f32>),
+    Mean(Vec<f32>),
     Gather(Vec<f32>),
     Broadcast(Vec<u8>),
 }
@@ -75,17 +75,20 @@ impl Member {
 }
 
 impl Exchange for Member {
-    fn sum(&mut self, values: Vec<f32>, _pool: &Pool, _stop: &Stop) -> Result<Vec<f32>, RanksError> {
-        let mut sum = vec![0.0; values.len()];
-        for parcel in self.swap(Parcel::Sum(values))? {
+    fn mean(&mut self, parts: &mut [&mut [f32]], _stop: &Stop) -> Result<(), RanksError> {
+        let own = parts.concat();
+        let mut sum = vec![0.0; own.len()];
+        for parcel in self.swap(Parcel::Mean(own))? {
             match parcel {
-                Parcel::Sum(values) if values.len() == sum.len() => {
+                Parcel::Mean(values) if values.len() == sum.len() => {
                     sum.iter_mut().zip(values).for_each(|(sum, value)| *sum += value);
                 }
-                _ => return Err(apart("a sum")),
+                _ => return Err(apart("a mean")),
             }
         }
-        Ok(sum)
+        let ranks = self.size as f32;
+        parts.iter_mut().flat_map(|part| part.iter_mut()).zip(sum).for_each(|(mean, sum)| *mean = sum / ranks);
+        Ok(())
     }
 
     fn gather(&mut self, values: Vec<f32>, _stop: &Stop) -> Result<Vec<f32>, RanksError> {

@@ -14,7 +14,7 @@ fn together<T: Send>(size: usize, work: impl Fn(Ranks) -> T + Sync) -> Vec<T> {
 fn alone_everything_is_as_it_was() {
     let ranks = Ranks::alone();
     assert_eq!((ranks.rank(), ranks.size(), ranks.is_first()), (0, 1, true));
-    assert_eq!(ranks.sum(vec![1.5, 2.0]).wait(), Ok(vec![1.5, 2.0]));
+    assert_eq!(ranks.mean(vec![[1.5, 2.0]]).wait(), Ok(vec![[1.5, 2.0]]));
     assert_eq!(ranks.gather(vec![1.5, 2.0]), Ok(vec![1.5, 2.0]));
     assert_eq!(ranks.broadcast(vec![7]), Ok(vec![7]));
     assert_eq!(ranks.any(false), Ok(false));
@@ -22,17 +22,23 @@ fn alone_everything_is_as_it_was() {
 }
 
 #[test]
-fn three_ranks_sum_gather_and_broadcast() {
+fn three_ranks_average_gather_and_broadcast() {
     let given = together(3, |ranks| {
         let rank = ranks.rank() as f32;
-        let [sum, late] = [vec![rank, 1.0], vec![10.0 * rank]].map(|values| ranks.sum(values));
+        let [mean, late] = [vec![vec![rank, 1.0], vec![3.0]], vec![vec![10.0 * rank]]].map(|parts| ranks.mean(parts));
         let gathered = ranks.gather(vec![rank, -rank]).unwrap();
         let said = ranks.broadcast(vec![ranks.rank() as u8 + 5; 3 - ranks.rank()]).unwrap();
         let any = [ranks.any(ranks.rank() == 2).unwrap(), ranks.any(false).unwrap()];
         ranks.meet().unwrap();
-        (sum.wait().unwrap(), late.wait().unwrap(), gathered, said, any)
+        (mean.wait().unwrap(), late.wait().unwrap(), gathered, said, any)
     });
-    let each = (vec![3.0, 3.0], vec![30.0], vec![0.0, -0.0, 1.0, -1.0, 2.0, -2.0], vec![5; 3], [true, false]);
+    let each = (
+        vec![vec![1.0, 1.0], vec![3.0]],
+        vec![vec![10.0]],
+        vec![0.0, -0.0, 1.0, -1.0, 2.0, -2.0],
+        vec![5; 3],
+        [true, false],
+    );
     assert_eq!(given, vec![each; 3]);
 }
 
@@ -40,18 +46,18 @@ fn three_ranks_sum_gather_and_broadcast() {
 fn who_waits_for_a_rank_that_has_gone_hears_of_it() {
     let given = together(3, |ranks| match ranks.rank() {
         1 => Err(RanksError::Gone),
-        _ => ranks.sum(vec![1.0]).wait(),
+        _ => ranks.mean(vec![[1.0]]).wait(),
     });
     assert_eq!(given, vec![Err(RanksError::Gone); 3]);
 }
 
 #[test]
 fn ranks_that_ask_for_different_things_are_told() {
-    let lengths = together(2, |ranks| ranks.sum(vec![1.0; 1 + ranks.rank()]).wait());
+    let lengths = together(2, |ranks| ranks.mean(vec![vec![1.0; 1 + ranks.rank()]]).wait());
     assert!(lengths.iter().all(|result| matches!(result, Err(RanksError::Apart(_)))), "{lengths:?}");
     let kinds = together(2, |ranks| match ranks.rank() {
         0 => ranks.gather(vec![1.0]),
-        _ => ranks.sum(vec![1.0]).wait(),
+        _ => ranks.mean(vec![vec![1.0]]).wait().map(|parts| parts.concat()),
     });
     assert!(kinds.iter().all(|result| matches!(result, Err(RanksError::Apart(_)))), "{kinds:?}");
 }

@@ -42,12 +42,11 @@ impl Collectives {
         let mut sums = Vec::new();
         for bytes in SIZES {
             let mut ms = Vec::new();
+            let mut values = vec![vec![1.0; bytes / size_of::<f32>()]];
             for n in 0..WARM_UP + TIMES {
-                let mut values = ranks.room(bytes / size_of::<f32>());
-                values.resize(bytes / size_of::<f32>(), 1.0);
                 ranks.meet()?;
                 let begun = Instant::now();
-                ranks.recycle(ranks.sum(values).wait()?);
+                values = ranks.mean(values).wait()?;
                 if n >= WARM_UP {
                     ms.push(1e3 * begun.elapsed().as_secs_f64());
                 }

@@ -3,7 +3,7 @@
 use crate::{KernelError, Scalars, simulate::Held};
 use zoo_graph::{Layout, TensorType};
 use zoo_kernels::{AlignedBuf, Blocked, Isa, half::Rounding};
-use zoo_ranks::{Pending, Ranks};
+use zoo_ranks::Ranks;
 
 /// An operand of a node.
 #[derive(Clone, Copy, Debug)]
@@ -32,8 +32,6 @@ pub(crate) struct Call<'a> {
     /// Scratch that outlives the call, so that it is not allocated anew.
     pub workspace: &'a mut AlignedBuf,
     pub ranks: &'a Ranks,
-    /// Results that the kernel has only begun to get from the other ranks.
-    pub begun: &'a mut Option<Pending>,
 }
 
 impl<'a> Call<'a> {

@@ -27,7 +27,7 @@ use call::{Call, Operand};
 use candle_core::{DType, Device, Tensor};
 use rayon::prelude::*;
 use std::time::Instant;
-use transfer::UnderWay;
+use transfer::{Travelling, UnderWay};
 use zoo_graph::{BufferId, Bytes, Graph, Layout, MemoryPlan, Node, Op, TensorType, ValueId, VariableId};
 use zoo_kernels::{AlignedBuf, Isa};
 use zoo_ranks::{Ranks, RanksError};
@@ -164,7 +164,10 @@ impl Executor {
         if let Some((_, findings)) = &mut self.simulated {
             *findings = Findings::of(graph);
         }
-        self.under_way.clear();
+        // What a step that failed was waiting for.
+        for UnderWay { places, .. } in std::mem::take(&mut self.under_way) {
+            self.replace(&places);
+        }
         let mut agreed = false;
         for (n, node) in graph.nodes.iter().enumerate() {
             let started = Instant::now();
@@ -172,17 +175,16 @@ impl Executor {
                 |source: KernelError| EngineError::Node { name: node.name.clone(), op: node.op.name(), source };
             if node.op.skipped().is_some() && !agreed {
                 // Whether this step updates anything is for all ranks to say.
-                self.settle(graph, |v| graph.losses.iter().any(|(_, loss)| *loss == v))?;
                 if let Some((simulation, findings)) = &mut self.simulated {
                     simulation.agree(&self.ranks, findings)?;
                 }
                 agreed = true;
             }
-            self.settle(graph, |v| node.inputs.contains(&v))?;
+            self.settle(|v| node.inputs.contains(&v) || heeded_loss(graph, node) == Some(v))?;
             let held = self.node(graph, n, node, scalars).map_err(in_node)?;
             // What is looked at or rounded has to be there.
             if self.simulated.is_some() || node.outputs.iter().any(|v| observer.wants(*v)) {
-                self.settle(graph, |v| node.outputs.contains(&v))?;
+                self.settle(|v| node.outputs.contains(&v))?;
             }
             self.round(n, node, held, graph);
             self.node_seconds[n] = started.elapsed().as_secs_f64();
@@ -190,7 +192,7 @@ impl Executor {
                 self.show(graph, *v, observer)?;
             }
         }
-        self.settle(graph, |_| true)?;
+        self.settle(|_| true)?;
         let scalar = |v: &ValueId| self.plan.buffer(*v).map_or(f64::NAN, |b| f64::from(self.buffers[b.0][0]));
         let losses = graph.losses.iter().map(|(_, v)| scalar(v)).collect();
         let metrics = graph.metrics.iter().map(|(_, v)| scalar(v)).collect();
@@ -204,26 +206,29 @@ impl Executor {
     }
 
     /// Waits for what is on its way of those results that are `wanted`.
-    fn settle(&mut self, graph: &Graph, wanted: impl Fn(ValueId) -> bool) -> Result<(), RanksError> {
+    fn settle(&mut self, wanted: impl Fn(ValueId) -> bool) -> Result<(), RanksError> {
         let mut n = 0;
         while n < self.under_way.len() {
-            if !self.under_way[n].outputs.iter().any(|v| wanted(*v)) {
+            if !self.under_way[n].places.iter().any(|(v, _)| wanted(*v)) {
                 n += 1;
                 continue;
             }
-            let UnderWay { outputs, sums } = self.under_way.remove(n);
-            let (sums, ranks) = (sums.wait()?, self.ranks.size() as f32);
-            let mut rest = sums.as_slice();
-            for v in outputs {
-                let (own, others) = rest.split_at(graph.ty(v).stored_numel());
-                if let Some(buffer) = self.plan.buffer(v).filter(|_| self.read[v.0]) {
-                    self.buffers[buffer.0].iter_mut().zip(own).for_each(|(mean, sum)| *mean = sum / ranks);
+            let UnderWay { places, means } = self.under_way.remove(n);
+            let means = means.wait().inspect_err(|_| self.replace(&places))?;
+            for ((_, place), mean) in places.into_iter().zip(means) {
+                if let Some(place) = place {
+                    self.buffers[place.0] = mean.buffer;
                 }
-                rest = others;
             }
-            self.ranks.recycle(sums);
         }
         Ok(())
+    }
+
+    /// New buffers in place of those that will not come back.
+    fn replace(&mut self, places: &[(ValueId, Option<BufferId>)]) {
+        for lost in places.iter().filter_map(|(_, place)| *place) {
+            self.buffers[lost.0] = AlignedBuf::zeroed(self.plan.sizes()[lost.0]);
+        }
     }
 
     /// What the last step ran into, on a simulated device.
@@ -269,11 +274,10 @@ impl Executor {
         let operand_types: Vec<&TensorType> = node.inputs.iter().map(|v| graph.ty(*v)).collect();
         let places =
             node.outputs.iter().map(|v| self.plan.buffer(*v).ok_or_else(arity)).collect::<Result<Vec<_>, _>>()?;
-        let loss = graph.loss().filter(|_| graph.skip_loss_above.is_some());
+        let loss = heeded_loss(graph, node);
         let loss = loss.and_then(|v| self.plan.buffer(v)).map(|b| f64::from(self.buffers[b.0][0]));
         let overflowed = self.findings().is_some_and(|findings| findings.skipped);
         let kept = graph.keeps(&node.op, loss, overflowed);
-        let mut begun = None;
         let mut taken: Vec<AlignedBuf> = places.iter().map(|b| std::mem::take(&mut self.buffers[b.0])).collect();
         let overwritten: Vec<Option<usize>> = (0..taken.len()).map(|r| self.plan.overwrites(n, r)).collect();
         let operand = |(i, v): (usize, &ValueId)| {
@@ -293,9 +297,8 @@ impl Executor {
         let done = operands.and_then(|operands| {
             let results = taken.iter_mut().zip(&result_types).map(|(b, ty)| &mut b[..ty.stored_numel()]).collect();
             let workspace = &mut self.workspace;
-            let (isa, held, ranks, begun) = (self.isa, &held[..], &self.ranks, &mut begun);
-            let call =
-                Call { isa, scalars, operands, operand_types, results, result_types, held, workspace, ranks, begun };
+            let (isa, held, ranks) = (self.isa, &held[..], &self.ranks);
+            let call = Call { isa, scalars, operands, operand_types, results, result_types, held, workspace, ranks };
             match kept {
                 Some(count) => {
                     update::keep(call, count);
@@ -304,12 +307,36 @@ impl Executor {
                 None => dispatch(&node.op, call),
             }
         });
-        for (place, buffer) in places.iter().zip(taken) {
-            self.buffers[place.0] = buffer;
+        if matches!(node.op, Op::AllReduce(_)) && done.is_ok() {
+            self.send(graph, node, &places, taken);
+        } else {
+            places.iter().zip(taken).for_each(|(place, buffer)| self.buffers[place.0] = buffer);
         }
-        self.under_way.extend(begun.map(|sums| UnderWay { outputs: node.outputs.clone(), sums }));
         done.map(|()| held)
     }
+
+    /// Sends the results of a node to be averaged over the ranks. Their buffers travel and come back; of a result that nobody
+    /// reads a copy does, for its buffer serves other values at once.
+    fn send(&mut self, graph: &Graph, node: &Node, places: &[BufferId], taken: Vec<AlignedBuf>) {
+        let (mut come_back, mut travelling) = (Vec::new(), Vec::new());
+        for ((v, place), buffer) in node.outputs.iter().zip(places).zip(taken) {
+            let len = graph.ty(*v).stored_numel();
+            if self.read[v.0] {
+                come_back.push((*v, Some(*place)));
+                travelling.push(Travelling { buffer, len });
+            } else {
+                come_back.push((*v, None));
+                travelling.push(Travelling { buffer: AlignedBuf::from_slice(&buffer[..len]), len });
+                self.buffers[place.0] = buffer;
+            }
+        }
+        self.under_way.push(UnderWay { places: come_back, means: self.ranks.mean(travelling) });
+    }
+}
+
+/// The loss, if it has a say in what a node does; to any other node it may be yet to come from the other ranks.
+fn heeded_loss(graph: &Graph, node: &Node) -> Option<ValueId> {
+    graph.loss().filter(|_| graph.skip_loss_above.is_some() && node.op.heeds_the_loss())
 }
 
 /// The buffers of a graph after the passes.
@@ -375,7 +402,7 @@ fn dispatch(op: &Op, call: Call<'_>) -> Result<(), KernelError> {
         Op::Conv2D(_) | Op::Conv2DBackpropFilter(_) | Op::Conv2DBackpropInput(_) => fallback::run(op, call),
         Op::MatMul(matmul) => matmul::product(matmul, call),
         Op::Add(_) => elementwise::add(call),
-        Op::AllReduce(_) => transfer::begin(call),
+        Op::AllReduce(_) => transfer::all_reduce(call),
         Op::GatherStatistics(_) => transfer::gather_statistics(call),
         Op::Relu(_) => elementwise::relu(call),
         Op::ReluGrad(_) => elementwise::relu_gradient(call),

@@ -3,28 +3,42 @@
 
 use super::call::{Call, Operand};
 use crate::KernelError;
-use zoo_graph::{ValueId, ops::GatherStatistics};
+use zoo_graph::{BufferId, ValueId, ops::GatherStatistics};
+use zoo_kernels::AlignedBuf;
 use zoo_ranks::Pending;
 
-/// Results of a node that are on their way.
+/// Results of a node that are on their way, in the buffers that they will lie in.
 pub(super) struct UnderWay {
-    /// The results, in the order in which they lie in what comes.
-    pub outputs: Vec<ValueId>,
-    /// Sums over the ranks.
-    pub sums: Pending,
+    /// For each result the value, and where its buffer comes from; `None` for one that nobody reads.
+    pub places: Vec<(ValueId, Option<BufferId>)>,
+    /// Means over the ranks.
+    pub means: Pending<Travelling>,
 }
 
-/// Begins to sum the operands over the ranks. The results are to be filled with the means when they have come.
-pub(super) fn begin(call: Call<'_>) -> Result<(), KernelError> {
-    let mut values = call.ranks.room(call.result_types.iter().map(|ty| ty.stored_numel()).sum());
-    for operand in &call.operands {
+/// A buffer of which the first elements are a value.
+#[derive(Debug)]
+pub(super) struct Travelling {
+    /// The buffer.
+    pub buffer: AlignedBuf,
+    /// Elements of the value.
+    pub len: usize,
+}
+
+impl AsMut<[f32]> for Travelling {
+    fn as_mut(&mut self) -> &mut [f32] {
+        &mut self.buffer[..self.len]
+    }
+}
+
+/// Lays the operands where the results will be, if they are not there: the executor sends the results.
+pub(super) fn all_reduce(mut call: Call<'_>) -> Result<(), KernelError> {
+    for (i, operand) in call.operands.iter().enumerate() {
         match operand {
-            Operand::Float(operand) => values.extend_from_slice(operand),
-            Operand::Overwritten { result } => values.extend_from_slice(&*call.results[*result]),
-            Operand::Index(_) => return Err(call.arity()),
+            Operand::Float(operand) => call.results[i].copy_from_slice(operand),
+            Operand::Overwritten { result } if *result == i => {}
+            Operand::Overwritten { .. } | Operand::Index(_) => return Err(call.arity()),
         }
     }
-    *call.begun = Some(call.ranks.sum(values));
     Ok(())
 }
 

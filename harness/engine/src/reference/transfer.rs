@@ -7,18 +7,18 @@ use zoo_graph::{DType, ops::GatherStatistics};
 
 /// Means over the ranks.
 pub(super) fn all_reduce(call: &Call<'_>) -> Results {
-    let sums = call.ranks.sum(values(call)?).wait()?;
-    let (mut sums, ranks) = (sums.into_iter(), call.ranks.size() as f32);
-    let means = call.operands.iter().map(|operand| {
-        let mean: Vec<f32> = sums.by_ref().take(operand.elem_count()).map(|sum| sum / ranks).collect();
-        Ok(Tensor::from_vec(mean, operand.dims(), &Device::Cpu)?)
-    });
-    means.collect()
+    let means = call.ranks.mean(values(call)?).wait()?;
+    let tensors = call
+        .operands
+        .iter()
+        .zip(means)
+        .map(|(operand, mean)| Ok(Tensor::from_vec(mean, operand.dims(), &Device::Cpu)?));
+    tensors.collect()
 }
 
 /// Statistics over all ranks from those of each.
 pub(super) fn gather_statistics(call: &Call<'_>) -> Results {
-    let own = values(call)?;
+    let own = values(call)?.concat();
     let channels = own.len() / 2;
     let all = call.ranks.gather(own)?;
     let pooled = |c: usize| {
@@ -29,11 +29,10 @@ pub(super) fn gather_statistics(call: &Call<'_>) -> Results {
     [mean, var].into_iter().map(|values| Ok(Tensor::from_vec(values, channels, &Device::Cpu)?)).collect()
 }
 
-/// All operands, one after the other.
-fn values(call: &Call<'_>) -> Result<Vec<f32>, KernelError> {
+/// The elements of each operand.
+fn values(call: &Call<'_>) -> Result<Vec<Vec<f32>>, KernelError> {
     if let Some(ty) = call.operand_types.iter().find(|ty| ty.dtype == DType::F64) {
         return Err(KernelError::DType(ty.dtype));
     }
-    let parts = call.operands.iter().map(|operand| Ok(operand.flatten_all()?.to_vec1::<f32>()?));
-    Ok(parts.collect::<Result<Vec<_>, KernelError>>()?.concat())
+    call.operands.iter().map(|operand| Ok(operand.flatten_all()?.to_vec1::<f32>()?)).collect()
 }

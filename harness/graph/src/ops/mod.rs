@@ -263,6 +263,12 @@ impl Op {
         }
     }
 
+    /// Whether what it does may depend on the step's loss: what a skipped step leaves out, and running statistics, which take
+    /// over nothing of a step whose loss is no number ([`crate::Graph::keeps`]).
+    pub fn heeds_the_loss(&self) -> bool {
+        self.skipped().is_some() || matches!(self, Self::BnRunningUpdate(_))
+    }
+
     /// See [`Operator::infer`].
     ///
     /// # Errors
