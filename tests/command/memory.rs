@@ -158,3 +158,28 @@ fn ten_thousand_steps_keep_the_memory_flat() {
     let (first, last) = (resident[0].1, resident[3].1);
     assert!(first > 0 && last as f64 <= 1.1 * first as f64, "{resident:?}");
 }
+
+#[test]
+fn every_verb_that_computes_a_step_refuses_what_has_no_room() {
+    let dir = tempfile::tempdir().unwrap();
+    let run = dir.path().join("run");
+    tiny(&run, &[]).expect(0);
+    let (run, stem) = (run.to_str().unwrap(), dir.path().join("golden"));
+    let stem = stem.to_str().unwrap();
+    for verb in [
+        &["bench", "tiny", "--recipes", "tests/fixtures/recipes"][..],
+        &["eval", "tiny", "--recipes", "tests/fixtures/recipes", "--checkpoint", run],
+        &["golden", "record", "tiny", "--recipes", "tests/fixtures/recipes", "-o", stem],
+        &["check", "alexnet"],
+        &["check", "alexnet", "--mutants"],
+        &["check", "alexnet", "--device", "ascend910"],
+        &["bisect", "alexnet", "--device", "ascend910"],
+    ] {
+        let refused = said(command().args(verb).args(["--memory-limit", "1M"])).expect(2);
+        assert!(refused.err.contains("--memory-limit is 1.00 MiB"), "{verb:?}: {}", refused.err);
+    }
+    // As many bytes as no machine has.
+    let absurd = ["bench", "resnet50", "--batch", "65536", "--image", "8192"];
+    let refused = said(command().args(absurd)).expect(2);
+    assert!(refused.err.contains("would take"), "{}", refused.err);
+}

@@ -6,6 +6,7 @@ mod peak;
 use super::{Context, SCHEMA_VERSION, simulated::Simulated};
 use crate::cli::{Change, Format};
 use crate::console::{DIM, HEADING, paint};
+use crate::memory::{MemoryArgs, beyond_now};
 use crate::numbers::percent;
 use crate::table::{Align, Table};
 use crate::{Exit, Failure};
@@ -16,7 +17,7 @@ use serde::Serialize;
 use std::io::Write;
 use std::time::Instant;
 use zoo_datasets::Rng;
-use zoo_engine::{Inputs, Kernels, Options, Scalars, Step};
+use zoo_engine::{Inputs, Kernels, Options, Scalars, Step, StepMemory};
 use zoo_graph::{BuildOptions, Bytes, Flop, Graph, LABEL, passes::Pipeline};
 use zoo_npu::Work;
 use zoo_recipe::Recipe;
@@ -55,6 +56,8 @@ pub struct Args {
     /// Threads; all cores by default
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     threads: Option<u16>,
+    #[command(flatten)]
+    memory: MemoryArgs,
 }
 
 /// Steps before the first that is measured: pages, caches and clock settle.
@@ -134,8 +137,12 @@ fn measure(recipe: &Recipe, simulated: Option<&Simulated>, args: &Args, context:
     let mut graph = zoo_graph::build(recipe, &recipe.resolve()?, &BuildOptions::train(batch / ranks.size()))?;
     let work: Flop = flop(&graph).sum();
     Pipeline::across(ranks.size(), recipe).run(&mut graph, None)?;
-    let inputs = inputs(&graph, recipe)?;
     let options = Options::of(recipe);
+    let memory = StepMemory::of(graph.clone(), options, simulated.map(|simulated| &simulated.arithmetic))?;
+    // Initial values are drawn, and then laid out as the kernels want them.
+    let needed = beyond_now(memory.peak() + memory.inputs + memory.largest + memory.largest);
+    args.memory.expect("this step", needed, |_| format!("--batch takes fewer than {batch} images"))?;
+    let inputs = inputs(&graph, recipe)?;
     let mut step = match simulated {
         Some(simulated) => Step::simulated(graph, options, &simulated.arithmetic)?,
         None => Step::new(graph, options)?,

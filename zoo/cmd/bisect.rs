@@ -3,6 +3,7 @@
 use super::{Context, SCHEMA_VERSION, check, simulated::Simulated};
 use crate::cli::{Format, RecipeArgs};
 use crate::console::{BAD, GOOD, HEADING, paint};
+use crate::memory::MemoryArgs;
 use crate::table::{Align, Cell, Table};
 use crate::{Exit, Failure};
 use serde::Serialize;
@@ -38,6 +39,8 @@ pub struct Args {
     /// Plant a fault: this node holds its results times two to this power while it works (may be given several times)
     #[arg(long, value_name = "NODE=POWER", value_parser = super::simulated::planted)]
     plant: Vec<(String, i32)>,
+    #[command(flatten)]
+    memory: MemoryArgs,
 }
 
 #[derive(Serialize)]
@@ -66,6 +69,7 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
         loss_scale: LossScale::start(&recipe.npu.loss_scale).scale,
         engine: Options::of(&recipe),
     };
+    check::expect_room(&recipe, || zoo_golden::memory_on_device(&recipe, &golden, &options), args.memory)?;
     let bisection = bisect(&recipe, &golden, &options, &mut context.progress.foreseen(&recipe.name))?;
     let passes = bisection.passes;
     let report = Report { schema_version: SCHEMA_VERSION, recipe: recipe.name.clone(), device: name, bisection };

@@ -147,7 +147,7 @@ fn check_all(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
         }
         if args.mutants {
             let begun = Instant::now();
-            let outcomes = plant(&catalog, &loaded, args.golden.as_deref(), context)?;
+            let outcomes = plant(&catalog, &loaded, args, context)?;
             let name = format!("{} planted faults", loaded.recipe.name);
             context.ci.record(cases::mutants(name, &outcomes, begun.elapsed()));
             passed &= mutants::print(&loaded.recipe.name, &outcomes, context)?;
@@ -198,17 +198,23 @@ pub(super) fn check(
     let (golden, folder) = golden(catalog, loaded, other)?;
     let recipe = &loaded.recipe;
     let options = CheckOptions { precision, engine: Options::of(recipe) };
-    // What has no forecast has no step either: the report will say why.
-    if let Ok(more) = zoo_golden::memory(recipe, &golden, &options) {
-        let needed = memory::beyond_now(more);
-        debug!("memory: the golden check of {} takes about {needed}", recipe.name);
-        memory.expect(&format!("the golden check of {}", recipe.name), needed, |_| {
-            "its batch is the golden's; `zoo run --no-check` trains without it".to_owned()
-        })?;
-    }
+    expect_room(recipe, || zoo_golden::memory(recipe, &golden, &options), memory)?;
     let mut bar = context.progress.phases(zoo_golden::phases(&golden, precision));
     let mut progress = |what: &str| bar.next(format!("{}: {what}", recipe.name));
     Ok(zoo_golden::check(recipe, &golden, &folder, &options, &mut progress)?)
+}
+
+/// Refuses a check that has no room in memory for what is forecast.
+pub(super) fn expect_room(
+    recipe: &Recipe,
+    forecast: impl FnOnce() -> Result<Bytes, GoldenError>,
+    memory: MemoryArgs,
+) -> Result<(), Failure> {
+    // What has no forecast has no step either: the report will say why.
+    let Ok(more) = forecast() else { return Ok(()) };
+    let (what, needed) = (format!("the golden check of {}", recipe.name), memory::beyond_now(more));
+    debug!("memory: {what} takes about {needed}");
+    memory.expect(&what, needed, |_| "its batch is the golden's; `zoo run --no-check` trains without it".to_owned())
 }
 
 /// Runs the step on a simulated device; whether it loses no more than it must.
@@ -232,6 +238,7 @@ fn on_device(
         loss_scale: LossScale::start(&recipe.npu.loss_scale).scale,
         engine: Options::of(recipe),
     };
+    expect_room(recipe, || zoo_golden::memory_on_device(recipe, &golden, &options), args.memory)?;
     let mut bar = context.progress.phases(STEPS_ON_DEVICE);
     let mut progress = |what: &str| bar.next(format!("{}: {what}", recipe.name));
     let begun = Instant::now();
@@ -269,12 +276,13 @@ fn write_dump(
 }
 
 /// Plants every known mistake that the recipe has a place for.
-fn plant(catalog: &Catalog, loaded: &Loaded, other: Option<&Path>, context: &Context) -> Result<Vec<Outcome>, Failure> {
-    let (golden, folder) = golden(catalog, loaded, other)?;
+fn plant(catalog: &Catalog, loaded: &Loaded, args: &Args, context: &Context) -> Result<Vec<Outcome>, Failure> {
+    let (golden, folder) = golden(catalog, loaded, args.golden.as_deref())?;
     let recipe = &loaded.recipe;
+    let options = CheckOptions { precision: Precision::F64, engine: Options::of(recipe) };
+    expect_room(recipe, || zoo_golden::memory(recipe, &golden, &options), args.memory)?;
     let mut bar = context.progress.phases(zoo_golden::mutants::all().len());
     let mut progress = |what: &str| bar.next(format!("{}: {what}", recipe.name));
-    let options = CheckOptions { precision: Precision::F64, engine: Options::of(recipe) };
     Ok(zoo_golden::mutants::run(recipe, &golden, &folder, &options, &mut progress)?)
 }
 

@@ -13,6 +13,7 @@ use super::{
 use crate::cli::{Change, Format};
 use crate::console::{BAD, GOOD, paint};
 use crate::interrupt::Interrupt;
+use crate::memory::MemoryArgs;
 use crate::numbers::percent;
 use crate::{Exit, Failure};
 use pictures::Pictures;
@@ -23,7 +24,7 @@ use std::path::PathBuf;
 use zoo_npu::Work;
 use zoo_recipe::schema::Metric;
 use zoo_train::metrics::{Baseline, Score};
-use zoo_train::{GoldenVerdict, Job, Weights, evaluate, metrics};
+use zoo_train::{GoldenVerdict, Job, Weights, evaluate, memory, metrics};
 
 /// Evaluate a checkpoint on the held-out data.
 ///
@@ -58,6 +59,8 @@ pub struct Args {
     /// Images or sequences that are drawn
     #[arg(long, value_name = "N", default_value_t = 20, requires = "draw")]
     drawn: usize,
+    #[command(flatten)]
+    memory: MemoryArgs,
 }
 
 #[derive(Serialize)]
@@ -101,6 +104,8 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
         golden: GoldenVerdict::Absent,
         device: simulated.as_ref().map(Simulated::device),
     };
+    let needed = memory::evaluation(job)?;
+    args.memory.expect("this evaluation", needed, |_| "--set train.batch=N takes fewer images at a time".to_owned())?;
     let mut pictures = match &args.draw {
         Some(folder) => Some(Pictures::new(folder, args.drawn, sets.kind())?),
         None => None,

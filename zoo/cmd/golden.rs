@@ -4,6 +4,7 @@ mod diff;
 
 use super::{Context, SCHEMA_VERSION};
 use crate::cli::{Format, RecipeArgs};
+use crate::memory::{MemoryArgs, beyond_now};
 use crate::{Exit, Failure};
 use clap::Subcommand;
 use serde::Serialize;
@@ -48,6 +49,8 @@ pub struct Args {
     /// Numbers that are stored of each tensor
     #[arg(long, value_name = "N", default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
     samples: u32,
+    #[command(flatten)]
+    memory: MemoryArgs,
 }
 
 #[derive(Serialize)]
@@ -75,6 +78,8 @@ fn make(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
     }
     let (batch, samples) = (args.batch as usize, args.samples as usize);
     let options = RecordOptions { batch, learning_rate, salt: args.salt.clone(), samples };
+    let needed = beyond_now(zoo_golden::record::memory(&recipe, &options)?);
+    args.memory.expect("this golden", needed, |_| format!("--batch takes fewer than {batch} images"))?;
     record(&recipe, &options, &args.output, &mut context.progress.foreseen(&recipe.name))?;
     let files = files(&args.output);
     match context.format {

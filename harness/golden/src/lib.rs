@@ -28,5 +28,5 @@ pub use check::{CheckOptions, check, phases};
 pub use compare::Precision;
 pub use error::GoldenError;
 pub use manifest::Golden;
-pub use memory::memory;
+pub use memory::{memory, memory_on_device};
 pub use report::{Report, Stage, Verdict};

@@ -2,12 +2,14 @@
 
 use crate::{
     check::{CheckOptions, bound, under_conditions},
+    compare::Precision,
+    device::DeviceOptions,
     error::GoldenError,
     manifest::Golden,
     run::Setup,
     variants,
 };
-use zoo_engine::{Kernels, StepMemory};
+use zoo_engine::{Kernels, Options, StepMemory};
 use zoo_graph::Bytes;
 use zoo_recipe::Recipe;
 
@@ -43,4 +45,25 @@ pub fn memory(recipe: &Recipe, golden: &Golden, options: &CheckOptions) -> Resul
     }
     let beside = beside.max(variants);
     Ok(step.peak() + beside + step.inputs + Bytes(COPIES * step.largest.0))
+}
+
+/// What [`crate::device::check_device`] takes on top of what the process has, at its peak: the larger of its steps, in f64 and
+/// with the device's arithmetic, and copies of its largest value.
+///
+/// # Errors
+/// As [`memory`], or an operator that the device does not have in the type that is asked for.
+pub fn memory_on_device(recipe: &Recipe, golden: &Golden, options: &DeviceOptions<'_>) -> Result<Bytes, GoldenError> {
+    let golden = &bound(recipe, golden)?;
+    let recipe = &under_conditions(recipe, golden);
+    let graph = |precision| {
+        let setup = Setup::new(recipe, golden, &CheckOptions { precision, engine: options.engine })?;
+        Ok::<_, GoldenError>(setup.graph().clone())
+    };
+    let reference = Options { kernels: Kernels::Reference, ..options.engine };
+    let exact = StepMemory::of(graph(Precision::F64)?, reference, None)?;
+    let device = StepMemory::of(graph(Precision::F32)?, options.engine.without_fusion(), Some(options.arithmetic))?;
+    // What the first step took is not all given back to the system when the second begins: about its variables. Measured, as
+    // the copies are.
+    let peak = |step: StepMemory| step.peak() + step.variables + step.inputs + Bytes(COPIES * step.largest.0);
+    Ok(peak(exact).max(peak(device)))
 }

@@ -21,8 +21,8 @@ use std::{
     path::{Path, PathBuf},
 };
 use zoo_datasets::hash::{NameHash, fnv1a64, sample_positions};
-use zoo_engine::{Inputs, Kernels, Options, Scalars, Step, candle_dtype};
-use zoo_graph::{BuildOptions, DType, Graph, LABEL, Mode, Op, TapState, VariableRole};
+use zoo_engine::{Inputs, Kernels, Options, Scalars, Step, StepMemory, candle_dtype};
+use zoo_graph::{BuildOptions, Bytes, DType, Graph, LABEL, Mode, Op, TapState, VariableRole};
 use zoo_recipe::{Recipe, schema};
 
 /// Conditions of a recorded golden.
@@ -38,6 +38,9 @@ pub struct RecordOptions {
     pub samples: usize,
 }
 
+/// What computes a golden.
+const REFERENCE: Options = Options { kernels: Kernels::Reference, threads: None, level: None };
+
 /// Steps of a golden.
 const STEPS: usize = 3;
 
@@ -51,6 +54,17 @@ pub fn files(stem: &Path) -> [PathBuf; 2] {
         path.push(extension);
         path.into()
     })
+}
+
+/// What [`record`] takes on top of what the process has, at its peak: its step in f64, and copies of what is read of it.
+///
+/// # Errors
+/// As [`record`].
+pub fn memory(recipe: &Recipe, options: &RecordOptions) -> Result<Bytes, GoldenError> {
+    let model = recipe.resolve().map_err(|d| GoldenError::Recipe(d.to_string()))?;
+    let build = BuildOptions { mode: Mode::Train, batch: options.batch, dtype: DType::F64, dropout: false, epoch: 0 };
+    let step = StepMemory::of(zoo_graph::build(recipe, &model, &build)?, REFERENCE, None)?;
+    Ok(step.peak() + step.inputs + step.largest)
 }
 
 /// Runs three steps of a recipe in f64 and in f32 and writes the [`files`] of `stem`. `progress` hears what is being done,
@@ -143,7 +157,7 @@ impl Recording {
         options: &RecordOptions,
         begins: &mut dyn FnMut(usize),
     ) -> Result<Self, GoldenError> {
-        let mut step = Step::new(graph, Options { kernels: Kernels::Reference, threads: None, level: None })?;
+        let mut step = Step::new(graph, REFERENCE)?;
         let graph = step.graph().clone();
         for variable in &graph.variables {
             let ty = graph.ty(variable.value);

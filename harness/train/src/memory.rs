@@ -38,6 +38,27 @@ fn status(key: &str) -> Option<Bytes> {
     Some(Bytes(line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()? * 1024))
 }
 
+/// The network that evaluates.
+fn network(job: Job<'_>) -> Result<StepMemory, TrainError> {
+    let graph = zoo_graph::build(job.recipe, job.model, &BuildOptions::eval(job.eval_batch()))?;
+    Ok(StepMemory::of(graph, Options::of(job.recipe), job.device.map(|device| device.arithmetic))?)
+}
+
+/// Batches that there are at one time: what waits, the batch that is filled, the one on its way, and the step's own.
+fn ahead(job: Job<'_>) -> u64 {
+    (job.eval_loader_config().prefetch + 3) as u64
+}
+
+/// What an evaluation takes at its peak, generated images that are kept included.
+///
+/// # Errors
+/// A recipe that makes no network, or one that the kernels cannot compute.
+pub fn evaluation(job: Job<'_>) -> Result<Bytes, TrainError> {
+    let (network, kept) = (network(job)?, job.data.kept_bytes(job.recipe).iter().sum());
+    let batches = Bytes(ahead(job) * network.inputs.0);
+    Ok(resident().unwrap_or_default() + OVERHEAD + network.peak() + network.variables + batches + Bytes(kept))
+}
+
 /// What a training will take at its peak, part by part.
 ///
 /// # Errors
@@ -53,11 +74,8 @@ pub fn forecast(job: Job<'_>) -> Result<Memory, TrainError> {
         step = step.filter(|largest| largest.peak() >= memory.peak()).or(Some(memory));
     }
     let Some(step) = step else { return Err(TrainError::Mismatch("there is no epoch to train".into())) };
-    let graph = zoo_graph::build(recipe, model, &BuildOptions::eval(job.eval_batch()))?;
-    let network = StepMemory::of(graph, options, arithmetic)?;
-    let config = job.eval_loader_config();
-    // What waits, the batch that is filled, the one on its way, and the step's own.
-    let ahead = (config.prefetch + 3) as u64;
+    let network = network(job)?;
+    let ahead = ahead(job);
     let kept: u64 = data.kept_bytes(recipe).iter().sum();
     let evaluating = ahead * network.inputs.0;
     // Reference kernels keep variables as a checkpoint takes them.
