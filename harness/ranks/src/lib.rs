@@ -11,6 +11,8 @@ mod launch;
 mod local;
 #[cfg(feature = "mpi")]
 mod mpi;
+#[cfg(any(test, feature = "mpi"))]
+mod ring;
 
 pub use launch::launched;
 pub use local::local;

@@ -3,7 +3,10 @@
 //! MPI is initialised on the thread of the transfers and used there alone (`MPI_THREAD_FUNNELED`). Transfers are
 //! non-blocking ones that this thread tests for: a rank that waits leaves the core to those that compute.
 
-use crate::{Exchange, Ranks, RanksError, Stop};
+use crate::{
+    Exchange, Ranks, RanksError, Stop,
+    ring::{self, Neighbours},
+};
 use mpi::{
     Threading,
     collective::SystemOperation,
@@ -108,44 +111,14 @@ const EAGER: Duration = Duration::from_millis(500);
 const PAUSE: Duration = Duration::from_micros(500);
 
 impl World {
-    /// Averages by a ring (Patarasuk and Yuan 2009, "Bandwidth optimal all-reduce algorithms"): parts go round and are added
-    /// to, then go round as they are. Every part is summed by one rank, so all have the same bits. MPI's own non-blocking sum
-    /// over two ranks sends everything there and then everything back (Open MPI 4.1, libnbc); this takes 0.4 of its time.
+    /// Averages round a ring. MPI's own non-blocking sum over two ranks sends everything there and then everything back (Open
+    /// MPI 4.1, libnbc); this takes 0.4 of its time.
     fn mean_in_a_ring(&mut self, values: &mut [f32], stop: &Stop) {
         let mut room = mem::take(&mut self.room);
         for piece in values.chunks_mut(CACHED) {
-            self.mean_of_a_piece(piece, &mut room, stop);
+            ring::mean(piece, self.rank, self.size, &mut room, &mut Ring { world: self, stop });
         }
         self.room = room;
-    }
-
-    fn mean_of_a_piece(&self, values: &mut [f32], room: &mut [f32], stop: &Stop) {
-        let (size, rank) = (self.size, self.rank);
-        let mut parts: Vec<&mut [f32]> = values.chunks_mut(values.len().div_ceil(size)).collect();
-        parts.resize_with(size, Default::default);
-        let [to, from] = [rank + 1, rank + size - 1].map(|n| self.world.process_at_rank((n % size) as i32));
-        for step in 1..size {
-            let (sent, received) = ((rank + size - step + 1) % size, (rank + size - step) % size);
-            let room = &mut room[..parts[received].len()];
-            scope(|scope| {
-                let receiving = from.immediate_receive_into(scope, &mut *room);
-                self.finish(to.immediate_send(scope, &*parts[sent]), stop);
-                self.finish(receiving, stop);
-            });
-            // All have been added to it after the last step.
-            let ranks = if step + 1 == size { size as f32 } else { 1.0 };
-            parts[received].iter_mut().zip(&*room).for_each(|(sum, value)| *sum = (*sum + value) / ranks);
-        }
-        for step in 1..size {
-            let (sent, received) = ((rank + size - step + 2) % size, (rank + size - step + 1) % size);
-            // On a ring of two or more, neighbours are two.
-            let Ok([sent, received]) = parts.get_disjoint_mut([sent, received]) else { continue };
-            scope(|scope| {
-                let receiving = from.immediate_receive_into(scope, &mut **received);
-                self.finish(to.immediate_send(scope, &**sent), stop);
-                self.finish(receiving, stop);
-            });
-        }
     }
 
     /// Waits for a transfer.
@@ -162,5 +135,23 @@ impl World {
                 thread::sleep(PAUSE);
             }
         }
+    }
+}
+
+/// A rank's place among the others.
+struct Ring<'a> {
+    world: &'a World,
+    stop: &'a Stop,
+}
+
+impl Neighbours for Ring<'_> {
+    fn pass(&mut self, sent: &[f32], received: &mut [f32]) {
+        let Self { world: World { world, rank, size, .. }, stop } = self;
+        let [next, previous] = [rank + 1, rank + size - 1].map(|n| world.process_at_rank((n % size) as i32));
+        scope(|scope| {
+            let receiving = previous.immediate_receive_into(scope, received);
+            self.world.finish(next.immediate_send(scope, sent), stop);
+            self.world.finish(receiving, stop);
+        });
     }
 }
