@@ -59,9 +59,9 @@ mod tests {
     }
 
     fn means(size: usize, len: usize) -> Vec<Vec<f32>> {
-        let (senders, receivers): (Vec<_>, Vec<_>) = (0..size).map(|_| channel()).unzip();
+        let (senders, receivers): (Vec<_>, Vec<_>) = (0..size).map(|_| channel::<Vec<f32>>()).unzip();
         // Rank r receives on channel r, and so the rank before it sends there.
-        let start = |(rank, previous)| {
+        let start = |(rank, previous): (usize, Receiver<Vec<f32>>)| {
             let mut neighbours = Channels { next: senders[(rank + 1) % size].clone(), previous };
             thread::spawn(move || {
                 let (mut values, mut room) = (given(rank, len), vec![f32::NAN; len.div_ceil(size)]);
