@@ -40,7 +40,7 @@ apart() {
     ip netns exec $first mpirun --mca plm_rsh_agent "$work/agent" --mca btl tcp,self --mca btl_tcp_if_include $network \
         --mca oob_tcp_if_include $network --bind-to none --host 10.77.0.1,10.77.0.2 --map-by node -n 2 "$@"
 }
-options=(run tiny --recipes tests/fixtures/recipes --quiet --set train.sync_bn=true)
+options=(run tiny --set model.conv2.out=480 --recipes tests/fixtures/recipes --quiet --set train.sync_bn=true)
 losses() { jq 'select(.event == "step").loss' "$1/events.jsonl"; }
 
 "$zoo" "${options[@]}" --set train.epochs=4 --out "$work/one"
