@@ -202,6 +202,12 @@ impl Check<'_> {
         }
     }
 
+    /// Whether a value was written in another file than `train.batch`. The command line is none: it tries things.
+    fn is_from_elsewhere(&self, path: &str) -> bool {
+        let [own, batch] = [path, "train.batch"].map(|path| self.recipe.span_of(&ConfigPath::from(path)));
+        own.file != batch.file && !own.is_override() && !batch.is_override()
+    }
+
     fn schedule(&mut self) {
         let recipe = self.recipe;
         let (tag, peak_key) = match &recipe.schedule {
@@ -226,6 +232,14 @@ impl Check<'_> {
                 let batch = recipe.train.batch;
                 let message = format!("learning rate {peak} with batch {batch} is less than a 32nd of the usual");
                 self.warn(&path, message, "0.1 per 256 samples; scale it with the batch (arXiv 1706.02677)");
+            }
+            // A batch from one file and a rate from another: who wrote the batch has not looked at the rate.
+            Optimizer::Sgd(_) if peak > 0.0 && self.is_from_elsewhere(&path) && !(0.025..=0.4).contains(&per_256) => {
+                let batch = recipe.train.batch;
+                let message = format!(
+                    "learning rate {peak} was not written for batch {batch}: {per_256:.2} per 256 samples, usual is 0.1"
+                );
+                self.warn("train.batch", message, "scale the learning rate with the batch (arXiv 1706.02677)");
             }
             Optimizer::Adam(_) if peak > 0.02 => {
                 let message = format!("learning rate {peak} is more than 20 times what is usual for Adam");

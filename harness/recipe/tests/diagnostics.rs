@@ -230,6 +230,22 @@ fn slips_are_named_with_their_sources() {
 }
 
 #[test]
+fn a_batch_that_the_learning_rate_was_not_written_for() {
+    let slip = "was not written for batch";
+    let tiny = ("tiny.yaml", with(&[("batch: 32", "batch: 256")]));
+    let child = |train: &str| {
+        let text = format!("name: child\nextends: tiny\n{train}\n");
+        report(&[("child.yaml", text.as_bytes()), (tiny.0, tiny.1.as_bytes())], &[])
+    };
+    let said = child("train: {batch: 2048}");
+    assert!(said.contains(&format!("learning rate 0.1 {slip} 2048: 0.01 per 256 samples")), "{said}");
+    assert!(said.contains("child.yaml:3:16") && said.contains("1706.02677"), "{said}");
+    assert_eq!(child("train: {batch: 2048}\nschedule: {cosine: {base_lr: 0.8}}"), "");
+    assert_eq!(child("train: {batch: 128}"), "", "twice the usual is no slip");
+    assert_eq!(report(&[(tiny.0, tiny.1.as_bytes())], &["train.batch=16"]), "", "the command line tries things");
+}
+
+#[test]
 fn yaml_that_is_none() {
     let mut report = String::new();
     for text in [
