@@ -23,7 +23,7 @@ use std::{
 use zoo_datasets::hash::{NameHash, fnv1a64, sample_positions};
 use zoo_engine::{Inputs, Kernels, Options, Scalars, Step, StepMemory, candle_dtype};
 use zoo_graph::{BuildOptions, Bytes, DType, Graph, LABEL, Mode, Op, TapState, VariableRole};
-use zoo_recipe::{Recipe, schema};
+use zoo_recipe::{Recipe, ResolvedModel, schema};
 
 /// Conditions of a recorded golden.
 #[derive(Clone, Debug)]
@@ -56,14 +56,24 @@ pub fn files(stem: &Path) -> [PathBuf; 2] {
     })
 }
 
+/// The step that is recorded.
+fn graph(
+    recipe: &Recipe,
+    model: &ResolvedModel,
+    options: &RecordOptions,
+    dtype: DType,
+) -> Result<Graph, zoo_graph::GraphError> {
+    let options = BuildOptions { mode: Mode::Train, batch: options.batch, dtype, dropout: false, epoch: 0 };
+    zoo_graph::build(recipe, model, &options)
+}
+
 /// What [`record`] takes on top of what the process has, at its peak: its step in f64, and copies of what is read of it.
 ///
 /// # Errors
 /// As [`record`].
 pub fn memory(recipe: &Recipe, options: &RecordOptions) -> Result<Bytes, GoldenError> {
     let model = recipe.resolve().map_err(|d| GoldenError::Recipe(d.to_string()))?;
-    let build = BuildOptions { mode: Mode::Train, batch: options.batch, dtype: DType::F64, dropout: false, epoch: 0 };
-    let step = StepMemory::of(zoo_graph::build(recipe, &model, &build)?, REFERENCE, None)?;
+    let step = StepMemory::of(graph(recipe, &model, options, DType::F64)?, REFERENCE, None)?;
     Ok(step.peak() + step.inputs + step.largest)
 }
 
@@ -79,10 +89,7 @@ pub fn record(
     progress: &mut dyn FnMut(&str, usize),
 ) -> Result<(), GoldenError> {
     let model = recipe.resolve().map_err(|d| GoldenError::Recipe(d.to_string()))?;
-    let build = |dtype| {
-        let options = BuildOptions { mode: Mode::Train, batch: options.batch, dtype, dropout: false, epoch: 0 };
-        zoo_graph::build(recipe, &model, &options)
-    };
+    let build = |dtype| graph(recipe, &model, options, dtype);
     let mut manifest = conditions(recipe, &build(DType::F64)?, model.classes, options);
     let mut step = |n: usize, dtype: &str, after| {
         progress(&format!("step {} of {STEPS} in {dtype}", n + 1), after + STEPS - n - 1)

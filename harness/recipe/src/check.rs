@@ -234,7 +234,12 @@ impl Check<'_> {
                 self.warn(&path, message, "0.1 per 256 samples; scale it with the batch (arXiv 1706.02677)");
             }
             // A batch from one file and a rate from another: who wrote the batch has not looked at the rate.
-            Optimizer::Sgd(_) if peak > 0.0 && self.is_from_elsewhere(&path) && !(0.025..=0.4).contains(&per_256) => {
+            Optimizer::Sgd(_)
+                if peak > 0.0
+                    && !(0.025..=0.4).contains(&per_256)
+                    && recipe.train.init_from.is_none()
+                    && self.is_from_elsewhere(&path) =>
+            {
                 let batch = recipe.train.batch;
                 let message = format!(
                     "learning rate {peak} was not written for batch {batch}: {per_256:.2} per 256 samples, usual is 0.1"

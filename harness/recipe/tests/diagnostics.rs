@@ -242,6 +242,7 @@ fn a_batch_that_the_learning_rate_was_not_written_for() {
     assert!(said.contains("child.yaml:3:16") && said.contains("1706.02677"), "{said}");
     assert_eq!(child("train: {batch: 2048}\nschedule: {cosine: {base_lr: 0.8}}"), "");
     assert_eq!(child("train: {batch: 128}"), "", "twice the usual is no slip");
+    assert_eq!(child("train: {batch: 2048, init_from: {checkpoint: a.pth}}"), "", "less, on purpose");
     assert_eq!(report(&[(tiny.0, tiny.1.as_bytes())], &["train.batch=16"]), "", "the command line tries things");
 }
 
