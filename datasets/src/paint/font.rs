@@ -1,6 +1,10 @@
 //! Outlines of the embedded faces.
 
-use ttf_parser::OutlineBuilder;
+use skrifa::{
+    FontRef, MetadataProvider,
+    outline::{DrawSettings, OutlinePen},
+    prelude::{LocationRef, Size},
+};
 
 use super::Coverage;
 use crate::geometry::Point;
@@ -20,30 +24,36 @@ const FACES: [&[u8]; 9] = [
 
 /// The embedded faces, ready for use.
 pub(crate) fn embedded_faces() -> Vec<Face> {
-    FACES.iter().filter_map(|bytes| ttf_parser::Face::parse(bytes, 0).ok()).map(Face).collect()
+    FACES.iter().filter_map(|bytes| FontRef::new(bytes).ok()).map(Face).collect()
 }
 
 /// One face.
-pub(crate) struct Face(ttf_parser::Face<'static>);
+pub(crate) struct Face(FontRef<'static>);
 
 impl Face {
-    /// The outline of `character` as the font has it, and its advance; `None` if the face lacks it.
-    fn outline(&self, character: char) -> Option<(Outline, ttf_parser::Rect, f32)> {
-        let glyph = self.0.glyph_index(character)?;
+    /// The outline of `character` as the font has it, and its advance; `None` if the face lacks it or has nothing to draw.
+    ///
+    /// As FreeType does, skrifa moves an outline until its left side bearing is that of the table `hmtx`; here it stays
+    /// where the table `glyf` has it, a unit away in the slanted faces: every picture ever generated depends on it.
+    fn outline(&self, character: char) -> Option<(Outline, f32)> {
+        let (size, location) = (Size::unscaled(), LocationRef::default());
+        let glyph = self.0.charmap().map(character)?;
+        let metrics = self.0.glyph_metrics(size, location);
+        let moved = metrics.left_side_bearing(glyph)? - metrics.bounds(glyph)?.x_min;
         let mut outline = Outline::default();
-        let bounds = self.0.outline_glyph(glyph, &mut outline)?;
-        Some((outline, bounds, f32::from(self.0.glyph_hor_advance(glyph)?)))
+        self.0.outline_glyphs().get(glyph)?.draw(DrawSettings::unhinted(size, location), &mut outline).ok()?;
+        Some((outline.map(|(x, y)| (x - moved, y)), metrics.advance_width(glyph)?))
     }
 
     fn em(&self) -> f32 {
-        f32::from(self.0.units_per_em())
+        self.0.metrics(Size::unscaled(), LocationRef::default()).units_per_em.into()
     }
 
     /// The outline of `character`, centred on the origin, y upwards, one em high.
     pub fn centred(&self, character: char) -> Option<Outline> {
-        let (outline, bounds, _) = self.outline(character)?;
-        let middle = |low: i16, high: i16| (f32::from(low) + f32::from(high)) / 2.0;
-        let (cx, cy) = (middle(bounds.x_min, bounds.x_max), middle(bounds.y_min, bounds.y_max));
+        let (outline, _) = self.outline(character)?;
+        let (low, high) = outline.bounds()?;
+        let (cx, cy) = ((low.0 + high.0) / 2.0, (low.1 + high.1) / 2.0);
         let em = self.em();
         Some(outline.map(|(x, y)| ((x - cx) / em, (y - cy) / em)))
     }
@@ -53,18 +63,13 @@ impl Face {
     pub fn word(&self, word: &str) -> Option<(Outline, f64, f64)> {
         let mut pen = 0.0;
         let mut all = Outline::default();
-        let (mut low, mut high) = ((f32::INFINITY, f32::INFINITY), (f32::NEG_INFINITY, f32::NEG_INFINITY));
         for character in word.chars() {
-            let (outline, bounds, advance) = self.outline(character)?;
-            let (left, right) = (pen + f32::from(bounds.x_min), pen + f32::from(bounds.x_max));
-            low = (low.0.min(left), low.1.min(bounds.y_min.into()));
-            high = (high.0.max(right), high.1.max(bounds.y_max.into()));
+            let (outline, advance) = self.outline(character)?;
+            outline.bounds()?;
             all.segments.extend(outline.map(|(x, y)| (x + pen, y)).segments);
             pen += advance;
         }
-        if all.segments.is_empty() {
-            return None;
-        }
+        let (low, high) = all.bounds()?;
         let (em, cx, cy) = (self.em(), (low.0 + high.0) / 2.0, (low.1 + high.1) / 2.0);
         let (width, height) = (f64::from((high.0 - low.0) / em), f64::from((high.1 - low.1) / em));
         Some((all.map(|(x, y)| ((x - cx) / em, (cy - y) / em)), width, height))
@@ -86,7 +91,7 @@ enum Segment {
     Quad((f32, f32), (f32, f32), (f32, f32)),
 }
 
-impl OutlineBuilder for Outline {
+impl OutlinePen for Outline {
     fn move_to(&mut self, x: f32, y: f32) {
         self.start = (x, y);
         self.last = (x, y);
@@ -113,6 +118,17 @@ impl OutlineBuilder for Outline {
 }
 
 impl Outline {
+    /// Lowest and highest coordinates of all points, those that steer curves included; `None` if there is nothing to draw.
+    fn bounds(&self) -> Option<((f32, f32), (f32, f32))> {
+        let points = self.segments.iter().flat_map(|segment| match *segment {
+            Segment::Line(a, b) => [a, b, b],
+            Segment::Quad(a, b, c) => [a, b, c],
+        });
+        points
+            .map(|p| (p, p))
+            .reduce(|(low, high), (p, _)| ((low.0.min(p.0), low.1.min(p.1)), (high.0.max(p.0), high.1.max(p.1))))
+    }
+
     fn map(mut self, f: impl Fn((f32, f32)) -> (f32, f32)) -> Self {
         for segment in &mut self.segments {
             *segment = match *segment {
