@@ -4,7 +4,7 @@ use super::*;
 use crate::blocked::Blocked;
 use crate::half::{HalfType, Overflow, Range, Rounding, Subnormals, Tally};
 use crate::isa::Isa;
-use crate::testing::{filled, position, scattered};
+use crate::testing::{affordable, filled, position, scattered};
 
 /// Input extent, then output channels, kernel, stride, padding, dilation, groups.
 type Case = (Blocked, usize, [usize; 2], [usize; 2], [usize; 4], [usize; 2], usize);
@@ -62,6 +62,13 @@ const CASES: &[Case] = &[
 fn shape((input, c_out, kernel, stride, pad, dilation, groups): Case) -> ConvShape {
     let params = ConvParams { stride, pad, dilation, groups, ..ConvParams::new(input, c_out, kernel) };
     ConvShape::new(params).unwrap()
+}
+
+/// The shapes of [`CASES`].
+fn shapes() -> impl Iterator<Item = ConvShape> {
+    let per_image =
+        |shape: &ConvShape| shape.output().pixels() * shape.c_out * shape.taps() * shape.c_in / shape.groups;
+    CASES.iter().map(|&case| shape(case)).filter(move |shape| affordable(shape.output().n * per_image(shape)))
 }
 
 /// The sums that define the three products, in f64 and NCHW/OIHW, each with the sum of the magnitudes of its terms.
@@ -200,8 +207,7 @@ fn run_all(isa: Isa, shape: &ConvShape, data: &Data) -> Results {
 
 #[test]
 fn all_kinds_of_convolution_match_sums_in_f64() {
-    for &case in CASES {
-        let shape = shape(case);
+    for shape in shapes() {
         let data = Data::new(&shape);
         let reference = data.reference(&shape);
         for isa in Isa::available() {
@@ -225,8 +231,7 @@ fn all_kinds_of_convolution_match_sums_in_f64() {
 
 #[test]
 fn results_have_the_same_bits_for_any_number_of_threads() {
-    for &case in CASES {
-        let shape = shape(case);
+    for shape in shapes() {
         let data = Data::new(&shape);
         for isa in Isa::available() {
             let [one, two, three] = [1, 2, 3].map(|threads| {
@@ -243,6 +248,7 @@ fn results_have_the_same_bits_for_any_number_of_threads() {
 
 /// Larger than the tests above, so that all kinds of cuts into tasks occur.
 #[test]
+#[cfg_attr(miri, ignore = "large on purpose")]
 fn cuts_into_rows_images_and_blocks_agree_with_the_portable_kernels_and_f64() {
     for case in [
         (image(2, 64, 60, 57), 40, [3, 3], [1, 1], [1; 4], [1, 1], 1),
@@ -266,6 +272,7 @@ fn cuts_into_rows_images_and_blocks_agree_with_the_portable_kernels_and_f64() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "large")]
 fn the_epilogue_takes_moments_before_relu_and_survives_a_large_mean() {
     for case in [CASES[0], CASES[4], CASES[5], CASES[24]] {
         let shape = shape(case);
@@ -323,8 +330,7 @@ fn held(isa: Isa, len: usize, in_tasks: bool, kernel: impl Fn(&mut [f32], Option
 
 #[test]
 fn results_that_tasks_round_are_those_that_are_rounded_afterwards() {
-    for &case in CASES {
-        let shape = shape(case);
+    for shape in shapes() {
         let mut data = Data::new(&shape);
         // Results around fp16's smallest normal number: some vanish.
         data.w.iter_mut().for_each(|w| *w *= 1e-4);
