@@ -1,11 +1,11 @@
 //! What the check is worth: known mistakes planted in every recipe, and how many are found, in the stage that they belong to.
 //!
-//! Four recipes (alexnet, resnet50, DB, SiamMask) are judged against PyTorch's small goldens. For the others the engine records a golden of a small version
-//! of the recipe first (the mistake is then planted in a recipe that passes by construction), and schedule, preprocessing
-//! and initialisers are PyTorch's. `cargo test --release --workspace --test mutation_score -- --ignored --nocapture` does
+//! Four recipes (alexnet, resnet50, DB, SiamMask) are judged against PyTorch's small goldens, siammask-sharp against its
+//! full one. For the others the engine records a golden of a small version of the recipe first (the mistake is then planted
+//! in a recipe that passes by construction), and schedule, preprocessing and initialisers are PyTorch's. `cargo test --release --workspace --test mutation_score -- --ignored --nocapture` does
 //! all recipes in minutes and prints the table of docs/reliability.md; the normal tests do those of [`QUICK`].
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 use zoo_engine::{Kernels, Options};
@@ -21,10 +21,12 @@ use zoo_recipe::{Library, LoadOptions, Recipe};
 enum Truth {
     /// PyTorch's small golden among the fixtures.
     PyTorch(&'static str),
+    /// The recipe's own golden.
+    Full,
     /// The engine's own step on images of this size.
     Recorded(usize),
 }
-use Truth::{PyTorch, Recorded};
+use Truth::{Full, PyTorch, Recorded};
 
 /// Recipes that are judged in seconds.
 const QUICK: &[(&str, Truth)] = &[
@@ -39,8 +41,14 @@ const SLOW: &[(&str, Truth)] = &[
     ("resnet50", PyTorch("resnet50-small")),
     ("db_resnet-original", PyTorch("db-small")),
     ("siammask", PyTorch("siammask-small")),
+    ("siammask-sharp", Full),
+    ("alexnet-torchvision", Recorded(64)),
+    ("vgg11_bn", Recorded(32)),
+    ("vgg16", Recorded(32)),
+    ("vgg19", Recorded(32)),
     ("resnet34", Recorded(64)),
     ("resnet101", Recorded(64)),
+    ("resnet152", Recorded(64)),
     ("resnext50_32x4d", Recorded(64)),
     ("wide_resnet50_2", Recorded(64)),
     ("densenet121", Recorded(64)),
@@ -69,6 +77,7 @@ fn outcomes(name: &str, truth: &Truth) -> Vec<Outcome> {
     let recorded = TempDir::new().unwrap();
     let (recipe, golden) = match truth {
         PyTorch(file) => (load(name, Vec::new()), root().join(format!("tests/fixtures/golden/{file}.json"))),
+        Full => (load(name, Vec::new()), root().join("golden").join(name).join("step.json")),
         Recorded(side) => {
             let small = load(name, vec![format!("model.inputs.image=[3, {side}, {side}]")]);
             let stem = recorded.path().join("golden");
@@ -120,6 +129,14 @@ fn expect_score(recipes: &[(&str, Truth)], planted: usize) {
     }
     assert_eq!(all.found, all.planted, "{strange:#?}");
     assert!(all.planted >= planted && 100 * all.right >= 95 * all.planted, "{} planted: {strange:#?}", all.planted);
+}
+
+#[test]
+fn no_recipe_is_forgotten() {
+    let judged: BTreeSet<_> = QUICK.iter().chain(SLOW).map(|(name, _)| format!("{name}.yaml")).collect();
+    let files = std::fs::read_dir(root().join("recipes")).unwrap();
+    let names = files.map(|file| file.unwrap().file_name().into_string().unwrap());
+    assert_eq!(judged, names.filter(|name| name.ends_with(".yaml")).collect());
 }
 
 #[test]
