@@ -103,11 +103,17 @@ def stepped(base: float, epochs: int = 90, step_epochs: int = 30, gamma: float =
 
 
 SCHEDULES = {
-    "resnet50": cosine_per_step(0.256, epochs=90, warmup_epochs=5),
+    **dict.fromkeys(
+        ("resnet50", "resnet101", "resnet152", "resnext50_32x4d", "wide_resnet50_2"),
+        cosine_per_step(0.256, epochs=90, warmup_epochs=5),
+    ),
+    # MobileNetV2 in MindSpore's model zoo, for Ascend.
+    "mobilenetv2": cosine_per_step(0.4, epochs=200, warmup_epochs=4),
     "alexnet": cosine_per_epoch(0.06, epochs=150, warmup_epochs=5),
-    "alexnet-torchvision": stepped(0.01),
-    "resnet18": stepped(0.1),
-    "vgg16": stepped(0.01),
+    **dict.fromkeys(
+        ("alexnet-torchvision", "squeezenet1_0", "squeezenet1_1", "vgg11_bn", "vgg16", "vgg19"), stepped(0.01)
+    ),
+    **dict.fromkeys(("resnet18", "resnet34", "densenet121", "googlenet", "inception_v3"), stepped(0.1)),
 }
 
 

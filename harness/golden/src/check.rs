@@ -6,7 +6,7 @@ use crate::{
     conditions::{self, Difference},
     divergence,
     error::GoldenError,
-    facts, items,
+    facts, initial, items,
     manifest::Golden,
     mutants::Fault,
     report::{Divergence, Item, Report, Stage, StageReport, Verdict},
@@ -158,7 +158,7 @@ impl<'a> Checking<'a> {
         self.push_exact(Stage::Schedule, facts::schedule(recipe, self.golden, self.folder)?);
         progress("initial values");
         let mut init = items::init_items(graph, self.golden);
-        init.extend(facts::init(graph, self.folder)?);
+        init.extend(initial::init(graph, self.folder)?);
         self.push_exact(Stage::Init, init);
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! Truths about a recipe that are not part of a step: learning rates, preprocessing, initial distributions.
+//! Truths about a recipe that are not part of a step: learning rates and preprocessing.
 //!
 //! They lie beside the step in `golden/<recipe>/` and were computed by the reference framework.
 
@@ -9,12 +9,8 @@ use crate::{
 };
 use safetensors::SafeTensors;
 use serde::Deserialize;
-use std::{
-    collections::BTreeMap,
-    path::{Path, PathBuf},
-};
+use std::path::{Path, PathBuf};
 use zoo_datasets::{Rng, hash::sample_positions, image};
-use zoo_graph::Graph;
 use zoo_input::Split;
 use zoo_recipe::Recipe;
 
@@ -22,10 +18,6 @@ use zoo_recipe::Recipe;
 pub const SCHEDULE_TOLERANCE: f64 = 1e-12;
 /// Largest relative error of preprocessed pixels: one rounding of f32.
 pub const PIXEL_TOLERANCE: f64 = 1.0 / (1u64 << 23) as f64;
-/// Standard errors that a statistic of initial values may be off.
-pub const INIT_SIGMAS: f64 = 6.0;
-/// Elements of a parameter that are drawn to judge its initialiser.
-const DRAWN: usize = 1 << 16;
 
 /// The recipe's learning rates against those that the golden brings along, or else against `schedule.json`, step by step;
 /// neither: no items.
@@ -126,66 +118,8 @@ pub fn preprocess(recipe: &Recipe, folder: &Path) -> Result<Vec<Item>, GoldenErr
     Ok(items)
 }
 
-#[derive(Deserialize)]
-struct InitTable {
-    parameters: BTreeMap<String, InitFacts>,
-}
-
-#[derive(Deserialize)]
-struct InitFacts {
-    mean: f64,
-    std: f64,
-    absmax_bound: Option<f64>,
-}
-
-/// The recipe's initialisers against `init.json`, by statistics of drawn values; no file: no items.
-///
-/// # Errors
-/// A file that is there and cannot be read, or an initialiser that cannot be drawn from.
-pub fn init(graph: &Graph, folder: &Path) -> Result<Vec<Item>, GoldenError> {
-    let Some(table) = read_json::<InitTable>(&folder.join("init.json"))? else { return Ok(Vec::new()) };
-    let mut items = Vec::new();
-    for (id, variable) in graph.parameters() {
-        let name = format!("initialiser of {}", variable.name);
-        match table.parameters.get(&variable.name) {
-            Some(facts) => {
-                let count = graph.ty(variable.value).shape.numel().min(DRAWN);
-                let values = zoo_engine::init::first_values(graph, id, 0, count)?;
-                items.push(judge_init(&name, &values, facts));
-            }
-            None => items.push(Item::wrong(name, "the reference has no such parameter")),
-        }
-    }
-    let missing = table.parameters.keys().filter(|name| graph.find_variable(name).is_none());
-    items.extend(missing.map(|name| Item::wrong(format!("initialiser of {name}"), "the recipe has no such parameter")));
-    Ok(items)
-}
-
-fn judge_init(item: &str, values: &[f32], facts: &InitFacts) -> Item {
-    let n: f64 = values.len() as f64;
-    let mean = values.iter().map(|v| f64::from(*v)).sum::<f64>() / n;
-    let std = (values.iter().map(|v| (f64::from(*v) - mean).powi(2)).sum::<f64>() / n).sqrt();
-    let peak = values.iter().fold(0.0, |peak: f64, v| peak.max(f64::from(v.abs())));
-    if facts.std == 0.0 {
-        let exact = values.iter().all(|v| *v == facts.mean as f32);
-        return if exact {
-            Item::measured(item, 0.0, 1.0)
-        } else {
-            Item::wrong(item, format!("not all {}", facts.mean))
-        };
-    }
-    // The bound is an f32 in the reference; values may round up to it.
-    if facts.absmax_bound.is_some_and(|bound| peak > bound * (1.0 + 1e-6)) {
-        return Item::wrong(item, format!("reaches {peak}, the reference stays within {:?}", facts.absmax_bound));
-    }
-    // Standard errors of mean and deviation; a normal distribution's deviation has the larger one.
-    let errors =
-        [(mean - facts.mean).abs() / facts.std * n.sqrt(), (std / facts.std - 1.0).abs() * (2.0f64 * n).sqrt()];
-    Item::measured(item, errors[0].max(errors[1]), INIT_SIGMAS)
-}
-
 /// Reads a JSON file that may be absent.
-fn read_json<T: serde::de::DeserializeOwned>(path: &Path) -> Result<Option<T>, GoldenError> {
+pub(crate) fn read_json<T: serde::de::DeserializeOwned>(path: &Path) -> Result<Option<T>, GoldenError> {
     if !path.exists() {
         return Ok(None);
     }

@@ -12,6 +12,7 @@ mod divergence;
 pub mod dump;
 mod error;
 pub mod facts;
+mod initial;
 mod items;
 pub mod manifest;
 mod memory;

@@ -62,6 +62,17 @@ pub fn all() -> Vec<Mutant> {
     mutants
 }
 
+/// Moves a window by a pixel, along the axes on which it is padded; `None` where there are none.
+fn shift(pad: &mut [usize; 4]) -> Option<()> {
+    let before = *pad;
+    for axis in pad.as_chunks_mut::<2>().0 {
+        if axis[0] > 0 {
+            *axis = [axis[0] - 1, axis[1] + 1];
+        }
+    }
+    (*pad != before).then_some(())
+}
+
 /// Plants every mutant that the recipe has a place for, and checks each until the first stage that fails.
 /// `progress` hears the name of each.
 ///

@@ -1,15 +1,24 @@
 //! Mistakes in operators, gradients and updates.
 
-use super::{Fault, Mutant};
+use super::{Fault, Mutant, shift};
 use crate::report::Stage;
 use zoo_graph::{
     Graph, Node, Op, Phase, Variable, VariableRole,
     ops::{AvgPool, AvgPoolGrad, BnInferGrad, Scale},
 };
+use zoo_recipe::schema::Init;
 
 pub(super) fn all() -> Vec<Mutant> {
     let mutant = |name, expected, plant| Mutant { name, expected, fault: Fault::Graph(plant) };
     vec![
+        mutant("running variances start at zero", Stage::Init, |g| {
+            let variances = g.variables.iter_mut().filter(|v| v.role == VariableRole::RunningVar);
+            variances.map(|v| v.init = Init::Constant(0.0)).count() > 0
+        }),
+        mutant("momentum starts at one", Stage::Init, |g| {
+            let momentum = |v: &&mut Variable| matches!(v.role, VariableRole::Slot { slot: "momentum_buffer", .. });
+            g.variables.iter_mut().filter(momentum).map(|v| v.init = Init::Constant(1.0)).count() > 0
+        }),
         mutant("gradient of the sum over the batch, not of the mean", Stage::Backward, |g| {
             let batch = g.inputs.first().and_then(|i| g.ty(i.value).shape.first().copied()).unwrap_or(1) as f64;
             first(g, |n| match &mut n.op {
@@ -57,19 +66,13 @@ pub(super) fn all() -> Vec<Mutant> {
         }),
         mutant("an input gradient is shifted by a pixel", Stage::Backward, |g| {
             first(g, |n| match &mut n.op {
-                Op::Conv2DBackpropInput(op) if op.conv.window.pad[0] > 0 => {
-                    let pad = &mut op.conv.window.pad;
-                    Some(*pad = [pad[0] - 1, pad[1] + 1, pad[2] - 1, pad[3] + 1])
-                }
+                Op::Conv2DBackpropInput(op) => shift(&mut op.conv.window.pad),
                 _ => None,
             })
         }),
         mutant("a convolution's filter gradient is shifted by a pixel", Stage::Backward, |g| {
             first(g, |n| match &mut n.op {
-                Op::Conv2DBackpropFilter(op) if op.conv.window.pad[0] > 0 => {
-                    let pad = &mut op.conv.window.pad;
-                    Some(*pad = [pad[0] - 1, pad[1] + 1, pad[2] - 1, pad[3] + 1])
-                }
+                Op::Conv2DBackpropFilter(op) => shift(&mut op.conv.window.pad),
                 _ => None,
             })
         }),

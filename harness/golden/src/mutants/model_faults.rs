@@ -1,6 +1,6 @@
 //! Mistakes in the architecture and its initialisers.
 
-use super::{Fault, Mutant};
+use super::{Fault, Mutant, shift};
 use crate::report::Stage;
 use zoo_recipe::{
     LayerKind, ResolvedLayer, ResolvedModel,
@@ -15,6 +15,16 @@ pub(super) fn all() -> Vec<Mutant> {
             every(m, |k| match k {
                 LayerKind::Conv(conv) => match &mut conv.weight_init {
                     Init::KaimingNormal(init) if init.mode == FanMode::FanOut => Some(init.mode = FanMode::FanIn),
+                    _ => None,
+                },
+                _ => None,
+            })
+        }),
+        mutant("uniform weights for normal ones of the same deviation", Stage::Init, |m| {
+            every(m, |k| match k {
+                LayerKind::Conv(conv) => match conv.weight_init.clone() {
+                    Init::KaimingNormal(init) => Some(conv.weight_init = Init::KaimingUniform(init)),
+                    Init::KaimingUniform(init) => Some(conv.weight_init = Init::KaimingNormal(init)),
                     _ => None,
                 },
                 _ => None,
@@ -48,17 +58,14 @@ pub(super) fn all() -> Vec<Mutant> {
         }),
         mutant("eps of the normalisation 1e-3", Stage::Forward, |m| {
             every(m, |k| match k {
-                LayerKind::BatchNorm(bn) => Some(bn.eps = 1e-3),
+                LayerKind::BatchNorm(bn) if bn.eps != 1e-3 => Some(bn.eps = 1e-3),
                 _ => None,
             })
         }),
         mutant("padding all after, as TensorFlow pads at stride 2", Stage::Forward, |m| {
             first(m, |k| match k {
-                LayerKind::Conv(conv) if conv.pad[0] > 0 => {
-                    let pad = &mut conv.pad;
-                    Some(*pad = [pad[0] - 1, pad[1] + 1, pad[2] - 1, pad[3] + 1])
-                }
-                LayerKind::Pad(pad) if pad[0] > 0 => Some(*pad = [pad[0] - 1, pad[1] + 1, pad[2] - 1, pad[3] + 1]),
+                LayerKind::Conv(conv) => shift(&mut conv.pad),
+                LayerKind::Pad(pad) => shift(pad),
                 _ => None,
             })
         }),

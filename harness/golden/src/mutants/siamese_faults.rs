@@ -3,6 +3,7 @@
 use super::{
     Fault, Mutant,
     model_faults::{every, first},
+    shift,
 };
 use crate::report::Stage;
 use zoo_graph::{
@@ -191,11 +192,7 @@ fn graph() -> Vec<Mutant> {
     vec![
         mutant("mask windows shifted by a pixel", Stage::Loss, |g| {
             g.nodes.iter_mut().any(|n| match &mut n.op {
-                Op::ExtractPatches(op) if op.window.pad[0] > 0 => {
-                    let pad = &mut op.window.pad;
-                    *pad = [pad[0] - 1, pad[1] + 1, pad[2] - 1, pad[3] + 1];
-                    true
-                }
+                Op::ExtractPatches(op) => shift(&mut op.window.pad).is_some(),
                 _ => false,
             })
         }),

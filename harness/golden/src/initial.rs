@@ -1,0 +1,220 @@
+//! What variables start with, against what the reference framework starts them with.
+//!
+//! A golden brings its own weights, so that a step says nothing of the initialisers: they are judged by what they draw.
+
+use crate::{error::GoldenError, facts::read_json, report::Item};
+use serde::Deserialize;
+use statrs::distribution::{ContinuousCDF, Normal, Uniform};
+use std::{
+    collections::{BTreeMap, HashMap},
+    path::Path,
+};
+use zoo_engine::init::first_values;
+use zoo_graph::{EMA, Graph, VariableId, VariableRole};
+
+/// Standard errors that a statistic of initial values may be off.
+pub const INIT_SIGMAS: f64 = 6.0;
+/// A distance of Kolmogorov and Smirnov that chance exceeds once in a thousand million times, 2 exp(-2 x^2) (Smirnov 1948).
+const DISTANCE: f64 = 3.3;
+/// Elements of a parameter that are drawn to judge its initialiser, at most and, from as many seeds as it takes, at least.
+const DRAWN: std::ops::Range<usize> = 1 << 12..1 << 16;
+/// Values that two parameters would have in common if they drew the same random numbers.
+const BEGINNING: usize = 4;
+
+#[derive(Deserialize)]
+struct InitTable {
+    parameters: BTreeMap<String, InitFacts>,
+}
+
+/// What is known of a parameter's initial values.
+#[derive(Deserialize)]
+struct InitFacts {
+    kind: Kind,
+    mean: f64,
+    std: f64,
+    absmax_bound: Option<f64>,
+}
+
+#[derive(Clone, Copy, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Kind {
+    Constant,
+    Normal,
+    Uniform,
+}
+
+/// The recipe's initialisers against `init.json`, by statistics of drawn values, and what the framework starts running
+/// statistics and optimizers with; no file: no items.
+///
+/// # Errors
+/// A file that is there and cannot be read, or an initialiser that cannot be drawn from.
+pub fn init(graph: &Graph, folder: &Path) -> Result<Vec<Item>, GoldenError> {
+    let Some(table) = read_json::<InitTable>(&folder.join("init.json"))? else { return Ok(Vec::new()) };
+    let mut items = Vec::new();
+    let mut beginnings: HashMap<[i64; BEGINNING], &str> = HashMap::new();
+    for (id, variable) in graph.parameters() {
+        let name = format!("initialiser of {}", variable.name);
+        let Some(facts) = table.parameters.get(&variable.name) else {
+            items.push(Item::wrong(name, "the reference has no such parameter"));
+            continue;
+        };
+        let numel = graph.ty(variable.value).shape.numel();
+        let draw = |seed: usize| first_values(graph, id, seed as u64, numel.min(DRAWN.end));
+        let seeds = if matches!(facts.kind, Kind::Constant) { 1 } else { DRAWN.start.div_ceil(numel.max(1)) };
+        let values = (0..seeds).map(draw).collect::<Result<Vec<_>, _>>()?;
+        let twin = values
+            .first()
+            .and_then(|values| beginning(values, facts))
+            .and_then(|beginning| beginnings.insert(beginning, &variable.name));
+        items.push(match twin {
+            Some(other) => Item::wrong(name, format!("draws the same random numbers as {other}")),
+            None => judge(&name, &values, facts),
+        });
+    }
+    let missing = table.parameters.keys().filter(|name| graph.find_variable(name).is_none());
+    items.extend(missing.map(|name| Item::wrong(format!("initialiser of {name}"), "the recipe has no such parameter")));
+    for (n, variable) in graph.variables.iter().enumerate() {
+        let Some(truth) = start(&variable.role) else { continue };
+        let values = first_values(graph, VariableId(n), 0, graph.ty(variable.value).shape.numel())?;
+        items.push(constant(&format!("start of {}", variable.name), &values, truth));
+    }
+    Ok(items)
+}
+
+/// What PyTorch starts a variable with that is no parameter: torch.nn.BatchNorm2d (`running_mean`, `running_var`), and the
+/// states of torch.optim. An average starts where its parameter does.
+fn start(role: &VariableRole) -> Option<f64> {
+    match role {
+        VariableRole::RunningMean => Some(0.0),
+        VariableRole::RunningVar => Some(1.0),
+        VariableRole::Slot { slot: EMA, .. } => None,
+        VariableRole::Slot { .. } => Some(0.0),
+        VariableRole::Weight | VariableRole::Bias | VariableRole::NormWeight | VariableRole::NormBias => None,
+    }
+}
+
+/// The first values in standard deviations, rounded; `None` for constants and for fewer values.
+fn beginning(values: &[f32], facts: &InitFacts) -> Option<[i64; BEGINNING]> {
+    let first = values.first_chunk::<BEGINNING>().filter(|_| facts.std > 0.0)?;
+    Some(first.map(|v| ((f64::from(v) - facts.mean) / facts.std * 1e3).round() as i64))
+}
+
+fn constant(item: &str, values: &[f32], truth: f64) -> Item {
+    match values.iter().all(|v| *v == truth as f32) {
+        true => Item::measured(item, 0.0, 1.0),
+        false => Item::wrong(item, format!("not all {truth}")),
+    }
+}
+
+/// Judges values of several seeds: mean, deviation, bound, the shape of their distribution, and whether neighbours are
+/// independent.
+fn judge(item: &str, seeds: &[Vec<f32>], facts: &InitFacts) -> Item {
+    let values: Vec<f64> = seeds.iter().flatten().map(|v| f64::from(*v)).collect();
+    if matches!(facts.kind, Kind::Constant) {
+        return seeds
+            .first()
+            .map_or_else(|| Item::wrong(item, "no values"), |values| constant(item, values, facts.mean));
+    }
+    let n: f64 = values.len() as f64;
+    let mean = values.iter().sum::<f64>() / n;
+    let std = (values.iter().map(|v| (v - mean).powi(2)).sum::<f64>() / n).sqrt();
+    let peak = values.iter().fold(0.0, |peak: f64, v| peak.max(v.abs()));
+    // The bound is an f32 in the reference; values may round up to it.
+    if facts.absmax_bound.is_some_and(|bound| peak > bound * (1.0 + 1e-6)) {
+        return Item::wrong(item, format!("reaches {peak}, the reference stays within {:?}", facts.absmax_bound));
+    }
+    if distance(values, facts) > DISTANCE {
+        return Item::wrong(item, "mean and deviation may be right, the kind of distribution is not");
+    }
+    let products: Vec<f64> = seeds
+        .iter()
+        .flat_map(|values| values.windows(2))
+        .map(|pair| (f64::from(pair[0]) - facts.mean) * (f64::from(pair[1]) - facts.mean) / facts.std.powi(2))
+        .collect();
+    let neighbours = products.iter().sum::<f64>().abs() / (products.len().max(1) as f64).sqrt();
+    if neighbours > INIT_SIGMAS {
+        return Item::wrong(item, "each value depends on the one before");
+    }
+    // Standard errors of mean and deviation; a normal distribution's deviation has the larger one.
+    let errors =
+        [(mean - facts.mean).abs() / facts.std * n.sqrt(), (std / facts.std - 1.0).abs() * (2.0f64 * n).sqrt()];
+    Item::measured(item, errors[0].max(errors[1]), INIT_SIGMAS)
+}
+
+/// Kolmogorov and Smirnov's distance from the reference's distribution, times the square root of the number of values.
+fn distance(mut values: Vec<f64>, facts: &InitFacts) -> f64 {
+    let below: Box<dyn Fn(f64) -> f64> = match facts.kind {
+        Kind::Constant => return 0.0,
+        Kind::Normal => match Normal::new(facts.mean, facts.std) {
+            Ok(normal) => Box::new(move |x| normal.cdf(x)),
+            Err(_) => return f64::INFINITY,
+        },
+        Kind::Uniform => {
+            let half = facts.std * 3f64.sqrt();
+            match Uniform::new(facts.mean - half, facts.mean + half) {
+                Ok(uniform) => Box::new(move |x| uniform.cdf(x)),
+                Err(_) => return f64::INFINITY,
+            }
+        }
+    };
+    values.sort_unstable_by(f64::total_cmp);
+    let n = values.len() as f64;
+    let gap = |(i, x): (usize, &f64)| {
+        let truth = below(*x);
+        (truth - i as f64 / n).abs().max(((i + 1) as f64 / n - truth).abs())
+    };
+    let largest = values.iter().enumerate().map(gap).fold(0.0, f64::max);
+    largest * n.sqrt()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use zoo_datasets::Rng;
+
+    fn uniform(seed: u64, len: usize, bound: f64) -> Vec<f32> {
+        let mut rng = Rng::new(seed, 0, 0);
+        (0..len).map(|_| ((rng.unit() * 2.0 - 1.0) * bound) as f32).collect()
+    }
+
+    fn normal(seed: u64, len: usize) -> Vec<f32> {
+        let mut rng = Rng::new(seed, 1, 0);
+        (0..len).map(|_| rng.normal()).collect()
+    }
+
+    fn facts(kind: Kind, std: f64) -> InitFacts {
+        InitFacts { kind, mean: 0.0, std, absmax_bound: None }
+    }
+
+    fn passes(seeds: &[Vec<f32>], facts: &InitFacts) -> bool {
+        judge("it", seeds, facts).ratio <= 1.0
+    }
+
+    #[test]
+    fn draws_are_told_from_others_of_the_same_deviation() {
+        let std = 1.0 / 3f64.sqrt();
+        for seed in 0..20 {
+            let (flat, bell) = (uniform(seed, 4096, 1.0), normal(seed, 4096));
+            assert!(passes(&[flat.clone()], &facts(Kind::Uniform, std)));
+            assert!(passes(&[bell.clone()], &facts(Kind::Normal, 1.0)));
+            assert!(!passes(&[flat], &facts(Kind::Normal, std)));
+            assert!(!passes(&[bell], &facts(Kind::Uniform, 1.0)));
+        }
+    }
+
+    #[test]
+    fn small_tensors_are_judged_over_many_seeds() {
+        let std = 1.0 / 3f64.sqrt();
+        let draws: Vec<Vec<f32>> = (0..4096).map(|seed| uniform(seed, 1, 1.0)).collect();
+        assert!(passes(&draws, &facts(Kind::Uniform, std)));
+        let narrower: Vec<Vec<f32>> = (0..4096).map(|seed| uniform(seed, 1, 0.9)).collect();
+        assert!(!passes(&narrower, &facts(Kind::Uniform, std)));
+        assert!(!passes(&vec![vec![0.0]; 4096], &facts(Kind::Uniform, std)));
+    }
+
+    #[test]
+    fn values_that_come_twice_are_noticed() {
+        let twice: Vec<f32> = normal(3, 2048).into_iter().flat_map(|v| [v, v]).collect();
+        assert!(!passes(&[twice], &facts(Kind::Normal, 1.0)));
+    }
+}
