@@ -106,7 +106,7 @@ impl From<DType> for Precision {
     }
 }
 
-/// Steps that judging a device takes: in f64, with unbounded exponents, on the device.
+/// Steps that judging a device takes: with unbounded exponents, on the device, in f64.
 pub(super) const STEPS_ON_DEVICE: usize = 3;
 
 /// Several reports.

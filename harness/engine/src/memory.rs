@@ -8,7 +8,7 @@ use zoo_graph::{Bytes, Graph, MemoryPlan};
 pub struct StepMemory {
     /// What lives in the step at one time: variables, inputs and everything in between.
     pub values: Bytes,
-    /// Most that a kernel needs beside its operands and results.
+    /// What kernels need beside their operands and results, as far as it adds to the most that lives at one time.
     pub scratch: Bytes,
     /// All variables as row-major tensors, as a checkpoint takes them out.
     pub variables: Bytes,
@@ -28,7 +28,11 @@ impl StepMemory {
         let bytes = |v: &zoo_graph::ValueId| graph.ty(*v).bytes();
         let (values, scratch) = match options.kernels {
             Kernels::Fast { .. } => (fast::plan(&graph).bytes(), fast::scratch(&graph)),
-            Kernels::Reference => (MemoryPlan::of(&graph).live_bytes(), reference::scratch(&graph)),
+            Kernels::Reference => {
+                let plan = MemoryPlan::of(&graph);
+                let peak = plan.live_bytes_with(|node| reference::scratch(&graph, &graph.nodes[node]));
+                (plan.live_bytes(), Bytes(peak.0 - plan.live_bytes().0))
+            }
         };
         Ok(Self {
             values,

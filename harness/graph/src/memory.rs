@@ -26,8 +26,8 @@ pub struct MemoryPlan {
     bytes: Bytes,
     /// By node: for each result the operand that it overwrites.
     in_place: Vec<Vec<Option<usize>>>,
-    /// Largest sum of the values that are live at one time: what no plan can undercut but by overwriting.
-    live_bytes: Bytes,
+    /// By node: sum of the values that are live while it runs, its results among them.
+    live: Vec<Bytes>,
 }
 
 impl MemoryPlan {
@@ -51,9 +51,15 @@ impl MemoryPlan {
         self.bytes
     }
 
-    /// Largest sum of the values that are live at one time.
+    /// Largest sum of the values that are live at one time: what no plan can undercut but by overwriting.
     pub fn live_bytes(&self) -> Bytes {
-        self.live_bytes
+        self.live_bytes_with(|_| Bytes(0))
+    }
+
+    /// Largest sum of the values that are live while a node runs, and of what it takes `beside` them (by index of the node).
+    pub fn live_bytes_with(&self, beside: impl Fn(usize) -> Bytes) -> Bytes {
+        let peaks = self.live.iter().enumerate().map(|(n, live)| *live + beside(n));
+        peaks.max().unwrap_or_default()
     }
 
     /// The operand that a node's result overwrites, if any.
@@ -103,7 +109,7 @@ impl<'g> Planner<'g> {
             self.buffer_of[v.0] = Some(self.allocate(v));
         }
         let mut live: u64 = self.sizes.iter().zip(&self.widths).map(|(n, w)| *n as u64 * w).sum();
-        let mut worst = live;
+        let mut live_at = Vec::with_capacity(graph.nodes.len());
         for (n, node) in graph.nodes.iter().enumerate() {
             let overwritten: Vec<Option<usize>> = (0..node.outputs.len()).map(|r| self.overwritten(n, r)).collect();
             for (result, operand) in node.outputs.iter().zip(&overwritten) {
@@ -114,7 +120,7 @@ impl<'g> Planner<'g> {
                 self.buffer_of[result.0] = buffer;
                 live += graph.ty(*result).bytes().0;
             }
-            worst = worst.max(live);
+            live_at.push(Bytes(live));
             let mut dead: Vec<ValueId> = node.inputs.iter().chain(&node.outputs).copied().collect();
             dead.sort_unstable();
             dead.dedup();
@@ -137,7 +143,7 @@ impl<'g> Planner<'g> {
             sizes: self.sizes,
             bytes: Bytes(bytes),
             in_place: self.in_place,
-            live_bytes: Bytes(worst),
+            live: live_at,
         }
     }
 

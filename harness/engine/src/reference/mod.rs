@@ -197,22 +197,19 @@ fn dispatch<T: FloatDType>(op: &Op, call: &Call<'_>) -> Results {
     })
 }
 
-/// The most that a node of the graph needs beside what lives: a copy of its operands in the order that the kernel wants, and
-/// of a convolution the input as a matrix with its product.
-pub(crate) fn scratch(graph: &Graph) -> Bytes {
-    let node = |node: &Node| -> u64 {
-        let values: u64 = node.inputs.iter().chain(&node.outputs).map(|v| graph.ty(*v).bytes().0).sum();
-        let matrix = match &node.op {
-            Op::Conv2D(op) => conv::matrix_elements(op, graph.ty(node.inputs[0]), graph.ty(node.outputs[0])),
-            Op::Conv2DBackpropInput(op) => {
-                conv::matrix_elements(&op.conv, graph.ty(node.outputs[0]), graph.ty(node.inputs[0]))
-            }
-            Op::Conv2DBackpropFilter(op) => {
-                conv::matrix_elements(&op.conv, graph.ty(node.inputs[0]), graph.ty(node.inputs[1]))
-            }
-            _ => 0,
-        };
-        values + matrix as u64 * node.inputs.first().map_or(0, |v| graph.ty(*v).dtype.bytes().0)
+/// What a node needs beside what lives: a copy of its operands in the order that the kernel wants, and of a convolution the
+/// input as a matrix with its product.
+pub(crate) fn scratch(graph: &Graph, node: &Node) -> Bytes {
+    let values: u64 = node.inputs.iter().chain(&node.outputs).map(|v| graph.ty(*v).bytes().0).sum();
+    let matrix = match &node.op {
+        Op::Conv2D(op) => conv::matrix_elements(op, graph.ty(node.inputs[0]), graph.ty(node.outputs[0])),
+        Op::Conv2DBackpropInput(op) => {
+            conv::matrix_elements(&op.conv, graph.ty(node.outputs[0]), graph.ty(node.inputs[0]))
+        }
+        Op::Conv2DBackpropFilter(op) => {
+            conv::matrix_elements(&op.conv, graph.ty(node.inputs[0]), graph.ty(node.inputs[1]))
+        }
+        _ => 0,
     };
-    Bytes(graph.nodes.iter().map(node).max().unwrap_or(0))
+    Bytes(values + matrix as u64 * node.inputs.first().map_or(0, |v| graph.ty(*v).dtype.bytes().0))
 }

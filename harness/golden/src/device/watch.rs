@@ -30,16 +30,19 @@ impl Watch {
 
     /// Asks for the elements of a value that the exact value `exact` is sampled at.
     pub(super) fn ask(&mut self, v: ValueId, name: &str, exact: &str, numel: usize) {
-        let positions = match numel <= SAMPLES {
+        let positions: Vec<usize> = match numel <= SAMPLES {
             true => (0..numel).collect(),
             false => sample_positions(exact, numel, SAMPLES).collect(),
         };
+        // Room for the samples is taken now: small pieces taken during the step, between buffers that come and go, would keep
+        // these buffers' memory from going back to the system.
+        self.samples.insert(name.to_owned(), Vec::with_capacity(positions.len()));
         self.wanted.insert(v, (name.to_owned(), positions));
     }
 
     /// The samples of a value, if it was seen.
     pub(super) fn samples(&self, name: &str) -> Option<&[f64]> {
-        self.samples.get(name).map(Vec::as_slice)
+        self.samples.get(name).map(Vec::as_slice).filter(|samples| !samples.is_empty())
     }
 
     /// Exponents of a value, if it was seen and they are counted.
@@ -63,8 +66,9 @@ impl Observer for Watch {
                 *counts.entry(exponent(*x)).or_default() += 1;
             }
         }
-        let samples = positions.iter().map(|p| values.get(*p).copied().unwrap_or(f64::NAN)).collect();
-        self.samples.insert(name.clone(), samples);
+        let samples = self.samples.entry(name.clone()).or_default();
+        samples.clear();
+        samples.extend(positions.iter().map(|p| values.get(*p).copied().unwrap_or(f64::NAN)));
     }
 }
 
