@@ -6,6 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use tracing::debug;
+use zoo_datasets::{atomic::Aside, files};
 use zoo_recipe::{Library, LoadOptions, Loaded, Recipe};
 
 /// The recipes of this source tree, so that an installed command has them anywhere.
@@ -134,16 +135,14 @@ fn unpack(dir: &Dir<'_>, to: &Path) -> std::io::Result<()> {
     fs::create_dir_all(to)?;
     for file in dir.files() {
         let path = to.join(file.path());
-        if fs::read(&path).is_ok_and(|content| content == file.contents()) {
+        if files::read(&path, file.contents().len() as u64).is_ok_and(|content| content == file.contents()) {
             continue;
         }
         if let Some(parent) = path.parent() {
             fs::create_dir_all(parent)?;
         }
-        // Written aside and renamed: another zoo may be reading it.
-        let aside = path.with_extension(format!("{}.partial", std::process::id()));
-        fs::write(&aside, file.contents())?;
-        fs::rename(&aside, &path)?;
+        // Another zoo may be reading it.
+        Aside::write(&path, |out| out.write_all(file.contents()))?.commit()?;
     }
     dir.dirs().try_for_each(|inner| unpack(inner, to))
 }

@@ -1,48 +1,95 @@
 //! Files that are either complete or not there.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-/// What the name of a file that is not complete yet ends in.
+/// What the name of a file that is not complete yet ends in, behind the number of the process that writes it.
 const PARTIAL: &str = ".partial";
 
-/// Writes `path` through `write`, so that a crash at any moment leaves the old file or the new one, never a part.
-///
-/// The content goes to a neighbouring file first, which is forced to the disk and renamed; then the folder is forced
-/// too. If anything fails the old file is untouched and the partial one removed.
+/// Writes `path` through `write`, so that a crash at any moment leaves the old file or the new one, never a part; whoever
+/// writes the same file at the same time, one of them is there in the end. Links are followed; what is there and is no
+/// regular file, such as a terminal or a pipe, is written to as it is.
 ///
 /// # Errors
-/// The first refusal of the operating system, or `write`'s own error.
+/// The first refusal of the operating system, or `write`'s own error; the old file is untouched then.
 pub fn replace(path: &Path, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
-    let partial = partial(path);
-    let result = fill(&partial, write).and_then(|()| fs::rename(&partial, path));
-    if result.is_err() {
-        // What stays behind is removed with the next `remove_partial`; the first error is the one to report.
-        let _ = fs::remove_file(&partial);
+    match fs::metadata(path) {
+        Ok(there) if !there.is_file() => {
+            let mut out = BufWriter::new(File::options().write(true).open(path)?);
+            write(&mut out)?;
+            out.flush()
+        }
+        _ => Aside::write(path, write)?.commit(),
     }
-    result.and_then(|()| sync_folder(path))
 }
 
-/// Removes what crashes have left of [`replace`] in `folder`.
+/// A complete file beside the one that it will replace, so that several can be replaced together. Removed if it is dropped.
+#[derive(Debug)]
+pub struct Aside {
+    partial: PathBuf,
+    path: PathBuf,
+    committed: bool,
+}
+
+impl Aside {
+    /// Writes what is to become `path`, and forces it to the disk.
+    ///
+    /// # Errors
+    /// The first refusal of the operating system, or `write`'s own error.
+    pub fn write(path: &Path, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<Self> {
+        // The file that a link leads to; nothing else is moved.
+        let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+        let aside = Self { partial: partial(&path), path, committed: false };
+        fill(&aside.partial, write)?;
+        Ok(aside)
+    }
+
+    /// Puts it in its place, and forces the folder to the disk.
+    ///
+    /// # Errors
+    /// What the operating system refuses.
+    pub fn commit(mut self) -> io::Result<()> {
+        fs::rename(&self.partial, &self.path)?;
+        self.committed = true;
+        sync_folder(&self.path)
+    }
+}
+
+impl Drop for Aside {
+    fn drop(&mut self) {
+        if !self.committed {
+            // What stays behind is removed with the next `remove_partial`; the first error is the one to report.
+            let _ = fs::remove_file(&self.partial);
+        }
+    }
+}
+
+/// Removes what crashes have left of [`replace`] in `folder`, and nothing that anyone else may have put there.
 ///
 /// # Errors
 /// If the folder cannot be listed, or a file not removed.
 pub fn remove_partial(folder: &Path) -> io::Result<()> {
     for entry in fs::read_dir(folder)? {
-        let path = entry?.path();
-        if path.as_os_str().as_encoded_bytes().ends_with(PARTIAL.as_bytes()) {
-            fs::remove_file(path)?;
+        let entry = entry?;
+        if is_partial(&entry.file_name()) && !entry.file_type()?.is_dir() {
+            fs::remove_file(entry.path())?;
         }
     }
     Ok(())
 }
 
+/// `report.html` is written as `report.html.4711.partial`.
 fn partial(path: &Path) -> PathBuf {
     let mut name = path.file_name().map_or_else(OsString::new, OsString::from);
-    name.push(PARTIAL);
+    name.push(format!(".{}{PARTIAL}", std::process::id()));
     path.with_file_name(name)
+}
+
+fn is_partial(name: &OsStr) -> bool {
+    let process = name.to_str().and_then(|name| name.strip_suffix(PARTIAL)?.rsplit_once('.'));
+    process.is_some_and(|(file, process)| !file.is_empty() && process.parse::<u32>().is_ok())
 }
 
 fn fill(path: &Path, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
@@ -85,10 +132,40 @@ mod tests {
     #[test]
     fn leftovers_of_a_crash_are_removed_and_nothing_else() {
         let dir = tempfile::tempdir().unwrap();
-        fs::write(dir.path().join("a.partial"), b"half").unwrap();
-        fs::write(dir.path().join("a"), b"whole").unwrap();
+        fs::create_dir(dir.path().join("folder.12.partial")).unwrap();
+        for name in ["a.12.partial", "a", "mine.partial", ".12.partial", "a.b.partial"] {
+            fs::write(dir.path().join(name), b"content").unwrap();
+        }
         remove_partial(dir.path()).unwrap();
-        assert!(!dir.path().join("a.partial").exists() && dir.path().join("a").exists());
+        let mut left: Vec<_> = fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        left.sort();
+        assert_eq!(left, [".12.partial", "a", "a.b.partial", "folder.12.partial", "mine.partial"]);
+    }
+
+    #[test]
+    fn several_files_are_replaced_together_or_not_at_all() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("file");
+        fs::write(&path, b"old").unwrap();
+        drop(Aside::write(&path, |out| out.write_all(b"new")).unwrap());
+        assert_eq!(fs::read(&path).unwrap(), b"old");
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn links_and_devices_stay_what_they_are() {
+        let dir = tempfile::tempdir().unwrap();
+        let (file, link, device) = (dir.path().join("file"), dir.path().join("link"), dir.path().join("device"));
+        fs::write(&file, b"old").unwrap();
+        std::os::unix::fs::symlink("file", &link).unwrap();
+        std::os::unix::fs::symlink("/dev/null", &device).unwrap();
+        replace(&link, |out| out.write_all(b"new")).unwrap();
+        assert_eq!(fs::read(&file).unwrap(), b"new");
+        assert!(link.is_symlink());
+        replace(&device, |out| out.write_all(b"new")).unwrap();
+        assert!(!Path::new("/dev/null").metadata().unwrap().is_file());
+        assert!(replace(dir.path(), |_| Ok(())).is_err(), "a folder");
     }
 
     #[test]

@@ -10,6 +10,7 @@
 //! * [`files`]: how files from anywhere are opened.
 //! * [`hash`] and [`Rng`]: the documented hash of the golden data, and random numbers made of it.
 
+pub mod atomic;
 mod cache;
 mod characters;
 mod dataset;
@@ -36,7 +37,7 @@ pub use dataset::{Dataset, Source};
 pub use error::{DataError, OnError};
 pub use grid::{Grid, Mask};
 pub use image::{Image, Rect, Size};
-pub use linear::linear_baseline;
+pub use linear::{linear_baseline, linear_baseline_bytes};
 pub use loader::{Ahead, Batch, Batches, Loader, LoaderConfig, SampleLoader, Samples, Share};
 pub use readers::{
     Cifar10, Crop511, FrameFolders, ImageFolder, Layout, LineError, Root, TextFolder, TextFormat, TextPart, open_root,

@@ -43,6 +43,13 @@ pub fn linear_baseline(
     Ok(right as f64 / val.labels.len() as f64)
 }
 
+/// Memory that [`linear_baseline`] takes, in bytes: all pixels, a batch of them as f32, weights and their velocity.
+pub fn linear_baseline_bytes(train: &dyn Dataset, val: &dyn Dataset, size: Size) -> u64 {
+    let (images, classes) = ((train.len() + val.len()) as u64, train.classes().len() as u64);
+    let numbers = (BATCH as u64 + 2 * classes) * size_of::<f32>() as u64;
+    3 * size.area() as u64 * (images + numbers)
+}
+
 /// The pixels of all images, one row each, and their classes.
 struct Rows {
     pixels: Vec<u8>,

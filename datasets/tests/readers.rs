@@ -103,6 +103,23 @@ fn loops_of_links_and_foreign_names_are_refused() {
     assert!(matches!(error(ImageFolder::open(dir.path(), OnError::Fail)), DataError::Stray { .. }));
 }
 
+/// Two links per folder to the next folder: 2^30 paths, 30 folders.
+#[cfg(unix)]
+#[test]
+fn links_do_not_multiply() {
+    let dir = folder(&["a/1.png", "b/folders/30/2.png"]);
+    let folders = dir.path().join("b/folders");
+    for n in 0..30 {
+        fs::create_dir_all(folders.join(n.to_string())).unwrap();
+        for name in ["x", "y"] {
+            std::os::unix::fs::symlink(format!("../{}", n + 1), folders.join(format!("{n}/{name}"))).unwrap();
+        }
+    }
+    let failure = error(ImageFolder::open(dir.path(), OnError::Fail));
+    assert!(failure.to_string().contains("a second link to the same folder"), "{failure}");
+    assert!(ImageFolder::open(dir.path(), OnError::Skip).unwrap().len() >= 2);
+}
+
 #[test]
 fn train_and_val_must_have_the_same_classes() {
     let dir = folder(&["train/a/1.png", "train/b/2.png", "val/a/3.png", "val/b/4.png"]);

@@ -189,8 +189,9 @@ fn a_bad_checkpoint_is_named_and_the_one_before_is_used() {
     let digest = find("crc32c") + "crc32c\\\":\\\"".len();
     // Another training of the same network, and a file of another kind.
     let other = dir.path().join("other");
-    train(&other, &["--set", "optimizer.sgd.momentum=0.5", "--set", "train.epochs=1"]).expect(0);
-    let foreign = fs::read(checkpoints(&other).pop().unwrap()).unwrap();
+    train(&other, &["--set", "optimizer.sgd.momentum=0.5"]).expect(0);
+    let newest = checkpoints(&other).pop().unwrap();
+    let foreign = fs::read(&newest).unwrap();
     let picture = fs::read(root().join("golden/preprocess/images/m2_shapes_97x61.png")).unwrap();
     let cases: [(&str, Vec<u8>, &str); 11] = [
         ("empty", Vec::new(), "no readable safetensors file"),
@@ -208,7 +209,8 @@ fn a_bad_checkpoint_is_named_and_the_one_before_is_used() {
     for (case, bytes, reason) in cases {
         let run = dir.path().join("run");
         copy(&out, &run);
-        let file = run.join("checkpoints").join(last.file_name().unwrap());
+        let replaced = if case == "another recipe's" { &newest } else { &last };
+        let file = run.join("checkpoints").join(replaced.file_name().unwrap());
         fs::write(&file, bytes).unwrap();
         let said = train(&run, &["--resume"]).expect(0);
         assert!(said.err.contains(file.file_name().unwrap().to_str().unwrap()), "{case}: {}", said.err);
@@ -225,12 +227,13 @@ fn a_full_disk_leaves_the_last_checkpoint() {
     train(&whole, &[]).expect(0);
     let out = dir.path().join("full");
     fs::create_dir_all(out.join("checkpoints")).unwrap();
-    // From the fifth on checkpoints are written to where there is no room, see full(4).
-    for step in 5..60 {
-        let partial = out.join(format!("checkpoints/step-{step:08}.safetensors.partial"));
-        std::os::unix::fs::symlink("/dev/full", partial).unwrap();
-    }
-    let said = train(&out, &[]).expect(70);
+    // From the fifth on checkpoints are written to where there is no room, see full(4). A file that is not complete yet has the
+    // number of its process, which `exec` keeps.
+    let full = "for step in $(seq -f %08g 5 59); do ln -s /dev/full $0/checkpoints/step-$step.safetensors.$$.partial; done; \
+                exec \"$@\" --out $0";
+    let mut shell = assert_cmd::Command::new("sh");
+    shell.current_dir(root()).args(["-c", full]).arg(&out).arg(assert_cmd::cargo::cargo_bin!("zoo")).args(RUN);
+    let said = said(&mut shell).expect(70);
     assert!(said.err.contains("step-00000005.safetensors: cannot be written: No space left"), "{}", said.err);
     assert_eq!(events(&out).last().unwrap()["event"], "failed");
     let names: Vec<PathBuf> = checkpoints(&out);
@@ -238,6 +241,81 @@ fn a_full_disk_leaves_the_last_checkpoint() {
     // There is room again.
     train(&out, &["--resume"]).expect(0);
     assert!(outcome(&out) == outcome(&whole));
+}
+
+#[test]
+fn reports_meanwhile_do_not_disturb_a_training() {
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("run");
+    let mut run = start(&out, &["--set", "train.epochs=40", "--set", "train.eval_every=1 steps"]);
+    wait_for_step(&mut run, &out, 1);
+    let mut reports = 0;
+    while run.try_wait().unwrap().is_none() {
+        let both = [0, 1].map(|_| {
+            let mut report = Command::new(assert_cmd::cargo::cargo_bin!("zoo"));
+            report.arg("report").arg(&out).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap()
+        });
+        for report in both {
+            let said = report.wait_with_output().unwrap();
+            assert!(said.status.success(), "{}", String::from_utf8_lossy(&said.stderr));
+            reports += 1;
+        }
+    }
+    assert!(reports > 4, "{reports}");
+    let end = run.wait_with_output().unwrap();
+    assert!(end.status.success(), "{}", String::from_utf8_lossy(&end.stderr));
+    assert!(fs::read_dir(&out).unwrap().all(|entry| entry.unwrap().path().extension().is_none_or(|e| e != "partial")));
+}
+
+#[test]
+fn what_is_no_run_s_is_not_written_over() {
+    let dir = tempfile::tempdir().unwrap();
+    for name in ["recipe.yaml", "report.html", "result.json", "checkpoints/step-00000900.safetensors"] {
+        let out = dir.path().join(name.replace('/', "-"));
+        let mine = out.join(name);
+        fs::create_dir_all(mine.parent().unwrap()).unwrap();
+        fs::write(&mine, b"mine").unwrap();
+        let said = train(&out, &[]).expect(2);
+        assert!(said.err.contains("choose another folder"), "{name}: {}", said.err);
+        assert_eq!(fs::read(&mine).unwrap(), b"mine");
+    }
+}
+
+#[test]
+fn a_run_that_was_killed_early_has_its_baseline_when_it_goes_on() {
+    let dir = tempfile::tempdir().unwrap();
+    let (whole, out) = (dir.path().join("whole"), dir.path().join("killed"));
+    train(&whole, &[]).expect(0);
+    // As it is before the first checkpoint.
+    fs::create_dir(&out).unwrap();
+    let log = fs::read_to_string(whole.join("events.jsonl")).unwrap();
+    let before: Vec<&str> = log.lines().take_while(|line| !line.contains("checkpointed")).collect();
+    fs::write(out.join("events.jsonl"), before.join("\n") + "\n").unwrap();
+    fs::copy(whole.join("recipe.yaml"), out.join("recipe.yaml")).unwrap();
+    train(&out, &["--resume"]).expect(0);
+    let baseline = |folder: &Path| {
+        let text = fs::read_to_string(folder.join("result.json")).unwrap();
+        serde_json::from_str::<Value>(&text).unwrap()["linear_baseline"].as_f64()
+    };
+    assert!(baseline(&whole).is_some());
+    assert_eq!(baseline(&out), baseline(&whole));
+    assert!(outcome(&out) == outcome(&whole));
+}
+
+#[test]
+fn a_line_of_the_log_that_is_none_is_told_and_set_aside() {
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("run");
+    train(&out, &[]).expect(0);
+    let log = out.join("events.jsonl");
+    let whole = fs::read_to_string(&log).unwrap();
+    let broken = whole.replacen("\"event\":\"step\"", "\"evont\":\"step\"", 1);
+    assert_ne!(broken, whole);
+    fs::write(&log, &broken).unwrap();
+    let said = train(&out, &["--resume"]).expect(0);
+    assert!(said.err.contains("this is no event of a run"), "{}", said.err);
+    assert_eq!(fs::read_to_string(log.with_extension("jsonl.set-aside")).unwrap(), broken);
+    assert_eq!(events(&out).iter().filter(|event| event["event"] == "step").count(), 59);
 }
 
 #[test]

@@ -68,6 +68,51 @@ fn a_run_beyond_the_limit_is_refused_with_the_largest_batch_that_fits() {
 }
 
 #[test]
+fn models_and_studies_beyond_the_limit_are_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("out");
+    let large = ["--set", "model.conv1.out=65536", "--set", "model.conv2.out=65536"];
+    let recipes = ["--recipes", "tests/fixtures/recipes"];
+    let mut export = command();
+    let refused = said(export.args(["export", "tiny"]).args(recipes).args(large).arg("--out").arg(&out)).expect(2);
+    assert!(refused.err.contains("this model would take"), "{}", refused.err);
+    let mut study = command();
+    study.args(["study", "tiny-precision", "--memory-limit", "5M"]).args(recipes).arg("--out").arg(&out);
+    let refused = said(&mut study).expect(2);
+    assert!(refused.err.contains("the training of `"), "{}", refused.err);
+    assert!(!out.exists());
+}
+
+/// Pictures as large as they are would take 450 MB, of which the network needs nothing.
+#[test]
+fn a_baseline_that_has_no_room_is_left_out() {
+    let dir = tempfile::tempdir().unwrap();
+    for (split, images) in [("train", 300), ("val", 20)] {
+        for class in 0..10 {
+            let folder = dir.path().join(format!("data/{split}/{class}"));
+            fs::create_dir_all(&folder).unwrap();
+            for n in 0..images / 10 {
+                fs::copy(root().join("golden/preprocess/images/m2_shapes_97x61.png"), folder.join(format!("{n}.png")))
+                    .unwrap();
+            }
+        }
+    }
+    let normalize = "normalize: {mean: [128, 128, 128], std: [64, 64, 64], scale: byte}";
+    let sets = [
+        "model.inputs={image: [3, 512, 512]}".to_owned(),
+        format!("preprocess.train=[resize_to: {{size: 512}}, {normalize}]"),
+        format!("preprocess.eval=[resize_to: {{size: 512}}, {normalize}]"),
+        "train.batch=1".to_owned(),
+        "train.epochs=1".to_owned(),
+    ];
+    let mut rest = vec!["--no-check".to_owned(), "--memory-limit".to_owned(), "200M".to_owned()];
+    rest.extend(["--data".to_owned(), dir.path().join("data").display().to_string()]);
+    rest.extend(sets.into_iter().flat_map(|set| ["--set".to_owned(), set]));
+    let run = tiny(&dir.path().join("run"), &rest.iter().map(String::as_str).collect::<Vec<_>>()).expect(0);
+    assert!(run.err.contains("no linear baseline: it would take"), "{}", run.err);
+}
+
+#[test]
 fn a_check_beyond_the_limit_is_refused() {
     let mut check = command();
     let refused = said(check.args(["check", "resnet50", "--memory-limit", "100M"])).expect(2);

@@ -81,6 +81,10 @@ fn a_run_that_diverges_is_no_reason_to_forget_it() {
     let dir = tempfile::tempdir().unwrap();
     let diverges = ["--set", EASY, "--set", "schedule.cosine.base_lr=1e30"];
     let said = repeat(&dir.path().join("runs"), "2", &diverges).expect(1);
+    let junit = dir.path().join("junit.xml");
+    let aimless = [&diverges[2..], &["--junit", junit.to_str().unwrap()]].concat();
+    repeat(&dir.path().join("aimless"), "2", &aimless).expect(1);
+    assert!(fs::read_to_string(&junit).unwrap().contains("failures=\"2\""));
     assert!(said.out.contains("2 of 2 runs did not come to their end"), "{}", said.out);
     assert!(said.out.contains("failed after step"), "{}", said.out);
 }

@@ -180,7 +180,7 @@ impl Ci {
         }
         let report = junit::report(verb, &suites);
         let write = |out: &mut dyn std::io::Write| report.serialize(out).map_err(std::io::Error::other);
-        zoo_train::atomic::replace(file, write).map_err(unwritable)
+        zoo_datasets::atomic::replace(file, write).map_err(unwritable)
     }
 }
 

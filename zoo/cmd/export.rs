@@ -2,6 +2,7 @@
 
 use super::{Context, SCHEMA_VERSION};
 use crate::cli::{Format, RecipeArgs};
+use crate::memory::{MemoryArgs, beyond_now};
 use crate::numbers::scaled;
 use crate::{Exit, Failure};
 use candle_core::{Device, Tensor};
@@ -9,8 +10,8 @@ use serde::Serialize;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use zoo_datasets::Rng;
-use zoo_engine::{Inputs, Options, Scalars, Step};
-use zoo_graph::{BuildOptions, Graph};
+use zoo_engine::{Inputs, Options, Scalars, Step, StepMemory};
+use zoo_graph::{BuildOptions, Bytes, Graph};
 use zoo_onnx::{About, Batch, OPSET};
 use zoo_recipe::Recipe;
 use zoo_train::TrainError;
@@ -43,6 +44,8 @@ pub struct Args {
     /// Also write inputs of noise (`input.NAME`) and what this network makes of them (`output.NAME`), as safetensors
     #[arg(long, value_name = "FILE")]
     sample: Option<PathBuf>,
+    #[command(flatten)]
+    memory: MemoryArgs,
 }
 
 #[derive(Serialize)]
@@ -68,6 +71,10 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
     let samples = args.batch.map_or(1, |batch| batch as usize);
     let graph = zoo_graph::build(&recipe, &recipe.resolve()?, &BuildOptions::eval(samples))?;
     let batch = if args.batch.is_some() { Batch::Fixed } else { zoo_onnx::batch(&graph) };
+    let memory = StepMemory::of(graph.clone(), Options::of(&recipe), None)?;
+    // The weights row-major, in the model, and in the bytes of its file.
+    let needed = beyond_now(memory.peak() + Bytes(3 * memory.variables.0));
+    args.memory.expect("this model", needed, |_| "its weights alone are too large".to_owned())?;
     let mut step = Step::new(graph.clone(), Options::of(&recipe))?;
     step.initialize(recipe.train.seed)?;
     let weights = args.checkpoint.as_deref().map(|path| load(path, &graph, &mut step)).transpose()?;

@@ -49,6 +49,9 @@ pub struct Args {
     /// Numbers that are stored of each tensor
     #[arg(long, value_name = "N", default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
     samples: u32,
+    /// Replace a golden that is there
+    #[arg(long)]
+    force: bool,
     #[command(flatten)]
     memory: MemoryArgs,
 }
@@ -75,6 +78,10 @@ fn make(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
     let learning_rate = args.learning_rate.unwrap_or_else(|| recipe.schedule.peak_lr());
     if !(learning_rate.is_finite() && learning_rate >= 0.0) {
         return Err(Failure::Usage(format!("--learning-rate {learning_rate}: a learning rate is at least 0")));
+    }
+    if let Some(there) = files(&args.output).iter().find(|file| file.exists() && !args.force) {
+        let there = there.display();
+        return Err(Failure::Usage(format!("{there} is there already: --force replaces it, -o STEM writes elsewhere")));
     }
     let (batch, samples) = (args.batch as usize, args.samples as usize);
     let options = RecordOptions { batch, learning_rate, salt: args.salt.clone(), samples };

@@ -6,6 +6,7 @@ use super::Context;
 use crate::cli::{Format, RecipeArgs};
 use crate::{Exit, Failure};
 use std::path::PathBuf;
+use zoo_datasets::atomic;
 use zoo_npu::{Device, NpuError, Work};
 use zoo_recipe::Recipe;
 
@@ -107,5 +108,5 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
 /// Writes a file, with its name in what can go wrong.
 pub(super) fn write(path: &std::path::Path, text: &str) -> Result<(), Failure> {
     let fail = |source| NpuError::Write { path: path.display().to_string(), source };
-    Ok(std::fs::write(path, text).map_err(fail)?)
+    Ok(atomic::replace(path, |out| out.write_all(text.as_bytes())).map_err(fail)?)
 }

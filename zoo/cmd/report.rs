@@ -9,8 +9,9 @@ use crate::{Exit, Failure};
 use std::io::Write;
 use std::path::PathBuf;
 use tracing::info;
+use zoo_datasets::atomic;
 use zoo_train::report::{Comparison, compare};
-use zoo_train::{GoldenVerdict, RunRecord, atomic, metrics};
+use zoo_train::{GoldenVerdict, RunRecord, metrics};
 
 /// Compare runs: what they reached and what it took, what their settings differ in, and their curves over each other.
 ///

@@ -31,8 +31,8 @@ use zoo_npu::Work;
 use zoo_recipe::{Loaded, Recipe, schema::Metric};
 use zoo_train::convergence::Rules;
 use zoo_train::{
-    Event, GoldenVerdict, HOST, Job, ListenError, Listener, Outcome, RunFiles, RunFolder, RunResult, Sight, TrainError,
-    Trainer, metrics,
+    CheckpointStore, Event, GoldenVerdict, HOST, Job, ListenError, Listener, Outcome, RunFiles, RunFolder, RunResult,
+    Sight, TrainError, Trainer, metrics,
 };
 
 /// Prove the training step, train to the target, evaluate, and say whether it was met.
@@ -140,20 +140,22 @@ fn prove_and_train(args: &Args, context: &mut Context) -> Result<Exit, Failure> 
     if golden == GoldenVerdict::Fail {
         return not_begun(&loaded, context);
     }
-    let rehearsed = match simulated.as_ref().filter(|_| !args.no_check && !args.resume && context.ranks.is_first()) {
-        Some(simulated) => rehearse::rehearse(&args.recipe, &recipe, simulated, &catalog, context)?,
+    let (stem, title) = (format!("{}-{profile}", recipe.name), format!("{} {profile}", recipe.name));
+    let first = context.ranks.is_first();
+    // A checkpoint has what was found out before.
+    let anew = first && begins_anew(args, &stem)?;
+    let rehearsed = match simulated.as_ref().filter(|_| !args.no_check && anew) {
+        Some(simulated) => rehearse::rehearse(&args.recipe, &recipe, simulated, &catalog, args.memory, context)?,
         None => None,
     };
-    let first = context.ranks.is_first();
     let cost = if first { price(&recipe, context) } else { None };
-    let baseline = if args.resume || !first { None } else { data::linear_baseline(&recipe, &sets, &context.progress)? };
+    let baseline = if anew { data::linear_baseline(&recipe, &sets, args.memory, &context.progress)? } else { None };
     let job = Job { linear_baseline: baseline, golden, ..job };
     let baselines = if first { data::trivial_answers(job, &context.progress)? } else { Vec::new() };
     data::announce(&recipe, &sets, baseline, &baselines);
     let job = Job { baselines: &baselines, ..job };
     let begun = [memory, proven, rehearsed, cost].into_iter().flatten().collect();
     let series = Series { args, begun, cancel: interrupt.arm() };
-    let (stem, title) = (format!("{}-{profile}", recipe.name), format!("{} {profile}", recipe.name));
     if let [seed] = seeds.as_slice() {
         let path = match args.folder(*seed) {
             Some(out) => out,
@@ -169,6 +171,7 @@ fn prove_and_train(args: &Args, context: &mut Context) -> Result<Exit, Failure> 
         };
     }
     let mut folders = Vec::new();
+    let mut diverged = false;
     for seed in seeds {
         let mut recipe = recipe.clone();
         recipe.train.seed = seed;
@@ -188,6 +191,8 @@ fn prove_and_train(args: &Args, context: &mut Context) -> Result<Exit, Failure> 
                 if context.ranks.size() == 1 =>
             {
                 context.progress.error(&format!("seed {seed}: {failure}"));
+                context.ci.record(diverging(format!("{title} seed {seed}"), &failure));
+                diverged = true;
             }
             Err(other) => return Err(other),
         }
@@ -197,9 +202,18 @@ fn prove_and_train(args: &Args, context: &mut Context) -> Result<Exit, Failure> 
     }
     if recipe.target.is_none() {
         info!("no target: there is nothing to judge the runs by");
-        return Ok(Exit::Pass);
+        return Ok(if diverged { Exit::Missed } else { Exit::Pass });
     }
     verdict::judge(&folders, Rules::default(), verdict::Form::LastLine, context)
+}
+
+/// Whether the training begins with its first step: a run that was killed before its first checkpoint does, too.
+fn begins_anew(args: &Args, stem: &str) -> Result<bool, Failure> {
+    if !args.resume {
+        return Ok(true);
+    }
+    let folder = args.out.clone().map_or_else(|| last_run(stem), Ok)?;
+    Ok(CheckpointStore::of_run(&folder).is_empty().map_err(TrainError::from)?)
 }
 
 impl Args {
@@ -247,6 +261,7 @@ impl Series<'_> {
             info!("going on with {} after step {}", path.display(), resumed.step);
             (folder, resumed.files)
         } else {
+            trainer.initialise()?;
             let folder = RunFolder::create(path, job.recipe)?;
             let files = folder.begin()?;
             info!("run folder {}", path.display());
@@ -359,6 +374,13 @@ fn targets(name: String, result: &RunResult) -> Suite {
         cases.push(Case { name: "target".to_owned(), outcome: Judged::Absent(why) });
     }
     Suite { name, cases, time: Duration::try_from_secs_f64(result.seconds).unwrap_or_default() }
+}
+
+/// The case of a training that came to nothing.
+fn diverging(name: String, failure: &Failure) -> Suite {
+    let fault = Fault { message: failure.to_string(), first: true, ..Fault::default() };
+    let case = Case { name: "target".to_owned(), outcome: Judged::Fail(fault) };
+    Suite { name, cases: vec![case], time: Duration::ZERO }
 }
 
 /// The verdict; JSON has had it as the last event.

@@ -7,12 +7,14 @@ mod training;
 use super::{Context, SCHEMA_VERSION};
 use crate::cli::Format;
 use crate::console::{DIM, HEADING, paint};
+use crate::memory::MemoryArgs;
 use crate::table::{Align, Table};
 use crate::{Exit, Failure};
 use serde::Serialize;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use tracing::info;
+use zoo_datasets::atomic;
 use zoo_npu::study::{self, Outcome, Study, Trained};
 
 /// Replay a published series of measurements: each row's options simulated, beside what was published.
@@ -43,6 +45,8 @@ pub struct Args {
     /// Draw the trainings into this file; NAME.svg in the folder of the runs by default
     #[arg(long, value_name = "FILE", requires = "name")]
     svg: Option<PathBuf>,
+    #[command(flatten)]
+    memory: MemoryArgs,
 }
 
 #[derive(Serialize)]
@@ -80,7 +84,7 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
     let study = study::read(path)?;
     let outcomes = if study.tables.is_empty() { Vec::new() } else { clock::run(&study, &catalog, context)? };
     let out = args.out.clone().unwrap_or_else(|| Path::new("runs").join(format!("study-{name}")));
-    let Some(trained) = training::run(&study, !args.no_train, &out, &catalog, context)? else {
+    let Some(trained) = training::run(&study, !args.no_train, &out, args.memory, &catalog, context)? else {
         return Ok(Exit::Interrupted);
     };
     match context.format {
@@ -95,7 +99,7 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
     if let Some(path) = args.svg.clone().or_else(|| measured.then(|| out.join(format!("{name}.svg")))) {
         let write = || {
             path.parent().map_or(Ok(()), std::fs::create_dir_all)?;
-            std::fs::write(&path, chart::svg(&study, &trained))
+            atomic::replace(&path, |out| out.write_all(chart::svg(&study, &trained).as_bytes()))
         };
         write().map_err(|source| Failure::Unwritable { path: path.clone(), source })?;
         info!("drawn: {}", path.display());

@@ -1,7 +1,7 @@
 //! One folder of images per class.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -75,8 +75,21 @@ struct Listing<'a> {
 
 impl Listing<'_> {
     fn walk(&mut self) -> Result<(), DataError> {
-        for entry in WalkDir::new(self.root).min_depth(1).follow_links(true) {
+        let mut walk = WalkDir::new(self.root).min_depth(1).follow_links(true).into_iter();
+        let mut linked = HashSet::new();
+        while let Some(entry) = walk.next() {
             let result = match entry {
+                // Links to folders that hold links to folders would multiply.
+                Ok(entry)
+                    if entry.depth() > 1
+                        && entry.path_is_symlink()
+                        && entry.file_type().is_dir()
+                        && !linked.insert(entry.path().canonicalize().ok()) =>
+                {
+                    walk.skip_current_dir();
+                    let reason = "a second link to the same folder";
+                    Err(DataError::Stray { path: entry.path().to_owned(), reason })
+                }
                 Ok(entry) => self.add(&entry),
                 Err(error) => {
                     let path = error.path().unwrap_or(self.root).to_owned();

@@ -50,11 +50,14 @@ fn records(content: &str) -> impl Iterator<Item = (usize, String)> {
     std::iter::from_fn(move || {
         let (number, first) = lines.by_ref().find(|(_, line)| !line.is_empty())?;
         let mut record = first.to_owned();
-        if record.starts_with("x:") {
-            while !record.contains("transcriptions") {
-                let Some((_, more)) = lines.next_if(|(_, line)| !line.starts_with("x:")) else { break };
+        let is_last = |line: &str| line.contains("transcriptions");
+        if first.starts_with("x:") && !is_last(first) {
+            while let Some((_, more)) = lines.next_if(|(_, line)| !line.starts_with("x:")) {
                 record.push(' ');
                 record.push_str(more);
+                if is_last(more) {
+                    break;
+                }
             }
         }
         Some((number, record))
@@ -130,6 +133,13 @@ mod tests {
         assert_eq!(all.len(), 2);
         assert_eq!((all[0].text.as_str(), all[0].ignore, all[1].ignore), ("Genaxis, Theatre", false, true));
         assert_eq!(all[0].polygon.points()[2], Point::new(465.0, 130.0));
+    }
+
+    /// A list that a million lines are joined to.
+    #[test]
+    fn joining_is_linear() {
+        let file = format!("x: [[1 2 3]], y: [[1\n{}", "2\n\n".repeat(1_000_000));
+        assert!(one(&file, TextFormat::TotalText).is_err());
     }
 
     #[test]

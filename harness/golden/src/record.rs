@@ -20,6 +20,7 @@ use std::{
     collections::{BTreeMap, HashMap},
     path::{Path, PathBuf},
 };
+use zoo_datasets::atomic::Aside;
 use zoo_datasets::hash::{NameHash, fnv1a64, sample_positions};
 use zoo_engine::{Inputs, Kernels, Options, Scalars, Step, StepMemory, candle_dtype};
 use zoo_graph::{BuildOptions, Bytes, DType, Graph, LABEL, Mode, Op, TapState, VariableRole};
@@ -494,8 +495,10 @@ fn write(stem: &Path, manifest: &Manifest, samples: &BTreeMap<String, Vec<f64>>)
     if let Some(folder) = stem.parent() {
         std::fs::create_dir_all(folder).map_err(unwritable(folder))?;
     }
-    std::fs::write(&tensors, bytes).map_err(unwritable(&tensors))?;
     let text = serde_json::to_string_pretty(manifest).map_err(|e| malformed(e.to_string()))?;
-    std::fs::write(&json, text).map_err(unwritable(&json))?;
+    let values_aside = Aside::write(&tensors, |out| out.write_all(&bytes)).map_err(unwritable(&tensors))?;
+    let manifest_aside = Aside::write(&json, |out| out.write_all(text.as_bytes())).map_err(unwritable(&json))?;
+    values_aside.commit().map_err(unwritable(&tensors))?;
+    manifest_aside.commit().map_err(unwritable(&json))?;
     Golden::read(&json).map(|_| ())
 }

@@ -106,8 +106,8 @@ impl DataSets {
         }
     }
 
-    /// Tells these data from others, wherever they lie: FNV-1a over the names of the classes and the labels of all samples
-    /// in order, or over the names of images and videos.
+    /// Tells these data from others, wherever they lie: FNV-1a over the names of images and videos in order, and, if samples
+    /// have one, over the names of the classes and each sample's label.
     pub fn fingerprint(&self) -> u64 {
         let mut bytes = Vec::new();
         // Generated samples are named by their seed, files by their last part.
@@ -117,12 +117,9 @@ impl DataSets {
         };
         match &self.samples {
             Samples::Images { train, val } => {
-                for class in train.classes() {
-                    bytes.extend(class.as_bytes());
-                    bytes.push(0);
-                }
+                train.classes().iter().for_each(|class| name(class.clone()));
                 for set in [train, val] {
-                    (0..set.len()).for_each(|index| bytes.extend(set.label(index).to_le_bytes()));
+                    (0..set.len()).for_each(|index| name(format!("{}:{}", set.name(index), set.label(index))));
                 }
             }
             Samples::Text { train, val } => {

@@ -6,7 +6,6 @@
 //! bar is another, and belongs to the command. [`Session`] is the step without the loop, for whoever brings batches and
 //! learning rates of their own.
 
-pub mod atomic;
 pub mod checkpoint;
 pub mod convergence;
 pub mod culprit;

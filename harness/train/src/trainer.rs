@@ -23,7 +23,7 @@ use crate::{
     event::{Evaluated, Event, Listener, Reached, RunResult, SCHEMA_VERSION, Started, StepDone},
     job::Job,
     session::Session,
-    timetable::Timetable,
+    timetable::{Position, Timetable},
 };
 
 /// How a training ended.
@@ -57,20 +57,15 @@ pub struct Trainer<'a> {
     resumed_at: Option<u64>,
     /// Steps done at the newest checkpoint.
     saved: Option<u64>,
+    /// Whether the variables are what the training begins with, or more.
+    initialised: bool,
     ranks: Ranks,
 }
 
-/// The step as it is before the first batch: initial variables, or those that `train.init_from` gives.
+/// The step with initial variables.
 fn begin(job: Job<'_>, ranks: &Ranks) -> Result<Session, TrainError> {
     let arithmetic = job.device.map(|device| device.arithmetic);
-    let mut session = Session::across(job.recipe, job.model, arithmetic, ranks.clone())?;
-    if let Some(source) = &job.recipe.train.init_from {
-        // Not inside the message: what nobody listens to is not computed.
-        let fit = session.init_from(source)?;
-        let rest = if fit.is_enough() { "" } else { "\n  what the file does not give starts anew" };
-        tracing::info!("init_from: {fit}{rest}");
-    }
-    Ok(session)
+    Session::across(job.recipe, job.model, arithmetic, ranks.clone())
 }
 
 impl<'a> Trainer<'a> {
@@ -112,8 +107,28 @@ impl<'a> Trainer<'a> {
             begun: Instant::now(),
             resumed_at: None,
             saved: None,
+            initialised: false,
             ranks,
         })
+    }
+
+    /// Gives the step what `train.init_from` names, once; a training that goes on from a checkpoint has no need of it.
+    /// [`Trainer::run`] does it at the latest: before, a file that is missing or does not fit is told before anything is written.
+    ///
+    /// # Errors
+    /// A file that cannot be read, or that does not fit the network.
+    pub fn initialise(&mut self) -> Result<(), TrainError> {
+        if self.initialised {
+            return Ok(());
+        }
+        if let Some(source) = &self.job.recipe.train.init_from {
+            // Not inside the message: what nobody listens to is not computed.
+            let fit = self.session.init_from(source)?;
+            let rest = if fit.is_enough() { "" } else { "\n  what the file does not give starts anew" };
+            tracing::info!("init_from: {fit}{rest}");
+        }
+        self.initialised = true;
+        Ok(())
     }
 
     /// Goes on from a checkpoint, bit for bit as if the training had not been interrupted.
@@ -125,6 +140,13 @@ impl<'a> Trainer<'a> {
         let changes = changes(recipe, &recipe_value(self.job.recipe)?);
         if !changes.is_empty() {
             return Err(TrainError::RecipeChanged { step: *step, changes });
+        }
+        let Position { epoch, batch } = self.timetable.position(*step);
+        let there = (checkpoint.progress.epoch, checkpoint.progress.batch);
+        if *step > self.timetable.steps() || there != (epoch, batch) {
+            let message =
+                format!("a checkpoint at step {step}, epoch {}, batch {}: this training has none", there.0, there.1);
+            return Err(TrainError::Mismatch(message));
         }
         let (before, now) = (&checkpoint.progress.device, self.job.device_name());
         if before != now {
@@ -145,6 +167,7 @@ impl<'a> Trainer<'a> {
             )?;
         }
         self.session.restore(&checkpoint.variables, *step, checkpoint.progress.loss_scale)?;
+        self.initialised = true;
         self.evaluations = evaluations.clone();
         self.job.linear_baseline = self.job.linear_baseline.or(*linear_baseline);
         self.seconds_before = *seconds;
@@ -199,6 +222,9 @@ impl<'a> Trainer<'a> {
         cancel: &AtomicBool,
     ) -> Result<Outcome, TrainError> {
         self.begun = Instant::now();
+        if self.ranks.is_first() {
+            self.initialise()?;
+        }
         self.follow_first()?;
         listener.hear(&Event::Started(Box::new(self.started())))?;
         let mut batches = None;
@@ -378,7 +404,7 @@ impl<'a> Trainer<'a> {
             evaluations: self.evaluations.clone(),
             linear_baseline: self.job.linear_baseline,
             device: self.job.device_name().to_owned(),
-            loss_scale: self.job.device.map(|_| self.session.loss_scale()),
+            loss_scale: Some(self.session.loss_scale()),
         };
         Ok(Checkpoint { progress, variables: self.session.variables()? })
     }

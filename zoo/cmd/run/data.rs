@@ -1,11 +1,13 @@
 //! The data of a training, and what the recipe takes over from them.
 
 use crate::Failure;
+use crate::memory::{MemoryArgs, beyond_now};
 use crate::numbers::percent;
 use crate::progress::Progress;
 use std::path::{Path, PathBuf};
 use tracing::info;
 use zoo_datasets::Size;
+use zoo_graph::Bytes;
 use zoo_input::{DataSets, Samples, Split};
 use zoo_recipe::schema::{
     CenterCrop, Cifar10, Filter, FrameFolder, ImageFolder, ImageSize, Resize, ResizeTo, SampleKind, Source, Step,
@@ -99,13 +101,23 @@ fn resize(recipe: &mut Recipe, sizes: [(Split, Option<Size>); 2]) {
 const BASELINE_SAMPLES: usize = 20_000;
 
 /// Top-1 accuracy of a linear classifier on the same data, unless they are many.
-pub(super) fn linear_baseline(recipe: &Recipe, sets: &DataSets, progress: &Progress) -> Result<Option<f64>, Failure> {
+pub(super) fn linear_baseline(
+    recipe: &Recipe,
+    sets: &DataSets,
+    memory: MemoryArgs,
+    progress: &Progress,
+) -> Result<Option<f64>, Failure> {
     let Samples::Images { train, val } = &sets.samples else { return Ok(None) };
     if train.len() + val.len() > BASELINE_SAMPLES {
         return Ok(None);
     }
     let Some([_, height, width]) = recipe.model.inputs.values().next() else { return Ok(None) };
     let size = Size::new(width.0, height.0);
+    let needed = beyond_now(Bytes(zoo_datasets::linear_baseline_bytes(train.as_ref(), val.as_ref(), size)));
+    if let Some(limit) = memory.limit().filter(|limit| needed > limit.bytes) {
+        info!("no linear baseline: it would take {needed}, {} is {}", limit.by, limit.bytes);
+        return Ok(None);
+    }
     let mut watch = progress.counted("the linear baseline");
     Ok(Some(zoo_datasets::linear_baseline(train.as_ref(), val.as_ref(), size, &mut watch)?))
 }

@@ -24,7 +24,8 @@ fn numbered_runs(stem: &str) -> Vec<u64> {
     let entries = fs::read_dir(RUNS).into_iter().flatten().flatten();
     let number = |entry: fs::DirEntry| {
         let name = entry.file_name().into_string().ok()?;
-        name.strip_prefix(stem)?.strip_prefix('-')?.parse().ok()
+        // Not the very last number: there has to be a next.
+        name.strip_prefix(stem)?.strip_prefix('-')?.parse().ok().filter(|number| *number < u64::MAX)
     };
     entries.filter_map(number).collect()
 }

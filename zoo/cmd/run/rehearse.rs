@@ -5,6 +5,7 @@ use crate::Failure;
 use crate::catalog::Catalog;
 use crate::cli::Format;
 use crate::cmd::{Context, check, simulated::Simulated};
+use crate::memory::MemoryArgs;
 use crate::numbers::percent;
 use std::io::Write;
 use tracing::warn;
@@ -12,6 +13,7 @@ use zoo_engine::Options;
 use zoo_golden::{
     GoldenError,
     device::{DeviceOptions, check_device},
+    memory_on_device,
 };
 use zoo_recipe::Recipe;
 use zoo_train::{Event, LossScale};
@@ -26,6 +28,7 @@ pub(super) fn rehearse(
     recipe: &Recipe,
     simulated: &Simulated,
     catalog: &Catalog,
+    memory: MemoryArgs,
     context: &mut Context,
 ) -> Result<Option<Event>, Failure> {
     let mut written = catalog.load(name, None, &[])?;
@@ -41,6 +44,7 @@ pub(super) fn rehearse(
         loss_scale: LossScale::start(&recipe.npu.loss_scale).scale,
         engine: Options::of(recipe),
     };
+    check::expect_room(&written.recipe, || memory_on_device(&written.recipe, &golden, &options), memory)?;
     let mut bar = context.progress.phases(check::STEPS_ON_DEVICE);
     let mut progress = |what: &str| bar.next(format!("{}: {what}", recipe.name));
     let report = check_device(&written.recipe, &golden, &options, &mut progress)?;

@@ -5,27 +5,29 @@ use crate::catalog::Catalog;
 use crate::cmd::{Context, run::data, simulated::Simulated, study::clock::verdict};
 use crate::console::{Console, DIM, HEADING, paint};
 use crate::interrupt::Interrupt;
+use crate::memory::MemoryArgs;
 use crate::numbers::percent;
 use crate::progress::{Bar, Progress};
 use crate::table::{Align, Table};
-use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use tracing::info;
-use zoo_datasets::hash::fnv1a64;
+use zoo_datasets::{files, hash::fnv1a64};
 use zoo_engine::{EngineError, Options, Step};
-use zoo_graph::BuildOptions;
+use zoo_graph::{BuildOptions, Bytes};
 use zoo_npu::Work;
 use zoo_npu::study::{Study, Trained, Training, TrainingRow, TrainingTable, Verdict};
 use zoo_recipe::{ConfigPath, Recipe, schema::Metric};
 use zoo_train::{
     Event, GoldenVerdict, HOST, Job, ListenError, Listener, Outcome, RunFiles, RunFolder, RunResult, TrainError,
-    Trainer, metrics,
+    Trainer, memory, metrics,
 };
 
 /// The result of a finished run, in its folder.
 const RESULT: &str = "result.json";
+/// More bytes than it has.
+const LONGEST: u64 = 1 << 24;
 /// What happened in a run, one event per line.
 const EVENTS: &str = "events.jsonl";
 
@@ -37,6 +39,7 @@ pub(super) fn run(
     study: &Study,
     train: bool,
     out: &Path,
+    memory: MemoryArgs,
     catalog: &Catalog,
     context: &Context,
 ) -> Result<Option<Vec<Trained>>, Failure> {
@@ -45,7 +48,7 @@ pub(super) fn run(
         return Ok(Some(trained));
     }
     let interrupt = train.then(|| Interrupt::install(&context.progress));
-    let runs = Runs { study, cancel: interrupt.as_ref().map(Interrupt::arm), out, catalog, context };
+    let runs = Runs { study, cancel: interrupt.as_ref().map(Interrupt::arm), out, memory, catalog, context };
     for table in &study.trainings {
         let mut first = None;
         for row in &table.rows {
@@ -74,6 +77,7 @@ struct Runs<'a> {
     /// Set if a training is to stop; absent if none is to begin.
     cancel: Option<&'a AtomicBool>,
     out: &'a Path,
+    memory: MemoryArgs,
     catalog: &'a Catalog,
     context: &'a Context,
 }
@@ -116,7 +120,11 @@ impl Runs<'_> {
             golden: GoldenVerdict::Absent,
             device: prepared.simulated.as_ref().map(Simulated::device),
         };
+        let needed = Bytes(memory::forecast(job)?.peak);
+        let what = format!("the training of `{}`", row.what);
+        self.memory.expect(&what, needed, |_| "a study does not change its batch".to_owned())?;
         let mut trainer = Trainer::new(job)?;
+        trainer.initialise()?;
         info!("{}: {} ({device}), in {}", table.title, row.what, prepared.folder.display());
         let (folder, files) = if prepared.folder.join(EVENTS).is_file() {
             let folder = RunFolder::reopen(&prepared.folder)?;
@@ -171,8 +179,8 @@ fn finished(folder: &Path) -> Result<Option<Training>, Failure> {
         return Ok(None);
     }
     let unreadable = |source| Failure::Unreadable { path: path.clone(), source };
-    let text = fs::read_to_string(&path).map_err(unreadable)?;
-    let result: RunResult = serde_json::from_str(&text).map_err(|error| unreadable(error.into()))?;
+    let text = files::read(&path, LONGEST).map_err(unreadable)?;
+    let result: RunResult = serde_json::from_slice(&text).map_err(|error| unreadable(error.into()))?;
     Ok(Some(ended(&result, folder)?))
 }
 
@@ -187,10 +195,9 @@ fn ended(result: &RunResult, folder: &Path) -> Result<Training, Failure> {
 
 /// Scores on the way, from the run's log.
 fn curve(folder: &Path, metric: Metric) -> Result<Vec<(u64, f64)>, Failure> {
-    let path = folder.join(EVENTS);
-    let text = fs::read_to_string(&path).map_err(|source| Failure::Unreadable { path, source })?;
-    let evaluated = text.lines().filter_map(|line| match serde_json::from_str(line) {
-        Ok(Event::Evaluated(evaluated)) => Some((evaluated.step, evaluated.score(metric)?)),
+    let events = RunFolder::events(folder)?;
+    let evaluated = events.iter().filter_map(|event| match event {
+        Event::Evaluated(evaluated) => Some((evaluated.step, evaluated.score(metric)?)),
         _ => None,
     });
     Ok(evaluated.collect())

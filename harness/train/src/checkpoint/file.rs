@@ -14,15 +14,17 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use std::{
     collections::{BTreeMap, HashMap},
-    io,
+    io::{self, Read},
     path::Path,
 };
 
-use zoo_datasets::files;
+use zoo_datasets::{atomic, files};
 
 use super::{Checkpoint, CheckpointError, FORMAT, Progress};
-use crate::atomic;
+use crate::loss_scale::LossScale;
 
+/// Bytes of a file that are read before its header is known to be possible.
+const BEGINNING: u64 = 1 << 16;
 /// Key of the metadata.
 const KEY: &str = "zoo.checkpoint";
 
@@ -86,17 +88,22 @@ impl Checkpoint {
     /// # Errors
     /// A file that cannot be read, is cut off, is something else, or is not what was written.
     pub fn load(path: &Path) -> Result<Self, CheckpointError> {
-        Self::decode(path, &files::read(path, u64::MAX).map_err(CheckpointError::io(path))?)
+        Self::decode(path, &read(path).map_err(CheckpointError::io(path))?)
     }
 
     /// As [`Checkpoint::load`], for the content of the file; errors name `path`.
     pub(crate) fn decode(path: &Path, bytes: &[u8]) -> Result<Self, CheckpointError> {
         let (_, metadata) = SafeTensors::read_metadata(bytes).map_err(format(path))?;
         let file = SafeTensors::deserialize(bytes).map_err(format(path))?;
-        let text = metadata.metadata().as_ref().and_then(|m| m.get(KEY));
-        let text = text.ok_or_else(|| foreign(path, format!("its metadata have no `{KEY}`")))?;
-        let sealed: Sealed = serde_json::from_str(text).map_err(|e| foreign(path, e.to_string()))?;
-        let expected = u32::from_str_radix(&sealed.crc32c, 16).map_err(|e| foreign(path, e.to_string()))?;
+        let entries = || metadata.metadata().iter().flatten();
+        let Some((_, text)) = entries().find(|(key, _)| *key == KEY) else {
+            return Err(match entries().find(|(_, text)| serde_json::from_str::<Sealed>(text).is_ok()) {
+                Some((key, _)) => garbled(path, format!("its metadata have `{key}` in place of `{KEY}`")),
+                None => foreign(path, format!("its metadata have no `{KEY}`")),
+            });
+        };
+        let sealed: Sealed = serde_json::from_str(text).map_err(|e| garbled(path, e.to_string()))?;
+        let expected = u32::from_str_radix(&sealed.crc32c, 16).map_err(|e| garbled(path, e.to_string()))?;
         let mut found = crc32c::crc32c(sealed.progress.get().as_bytes());
         for name in metadata.offset_keys() {
             let view = file.tensor(&name).map_err(format(path))?;
@@ -107,12 +114,16 @@ impl Checkpoint {
             return Err(CheckpointError::Damaged { path: path.to_owned(), expected, found });
         }
         let format_of: Version =
-            serde_json::from_str(sealed.progress.get()).map_err(|e| foreign(path, e.to_string()))?;
+            serde_json::from_str(sealed.progress.get()).map_err(|e| garbled(path, e.to_string()))?;
         if format_of.format != FORMAT {
             return Err(CheckpointError::Version { path: path.to_owned(), found: format_of.format });
         }
         let progress: Progress =
-            serde_json::from_str(sealed.progress.get()).map_err(|e| foreign(path, e.to_string()))?;
+            serde_json::from_str(sealed.progress.get()).map_err(|e| garbled(path, e.to_string()))?;
+        if let Some(LossScale { skipped, .. }) = progress.loss_scale.filter(|scale| scale.skipped > progress.step) {
+            let step = progress.step;
+            return Err(garbled(path, format!("{skipped} updates left out in {step} steps")));
+        }
         let variables: BTreeMap<String, Tensor> = file
             .iter()
             .map(|(name, view)| {
@@ -184,6 +195,24 @@ fn describe(crc: u32, name: &str, dtype: Dtype, shape: &[usize]) -> u32 {
 
 fn format(path: &Path) -> impl Fn(SafeTensorError) -> CheckpointError + '_ {
     move |source| CheckpointError::Format { path: path.to_owned(), source }
+}
+
+/// Reads a safetensors file; of one whose header cannot be right only the beginning, which tells what is wrong.
+pub(crate) fn read(path: &Path) -> io::Result<Vec<u8>> {
+    let (mut file, size) = files::open(path)?;
+    let mut beginning = Vec::new();
+    (&mut file).take(BEGINNING).read_to_end(&mut beginning)?;
+    let header = beginning.first_chunk().map_or(0, |length| u64::from_le_bytes(*length));
+    if header > 0 && header <= size.saturating_sub(size_of::<u64>() as u64) {
+        beginning.try_reserve_exact(usize::try_from(size).unwrap_or(usize::MAX) - beginning.len())?;
+        file.take(size).read_to_end(&mut beginning)?;
+    }
+    Ok(beginning)
+}
+
+/// It was a checkpoint once.
+fn garbled(path: &Path, reason: String) -> CheckpointError {
+    CheckpointError::Garbled { path: path.to_owned(), reason }
 }
 
 fn foreign(path: &Path, reason: String) -> CheckpointError {

@@ -5,6 +5,7 @@ mod file;
 mod store;
 
 pub use compatible::{Change, changes, differences};
+pub(crate) use file::read;
 pub use store::{CheckpointStore, Found, Rejected};
 
 use candle_core::{DType, Tensor};
@@ -54,7 +55,8 @@ pub struct Progress {
     /// What computed: a simulated device, or [`HOST`].
     #[serde(default = "host")]
     pub device: String,
-    /// The loss scale of a simulated device.
+    /// The loss scale (1 where nothing is half precision), and how many updates were left out. Files that do not say it are of
+    /// trainings that left out none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub loss_scale: Option<LossScale>,
 }
@@ -154,6 +156,14 @@ pub enum CheckpointError {
         /// The file.
         path: PathBuf,
         /// What is missing.
+        reason: String,
+    },
+    /// Metadata that are not what was written.
+    #[error("{}: damaged: {reason}", path.display())]
+    Garbled {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with them.
         reason: String,
     },
     /// Content that is not what was written.

@@ -5,8 +5,9 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use zoo_datasets::atomic;
+
 use super::{Checkpoint, CheckpointError};
-use crate::atomic;
 
 /// Checkpoints that are kept: the last, and the one before in case that it gets damaged.
 const KEPT: usize = 2;
@@ -66,7 +67,8 @@ impl CheckpointStore {
         let path = self.path(checkpoint.progress.step);
         checkpoint.save(&path)?;
         let steps = self.steps()?;
-        for &step in steps.iter().rev().skip(KEPT) {
+        let older = steps.iter().rev().filter(|&&step| step < checkpoint.progress.step);
+        for &step in older.skip(KEPT - 1) {
             let old = self.path(step);
             fs::remove_file(&old).map_err(CheckpointError::unwritable(old))?;
         }
@@ -98,7 +100,10 @@ impl CheckpointStore {
         let steps = self.steps()?;
         Ok(steps.into_iter().rev().map(|step| {
             let path = self.path(step);
-            let read = Checkpoint::load(&path);
+            let read = Checkpoint::load(&path).and_then(|checkpoint| match checkpoint.progress.step {
+                inside if inside == step => Ok(checkpoint),
+                inside => Err(CheckpointError::Unfit { path: path.clone(), reason: format!("it is of step {inside}") }),
+            });
             (path, read)
         }))
     }
@@ -129,6 +134,14 @@ impl CheckpointStore {
             fs::rename(&path, aside).map_err(CheckpointError::unwritable(path))?;
         }
         Ok(())
+    }
+
+    /// Whether there is no checkpoint, be it one that can be used or not.
+    ///
+    /// # Errors
+    /// A folder that cannot be read.
+    pub fn is_empty(&self) -> Result<bool, CheckpointError> {
+        Ok(self.steps()?.is_empty())
     }
 
     fn path(&self, step: u64) -> PathBuf {

@@ -119,10 +119,53 @@ fn foreign_files_are_named() {
     };
     let error = write(None);
     assert!(error.contains("other.safetensors: not a checkpoint of zoo"), "{error}");
-    assert!(write(Some(HashMap::from([("zoo.checkpoint".into(), "{}".into())]))).contains("not a checkpoint"));
+    // Metadata that were a checkpoint's once: the tensors behind them are not to be trusted.
+    let sealed = "{\"crc32c\":\"00000000\",\"progress\":{}}";
+    for (key, value) in [("zoo.checkpoint", "{}"), ("zoo.checkqoint", sealed)] {
+        let error = write(Some(HashMap::from([(key.into(), value.into())])));
+        assert!(error.contains("damaged"), "{error}");
+    }
+    assert!(write(Some(HashMap::from([("format".into(), "pt".into())]))).contains("not a checkpoint"));
     fs::write(&path, "GIF89a, or whatever else").unwrap();
     assert!(Checkpoint::load(&path).unwrap_err().to_string().contains("no readable safetensors file"));
     assert!(matches!(Checkpoint::load(&dir.path().join("absent")), Err(CheckpointError::Io { .. })));
+}
+
+/// Content that its checksum fits, and that no training has written.
+#[test]
+fn impossible_progress_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = CheckpointStore::new(dir.path());
+    let mut skipped = checkpoint(3);
+    skipped.progress.loss_scale = Some(LossScale { scale: 1.0, good_steps: 0, skipped: 4 });
+    let path = store.save(&skipped).unwrap();
+    assert!(matches!(Checkpoint::load(&path), Err(CheckpointError::Garbled { .. })));
+    fs::rename(&path, dir.path().join("step-00000002.safetensors")).unwrap();
+    checkpoint(1).save(&dir.path().join("step-00000004.safetensors")).unwrap();
+    let error = store.latest().unwrap_err().to_string();
+    assert!(error.contains("4 updates left out in 3 steps") && error.contains("it is of step 1"), "{error}");
+}
+
+/// The newest two of the steps up to the one that is written: whatever else is there was not written by this training.
+#[test]
+fn what_was_written_last_is_never_removed() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = CheckpointStore::new(dir.path());
+    for step in [1001, 1002, 1003] {
+        checkpoint(step).save(&dir.path().join(format!("step-{step:08}.safetensors"))).unwrap();
+    }
+    let paths: Vec<PathBuf> = (1..=3).map(|step| store.save(&checkpoint(step)).unwrap()).collect();
+    assert!(!paths[0].exists() && paths[1].exists() && paths[2].exists());
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 5);
+}
+
+/// A header that cannot be, in front of more zeros than there is memory for.
+#[test]
+fn a_file_is_not_read_for_its_size() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("sparse.safetensors");
+    fs::File::create(&path).unwrap().set_len(1 << 40).unwrap();
+    assert!(Checkpoint::load(&path).unwrap_err().to_string().contains("no readable safetensors file"));
 }
 
 #[test]

@@ -163,7 +163,11 @@ impl Report {
         for Evaluated { step, epoch, loss, scores, .. } in &self.evaluations {
             let mut row: Vec<Cell> = vec![step.to_string().into(), format!("{epoch:.2}").into()];
             row.extend(with_loss.then(|| loss.map(|loss| format!("{loss:.4}")).unwrap_or_default().into()));
-            row.extend(scores.iter().map(|score| Unit::Percent.format(score.value).into()));
+            // By the metrics of the first evaluation: the log of a run may have been tampered with.
+            row.extend(first.scores.iter().map(|column| {
+                let score = scores.iter().find(|score| score.metric == column.metric);
+                score.map(|score| Unit::Percent.format(score.value)).unwrap_or_default().into()
+            }));
             grid.rows.push(row);
         }
         let (id, title) = ("evaluations".to_owned(), "Evaluations".to_owned());

@@ -8,10 +8,10 @@ use std::path::Path;
 use zoo_datasets::drawing::{draw_text, draw_tracked, strip};
 use zoo_datasets::image::write_png;
 use zoo_datasets::transforms::{Filter, resize};
-use zoo_datasets::{Image, Size};
+use zoo_datasets::{Image, Size, atomic, files};
 
 use super::page::{Picture, Section};
-use crate::{atomic, evaluate::Sight, event::ListenError};
+use crate::{evaluate::Sight, event::ListenError};
 
 /// Images or sequences that are kept.
 const KEPT: usize = 6;
@@ -155,15 +155,14 @@ fn fitted(image: &Image, longest: usize) -> Image {
 
 /// The pictures of a folder as a section; `None` if it has none. What is too large, or gone, is left out.
 pub(super) fn section(folder: &Path) -> Option<Section> {
-    let index = fs::read(folder.join(INDEX)).ok()?;
+    let index = files::read(&folder.join(INDEX), LARGEST).ok()?;
     let entries: Vec<Entry> = serde_json::from_slice(&index).ok()?;
     let pictures: Vec<Picture> = entries
         .into_iter()
         .filter_map(|Entry { file, wide, caption, alt }| {
             // A name, not a path to somewhere else.
             let path = folder.join(Path::new(&file).file_name()?);
-            let small = fs::metadata(&path).is_ok_and(|metadata| metadata.len() <= LARGEST);
-            let bytes = small.then(|| fs::read(&path).ok()).flatten()?;
+            let bytes = files::read(&path, LARGEST).ok()?;
             Some(Picture { base64: BASE64.encode(&bytes), alt, caption, wide })
         })
         .collect();

@@ -5,17 +5,17 @@
 //! shortly before the checkpoint may be missing.
 
 use std::{
-    fs::{File, OpenOptions},
-    io::{self, ErrorKind, Write},
+    fs::{self, File, OpenOptions},
+    io::{self, BufRead, BufReader, ErrorKind, Read, Write},
     path::{Path, PathBuf},
 };
 
-use zoo_datasets::files;
+use zoo_datasets::{atomic, files};
 
-use crate::{
-    atomic,
-    event::{Event, ListenError, Listener},
-};
+use crate::event::{Event, ListenError, Listener};
+
+/// More bytes than a line has.
+const LONGEST: u64 = 1 << 24;
 
 /// Appends events to a file.
 pub struct EventLog {
@@ -38,8 +38,12 @@ impl EventLog {
     /// # Errors
     /// A file that cannot be read or written.
     pub fn resume(path: PathBuf, step: u64) -> Result<(Self, Vec<Event>), ListenError> {
-        let kept: Vec<Event> =
-            read(&path).map_err(ListenError::at(&path))?.into_iter().filter(|event| stays(event, step)).collect();
+        let (events, left_out) = lines(&path).map_err(ListenError::at(&path))?;
+        if left_out {
+            let aside = path.with_extension("jsonl.set-aside");
+            fs::copy(&path, &aside).map_err(ListenError::at(&aside))?;
+        }
+        let kept: Vec<Event> = events.into_iter().filter(|event| stays(event, step)).collect();
         let rewrite = |out: &mut dyn Write| kept.iter().try_for_each(|event| out.write_all(&line(event)?));
         atomic::replace(&path, rewrite).map_err(ListenError::at(&path))?;
         let file = OpenOptions::new().append(true).open(&path).map_err(ListenError::at(&path))?;
@@ -54,18 +58,43 @@ impl Listener for EventLog {
     }
 }
 
-/// The events of a file, up to the first line that is none; no events if there is no such file.
+/// The events of a file; none if there is no such file. Lines that are no events, the last one if it is not complete excepted,
+/// are left out with a warning.
 ///
 /// # Errors
 /// A file that cannot be read.
 pub fn read(path: &Path) -> io::Result<Vec<Event>> {
-    let text = match files::read(path, u64::MAX) {
-        Ok(text) => text,
-        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => return Ok(Vec::new()),
+    Ok(lines(path)?.0)
+}
+
+/// The events, and whether lines were left out.
+fn lines(path: &Path) -> io::Result<(Vec<Event>, bool)> {
+    let file = match files::open(path) {
+        Ok((file, _)) => file,
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
+            return Ok(Default::default());
+        }
         Err(error) => return Err(error),
     };
-    let lines = text.split_inclusive(|byte| *byte == b'\n').take_while(|line| line.ends_with(b"\n"));
-    Ok(lines.map_while(|line| serde_json::from_slice(line).ok()).collect())
+    let mut file = BufReader::new(file);
+    let (mut events, mut wrong, mut line) = (Vec::new(), Vec::new(), Vec::new());
+    for number in 1.. {
+        line.clear();
+        if (&mut file).take(LONGEST).read_until(b'\n', &mut line)? == 0 {
+            break;
+        }
+        match serde_json::from_slice(&line) {
+            Ok(event) if line.ends_with(b"\n") => events.push(event),
+            // What a crash leaves at the end.
+            _ if !line.ends_with(b"\n") && file.fill_buf()?.is_empty() => break,
+            _ => wrong.push(number),
+        }
+    }
+    if let Some(first) = wrong.first() {
+        let count = wrong.len();
+        tracing::warn!("{}:{first}: this is no event of a run; left out, as {count} lines altogether", path.display());
+    }
+    Ok((events, !wrong.is_empty()))
 }
 
 /// Whether an event belongs to the training up to `step`. The end of the interrupted run does not, and a run that goes on
@@ -122,6 +151,21 @@ mod tests {
         assert_eq!(kept, [step(1), step(2)]);
         log.hear(&step(3)).unwrap();
         assert_eq!(read(&path).unwrap(), [step(1), step(2), step(3)]);
+    }
+
+    #[test]
+    fn a_line_that_is_no_event_takes_no_other_with_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("events.jsonl");
+        let mut log = EventLog::create(path.clone()).unwrap();
+        log.hear(&step(1)).unwrap();
+        log.file.write_all(b"{\"evont\":1}\n\n\xff\n").unwrap();
+        log.hear(&step(2)).unwrap();
+        assert_eq!(read(&path).unwrap(), [step(1), step(2)]);
+        let before = fs::read(&path).unwrap();
+        let (_, kept) = EventLog::resume(path.clone(), 2).unwrap();
+        assert_eq!(kept, [step(1), step(2)]);
+        assert_eq!(fs::read(path.with_extension("jsonl.set-aside")).unwrap(), before);
     }
 
     #[test]

@@ -22,10 +22,11 @@ use std::{
     io::Write,
     path::{Path, PathBuf},
 };
+use zoo_datasets::{atomic, files};
 use zoo_recipe::Recipe;
 
 use crate::{
-    CheckpointError, CheckpointStore, TrainError, Trainer, atomic,
+    CheckpointError, CheckpointStore, TrainError, Trainer,
     checkpoint::Rejected,
     evaluate::Sight,
     event::{Event, ListenError, Listener},
@@ -42,6 +43,8 @@ const REPORT: &str = "report.html";
 const PICTURES: &str = "pictures";
 const RESULT: &str = "result.json";
 const LOCK: &str = "lock";
+/// More than a resolved recipe has.
+const LONGEST_RECIPE: u64 = 1 << 24;
 
 /// The folder of one run, held by this process alone.
 pub struct RunFolder {
@@ -58,7 +61,9 @@ impl RunFolder {
     pub fn create(path: impl Into<PathBuf>, recipe: &Recipe) -> Result<Self, TrainError> {
         let path = path.into();
         fs::create_dir_all(&path).map_err(ListenError::at(&path))?;
+        Self::expect_vacant(&path)?;
         let folder = Self::lock(path)?;
+        // Another process may have begun meanwhile.
         Self::expect_vacant(&folder.path)?;
         folder.write_recipe(recipe)?;
         Ok(folder)
@@ -76,11 +81,24 @@ impl RunFolder {
     /// Refuses a folder that a new run could not be made in, before anything long is begun.
     ///
     /// # Errors
-    /// A folder that holds a run already.
+    /// A folder that holds a run already, or files of other purpose with the names of a run's; one whose name is not UTF-8,
+    /// which neither the log nor a checkpoint could tell.
     pub fn expect_vacant(path: &Path) -> Result<(), TrainError> {
+        let refuse = |reason: String| Err(TrainError::RunFolder { path: path.to_owned(), reason });
+        if path.to_str().is_none() {
+            return refuse("its name is not UTF-8".to_owned());
+        }
         if path.join(EVENTS).exists() {
-            let reason = "there is a run in this folder already; resume it, or choose another folder".to_owned();
-            return Err(TrainError::RunFolder { path: path.to_owned(), reason });
+            return refuse("there is a run in this folder already; resume it, or choose another folder".to_owned());
+        }
+        // What was killed before its first event has left its lock, and perhaps its recipe.
+        let killed = path.join(LOCK).exists();
+        let others = [REPORT, RESULT, PICTURES, TENSORBOARD].into_iter().chain((!killed).then_some(RECIPE));
+        if let Some(name) = others.into_iter().find(|name| path.join(name).exists()) {
+            return refuse(format!("there is `{name}` in this folder, which a run would write: choose another folder"));
+        }
+        if !CheckpointStore::new(path.join(CHECKPOINTS)).is_empty()? {
+            return refuse("there are checkpoints in this folder, but no run: choose another folder".to_owned());
         }
         Ok(())
     }
@@ -100,6 +118,10 @@ impl RunFolder {
 
     fn lock(path: PathBuf) -> Result<Self, TrainError> {
         let file = path.join(LOCK);
+        if file.exists() {
+            // A pipe would be waited for.
+            files::open(&file).map_err(ListenError::at(&file))?;
+        }
         let lock = File::options().create(true).truncate(false).write(true).open(&file);
         let lock = lock.map_err(ListenError::at(&file))?;
         match lock.try_lock() {
@@ -110,6 +132,14 @@ impl RunFolder {
             }
             Err(TryLockError::Error(source)) => Err(ListenError { path: file, source }.into()),
         }
+    }
+
+    /// What happened in the folder of a run; nothing if it is none.
+    ///
+    /// # Errors
+    /// A log that cannot be read.
+    pub fn events(path: &Path) -> Result<Vec<Event>, TrainError> {
+        record::events(path)
     }
 
     /// The folder.
@@ -224,7 +254,13 @@ impl Listener for RunFiles {
             | Event::Evaluated(_)
             | Event::Interrupted { .. }
             | Event::Failed { .. }
-            | Event::Result(_) => write_report(&self.folder, &self.report),
+            | Event::Result(_) => {
+                // It can be had from the log at any time: no reason to end a training.
+                if let Err(error) = write_report(&self.folder, &self.report) {
+                    tracing::warn!("{error}; `zoo report` writes it again");
+                }
+                Ok(())
+            }
             Event::Golden(_)
             | Event::Device(_)
             | Event::Cost(_)
@@ -255,7 +291,8 @@ pub fn rewrite_report(folder: &Path) -> Result<PathBuf, TrainError> {
 }
 
 fn write_report(folder: &Path, report: &Report) -> Result<(), ListenError> {
-    let yaml = fs::read_to_string(folder.join(RECIPE)).unwrap_or_default();
+    let yaml = files::read(&folder.join(RECIPE), LONGEST_RECIPE).unwrap_or_default();
+    let yaml = String::from_utf8_lossy(&yaml);
     // A recipe of another version may not load; the page does without what it says of itself.
     let recipe = record::recipe(&folder.join(RECIPE)).ok();
     let path = folder.join(REPORT);

@@ -1,10 +1,10 @@
 //! What the folder of a run tells about it, whoever trained there.
 
-use std::fs;
 use std::path::{Path, PathBuf};
+use zoo_datasets::files;
 use zoo_recipe::{Diagnostics, Library, LoadOptions, Recipe};
 
-use super::{EVENTS, RECIPE, event_log};
+use super::{EVENTS, LONGEST_RECIPE, RECIPE, event_log};
 use crate::{
     TrainError,
     event::{Evaluated, Event, RunResult, Started},
@@ -64,7 +64,8 @@ impl RunRecord {
         }
         let path = folder.join(RECIPE);
         let unreadable = |source| TrainError::Unreadable { path: path.clone(), source };
-        let yaml = fs::read_to_string(&path).map_err(unreadable)?;
+        let yaml = files::read(&path, LONGEST_RECIPE).map_err(unreadable)?;
+        let yaml = String::from_utf8_lossy(&yaml).into_owned();
         let recipe = recipe(&path).map_err(|errors| refuse(format!("its recipe cannot be read: {errors}")))?;
         Ok(Self { folder: folder.to_owned(), recipe, yaml, events })
     }

@@ -41,8 +41,12 @@ impl Trainer<'_> {
         cancel: &AtomicBool,
     ) -> Result<Option<Culprit>, TrainError> {
         self.session = begin(self.job, &self.ranks)?;
-        if let Some(found) = store.latest()? {
-            self.resume(&found.checkpoint)?;
+        match store.latest()? {
+            Some(found) => self.resume(&found.checkpoint)?,
+            None => {
+                self.initialised = false;
+                self.initialise()?;
+            }
         }
         let from = self.session.done();
         tracing::info!("step {failed} is not finite: repeating from step {from} to find the node behind it");

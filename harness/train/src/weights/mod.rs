@@ -20,7 +20,7 @@ use std::{
 use thiserror::Error;
 use zoo_datasets::files;
 
-use crate::checkpoint::{Checkpoint, CheckpointError, CheckpointStore};
+use crate::checkpoint::{Checkpoint, CheckpointError, CheckpointStore, read};
 
 /// Tensors by name, in f32, and where they come from.
 #[derive(Clone, Debug)]
@@ -92,7 +92,7 @@ impl Weights {
             let (tensors, entry) = pth::read(file, entry).map_err(unreadable)?;
             return Ok(Self { file: path.to_owned(), entry, step: None, tensors });
         }
-        let bytes = files::read(path, u64::MAX).map_err(|source| WeightsError::Io { path: path.to_owned(), source })?;
+        let bytes = read(path).map_err(|source| WeightsError::Io { path: path.to_owned(), source })?;
         if let Some(reason) = pth::is_older(&bytes) {
             return Err(unreadable(reason));
         }

@@ -46,13 +46,26 @@ pub(super) fn read(file: File, entry: Option<&str>) -> Result<(Tensors, Option<S
     let (state, entry) = state_dict(root, entry)?;
     let mut tensors = Tensors::new();
     let mut left = usize::try_from(size).unwrap_or(usize::MAX).saturating_mul(MOST_GROWTH);
+    let mut described: Vec<(String, Described)> = Vec::new();
     for (name, value) in state {
-        let (Object::Unicode(name), Some(described)) = (name, Described::of(value)) else { continue };
+        let (Object::Unicode(name), Some(value)) = (name, Described::of(value)) else { continue };
+        described.push((name, value));
+    }
+    // Parameters may be views of one storage, which is read once.
+    described.sort_by(|(_, a), (_, b)| a.storage.cmp(&b.storage));
+    let mut storage: Option<(String, Vec<u8>)> = None;
+    for (name, described) in described {
         let fail = |reason: String| format!("tensor `{name}`: {reason}");
         let bytes = described.numel().and_then(|numel| numel.checked_mul(size_of::<f32>()));
         left = bytes.and_then(|bytes| left.checked_sub(bytes)).ok_or_else(|| fail("larger than the file".into()))?;
-        let storage = archive.file(&format!("data/{}", described.storage), size).map_err(fail)?;
-        let values = described.values(&storage).map_err(fail)?;
+        let (_, bytes) = match storage.take().filter(|(key, _)| *key == described.storage) {
+            Some(read) => storage.insert(read),
+            None => {
+                let bytes = archive.file(&format!("data/{}", described.storage), size).map_err(fail)?;
+                storage.insert((described.storage.clone(), bytes))
+            }
+        };
+        let values = described.values(bytes).map_err(fail)?;
         let tensor =
             Tensor::from_vec(values, described.shape, &Device::Cpu).map_err(|error| fail(error.to_string()))?;
         tensors.insert(name, tensor);

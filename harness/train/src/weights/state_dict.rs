@@ -2,10 +2,10 @@
 
 use candle_core::{Device, Tensor};
 use std::{collections::HashMap, io, path::Path};
+use zoo_datasets::atomic;
 use zoo_graph::{EMA, Graph, VariableRole};
 
 use super::{Fit, Naming, Weights, WeightsError, fit::COUNTER, write_pth};
-use crate::atomic;
 
 /// Parameters and running statistics by their state_dict names.
 #[derive(Clone, Debug)]

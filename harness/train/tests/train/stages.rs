@@ -116,7 +116,8 @@ fn a_training_starts_from_what_another_has_learnt() {
     let said = adopted.to_string();
     assert!(said.contains("2 not in the file: head.weight, head.bias"), "{said}");
     assert!(said.contains("2 in the file, not in the network: fc.bias, fc.weight"), "{said}");
-    let trainer = Trainer::new(second.job()).unwrap();
+    let mut trainer = Trainer::new(second.job()).unwrap();
+    trainer.initialise().unwrap();
     let started = trainer.session().variables().unwrap();
     for name in ["conv.weight", "bn.weight", "bn.running_mean"] {
         let found = started[name].flatten_all().unwrap().to_vec1::<f32>().unwrap();
@@ -129,7 +130,8 @@ fn a_training_starts_from_what_another_has_learnt() {
     let unlike = Unlike { name: "conv.weight".into(), file: vec![6, 3, 3, 3], network: vec![7, 3, 3, 3] };
     assert_eq!(adopted.unlike[0], unlike);
     let nowhere = format!("train.init_from={{checkpoint: {}, into: conv}}", dir.path().display());
-    let error = Trainer::new(Case::new(&[&nowhere]).job()).err().unwrap().to_string();
+    let case = Case::new(&[&nowhere]);
+    let error = Trainer::new(case.job()).unwrap().initialise().unwrap_err().to_string();
     assert!(error.contains("has nothing that this network could start from"), "{error}");
 }
 

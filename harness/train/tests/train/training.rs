@@ -131,6 +131,46 @@ fn fast_kernels_resume_bit_for_bit_on_other_threads() {
     }
 }
 
+/// Adam's bias correction counts updates, not steps.
+#[test]
+fn updates_that_were_left_out_are_remembered() {
+    let case =
+        Case::new(&["optimizer={adam: {}}", "schedule={constant: {base_lr: 0.02}}", "gradients.skip_loss_above=1.2"]);
+    let whole = tempfile::tempdir().unwrap();
+    let Outcome::Finished(result) = case.run(whole.path(), None).unwrap() else { panic!("not finished") };
+    assert!((1..result.steps).contains(&result.skipped_steps), "{result:?}");
+    for stop in [2, 5, 9, 14] {
+        let dir = tempfile::tempdir().unwrap();
+        case.run(dir.path(), Some(stop)).unwrap();
+        let Outcome::Finished(resumed) = case.resume(dir.path(), None).unwrap() else { panic!("not finished") };
+        assert_eq!(resumed.skipped_steps, result.skipped_steps, "stopped after {stop}");
+        assert_eq!(numbers(dir.path()), numbers(whole.path()), "stopped after {stop}");
+        assert_eq!(weights(dir.path(), &case), weights(whole.path(), &case), "stopped after {stop}");
+    }
+}
+
+#[test]
+fn what_a_training_began_with_is_not_needed_to_go_on() {
+    let source = tempfile::tempdir().unwrap();
+    let first = Case::new(&["train.epochs=1"]);
+    first.run(source.path(), None).unwrap();
+    let from = format!("train.init_from={{checkpoint: \"{}\"}}", source.path().display());
+    let case = Case::new(&[&from]);
+    let (whole, stopped, early) =
+        (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    case.run(whole.path(), None).unwrap();
+    case.run(stopped.path(), Some(6)).unwrap();
+    // Interrupted before the first step: a checkpoint of step 0.
+    case.run(early.path(), Some(0)).unwrap();
+    drop(source);
+    for dir in [stopped, early] {
+        case.resume(dir.path(), None).unwrap();
+        assert_eq!(numbers(dir.path()), numbers(whole.path()));
+        assert_eq!(weights(dir.path(), &case), weights(whole.path(), &case));
+    }
+    assert!(matches!(Trainer::new(case.job()).unwrap().initialise(), Err(TrainError::Weights(_))));
+}
+
 /// As after `kill -9`: events and temporary files beyond the last checkpoint, no final checkpoint, a line cut short.
 #[test]
 fn a_crash_loses_nothing_but_time() {
@@ -141,7 +181,7 @@ fn a_crash_loses_nothing_but_time() {
     case.run(dir.path(), Some(7)).unwrap();
     let checkpoints = dir.path().join("checkpoints");
     fs::remove_file(checkpoints.join("step-00000007.safetensors")).unwrap();
-    fs::write(checkpoints.join("step-00000008.safetensors.partial"), b"half").unwrap();
+    fs::write(checkpoints.join("step-00000008.safetensors.4711.partial"), b"half").unwrap();
     let log = dir.path().join("events.jsonl");
     let mut text = fs::read(&log).unwrap();
     text.truncate(text.len() - 7);
@@ -153,7 +193,7 @@ fn a_crash_loses_nothing_but_time() {
     case.resume(dir.path(), None).unwrap();
     assert_eq!(numbers(dir.path()), numbers(whole.path()));
     assert_eq!(weights(dir.path(), &case), weights(whole.path(), &case));
-    assert!(!checkpoints.join("step-00000008.safetensors.partial").exists());
+    assert!(!checkpoints.join("step-00000008.safetensors.4711.partial").exists());
 }
 
 #[test]

@@ -139,3 +139,14 @@ fn a_moving_average_is_what_is_exported() {
     assert_eq!(numbers(&bias.1), [0.5; 10]);
     assert_eq!(state.tensors().len(), 9);
 }
+
+/// Views of one storage, as parameters are that lie side by side in one buffer.
+#[test]
+fn tensors_may_share_their_storage() {
+    let weights = read(&fixture("weights/shared.pth"));
+    let of = |name: &str| numbers(&weights.tensors[name]);
+    assert_eq!(of("a"), [0.0, 1.0, 2.0, 3.0]);
+    assert_eq!(of("b"), [4.0, 5.0, 6.0, 7.0, 8.0, 9.0, 10.0, 11.0]);
+    assert_eq!(of("c"), [1.0, 1.0]);
+    assert_eq!(of("d"), [0.0, 2.0, 4.0, 6.0, 8.0, 10.0]);
+}
