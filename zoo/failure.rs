@@ -72,13 +72,7 @@ pub enum Failure {
     /// The simulated NPU cannot price what it was asked.
     #[error(transparent)]
     Npu(#[from] NpuError),
-    /// A file that was named and is not there.
-    #[error("{}: no such file", path.display())]
-    FileNotFound {
-        /// The file.
-        path: PathBuf,
-    },
-    /// A file of results that cannot be read.
+    /// A file that was named and is not there, or cannot be read.
     #[error("{}: {source}", path.display())]
     Unreadable {
         /// The file.
@@ -131,7 +125,7 @@ impl Failure {
             Self::Ranks(RanksError::Mpi(_)) => Exit::Invalid,
             Self::Ranks(_) => Exit::Internal,
             Self::Npu(error) => npu(error),
-            Self::FileNotFound { .. } | Self::Unreadable { .. } => Exit::Missing,
+            Self::Unreadable { .. } => Exit::Missing,
             Self::Output(_) | Self::Unwritable { .. } => Exit::Internal,
         }
     }

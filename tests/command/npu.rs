@@ -63,7 +63,8 @@ fn what_cannot_be_is_refused() {
         let refused = zoo(arguments).expect(2);
         assert!(refused.err.contains(message), "{arguments}: {}", refused.err);
     }
-    assert!(zoo("score no/such/file.yaml").expect(3).err.contains("no such file"));
+    assert!(zoo("score no/such/file.yaml").expect(3).err.contains("No such file"));
+    assert!(zoo("score recipes").expect(3).err.contains("a folder, not a file"));
 }
 
 #[test]

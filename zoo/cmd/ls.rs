@@ -72,7 +72,13 @@ pub(super) fn run(_: &Args, context: &mut Context) -> Result<Exit, Failure> {
     }
     if rows.is_empty() {
         let dirs: Vec<String> = catalog.dirs().iter().map(|dir| dir.display().to_string()).collect();
-        return Err(Failure::Usage(format!("no recipes found in {}", dirs.join(", "))));
+        return Err(Failure::Usage(match dirs.is_empty() {
+            true => {
+                "no recipes: no folder `recipes` here or above, and HOME, where the built-in ones are kept, is not set"
+                    .to_owned()
+            }
+            false => format!("no recipes found in {}", dirs.join(", ")),
+        }));
     }
     let mut table = Table::new([
         ("recipe", Align::Left),

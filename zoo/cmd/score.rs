@@ -9,6 +9,7 @@ use crate::{Exit, Failure};
 use serde::Serialize;
 use std::io::Write;
 use std::path::PathBuf;
+use zoo_datasets::files;
 use zoo_npu::score::{Summary, summary};
 use zoo_npu::{Limit, NpuError, Row, Scored, Throughput, Work};
 use zoo_recipe::Document;
@@ -41,9 +42,7 @@ const LARGE: f64 = 0.35;
 
 /// Simulates and prints.
 pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
-    if !args.file.is_file() {
-        return Err(Failure::FileNotFound { path: args.file.clone() });
-    }
+    files::open(&args.file).map_err(|source| Failure::Unreadable { path: args.file.clone(), source })?;
     let file: Document<Throughput> = Document::read(&args.file)?;
     let catalog = context.catalog()?;
     let bar = context.progress.bar(file.value.rows.len() as u64);

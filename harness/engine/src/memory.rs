@@ -16,7 +16,13 @@ pub struct StepMemory {
     pub inputs: Bytes,
     /// The largest single value.
     pub largest: Bytes,
+    /// Buffers that the process keeps when the step is gone: the allocator's own, not each one of the system's.
+    pub kept: Bytes,
 }
+
+/// Pieces of memory below this are cut out of what glibc's allocator keeps, mallopt(3): the most that its `M_MMAP_THRESHOLD`
+/// grows to.
+const OWN_PIECE: u64 = 32 << 20;
 
 impl StepMemory {
     /// Of a graph that is computed so; the graph is rewritten as [`crate::Step::new`] does it, and planned.
@@ -26,12 +32,17 @@ impl StepMemory {
     pub fn of(mut graph: Graph, options: Options, arithmetic: Option<&Arithmetic>) -> Result<Self, EngineError> {
         rewrite(&mut graph, options.kernels, arithmetic)?;
         let bytes = |v: &zoo_graph::ValueId| graph.ty(*v).bytes();
-        let (values, scratch) = match options.kernels {
-            Kernels::Fast { .. } => (fast::plan(&graph).bytes(), fast::scratch(&graph)),
+        let (values, scratch, kept) = match options.kernels {
+            Kernels::Fast { .. } => {
+                let plan = fast::plan(&graph);
+                let sizes = plan.sizes().iter().map(|elements| *elements as u64 * size_of::<f32>() as u64);
+                let kept = Bytes(sizes.filter(|bytes| *bytes < OWN_PIECE).sum());
+                (plan.bytes(), fast::scratch(&graph), kept)
+            }
             Kernels::Reference => {
                 let plan = MemoryPlan::of(&graph);
                 let peak = plan.live_bytes_with(|node| reference::scratch(&graph, &graph.nodes[node]));
-                (plan.live_bytes(), Bytes(peak.0 - plan.live_bytes().0))
+                (plan.live_bytes(), Bytes(peak.0 - plan.live_bytes().0), Bytes(0))
             }
         };
         Ok(Self {
@@ -39,6 +50,7 @@ impl StepMemory {
             scratch,
             variables: graph.variables.iter().map(|variable| bytes(&variable.value)).sum(),
             inputs: graph.inputs.iter().map(|input| bytes(&input.value)).sum(),
+            kept,
             largest: graph.values.iter().map(|value| value.ty.bytes()).max().unwrap_or_default(),
         })
     }

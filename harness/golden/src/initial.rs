@@ -195,8 +195,8 @@ mod tests {
         let std = 1.0 / 3f64.sqrt();
         for seed in 0..20 {
             let (flat, bell) = (uniform(seed, 4096, 1.0), normal(seed, 4096));
-            assert!(passes(&[flat.clone()], &facts(Kind::Uniform, std)));
-            assert!(passes(&[bell.clone()], &facts(Kind::Normal, 1.0)));
+            assert!(passes(std::slice::from_ref(&flat), &facts(Kind::Uniform, std)));
+            assert!(passes(std::slice::from_ref(&bell), &facts(Kind::Normal, 1.0)));
             assert!(!passes(&[flat], &facts(Kind::Normal, std)));
             assert!(!passes(&[bell], &facts(Kind::Uniform, 1.0)));
         }

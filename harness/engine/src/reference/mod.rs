@@ -197,19 +197,17 @@ fn dispatch<T: FloatDType>(op: &Op, call: &Call<'_>) -> Results {
     })
 }
 
-/// What a node needs beside what lives: a copy of its operands in the order that the kernel wants, and of a convolution the
-/// input as a matrix with its product.
+/// What a node needs beside what lives: products copy their operands into the order that they want, and convolutions lay out
+/// the input as a matrix.
 pub(crate) fn scratch(graph: &Graph, node: &Node) -> Bytes {
-    let values: u64 = node.inputs.iter().chain(&node.outputs).map(|v| graph.ty(*v).bytes().0).sum();
+    let ty = |v: usize| graph.ty(node.inputs[v]);
     let matrix = match &node.op {
-        Op::Conv2D(op) => conv::matrix_elements(op, graph.ty(node.inputs[0]), graph.ty(node.outputs[0])),
-        Op::Conv2DBackpropInput(op) => {
-            conv::matrix_elements(&op.conv, graph.ty(node.outputs[0]), graph.ty(node.inputs[0]))
-        }
-        Op::Conv2DBackpropFilter(op) => {
-            conv::matrix_elements(&op.conv, graph.ty(node.inputs[0]), graph.ty(node.inputs[1]))
-        }
-        _ => 0,
+        Op::Conv2D(op) => conv::matrix_elements(op, ty(0), graph.ty(node.outputs[0])),
+        Op::Conv2DBackpropInput(op) => conv::matrix_elements(&op.conv, graph.ty(node.outputs[0]), ty(0)),
+        Op::Conv2DBackpropFilter(op) => conv::matrix_elements(&op.conv, ty(0), ty(1)),
+        Op::MatMul(_) => 0,
+        _ => return Bytes(0),
     };
-    Bytes(values + matrix as u64 * node.inputs.first().map_or(0, |v| graph.ty(*v).dtype.bytes().0))
+    let values: u64 = node.inputs.iter().chain(&node.outputs).map(|v| graph.ty(*v).bytes().0).sum();
+    Bytes(values + matrix as u64 * ty(0).dtype.bytes().0)
 }

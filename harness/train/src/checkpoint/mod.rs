@@ -104,15 +104,23 @@ impl Checkpoint {
     /// # Errors
     /// A tensor that candle refuses.
     pub fn not_finite(&self) -> Result<Option<&str>, candle_core::Error> {
-        for (name, tensor) in &self.variables {
-            // x - x is zero for every number, and NaN for infinities and NaN.
-            let zeros = tensor.sub(tensor)?.to_dtype(DType::F64)?.sum_all()?;
-            if zeros.to_scalar::<f64>()? != 0.0 {
-                return Ok(Some(name));
-            }
-        }
-        Ok(None)
+        not_finite(&self.variables)
     }
+}
+
+/// The first tensor with a NaN or an infinity.
+///
+/// # Errors
+/// A tensor that candle refuses.
+pub(crate) fn not_finite(tensors: &BTreeMap<String, Tensor>) -> Result<Option<&str>, candle_core::Error> {
+    for (name, tensor) in tensors {
+        // x - x is zero for every number, and NaN for infinities and NaN.
+        let zeros = tensor.sub(tensor)?.to_dtype(DType::F64)?.sum_all()?;
+        if zeros.to_scalar::<f64>()? != 0.0 {
+            return Ok(Some(name));
+        }
+    }
+    Ok(None)
 }
 
 /// A checkpoint that cannot be written, read or used.

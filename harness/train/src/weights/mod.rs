@@ -20,7 +20,7 @@ use std::{
 use thiserror::Error;
 use zoo_datasets::files;
 
-use crate::checkpoint::{Checkpoint, CheckpointError, CheckpointStore, read};
+use crate::checkpoint::{Checkpoint, CheckpointError, CheckpointStore, not_finite, read};
 
 /// Tensors by name, in f32, and where they come from.
 #[derive(Clone, Debug)]
@@ -81,6 +81,14 @@ impl Weights {
     /// # Errors
     /// A file that is missing, cut off, damaged, or holds no state_dict.
     pub fn read(path: &Path, entry: Option<&str>) -> Result<Self, WeightsError> {
+        let weights = Self::read_any(path, entry)?;
+        if let Ok(Some(name)) = not_finite(&weights.tensors) {
+            tracing::warn!("{}: `{name}` has numbers that are not finite", weights.file.display());
+        }
+        Ok(weights)
+    }
+
+    fn read_any(path: &Path, entry: Option<&str>) -> Result<Self, WeightsError> {
         if path.is_dir() {
             let found = CheckpointStore::of_run(path).latest()?;
             let found = found.ok_or_else(|| WeightsError::NoCheckpoint { folder: path.to_owned() })?;
