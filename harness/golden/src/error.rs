@@ -30,6 +30,14 @@ pub enum GoldenError {
         /// What is wrong with it.
         message: String,
     },
+    /// A step that is to be recorded comes to nothing.
+    #[error("{what} is not finite at the learning rate {learning_rate}: record at a lower one (--learning-rate)")]
+    NotFinite {
+        /// The loss or tensor.
+        what: String,
+        /// The learning rate.
+        learning_rate: f64,
+    },
     /// Two dumps that are not of the same step.
     #[error("{} and {} are dumps of different steps: {message}", a.display(), b.display())]
     Foreign {

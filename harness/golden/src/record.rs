@@ -97,6 +97,11 @@ pub fn record(
     };
     let truth = Recording::of(build(DType::F64)?, &manifest, options, &mut |n| step(n, "f64", STEPS))?;
     let rounded = Recording::of(build(DType::F32)?, &manifest, options, &mut |n| step(n, "f32", 0))?;
+    for run in [&truth, &rounded] {
+        if let Some(what) = run.not_finite() {
+            return Err(GoldenError::NotFinite { what, learning_rate: options.learning_rate });
+        }
+    }
     manifest.losses_f64 = truth.losses;
     manifest.losses_f32 = rounded.losses;
     let mut samples: BTreeMap<String, Vec<f64>> = BTreeMap::new();
@@ -120,6 +125,11 @@ fn schedule(recipe: &Recipe) -> ScheduleTable {
     ScheduleTable { steps_per_epoch: STEPS_PER_EPOCH, epochs, batch: recipe.train.batch, lr }
 }
 
+/// A noise floor; none where the truth is zero, or has not changed.
+fn floor(relative: f64) -> f64 {
+    if relative.is_finite() { relative } else { 0.0 }
+}
+
 /// What is known of a tensor, from its f64 and its f32 run.
 fn facts(key: &str, truth: &Measured, rounded: &Measured, starts: &HashMap<String, Start>) -> TensorFacts {
     let numel = truth.shape.iter().product();
@@ -136,10 +146,10 @@ fn facts(key: &str, truth: &Measured, rounded: &Measured, starts: &HashMap<Strin
         std: truth.stats.std,
         absmax: truth.stats.absmax,
         l2: truth.stats.l2,
-        f32_rel: if rel.is_finite() { rel } else { 0.0 },
+        f32_rel: floor(rel),
         f32_max: if truth.stats.absmax > 0.0 { worst / truth.stats.absmax } else { 0.0 },
         delta_l2: start.map(|s| s.delta_l2),
-        delta_f32_rel: start.map(|s| relative_l2(&delta(rounded), &delta(truth), s.delta_l2, numel)),
+        delta_f32_rel: start.map(|s| floor(relative_l2(&delta(rounded), &delta(truth), s.delta_l2, numel))),
         degenerate: false,
     }
 }
@@ -159,6 +169,13 @@ struct Recording {
 }
 
 impl Recording {
+    /// The first loss or tensor with a number that is not finite.
+    fn not_finite(&self) -> Option<String> {
+        let loss = self.losses.iter().position(|losses| losses.values().any(|loss| !loss.is_finite()));
+        let tensor = || self.tensors.iter().find(|(_, measured)| !measured.stats.l2.is_finite());
+        loss.map(|step| format!("the loss of step {}", step + 1)).or_else(|| tensor().map(|(key, _)| key.clone()))
+    }
+
     fn of(
         graph: Graph,
         manifest: &Manifest,

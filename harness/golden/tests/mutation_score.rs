@@ -82,7 +82,8 @@ fn outcomes(name: &str, truth: &Truth) -> Vec<Outcome> {
         Recorded(side) => {
             let small = load(name, vec![format!("model.inputs.image=[3, {side}, {side}]")]);
             let stem = recorded.path().join("golden");
-            let options = RecordOptions { batch: 2, learning_rate: 0.1, salt: String::new(), samples: 256 };
+            let learning_rate = small.schedule.peak_lr().min(0.1);
+            let options = RecordOptions { batch: 2, learning_rate, salt: String::new(), samples: 256 };
             record(&small, &options, &stem, &mut |_, _| ()).unwrap();
             // The engine's own learning rates prove nothing: PyTorch's lie in the recipe's folder.
             let manifest = stem.with_extension("json");
@@ -123,9 +124,11 @@ fn expect_score(recipes: &[(&str, Truth)], planted: usize) {
             count.add(&outcome);
             all.add(&outcome);
             if outcome.caught != Some(outcome.expected) {
+                println!("{name}: {} ({}): {:?}", outcome.name, outcome.expected, outcome.caught);
                 strange.push(format!("{name}: {} ({}): {:?}", outcome.name, outcome.expected, outcome.caught));
             }
         }
+        println!("{name}: {} of {} found, {} in the right stage", count.found, count.planted, count.right);
         by_recipe.push((name.to_string(), count));
     }
     println!("| | planted | found | in the right stage |\n| --- | --- | --- | --- |");
