@@ -41,6 +41,12 @@ RECIPES = {
     "vgg19": IMAGENET,
     "wide_resnet50_2": IMAGENET,
 }
+# DB's authors take a mean of red, green and blue from blue, green and red (data/processes/normalize_image.py); SiamMask's take the
+# pixels as they are. How large images are is decided elsewhere.
+DB = {"resize": None, "crop": None, "channels": "bgr", "mean": [122.67891434, 116.66876762, 104.00698793], "std": [255.0] * 3}
+SIAMMASK = DB | {"mean": [0.0] * 3, "std": [1.0] * 3}
+RECIPES |= {name: {"scale": 1.0} | DB for name in ("db_resnet", "db_resnet-original", "db_resnet18")}
+RECIPES |= {name: {"scale": 1.0} | SIAMMASK for name in ("siammask", "siammask-sharp")}
 SIZES = {"resize": 256, "crop": 224}
 RULE = (
     "decode to RGB u8; shorter side to `resize` by Pillow's antialiased bilinear filter in u8, longer side truncated; "
@@ -50,6 +56,10 @@ RULE = (
 
 def preprocess(image: Image.Image, rule: dict) -> torch.Tensor:
     """The 3 x crop x crop f32 tensor the network sees."""
+    if rule["crop"] is None:
+        pixels = np.asarray(image, dtype=np.float32)[..., ::-1]
+        pixels = (pixels - np.array(rule["mean"], dtype=np.float32)) / np.array(rule["std"], dtype=np.float32)
+        return torch.from_numpy(np.ascontiguousarray(pixels.transpose(2, 0, 1)))
     geometry = v2.Compose([v2.Resize(rule["resize"], v2.InterpolationMode.BILINEAR), v2.CenterCrop(rule["crop"])])
     pixels = v2.functional.pil_to_tensor(geometry(image)).to(torch.float32) / rule["scale"]
     return v2.functional.normalize(pixels, rule["mean"], rule["std"])
@@ -80,13 +90,13 @@ def write(recipe: str, images: Path) -> None:
     versions = {"pillow": PIL.__version__, "torchvision": torchvision.__version__.split("+")[0]}
     document = {
         "recipe": recipe,
-        "rule": RULE,
+        "rule": RULE if rule["crop"] else "decode to RGB u8; channels to B, G, R; per channel (x - mean) / std, each operation rounded to f32",
         "made_with": versions,
         "resize": rule["resize"],
         "interpolation": "bilinear",
         "crop": rule["crop"],
         **{key: rule[key] for key in ("scale", "mean", "std")},
-        "layout": f"CHW f32; {SAMPLES} samples at h('sample:' + key, j) mod {3 * rule['crop'] ** 2}",
+        "layout": f"CHW f32; {SAMPLES} samples at h('sample:' + key, j) mod {3 * rule['crop'] ** 2 if rule['crop'] else 'size'}",
         "entries": entries,
     }
     folder = GOLDEN / recipe

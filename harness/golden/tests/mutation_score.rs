@@ -44,9 +44,6 @@ const SLOW: &[(&str, Truth)] = &[
     ("siammask", PyTorch("siammask-small")),
     ("siammask-sharp", Full),
     ("alexnet-torchvision", Recorded(64)),
-    ("vgg11_bn", Recorded(32)),
-    ("vgg16", Recorded(32)),
-    ("vgg19", Recorded(32)),
     ("resnet34", Recorded(64)),
     ("resnet101", Recorded(64)),
     ("resnet152", Recorded(64)),
@@ -58,6 +55,9 @@ const SLOW: &[(&str, Truth)] = &[
     ("inception_v3", Recorded(96)),
     ("db_resnet18", Recorded(64)),
     ("db_resnet", Recorded(64)),
+    ("vgg11_bn", Recorded(32)),
+    ("vgg16", Recorded(32)),
+    ("vgg19", Recorded(32)),
 ];
 
 fn root() -> PathBuf {

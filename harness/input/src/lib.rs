@@ -22,7 +22,7 @@ pub use text::{TextImage, TextImages, detection, text_images};
 pub use tracking::{HeldOutPairs, held_out_pairs, tracker};
 
 use thiserror::Error;
-use zoo_datasets::{DataError, Normalize};
+use zoo_datasets::{DataError, Normalize, Pipeline};
 use zoo_recipe::{Recipe, Span, schema};
 
 /// Data or preprocessing that cannot be had as the recipe says.
@@ -55,6 +55,15 @@ pub enum Split {
     Train,
     /// `preprocess.eval`.
     Eval,
+}
+
+/// The preprocessing of images whose size `preprocess.text` or `preprocess.pairs` decides: normalisation alone, whatever the
+/// size.
+///
+/// # Errors
+/// Other steps.
+pub fn unresized(recipe: &Recipe, split: Split) -> Result<Pipeline, InputError> {
+    Ok(Pipeline::new(Vec::new(), only_normalisation(recipe, split)?)?)
 }
 
 /// The normalisation of a list of steps that may do nothing else: text and videos are varied by sections of their own.

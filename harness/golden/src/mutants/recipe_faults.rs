@@ -3,7 +3,7 @@
 use super::{Fault, Mutant};
 use crate::report::Stage;
 use zoo_recipe::Recipe;
-use zoo_recipe::schema::{Filter, L2Over, Optimizer, Schedule, SmoothingOver, Step, WarmupCount};
+use zoo_recipe::schema::{ChannelOrder, Filter, L2Over, Optimizer, Schedule, SmoothingOver, Step, WarmupCount};
 
 pub(super) fn all() -> Vec<Mutant> {
     let mutant = |name, expected, plant| Mutant { name, expected, fault: Fault::Recipe(plant) };
@@ -17,12 +17,14 @@ pub(super) fn all() -> Vec<Mutant> {
                 _ => None,
             })
         }),
-        mutant("channels in the order of OpenCV", Stage::Preprocess, |r| {
+        mutant("channels in the other order", Stage::Preprocess, |r| {
             eval_steps(r, |s| match s {
-                Step::Normalize(n) => {
-                    n.mean.reverse();
-                    Some(n.std.reverse())
-                }
+                Step::Normalize(n) => Some(
+                    n.channels = match n.channels {
+                        ChannelOrder::Rgb => ChannelOrder::Bgr,
+                        ChannelOrder::Bgr => ChannelOrder::Rgb,
+                    },
+                ),
                 _ => None,
             })
         }),
