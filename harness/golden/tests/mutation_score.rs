@@ -3,7 +3,7 @@
 //! Four recipes (alexnet, resnet50, DB, SiamMask) are judged against PyTorch's small goldens, siammask-sharp against its
 //! full one. For the others the engine records a golden of a small version of the recipe first (the mistake is then planted
 //! in a recipe that passes by construction), and schedule, preprocessing and initialisers are PyTorch's. `cargo test --release --workspace --test mutation_score -- --ignored --nocapture` does
-//! all recipes in minutes and prints the table of docs/reliability.md; the normal tests do those of [`QUICK`].
+//! all recipes in half an hour and prints the table of docs/reliability.md; the normal tests do those of [`QUICK`].
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

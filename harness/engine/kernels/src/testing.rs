@@ -4,7 +4,7 @@ use crate::{Blocked, Isa};
 
 /// Whether a test runs a case of so many multiplications: all of them, but under Miri, to which each is work, the small ones.
 pub(crate) const fn affordable(multiplications: usize) -> bool {
-    !cfg!(miri) || multiplications <= 3_000
+    !cfg!(miri) || multiplications <= 2_500
 }
 
 /// `len` values in (-2, 2) that repeat for the same `salt`.
