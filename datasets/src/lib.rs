@@ -7,7 +7,7 @@
 //! * [`Dataset`]: labelled images; [`ImageFolder`] and [`Cifar10`] read them, [`open_root`] finds out which it is,
 //!   [`Characters`] draws them.
 //! * [`Loader`]: parallel, ordered, bounded batches, reproducible for any number of threads.
-//! * [`files`]: how files from anywhere are opened.
+//! * [`files`]: how files from anywhere are opened; [`atomic`]: how they are written.
 //! * [`hash`] and [`Rng`]: the documented hash of the golden data, and random numbers made of it.
 
 pub mod atomic;
