@@ -204,7 +204,8 @@ pub(crate) fn read(path: &Path) -> io::Result<Vec<u8>> {
     (&mut file).take(BEGINNING).read_to_end(&mut beginning)?;
     let header = beginning.first_chunk().map_or(0, |length| u64::from_le_bytes(*length));
     if header > 0 && header <= size.saturating_sub(size_of::<u64>() as u64) {
-        beginning.try_reserve_exact(usize::try_from(size).unwrap_or(usize::MAX) - beginning.len())?;
+        // Another process may be appending: there may be more by now than there was.
+        beginning.try_reserve_exact(usize::try_from(size).unwrap_or(usize::MAX).saturating_sub(beginning.len()))?;
         file.take(size).read_to_end(&mut beginning)?;
     }
     Ok(beginning)

@@ -77,8 +77,9 @@ fn lines(path: &Path) -> io::Result<(Vec<Event>, bool)> {
         Err(error) => return Err(error),
     };
     let mut file = BufReader::new(file);
-    let (mut events, mut wrong, mut line) = (Vec::new(), Vec::new(), Vec::new());
-    for number in 1.. {
+    let (mut events, mut line) = (Vec::new(), Vec::new());
+    let (mut first_wrong, mut wrong) = (None, 0u64);
+    for number in 1u64.. {
         line.clear();
         if (&mut file).take(LONGEST).read_until(b'\n', &mut line)? == 0 {
             break;
@@ -87,14 +88,16 @@ fn lines(path: &Path) -> io::Result<(Vec<Event>, bool)> {
             Ok(event) if line.ends_with(b"\n") => events.push(event),
             // What a crash leaves at the end.
             _ if !line.ends_with(b"\n") && file.fill_buf()?.is_empty() => break,
-            _ => wrong.push(number),
+            _ => {
+                first_wrong = first_wrong.or(Some(number));
+                wrong += 1;
+            }
         }
     }
-    if let Some(first) = wrong.first() {
-        let count = wrong.len();
-        tracing::warn!("{}:{first}: this is no event of a run; left out, as {count} lines altogether", path.display());
+    if let Some(first) = first_wrong {
+        tracing::warn!("{}:{first}: this is no event of a run; left out, as {wrong} lines altogether", path.display());
     }
-    Ok((events, !wrong.is_empty()))
+    Ok((events, first_wrong.is_some()))
 }
 
 /// Whether an event belongs to the training up to `step`. The end of the interrupted run does not, and a run that goes on
