@@ -109,6 +109,14 @@ fn unsupported_processes_are_named() {
     assert!(matches!(image::decode(b""), Err(DecodeError::UnknownFormat)));
 }
 
+/// As libpng and the specification say; png 0.18.1 panics, and Pillow leaves the rest out.
+#[test]
+fn a_palette_is_made_of_whole_colours() {
+    let odd = include_bytes!("../../tests/fuzz/findings/image/palette-of-11-bytes.png");
+    let message = image::decode(odd).unwrap_err().to_string();
+    assert_eq!(message, "a palette of 11 bytes, which are no whole colours");
+}
+
 proptest! {
     #[test]
     fn random_bytes_never_panic(tail in proptest::collection::vec(any::<u8>(), 0..400), signature in 0..3_usize) {

@@ -76,6 +76,27 @@ fn unreadable_files_are_no_misfits() {
     assert!(entry.err.contains("it has no entry `ema`"), "{}", entry.err);
 }
 
+/// One file that is read and written would be lost, whichever way its name is spelt.
+#[test]
+fn nothing_is_written_over_what_is_read() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("tiny.pth");
+    std::fs::copy(crate::workbench::root().join(STATE), &file).unwrap();
+    let again = dir.path().join(".").join("tiny.pth");
+    let (file, again) = (file.to_str().unwrap(), again.to_str().unwrap());
+    let before = std::fs::read(file).unwrap();
+    for refused in [
+        ["weights", "import", "tiny", file, "--out", again].as_slice(),
+        &["weights", "export", "tiny", "--checkpoint", file, "--out", again],
+        &["export", "tiny", "--checkpoint", file, "--out", again],
+        &["export", "tiny", "--checkpoint", file, "--out", "net.onnx", "--sample", "net.onnx"],
+    ] {
+        assert!(tiny(refused).expect(2).err.contains("one file cannot be read and written"), "{refused:?}");
+        assert_eq!(std::fs::read(file).unwrap(), before);
+    }
+    tiny(&["weights", "import", "tiny", "/dev/null", "--out", "/dev/null"]).expect(3);
+}
+
 #[test]
 fn a_run_is_exported_for_pytorch() {
     let dir = tempfile::tempdir().unwrap();

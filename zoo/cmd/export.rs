@@ -1,6 +1,6 @@
 //! `zoo export`: a network for inference as an ONNX model.
 
-use super::{Context, SCHEMA_VERSION};
+use super::{Context, SCHEMA_VERSION, expect_apart};
 use crate::cli::{Format, RecipeArgs};
 use crate::memory::{MemoryArgs, beyond_now};
 use crate::numbers::scaled;
@@ -78,6 +78,8 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
     let mut step = Step::new(graph.clone(), Options::of(&recipe))?;
     step.initialize(recipe.train.seed)?;
     let weights = args.checkpoint.as_deref().map(|path| load(path, &graph, &mut step)).transpose()?;
+    let written = [Some(args.out.as_path()), args.sample.as_deref()];
+    expect_apart(&weights.as_deref().into_iter().chain(written.into_iter().flatten()).collect::<Vec<_>>())?;
     let values = |name: &str| step.variable(name).ok()?.flatten_all().ok()?.to_vec1::<f32>().ok();
     let model = zoo_onnx::export(&graph, batch, &about(&recipe), values)?;
     weights::replace(&args.out, &model.bytes)?;

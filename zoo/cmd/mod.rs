@@ -32,7 +32,8 @@ use crate::progress::Progress;
 use crate::{Exit, Failure};
 use clap::Subcommand;
 use serde::Serialize;
-use std::path::PathBuf;
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
 use tracing::warn;
 use zoo_npu::DeviceLibrary;
 use zoo_ranks::Ranks;
@@ -127,6 +128,21 @@ pub fn run(command: &Command, context: &mut Context) -> Result<Exit, Failure> {
         Command::Completions(args) => completions::run(args, context),
         Command::Man(args) => man::run(args, context),
     }
+}
+
+/// Refuses to write a file over one that is read, or over another result. Whatever is no file, such as /dev/null, may be both.
+fn expect_apart(files: &[&Path]) -> Result<(), Failure> {
+    let mut seen = HashSet::new();
+    for file in files {
+        let is_special = file.metadata().is_ok_and(|there| !there.is_file());
+        if !is_special && !seen.insert(file.canonicalize().unwrap_or_else(|_| file.to_path_buf())) {
+            return Err(Failure::Usage(format!(
+                "{}: one file cannot be read and written, or written twice",
+                file.display()
+            )));
+        }
+    }
+    Ok(())
 }
 
 /// Lets everything that computes in parallel use so many threads.

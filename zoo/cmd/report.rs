@@ -43,8 +43,8 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
         atomic::replace(file, |out| out.write_all(page.as_bytes())).map_err(unwritable)?;
         info!("page: {}", file.display());
     }
-    if let [folder] = args.runs.as_slice() {
-        info!("page of the run: {}", zoo_train::rewrite_report(folder)?.display());
+    if let [run] = records.as_slice() {
+        info!("page of the run: {}", zoo_train::rewrite_report(run)?.display());
     }
     match context.format {
         Format::Json => context.out.json(&comparison)?,

@@ -117,7 +117,26 @@ fn invalid(error: ImageError) -> DecodeError {
     DecodeError::Invalid(error.to_string())
 }
 
+/// Refuses a palette that is not made of whole colours (PNG specification, 11.2.2 PLTE), over which png 0.18.1 panics
+/// (<https://github.com/image-rs/image-png/issues/694>).
+fn check_palette(png: &[u8]) -> Result<(), DecodeError> {
+    let mut chunks = png.get(8..).unwrap_or_default();
+    // A chunk: the length of its content, its name, its content, a checksum.
+    while let Some((length, chunk)) = chunks.split_first_chunk() {
+        let length = u32::from_be_bytes(*length) as usize;
+        match chunk.get(..4) {
+            Some(b"PLTE") if !length.is_multiple_of(3) => {
+                return Err(DecodeError::Invalid(format!("a palette of {length} bytes, which are no whole colours")));
+            }
+            Some(b"IDAT") | None => break,
+            Some(_) => chunks = chunk.get(length.saturating_add(8)..).unwrap_or_default(),
+        }
+    }
+    Ok(())
+}
+
 fn decode_png(bytes: &[u8]) -> Result<Image, DecodeError> {
+    check_palette(bytes)?;
     let decoder = ImageReader::with_format(Cursor::new(bytes), ImageFormat::Png).into_decoder().map_err(invalid)?;
     let (width, height) = decoder.dimensions();
     let size = check_size(Size::new(width as usize, height as usize))?;

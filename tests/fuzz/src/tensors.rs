@@ -123,6 +123,6 @@ pub fn events(data: &[u8]) {
     fs::write(folder.path().join("recipe.yaml"), fixture("recipes/tiny.yaml")).unwrap();
     if let Ok(run) = RunRecord::read(folder.path()) {
         let _ = (run.started(), run.end(), run.last_evaluation());
-        let _ = zoo_train::rewrite_report(folder.path());
+        let _ = zoo_train::rewrite_report(&run);
     }
 }

@@ -2,7 +2,7 @@
 
 use super::network;
 use crate::cli::{Format, RecipeArgs};
-use crate::cmd::{Context, SCHEMA_VERSION};
+use crate::cmd::{Context, SCHEMA_VERSION, expect_apart};
 use crate::{Exit, Failure};
 use serde::Serialize;
 use std::io::Write;
@@ -51,6 +51,7 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
     let recipe = context.load(&catalog, &args.recipe.recipe, &args.recipe.change)?.recipe;
     let graph = network(&recipe)?;
     let weights = Weights::read(&args.checkpoint, None)?;
+    expect_apart(&[&weights.file, &args.out])?;
     let naming = Naming::default();
     let fit = Fit::new(&graph, &weights, &naming);
     if !fit.is_enough() {

@@ -2,7 +2,7 @@
 
 use super::{Names, network};
 use crate::cli::{Format, RecipeArgs};
-use crate::cmd::{Context, SCHEMA_VERSION};
+use crate::cmd::{Context, SCHEMA_VERSION, expect_apart};
 use crate::console::{BAD, GOOD, paint};
 use crate::table::{Align, Table};
 use crate::{Exit, Failure};
@@ -67,6 +67,7 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
     let fits = fit.is_exact() || (args.partial && !fit.taken.is_empty());
     let out = args.out.as_deref().filter(|_| fits);
     if let Some(path) = out {
+        expect_apart(&[&weights.file, path])?;
         StateDict::new(&graph, &weights, &naming).save(path)?;
     }
     let report = Report { schema_version: SCHEMA_VERSION, recipe: &recipe.name, fit: &fit, fits, out };

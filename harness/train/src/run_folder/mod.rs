@@ -276,18 +276,13 @@ impl Listener for RunFiles {
     }
 }
 
-/// Writes the report of a run folder anew from its event log. Returns the file.
+/// Writes the report of a run anew from its event log. Returns the file.
 ///
 /// # Errors
-/// A folder without a run, or a file that cannot be read or written.
-pub fn rewrite_report(folder: &Path) -> Result<PathBuf, TrainError> {
-    let events = record::events(folder)?;
-    if events.is_empty() {
-        let reason = "there is no run in this folder".to_owned();
-        return Err(TrainError::RunFolder { path: folder.to_owned(), reason });
-    }
-    write_report(folder, &events.iter().collect())?;
-    Ok(folder.join(REPORT))
+/// A file that cannot be written.
+pub fn rewrite_report(run: &RunRecord) -> Result<PathBuf, TrainError> {
+    write_report(&run.folder, &run.events.iter().collect())?;
+    Ok(run.folder.join(REPORT))
 }
 
 fn write_report(folder: &Path, report: &Report) -> Result<(), ListenError> {
