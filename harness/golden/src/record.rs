@@ -3,28 +3,30 @@
 //! The truth is the engine's f64 run, the floors are what its f32 run is off on the stored samples. Such a golden says
 //! nothing about a reference framework; its `made_with` names the engine, so that nobody takes it for more.
 
+mod conditions;
+mod inputs;
+
 use crate::{
     GoldenError,
     compare::{Measured, relative_l2},
-    manifest::{
-        Golden, Group, HashVectors, Hyper, Init, Input, Manifest, Optimizer, STORED_IN_ORDER, ScheduleTable,
-        TensorFacts,
-    },
+    manifest::{Golden, Manifest, STORED_IN_ORDER, TensorFacts},
     probe::{Probe, Reading, to_f64},
     stats::Stats,
     weights,
 };
 use candle_core::{Device, Tensor};
+use conditions::conditions;
+use inputs::MadeInputs;
 use safetensors::{Dtype, tensor::TensorView};
 use std::{
     collections::{BTreeMap, HashMap},
     path::{Path, PathBuf},
 };
 use zoo_datasets::atomic::Aside;
-use zoo_datasets::hash::{NameHash, fnv1a64, sample_positions};
-use zoo_engine::{Inputs, Kernels, Options, Scalars, Step, StepMemory, candle_dtype};
-use zoo_graph::{BuildOptions, Bytes, DType, Graph, LABEL, Mode, Op, TapState, VariableRole};
-use zoo_recipe::{Recipe, ResolvedModel, schema};
+use zoo_datasets::hash::sample_positions;
+use zoo_engine::{Kernels, Options, Scalars, Step, StepMemory, candle_dtype};
+use zoo_graph::{BuildOptions, Bytes, DType, Graph, Mode, TapState, VariableRole};
+use zoo_recipe::{Recipe, ResolvedModel};
 
 /// Conditions of a recorded golden.
 #[derive(Clone, Debug)]
@@ -91,12 +93,14 @@ pub fn record(
 ) -> Result<(), GoldenError> {
     let model = recipe.resolve().map_err(|d| GoldenError::Recipe(d.to_string()))?;
     let build = |dtype| graph(recipe, &model, options, dtype);
-    let mut manifest = conditions(recipe, &build(DType::F64)?, model.classes, options);
+    let described = build(DType::F64)?;
+    let inputs = MadeInputs::of(recipe, &described, model.classes, &options.salt);
+    let mut manifest = conditions(recipe, &described, &inputs, options);
     let mut step = |n: usize, dtype: &str, after| {
         progress(&format!("step {} of {STEPS} in {dtype}", n + 1), after + STEPS - n - 1)
     };
-    let truth = Recording::of(build(DType::F64)?, &manifest, options, &mut |n| step(n, "f64", STEPS))?;
-    let rounded = Recording::of(build(DType::F32)?, &manifest, options, &mut |n| step(n, "f32", 0))?;
+    let truth = Recording::of(build(DType::F64)?, &manifest, &inputs, options, &mut |n| step(n, "f64", STEPS))?;
+    let rounded = Recording::of(build(DType::F32)?, &manifest, &inputs, options, &mut |n| step(n, "f32", 0))?;
     for run in [&truth, &rounded] {
         if let Some(what) = run.not_finite() {
             return Err(GoldenError::NotFinite { what, learning_rate: options.learning_rate });
@@ -111,18 +115,7 @@ pub fn record(
         samples.insert(key, measured.samples);
     }
     manifest.output_order = truth.order;
-    write(stem, &manifest, &samples)
-}
-
-/// Steps of an epoch in a recorded schedule: the recipe does not know how much data it will meet.
-const STEPS_PER_EPOCH: usize = 100;
-
-/// Learning rates of every tenth of an epoch.
-fn schedule(recipe: &Recipe) -> ScheduleTable {
-    let epochs = recipe.train.epochs;
-    let steps = (0..epochs * STEPS_PER_EPOCH).step_by(STEPS_PER_EPOCH / 10);
-    let lr = steps.map(|step| (step.to_string(), recipe.schedule.lr(step, STEPS_PER_EPOCH, epochs))).collect();
-    ScheduleTable { steps_per_epoch: STEPS_PER_EPOCH, epochs, batch: recipe.train.batch, lr }
+    write(stem, &manifest, &samples, &inputs)
 }
 
 /// A noise floor; none where the truth is zero, or has not changed.
@@ -179,6 +172,7 @@ impl Recording {
     fn of(
         graph: Graph,
         manifest: &Manifest,
+        inputs: &MadeInputs,
         options: &RecordOptions,
         begins: &mut dyn FnMut(usize),
     ) -> Result<Self, GoldenError> {
@@ -212,7 +206,7 @@ impl Recording {
             let positions = positions(key, graph.ty(*value).shape.numel());
             probe.ask(*value, Reading { key: key.clone(), positions });
         }
-        let inputs = inputs(&graph, manifest)?;
+        let inputs = inputs.tensors(&graph)?;
         let mut recording = Self { losses: Vec::new(), tensors: BTreeMap::new(), order, starts: HashMap::new() };
         for n in 0..STEPS {
             begins(n);
@@ -277,209 +271,13 @@ fn start_values(manifest: &Manifest, name: &str, numel: usize) -> Vec<f32> {
     }
 }
 
-/// The rule by which a parameter or buffer of a recorded golden starts; see `golden/README.md`.
-fn rule(role: &VariableRole, shape: &[usize]) -> Option<Init> {
-    let tenth = f64::from(0.1f32);
-    Some(match role {
-        VariableRole::Weight => {
-            let fan_in: usize = shape.iter().skip(1).product();
-            Init::Uniform { bound: f64::from((6.0 / fan_in.max(1) as f64).sqrt() as f32) }
-        }
-        VariableRole::Bias | VariableRole::NormBias => Init::Uniform { bound: tenth },
-        VariableRole::NormWeight => Init::OnePlus { bound: tenth, gain: 1.0 },
-        VariableRole::RunningMean => Init::Const { value: 0.0 },
-        VariableRole::RunningVar => Init::Const { value: 1.0 },
-        VariableRole::Slot { .. } => return None,
-    })
-}
-
-/// Everything of the manifest that is known before a step has run.
-fn conditions(recipe: &Recipe, graph: &Graph, classes: usize, options: &RecordOptions) -> Manifest {
-    let mut groups: Vec<Group> = Vec::new();
-    let (mut bn, mut shapes, mut init) = (Vec::new(), BTreeMap::new(), BTreeMap::new());
-    for node in &graph.nodes {
-        let (weight_decay, lr_scale) = match &node.op {
-            Op::ApplyMomentum(op) => (op.weight_decay, op.lr_scale),
-            Op::ApplyAdam(op) => (op.weight_decay, op.lr_scale),
-            Op::BnRunningUpdate(op) => {
-                let layer = node.name.trim_end_matches("/running");
-                let eps = graph.nodes.iter().find_map(|n| match &n.op {
-                    Op::BnTrainingUpdate(update) if n.name == layer => Some(update.eps),
-                    _ => None,
-                });
-                let pair = (eps.unwrap_or_default(), op.momentum);
-                if !bn.contains(&pair) {
-                    bn.push(pair);
-                }
-                continue;
-            }
-            _ => continue,
-        };
-        let name = node.name.trim_end_matches("/update").to_string();
-        let lr = options.learning_rate * lr_scale;
-        match groups.iter_mut().find(|g| g.weight_decay == weight_decay && g.lr == lr) {
-            Some(group) => group.params.push(name),
-            None => groups.push(Group { lr, weight_decay, params: vec![name] }),
-        }
-    }
-    for variable in &graph.variables {
-        let shape = graph.ty(variable.value).shape.to_vec();
-        if let Some(rule) = rule(&variable.role, &shape) {
-            init.insert(variable.name.clone(), rule);
-            shapes.insert(variable.name.clone(), shape);
-        }
-    }
-    let inputs = graph.inputs.iter().map(|input| {
-        let shape = graph.ty(input.value).shape.to_vec();
-        let (name, image) = (&input.name, recipe.model.inputs.contains_key(&input.name));
-        let rule = match (image, name == LABEL) {
-            (true, _) => format!("image[-2,2) of 'input.{name}'"),
-            (false, true) => format!("h % {classes} of 'input.{name}'"),
-            (false, false) => format!("{} of 'input.{name}'", target(&recipe.loss, name)),
-        };
-        (name.clone(), Input { shape, rule: Some(rule), stored: !image })
-    });
-    let loss = &recipe.loss;
-    let vectors = ["a", "conv1.weight"].map(|name| (name.to_string(), hash_vectors(name)));
-    Manifest {
-        model: recipe.name.clone(),
-        salt: options.salt.clone(),
-        precision: "f64 of the engine is the truth; f32_rel is its f32 run's error on the stored samples".into(),
-        made_with: BTreeMap::from([("zoo".to_string(), env!("CARGO_PKG_VERSION").to_string())]),
-        optimizer: optimizer(recipe, groups),
-        hyper: Hyper {
-            label_smoothing: loss.softmax_cross_entropy.as_ref().map(|l| l.label_smoothing),
-            l2_in_loss: loss.l2.as_ref().map(|l2| l2.weight),
-            loss_weights: None,
-            negative_ratio: None,
-        },
-        parameter_count: graph.parameters().map(|(_, v)| graph.ty(v.value).shape.numel() as u64).sum(),
-        bn,
-        hash_vectors: BTreeMap::from(vectors),
-        inputs: inputs.collect(),
-        shapes,
-        init,
-        parameters_without_gradient: untouched(graph),
-        losses_f64: Vec::new(),
-        losses_f32: Vec::new(),
-        output_order: Vec::new(),
-        tensors: BTreeMap::new(),
-        variants: BTreeMap::new(),
-        schedule: Some(schedule(recipe)),
-    }
-}
-
-fn optimizer(recipe: &Recipe, groups: Vec<Group>) -> Optimizer {
-    let norm = |clip: &schema::Clip| match clip {
-        schema::Clip::Norm(bound) => Some(*bound),
-        schema::Clip::Value(_) => None,
-    };
-    let blank = Optimizer {
-        kind: String::new(),
-        momentum: None,
-        nesterov: false,
-        betas: None,
-        eps: None,
-        clip_grad_norm: recipe.gradients.clip.iter().find_map(norm),
-        groups,
-    };
-    match &recipe.optimizer {
-        schema::Optimizer::Sgd(sgd) => Optimizer {
-            kind: "SGD: see ApplyMomentum".into(),
-            momentum: Some(sgd.momentum),
-            nesterov: sgd.nesterov,
-            ..blank
-        },
-        schema::Optimizer::Adam(adam) => Optimizer {
-            kind: "Adam: see ApplyAdam".into(),
-            betas: Some((adam.beta1, adam.beta2)),
-            eps: Some(adam.eps),
-            ..blank
-        },
-    }
-}
-
-fn hash_vectors(name: &str) -> HashVectors {
-    let hash = NameHash::new(name);
-    HashVectors {
-        fnv1a64: format!("{:016x}", fnv1a64(name.as_bytes())),
-        h: (0..4).map(|i| format!("{:016x}", hash.h(i))).collect(),
-        s_f32: (0..4).map(|i| f64::from(hash.s(i))).collect(),
-    }
-}
-
-/// Parameters that no update writes.
-fn untouched(graph: &Graph) -> Vec<String> {
-    graph.parameters().filter(|(_, v)| v.next.is_none()).map(|(_, v)| v.name.clone()).collect()
-}
-
-/// The values that a target of the loss may have.
-fn target(loss: &schema::Loss, name: &str) -> &'static str {
-    let select = loss.select_cross_entropy.as_ref().is_some_and(|term| term.label == name);
-    let mask = loss.mask_soft_margin.as_ref().is_some_and(|term| term.target == name);
-    let offsets = loss.weighted_l1.as_ref().is_some_and(|term| term.target == name);
-    let map = loss.masked_l1.as_ref().is_some_and(|term| term.target == name);
-    match (select, mask, offsets, map) {
-        (true, ..) => "-1, 0 or 1",
-        (_, true, ..) => "-1 or 1",
-        (_, _, true, _) => "uniform[-1,1)",
-        (.., true) => "uniform[0,1)",
-        _ => "1 in 4 is 1, else 0",
-    }
-}
-
-/// Values of a stored input by the hash, as the rule of the manifest says.
-fn values(manifest: &Manifest, name: &str, input: &Input) -> Vec<f32> {
-    let hash = NameHash::new(&format!("{}input.{name}", manifest.salt));
-    let rule = input.rule.as_deref().unwrap_or_default();
-    let value = |i: u64| match rule.split(" of '").next().unwrap_or_default() {
-        "-1, 0 or 1" => (hash.h(i) % 3) as f32 - 1.0,
-        "-1 or 1" => 2.0 * (hash.h(i) % 2) as f32 - 1.0,
-        "uniform[-1,1)" => hash.s(i),
-        "uniform[0,1)" => 0.5 + 0.5 * hash.s(i),
-        _ => f32::from(hash.h(i).is_multiple_of(4)),
-    };
-    (0..input.shape.iter().product::<usize>() as u64).map(value).collect()
-}
-
-/// Labels by the hash, as the rule of the manifest says.
-fn labels(manifest: &Manifest, name: &str, input: &Input) -> Vec<u32> {
-    let classes = input
-        .rule
-        .as_deref()
-        .unwrap_or_default()
-        .strip_prefix("h % ")
-        .and_then(|r| r.split(' ').next())
-        .and_then(|n| n.parse().ok());
-    let hash = NameHash::new(&format!("{}input.{name}", manifest.salt));
-    (0..input.shape.iter().product::<usize>() as u64).map(|i| (hash.h(i) % classes.unwrap_or(1u64)) as u32).collect()
-}
-
-fn inputs(graph: &Graph, manifest: &Manifest) -> Result<Inputs, GoldenError> {
-    let mut inputs = Inputs::new();
-    for input in &graph.inputs {
-        let ty = graph.ty(input.value);
-        let Some(described) = manifest.inputs.get(&input.name) else { continue };
-        let tensor = match (described.stored, ty.dtype.is_float()) {
-            (true, false) => {
-                Tensor::from_vec(labels(manifest, &input.name, described), ty.shape.to_vec(), &Device::Cpu)
-            }
-            (true, true) => Tensor::from_vec(values(manifest, &input.name, described), ty.shape.to_vec(), &Device::Cpu)
-                .and_then(|t| t.to_dtype(candle_dtype(ty.dtype))),
-            (false, _) => {
-                let hash = NameHash::new(&format!("{}input.{}", manifest.salt, input.name));
-                let values: Vec<f32> = (0..ty.shape.numel() as u64).map(|i| 2.0 * hash.s(i)).collect();
-                Tensor::from_vec(values, ty.shape.to_vec(), &Device::Cpu)
-                    .and_then(|t| t.to_dtype(candle_dtype(ty.dtype)))
-            }
-        };
-        inputs = inputs.with(&input.name, tensor.map_err(zoo_engine::EngineError::from)?);
-    }
-    Ok(inputs)
-}
-
 /// Writes both files, and reads them again: what is written can be checked against.
-fn write(stem: &Path, manifest: &Manifest, samples: &BTreeMap<String, Vec<f64>>) -> Result<(), GoldenError> {
+fn write(
+    stem: &Path,
+    manifest: &Manifest,
+    samples: &BTreeMap<String, Vec<f64>>,
+    inputs: &MadeInputs,
+) -> Result<(), GoldenError> {
     let [json, tensors] = files(stem);
     let unwritable = |path: &Path| {
         let path = path.to_path_buf();
@@ -493,15 +291,8 @@ fn write(stem: &Path, manifest: &Manifest, samples: &BTreeMap<String, Vec<f64>>)
             (key.clone(), Dtype::F64, vec![values.len()], bytes)
         })
         .collect();
-    for (name, input) in manifest.inputs.iter().filter(|(_, input)| input.stored) {
-        let (dtype, bytes) = match name == LABEL {
-            true => {
-                (Dtype::I32, labels(manifest, name, input).iter().flat_map(|l| (*l as i32).to_le_bytes()).collect())
-            }
-            false => (Dtype::F32, values(manifest, name, input).iter().flat_map(|v| v.to_le_bytes()).collect()),
-        };
-        arrays.push((format!("input/{name}"), dtype, input.shape.clone(), bytes));
-    }
+    arrays
+        .extend(inputs.stored().map(|input| (format!("input/{}", input.name), input.dtype, input.shape, input.bytes)));
     let views = arrays.iter().map(|(key, dtype, shape, bytes)| {
         TensorView::new(*dtype, shape.clone(), bytes)
             .map(|view| (key.clone(), view))

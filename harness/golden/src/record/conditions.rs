@@ -1,0 +1,145 @@
+//! What a recorded golden says of its step before it has run: hyper-parameters, starts, learning rates.
+
+use super::{RecordOptions, inputs::MadeInputs};
+use crate::manifest::{Group, HashVectors, Hyper, Init, Manifest, Optimizer, ScheduleTable};
+use std::collections::BTreeMap;
+use zoo_datasets::hash::{NameHash, fnv1a64};
+use zoo_graph::{Graph, Op, VariableRole};
+use zoo_recipe::{Recipe, schema};
+
+/// Everything of the manifest that is known before a step has run.
+pub(super) fn conditions(recipe: &Recipe, graph: &Graph, inputs: &MadeInputs, options: &RecordOptions) -> Manifest {
+    let mut groups: Vec<Group> = Vec::new();
+    let (mut bn, mut shapes, mut init) = (Vec::new(), BTreeMap::new(), BTreeMap::new());
+    for node in &graph.nodes {
+        let (weight_decay, lr_scale) = match &node.op {
+            Op::ApplyMomentum(op) => (op.weight_decay, op.lr_scale),
+            Op::ApplyAdam(op) => (op.weight_decay, op.lr_scale),
+            Op::BnRunningUpdate(op) => {
+                let layer = node.name.trim_end_matches("/running");
+                let eps = graph.nodes.iter().find_map(|n| match &n.op {
+                    Op::BnTrainingUpdate(update) if n.name == layer => Some(update.eps),
+                    _ => None,
+                });
+                let pair = (eps.unwrap_or_default(), op.momentum);
+                if !bn.contains(&pair) {
+                    bn.push(pair);
+                }
+                continue;
+            }
+            _ => continue,
+        };
+        let name = node.name.trim_end_matches("/update").to_string();
+        let lr = options.learning_rate * lr_scale;
+        match groups.iter_mut().find(|g| g.weight_decay == weight_decay && g.lr == lr) {
+            Some(group) => group.params.push(name),
+            None => groups.push(Group { lr, weight_decay, params: vec![name] }),
+        }
+    }
+    for variable in &graph.variables {
+        let shape = graph.ty(variable.value).shape.to_vec();
+        if let Some(rule) = start(&variable.role, &shape) {
+            init.insert(variable.name.clone(), rule);
+            shapes.insert(variable.name.clone(), shape);
+        }
+    }
+    let loss = &recipe.loss;
+    let vectors = ["a", "conv1.weight"].map(|name| (name.to_string(), hash_vectors(name)));
+    Manifest {
+        model: recipe.name.clone(),
+        salt: options.salt.clone(),
+        precision: "f64 of the engine is the truth; f32_rel is its f32 run's error on the stored samples".into(),
+        made_with: BTreeMap::from([("zoo".to_string(), env!("CARGO_PKG_VERSION").to_string())]),
+        optimizer: optimizer(recipe, groups),
+        hyper: Hyper {
+            label_smoothing: loss.softmax_cross_entropy.as_ref().map(|l| l.label_smoothing),
+            l2_in_loss: loss.l2.as_ref().map(|l2| l2.weight),
+            loss_weights: None,
+            negative_ratio: None,
+        },
+        parameter_count: graph.parameters().map(|(_, v)| graph.ty(v.value).shape.numel() as u64).sum(),
+        bn,
+        hash_vectors: BTreeMap::from(vectors),
+        inputs: inputs.described(),
+        shapes,
+        init,
+        parameters_without_gradient: untouched(graph),
+        losses_f64: Vec::new(),
+        losses_f32: Vec::new(),
+        output_order: Vec::new(),
+        tensors: BTreeMap::new(),
+        variants: BTreeMap::new(),
+        schedule: Some(schedule(recipe)),
+    }
+}
+
+fn optimizer(recipe: &Recipe, groups: Vec<Group>) -> Optimizer {
+    let norm = |clip: &schema::Clip| match clip {
+        schema::Clip::Norm(bound) => Some(*bound),
+        schema::Clip::Value(_) => None,
+    };
+    let blank = Optimizer {
+        kind: String::new(),
+        momentum: None,
+        nesterov: false,
+        betas: None,
+        eps: None,
+        clip_grad_norm: recipe.gradients.clip.iter().find_map(norm),
+        groups,
+    };
+    match &recipe.optimizer {
+        schema::Optimizer::Sgd(sgd) => Optimizer {
+            kind: "SGD: see ApplyMomentum".into(),
+            momentum: Some(sgd.momentum),
+            nesterov: sgd.nesterov,
+            ..blank
+        },
+        schema::Optimizer::Adam(adam) => Optimizer {
+            kind: "Adam: see ApplyAdam".into(),
+            betas: Some((adam.beta1, adam.beta2)),
+            eps: Some(adam.eps),
+            ..blank
+        },
+    }
+}
+
+fn hash_vectors(name: &str) -> HashVectors {
+    let hash = NameHash::new(name);
+    HashVectors {
+        fnv1a64: format!("{:016x}", fnv1a64(name.as_bytes())),
+        h: (0..4).map(|i| format!("{:016x}", hash.h(i))).collect(),
+        s_f32: (0..4).map(|i| f64::from(hash.s(i))).collect(),
+    }
+}
+
+/// Parameters that no update writes.
+fn untouched(graph: &Graph) -> Vec<String> {
+    graph.parameters().filter(|(_, v)| v.next.is_none()).map(|(_, v)| v.name.clone()).collect()
+}
+
+/// The rule by which a parameter or buffer of a recorded golden starts; see `golden/README.md`.
+fn start(role: &VariableRole, shape: &[usize]) -> Option<Init> {
+    let tenth = f64::from(0.1f32);
+    Some(match role {
+        VariableRole::Weight => {
+            let fan_in: usize = shape.iter().skip(1).product();
+            Init::Uniform { bound: f64::from((6.0 / fan_in.max(1) as f64).sqrt() as f32) }
+        }
+        VariableRole::Bias | VariableRole::NormBias => Init::Uniform { bound: tenth },
+        VariableRole::NormWeight => Init::OnePlus { bound: tenth, gain: 1.0 },
+        VariableRole::RunningMean => Init::Const { value: 0.0 },
+        VariableRole::RunningVar => Init::Const { value: 1.0 },
+        VariableRole::Slot { .. } => return None,
+    })
+}
+
+/// Steps of an epoch in a recorded schedule: the recipe does not know how much data it will meet.
+const STEPS_PER_EPOCH: usize = 100;
+
+/// Learning rates of every tenth of an epoch.
+fn schedule(recipe: &Recipe) -> ScheduleTable {
+    let epochs = recipe.train.epochs;
+    let steps = (0..epochs * STEPS_PER_EPOCH).step_by(STEPS_PER_EPOCH / 10);
+    let lr = steps.map(|step| (step.to_string(), recipe.schedule.lr(step, STEPS_PER_EPOCH, epochs))).collect();
+    ScheduleTable { steps_per_epoch: STEPS_PER_EPOCH, epochs, batch: recipe.train.batch, lr }
+}

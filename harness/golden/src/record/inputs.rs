@@ -1,0 +1,177 @@
+//! The inputs of a recorded step: numbers of the hash, by rules that the manifest tells.
+
+use crate::{GoldenError, manifest::Input};
+use candle_core::{Device, Tensor};
+use safetensors::Dtype;
+use std::collections::BTreeMap;
+use zoo_datasets::hash::NameHash;
+use zoo_engine::{EngineError, Inputs, candle_dtype};
+use zoo_graph::{Graph, LABEL};
+use zoo_recipe::{Recipe, schema};
+
+/// How the values of an input are made of the hash `h` of its name, and of `s`, the same between -1 and 1; golden/README.md.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Rule {
+    /// `2 s`. The only ones that are not stored.
+    Image,
+    /// `h` modulo so many classes.
+    Label(u64),
+    /// -1, 0 or 1.
+    SignOrZero,
+    /// -1 or 1.
+    Sign,
+    /// `s`.
+    Symmetric,
+    /// `s` moved to 0..1.
+    Fraction,
+    /// One in four is 1, the others are 0.
+    Quarter,
+}
+
+impl Rule {
+    /// What fits the use that the recipe makes of an input.
+    fn of(name: &str, recipe: &Recipe, classes: usize) -> Self {
+        let schema::Loss { select_cross_entropy, mask_soft_margin, weighted_l1, masked_l1, .. } = &recipe.loss;
+        if recipe.model.inputs.contains_key(name) {
+            Self::Image
+        } else if name == LABEL {
+            Self::Label(classes.max(1) as u64)
+        } else if select_cross_entropy.as_ref().is_some_and(|term| term.label == name) {
+            Self::SignOrZero
+        } else if mask_soft_margin.as_ref().is_some_and(|term| term.target == name) {
+            Self::Sign
+        } else if weighted_l1.as_ref().is_some_and(|term| term.target == name) {
+            Self::Symmetric
+        } else if masked_l1.as_ref().is_some_and(|term| term.target == name) {
+            Self::Fraction
+        } else {
+            Self::Quarter
+        }
+    }
+
+    /// The rule as the manifest tells it.
+    fn told(self, name: &str) -> String {
+        let values = match self {
+            Self::Image => "image[-2,2)",
+            Self::Label(classes) => return format!("h % {classes} of 'input.{name}'"),
+            Self::SignOrZero => "-1, 0 or 1",
+            Self::Sign => "-1 or 1",
+            Self::Symmetric => "uniform[-1,1)",
+            Self::Fraction => "uniform[0,1)",
+            Self::Quarter => "1 in 4 is 1, else 0",
+        };
+        format!("{values} of 'input.{name}'")
+    }
+
+    /// The value of an element. All are numbers of f32, labels whole ones.
+    fn value(self, hash: &NameHash, element: u64) -> f64 {
+        match self {
+            Self::Image => f64::from(2.0 * hash.s(element)),
+            Self::Label(classes) => (hash.h(element) % classes) as f64,
+            Self::SignOrZero => (hash.h(element) % 3) as f64 - 1.0,
+            Self::Sign => 2.0 * (hash.h(element) % 2) as f64 - 1.0,
+            Self::Symmetric => f64::from(hash.s(element)),
+            Self::Fraction => f64::from(0.5 + 0.5 * hash.s(element)),
+            Self::Quarter => f64::from(u8::from(hash.h(element).is_multiple_of(4))),
+        }
+    }
+}
+
+/// All inputs of a step.
+pub(super) struct MadeInputs {
+    salt: String,
+    rules: BTreeMap<String, (Rule, Vec<usize>)>,
+}
+
+/// An input as a file holds it.
+pub(super) struct Stored {
+    pub name: String,
+    pub dtype: Dtype,
+    pub shape: Vec<usize>,
+    pub bytes: Vec<u8>,
+}
+
+impl MadeInputs {
+    /// The inputs of this graph of the recipe.
+    pub(super) fn of(recipe: &Recipe, graph: &Graph, classes: usize, salt: &str) -> Self {
+        let rule = |name: &String| Rule::of(name, recipe, classes);
+        let rules = graph
+            .inputs
+            .iter()
+            .map(|input| (input.name.clone(), (rule(&input.name), graph.ty(input.value).shape.to_vec())));
+        Self { salt: salt.to_owned(), rules: rules.collect() }
+    }
+
+    /// What the manifest says of them.
+    pub(super) fn described(&self) -> BTreeMap<String, Input> {
+        let describe = |(name, (rule, shape)): (&String, &(Rule, Vec<usize>))| {
+            let stored = *rule != Rule::Image;
+            (name.clone(), Input { shape: shape.clone(), rule: Some(rule.told(name)), stored })
+        };
+        self.rules.iter().map(describe).collect()
+    }
+
+    /// The tensors that a step is fed with.
+    ///
+    /// # Errors
+    /// If there is no room for them.
+    pub(super) fn tensors(&self, graph: &Graph) -> Result<Inputs, GoldenError> {
+        let mut inputs = Inputs::new();
+        for input in &graph.inputs {
+            let Some((rule, shape)) = self.rules.get(&input.name) else { continue };
+            let tensor = Tensor::from_vec(self.values(&input.name, *rule, shape), shape.clone(), &Device::Cpu)
+                .and_then(|tensor| tensor.to_dtype(candle_dtype(graph.ty(input.value).dtype)));
+            inputs = inputs.with(&input.name, tensor.map_err(EngineError::from)?);
+        }
+        Ok(inputs)
+    }
+
+    /// Those that a golden keeps: labels as i32, the others as f32.
+    pub(super) fn stored(&self) -> impl Iterator<Item = Stored> {
+        self.rules.iter().filter(|(_, (rule, _))| *rule != Rule::Image).map(|(name, (rule, shape))| {
+            let values = self.values(name, *rule, shape).into_iter();
+            let (dtype, bytes) = match rule {
+                Rule::Label(_) => (Dtype::I32, values.flat_map(|v| (v as i32).to_le_bytes()).collect()),
+                _ => (Dtype::F32, values.flat_map(|v| (v as f32).to_le_bytes()).collect()),
+            };
+            Stored { name: name.clone(), dtype, shape: shape.clone(), bytes }
+        })
+    }
+
+    fn values(&self, name: &str, rule: Rule, shape: &[usize]) -> Vec<f64> {
+        let hash = NameHash::new(&format!("{}input.{name}", self.salt));
+        (0..shape.iter().product::<usize>() as u64).map(|element| rule.value(&hash, element)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The values that the rules' words allow, all of those that are few, and their middle.
+    #[test]
+    fn values_are_what_the_manifest_says() {
+        let few: [(Rule, &[f64]); 4] = [
+            (Rule::Label(3), &[0.0, 1.0, 2.0]),
+            (Rule::SignOrZero, &[-1.0, 0.0, 1.0]),
+            (Rule::Sign, &[-1.0, 1.0]),
+            (Rule::Quarter, &[0.0, 1.0]),
+        ];
+        let hash = NameHash::new("input.it");
+        let values = |rule: Rule| (0..4096).map(|i| rule.value(&hash, i)).collect::<Vec<_>>();
+        for (rule, allowed) in few {
+            let mut found = values(rule);
+            found.sort_by(f64::total_cmp);
+            found.dedup();
+            assert_eq!(found, allowed, "{rule:?}");
+        }
+        let ones = values(Rule::Quarter).iter().sum::<f64>();
+        assert!((ones / 4096.0 - 0.25).abs() < 0.04, "{ones} of 4096");
+        for (rule, bounds) in [(Rule::Image, -2.0..2.0), (Rule::Symmetric, -1.0..1.0), (Rule::Fraction, 0.0..1.0)] {
+            let found = values(rule);
+            assert!(found.iter().all(|v| bounds.contains(v) && f64::from(*v as f32) == *v), "{rule:?}");
+            let middle = found.iter().sum::<f64>() / 4096.0 - f64::midpoint(bounds.start, bounds.end);
+            assert!(middle.abs() < 0.05 * (bounds.end - bounds.start), "{rule:?}: {middle} off the middle");
+        }
+    }
+}
