@@ -78,8 +78,7 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
     let mut step = Step::new(graph.clone(), Options::of(&recipe))?;
     step.initialize(recipe.train.seed)?;
     let weights = args.checkpoint.as_deref().map(|path| load(path, &graph, &mut step)).transpose()?;
-    let written = [Some(args.out.as_path()), args.sample.as_deref()];
-    expect_apart(&weights.as_deref().into_iter().chain(written.into_iter().flatten()).collect::<Vec<_>>())?;
+    expect_apart(weights.as_deref().into_iter().chain([args.out.as_path()]).chain(args.sample.as_deref()))?;
     let values = |name: &str| step.variable(name).ok()?.flatten_all().ok()?.to_vec1::<f32>().ok();
     let model = zoo_onnx::export(&graph, batch, &about(&recipe), values)?;
     weights::replace(&args.out, &model.bytes)?;

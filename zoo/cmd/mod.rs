@@ -131,15 +131,15 @@ pub fn run(command: &Command, context: &mut Context) -> Result<Exit, Failure> {
 }
 
 /// Refuses to write a file over one that is read, or over another result. Whatever is no file, such as /dev/null, may be both.
-fn expect_apart(files: &[&Path]) -> Result<(), Failure> {
+fn expect_apart<'a>(files: impl IntoIterator<Item = &'a Path>) -> Result<(), Failure> {
     let mut seen = HashSet::new();
     for file in files {
         let is_special = file.metadata().is_ok_and(|there| !there.is_file());
         if !is_special && !seen.insert(file.canonicalize().unwrap_or_else(|_| file.to_path_buf())) {
-            return Err(Failure::Usage(format!(
-                "{}: one file cannot be read and written, or written twice",
-                file.display()
-            )));
+            let file = file.display();
+            let message =
+                format!("{file}: one file cannot be read and written, or written twice; name another to write");
+            return Err(Failure::Usage(message));
         }
     }
     Ok(())

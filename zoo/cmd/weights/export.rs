@@ -51,7 +51,7 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
     let recipe = context.load(&catalog, &args.recipe.recipe, &args.recipe.change)?.recipe;
     let graph = network(&recipe)?;
     let weights = Weights::read(&args.checkpoint, None)?;
-    expect_apart(&[&weights.file, &args.out])?;
+    expect_apart([weights.file.as_path(), &args.out])?;
     let naming = Naming::default();
     let fit = Fit::new(&graph, &weights, &naming);
     if !fit.is_enough() {

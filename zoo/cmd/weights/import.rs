@@ -67,7 +67,7 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
     let fits = fit.is_exact() || (args.partial && !fit.taken.is_empty());
     let out = args.out.as_deref().filter(|_| fits);
     if let Some(path) = out {
-        expect_apart(&[&weights.file, path])?;
+        expect_apart([weights.file.as_path(), path])?;
         StateDict::new(&graph, &weights, &naming).save(path)?;
     }
     let report = Report { schema_version: SCHEMA_VERSION, recipe: &recipe.name, fit: &fit, fits, out };
