@@ -158,7 +158,10 @@ fn data(error: &DataError) -> Exit {
 fn golden(error: &GoldenError) -> Exit {
     match error {
         GoldenError::Unreadable { .. } | GoldenError::Malformed { .. } | GoldenError::Absent { .. } => Exit::Missing,
-        GoldenError::Recipe(_) | GoldenError::Foreign { .. } | GoldenError::NotFinite { .. } => Exit::Invalid,
+        GoldenError::Recipe(_)
+        | GoldenError::Foreign { .. }
+        | GoldenError::NotFinite { .. }
+        | GoldenError::NoRoom { .. } => Exit::Invalid,
         GoldenError::Graph(error) => graph(error),
         GoldenError::Engine(error) => engine(error),
         GoldenError::Unwritable { .. } => Exit::Internal,

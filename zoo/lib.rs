@@ -27,6 +27,8 @@ use std::process::ExitCode;
 
 /// Runs the command with the arguments of this process.
 pub fn main() -> ExitCode {
+    // Before there are threads; without it, memory is only forecast less well.
+    zoo_engine::share_one_arena();
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {

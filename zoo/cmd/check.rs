@@ -197,11 +197,24 @@ pub(super) fn check(
 ) -> Result<Report, Failure> {
     let (golden, folder) = golden(catalog, loaded, other)?;
     let recipe = &loaded.recipe;
-    let options = CheckOptions { precision, engine: Options::of(recipe) };
+    let (limit, before) = (memory.limit(), memory::beyond_now(Bytes(0)));
+    let room = limit.as_ref().map(|limit| Bytes(limit.bytes.0.saturating_sub(before.0)));
+    let options = CheckOptions { precision, engine: Options::of(recipe), room };
     expect_room(recipe, || zoo_golden::memory(recipe, &golden, &options), memory)?;
     let mut bar = context.progress.phases(zoo_golden::phases(&golden, precision));
     let mut progress = |what: &str| bar.next(format!("{}: {what}", recipe.name));
-    Ok(zoo_golden::check(recipe, &golden, &folder, &options, &mut progress)?)
+    match (zoo_golden::check(recipe, &golden, &folder, &options, &mut progress), limit) {
+        (Err(GoldenError::NoRoom { needed }), Some(limit)) => Err(Failure::Memory {
+            what: format!(
+                "the golden check of {} in f32, gradients of which are judged twice (golden/README.md),",
+                recipe.name
+            ),
+            needed: before + needed,
+            limit,
+            instead: "`zoo check --dtype f64` takes less; `zoo run --no-check` trains without".to_owned(),
+        }),
+        (report, _) => Ok(report?),
+    }
 }
 
 /// Refuses a check that has no room in memory for what is forecast.
@@ -279,7 +292,7 @@ fn write_dump(
 fn plant(catalog: &Catalog, loaded: &Loaded, args: &Args, context: &Context) -> Result<Vec<Outcome>, Failure> {
     let (golden, folder) = golden(catalog, loaded, args.golden.as_deref())?;
     let recipe = &loaded.recipe;
-    let options = CheckOptions { precision: Precision::F64, engine: Options::of(recipe) };
+    let options = CheckOptions { precision: Precision::F64, engine: Options::of(recipe), room: None };
     expect_room(recipe, || zoo_golden::memory(recipe, &golden, &options), args.memory)?;
     let mut bar = context.progress.phases(zoo_golden::mutants::all().len());
     let mut progress = |what: &str| bar.next(format!("{}: {what}", recipe.name));

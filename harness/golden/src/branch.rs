@@ -24,9 +24,9 @@ use crate::{
 };
 use candle_core::{DType, Tensor};
 use serde::Serialize;
-use std::collections::HashMap;
-use zoo_engine::{EngineError, Inputs, Observer, Step, StepResult};
-use zoo_graph::{Graph, Op, Source, ValueId, VariableRole};
+use std::collections::{HashMap, HashSet};
+use zoo_engine::{Elements, EngineError, Inputs, Kernels, Observer, Step, StepMemory, StepResult};
+use zoo_graph::{Bytes, Graph, Op, Source, ValueId, VariableRole};
 use zoo_recipe::Recipe;
 
 /// Largest input of a ReLU that counts as zero but for rounding, relative to its largest output: what a hundred layers
@@ -42,10 +42,24 @@ pub struct Branch {
     pub largest: f64,
 }
 
+impl Branch {
+    /// Adds the outputs of a ReLU that are above zero on one side only.
+    fn add(&mut self, rounded: &Tensor, exact: &Tensor) -> Result<(), candle_core::Error> {
+        let (rounded, exact) = (Elements::of(rounded)?, Elements::of(exact)?);
+        let (rounded, exact) = (rounded.slice::<f64>()?, exact.slice::<f64>()?);
+        let largest = exact.iter().fold(0.0f64, |largest, x| largest.max(*x)).max(f64::MIN_POSITIVE);
+        for (a, b) in rounded.iter().zip(exact).filter(|(a, b)| (**a > 0.0) != (**b > 0.0)) {
+            self.decisions += 1;
+            self.largest = self.largest.max((a - b).abs() / largest);
+        }
+        Ok(())
+    }
+}
+
 /// Judges gradients and updates of an f32 run once more; `None` where that is not called for or not allowed.
 ///
 /// # Errors
-/// As a run.
+/// As a run; [`GoldenError::NoRoom`] where this would take more memory than there may be.
 pub(crate) fn judge(
     recipe: &Recipe,
     golden: &Golden,
@@ -61,9 +75,13 @@ pub(crate) fn judge(
     if options.precision != Precision::F32 || !off || !sound {
         return Ok(None);
     }
-    progress("f64 step");
     let exact = CheckOptions { precision: Precision::F64, ..options.clone() };
     let truth = Setup::new(recipe, golden, &exact)?;
+    let needed = memory(setup.graph(), truth.graph(), options)?;
+    if options.room.is_some_and(|room| needed > room) {
+        return Err(GoldenError::NoRoom { needed });
+    }
+    progress("f64 step");
     let mut proof = Run::new(&truth, golden, &exact)?;
     proof.first_step(&mut |_| {})?;
     // Later steps that pass as they are need no second judgement.
@@ -77,7 +95,7 @@ pub(crate) fn judge(
         return Ok(None);
     }
     drop(proof);
-    let mut pair = Pair::new(setup, &truth, golden, options)?;
+    let mut pair = Pair::new(&truth, &mut run.step, golden, options)?;
     let (mut backward, mut update, mut trajectory) = (run.backward.clone(), run.update.clone(), run.trajectory.clone());
     for n in 0..steps {
         progress(&format!("step {} on the branch that f32 took", n + 1));
@@ -93,37 +111,59 @@ pub(crate) fn judge(
     if steps > 1 {
         trajectory = pair.changes(steps, trajectory)?;
     }
-    let by_chance = pair.branch.decisions > 0 && pair.branch.largest <= NEAR_ZERO;
+    let branch = pair.branch;
+    let by_chance = branch.decisions > 0 && branch.largest <= NEAR_ZERO;
     if by_chance {
         (run.backward, run.update, run.trajectory) = (backward, update, trajectory);
     }
-    Ok(by_chance.then_some(pair.branch))
+    Ok(by_chance.then_some(branch))
+}
+
+/// What the judgement takes at its peak, on top of what the process has before the check: the step in f32, which is there
+/// already, the one in f64 with the decisions that it takes, both steps' gradients, and the decisions on their way.
+fn memory(rounded: &Graph, truth: &Graph, options: &CheckOptions) -> Result<Bytes, GoldenError> {
+    let mut exact = truth.clone();
+    let largest = follow(&mut exact).iter().map(|(value, _)| exact.ty(*value).bytes()).max().unwrap_or_default();
+    let gradients = |graph: &Graph| graph.gradients.iter().map(|(_, value)| graph.ty(*value).bytes()).sum::<Bytes>();
+    let gradients = gradients(rounded) + gradients(truth);
+    let rounded = StepMemory::of(rounded.clone(), options.engine(), None)?;
+    let exact = StepMemory::of(exact, reference(options), None)?;
+    Ok(rounded.peak() + rounded.inputs + exact.peak() + gradients + largest)
+}
+
+/// How the f64 step is computed.
+fn reference(options: &CheckOptions) -> zoo_engine::Options {
+    zoo_engine::Options { kernels: Kernels::Reference, ..options.engine }
 }
 
 /// A step in f32 and one in f64 that takes the same decisions.
 struct Pair<'a> {
     golden: &'a Golden,
-    rounded: Step,
+    rounded: &'a mut Step,
     exact: Step,
     inputs: [Inputs; 2],
     /// Outputs of ReLUs whose sign decides, with the inputs of the exact step that stand for them.
     decisions: Vec<(ValueId, String)>,
     /// Gradient of each parameter, in both.
     gradients: HashMap<String, [ValueId; 2]>,
-    /// What was seen of the last first step.
+    /// Gradients that were seen of the last first step.
     seen: [HashMap<ValueId, Tensor>; 2],
     branch: Branch,
 }
 
 impl<'a> Pair<'a> {
-    fn new(setup: &Setup, truth: &Setup, golden: &'a Golden, options: &CheckOptions) -> Result<Self, GoldenError> {
-        let inputs = [run::inputs(golden, setup.graph())?, run::inputs(golden, truth.graph())?];
+    /// `rounded` is a step in f32, whatever it has done so far.
+    fn new(
+        truth: &Setup,
+        rounded: &'a mut Step,
+        golden: &'a Golden,
+        options: &CheckOptions,
+    ) -> Result<Self, GoldenError> {
+        let inputs = [run::inputs(golden, rounded.graph())?, run::inputs(golden, truth.graph())?];
         let mut graph = truth.graph().clone();
         let decisions = follow(&mut graph);
-        let mut rounded = Step::new(setup.graph().clone(), options.engine())?;
-        let reference = zoo_engine::Options { kernels: zoo_engine::Kernels::Reference, ..options.engine };
-        let mut exact = Step::new(graph, reference)?;
-        run::set_weights(&mut rounded, golden, false)?;
+        let mut exact = Step::new(graph, reference(options))?;
+        run::set_weights(rounded, golden, false)?;
         run::set_weights(&mut exact, golden, false)?;
         let name = |graph: &Graph, id| graph.variable(id).name.clone();
         let theirs: HashMap<String, ValueId> =
@@ -141,38 +181,25 @@ impl<'a> Pair<'a> {
     /// Runs both, the one in f32 first.
     fn step(&mut self, n: usize) -> Result<(StepResult, StepResult), GoldenError> {
         let scalars = run::scalars(self.golden, n as u64);
-        let watched = |side: usize| {
-            let decisions = self.decisions.iter().map(|(v, _)| *v);
-            let gradients = self.gradients.values().map(move |pair| pair[side]).filter(|_| n == 0);
-            decisions.chain(gradients).collect::<Vec<_>>()
-        };
-        let mut watch = [Watch::of(watched(0)), Watch::of(watched(1))];
-        let rounded = self.rounded.run(&self.inputs[0], scalars, &mut watch[0])?;
+        let gradients = |side: usize| Watch::of(self.gradients.values().map(|pair| pair[side]).filter(|_| n == 0));
+        let mut ours =
+            Deciding { decisions: Watch::of(self.decisions.iter().map(|(v, _)| *v)), gradients: gradients(0) };
+        let rounded = self.rounded.run(&self.inputs[0], scalars, &mut ours)?;
+        let decided = &ours.decisions.seen;
         let mut inputs = self.inputs[1].clone();
         for (value, input) in &self.decisions {
-            let shown = watch[0].seen.get(value).ok_or_else(|| unseen(input))?;
-            inputs = inputs.with(input, shown.to_dtype(DType::F64).map_err(EngineError::from)?);
+            inputs = inputs.with(input, decided.get(value).ok_or_else(|| unseen(input))?.clone());
         }
-        let exact = self.exact.run(&inputs, scalars, &mut watch[1])?;
-        for (value, input) in self.decisions.clone() {
-            let [a, b] = [0, 1].map(|side| watch[side].seen.get(&value).map(to_f64));
-            let (Some(a), Some(b)) = (a, b) else { return Err(unseen(&input)) };
-            let (a, b) = (a.map_err(EngineError::from)?, b.map_err(EngineError::from)?);
-            self.differ(&a, &b);
+        let mut theirs = Following { decided, compared: 0, branch: self.branch, gradients: gradients(1) };
+        let exact = self.exact.run(&inputs, scalars, &mut theirs)?;
+        if theirs.compared != decided.len() {
+            return Err(unseen("some decisions"));
         }
+        self.branch = theirs.branch;
         if n == 0 {
-            self.seen = watch.map(|watch| watch.seen);
+            self.seen = [ours.gradients.seen, theirs.gradients.seen];
         }
         Ok((rounded, exact))
-    }
-
-    /// Counts the outputs of a ReLU that are above zero on one side only.
-    fn differ(&mut self, rounded: &[f64], exact: &[f64]) {
-        let largest = exact.iter().fold(0.0f64, |largest, x| largest.max(*x)).max(f64::MIN_POSITIVE);
-        for (a, b) in rounded.iter().zip(exact).filter(|(a, b)| (**a > 0.0) != (**b > 0.0)) {
-            self.branch.decisions += 1;
-            self.branch.largest = self.branch.largest.max((a - b).abs() / largest);
-        }
     }
 
     fn losses(&self, rounded: &StepResult, exact: &StepResult, n: usize, items: Vec<Item>) -> Vec<Item> {
@@ -292,22 +319,62 @@ fn follow(graph: &mut Graph) -> Vec<(ValueId, String)> {
 
 /// Keeps chosen values of a step.
 struct Watch {
-    wanted: std::collections::HashSet<ValueId>,
+    wanted: HashSet<ValueId>,
     seen: HashMap<ValueId, Tensor>,
 }
 
 impl Watch {
-    fn of(values: Vec<ValueId>) -> Self {
-        Self { wanted: values.into_iter().collect(), seen: HashMap::new() }
+    fn of(values: impl Iterator<Item = ValueId>) -> Self {
+        Self { wanted: values.collect(), seen: HashMap::new() }
+    }
+
+    fn keep(&mut self, value: ValueId, tensor: &Tensor) {
+        if self.wanted.contains(&value) {
+            self.seen.insert(value, tensor.clone());
+        }
     }
 }
 
-impl Observer for Watch {
+/// The step in f32: keeps gradients, and what its ReLUs gave in f64, as the other step takes it.
+struct Deciding {
+    decisions: Watch,
+    gradients: Watch,
+}
+
+impl Observer for Deciding {
     fn wants(&self, value: ValueId) -> bool {
-        self.wanted.contains(&value)
+        self.decisions.wanted.contains(&value) || self.gradients.wanted.contains(&value)
     }
 
     fn observe(&mut self, value: ValueId, tensor: &Tensor) {
-        self.seen.insert(value, tensor.clone());
+        self.gradients.keep(value, tensor);
+        // What cannot be converted is missed where it is asked for.
+        if let (true, Ok(exact)) = (self.decisions.wanted.contains(&value), tensor.to_dtype(DType::F64)) {
+            self.decisions.seen.insert(value, exact);
+        }
+    }
+}
+
+/// The step in f64: keeps gradients, and compares what its ReLUs give with what they gave in f32.
+struct Following<'a> {
+    decided: &'a HashMap<ValueId, Tensor>,
+    /// How many of them were compared.
+    compared: usize,
+    branch: Branch,
+    gradients: Watch,
+}
+
+impl Observer for Following<'_> {
+    fn wants(&self, value: ValueId) -> bool {
+        self.decided.contains_key(&value) || self.gradients.wanted.contains(&value)
+    }
+
+    fn observe(&mut self, value: ValueId, tensor: &Tensor) {
+        self.gradients.keep(value, tensor);
+        if let Some(decided) = self.decided.get(&value) {
+            self.compared += 1;
+            // What cannot be compared is no rounding.
+            self.branch.add(decided, tensor).unwrap_or_else(|_| self.branch.largest = f64::INFINITY);
+        }
     }
 }

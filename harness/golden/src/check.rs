@@ -14,7 +14,7 @@ use crate::{
     variants,
 };
 use std::{collections::HashSet, path::Path};
-use zoo_graph::{BuildOptions, Graph, GraphError, Mode, ValueId};
+use zoo_graph::{BuildOptions, Bytes, Graph, GraphError, Mode, ValueId};
 use zoo_recipe::{LayerKind, Recipe, ResolvedLayer, ResolvedModel};
 
 /// How a check is made.
@@ -24,6 +24,9 @@ pub struct CheckOptions {
     pub precision: Precision,
     /// Kernels and threads. In f64 always the reference kernels.
     pub engine: zoo_engine::Options,
+    /// Memory that a second judgement in f32 ([`crate::branch`]) may leave the check with, on top of what the process has
+    /// before it; `None`: as much as it takes.
+    pub room: Option<Bytes>,
 }
 
 impl CheckOptions {

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use thiserror::Error;
+use zoo_graph::Bytes;
 
 /// A check that could not be made.
 #[derive(Debug, Error)]
@@ -57,6 +58,12 @@ pub enum GoldenError {
     /// The engine refused or failed.
     #[error(transparent)]
     Engine(#[from] zoo_engine::EngineError),
+    /// The second judgement of a step in f32 ([`crate::branch`]) would take more memory than there may be.
+    #[error("the second judgement of the step in f32 would take {needed} more, and there is less: judge in f64")]
+    NoRoom {
+        /// What the check would take with it, on top of what the process has before the check.
+        needed: Bytes,
+    },
     /// The recipe has no golden.
     #[error(
         "recipe `{recipe}` has no golden: make one from your framework with golden/export (see golden/README.md), \

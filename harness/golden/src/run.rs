@@ -96,7 +96,7 @@ pub(crate) struct Run<'a> {
     setup: &'a Setup,
     golden: &'a Golden,
     options: &'a CheckOptions,
-    step: Step,
+    pub step: Step,
     inputs: Inputs,
     pub forward: Vec<Item>,
     pub loss: Vec<Item>,

@@ -54,7 +54,7 @@ fn narrowed(name: &str, sets: &[&str]) -> (Recipe, Golden, tempfile::TempDir) {
 }
 
 fn options(precision: Precision, kernels: Kernels) -> CheckOptions {
-    CheckOptions { precision, engine: Options { kernels, threads: None, level: None } }
+    CheckOptions { precision, engine: Options { kernels, threads: None, level: None }, room: None }
 }
 
 #[test]

@@ -76,6 +76,7 @@ fn outcomes(name: &str, truth: &Truth) -> Vec<Outcome> {
     let options = CheckOptions {
         precision: Precision::F64,
         engine: Options { kernels: Kernels::Reference, threads: None, level: None },
+        room: None,
     };
     let recorded = TempDir::new().unwrap();
     let (recipe, golden) = match truth {

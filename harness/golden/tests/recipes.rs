@@ -14,7 +14,7 @@ fn recipe(name: &str) -> Recipe {
 }
 
 fn options(precision: Precision, kernels: Kernels) -> CheckOptions {
-    CheckOptions { precision, engine: Options { kernels, threads: None, level: None } }
+    CheckOptions { precision, engine: Options { kernels, threads: None, level: None }, room: None }
 }
 
 fn run(name: &str, fixture: &str, options: &CheckOptions) -> Report {

@@ -58,7 +58,7 @@ pub fn check(data: &[u8]) {
         (recipe, seed("tiny.safetensors"))
     });
     if let Some(golden) = read_golden(data, tensors) {
-        let options = CheckOptions { precision: Precision::F32, engine: Options::of(recipe) };
+        let options = CheckOptions { precision: Precision::F32, engine: Options::of(recipe), room: None };
         if let Ok(report) = zoo_golden::check(recipe, &golden, &project(), &options, &mut |_| {}) {
             assert!(!report.stages.is_empty());
         }

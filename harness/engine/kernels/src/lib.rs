@@ -5,6 +5,7 @@
 //! (see [`parallel`]). Kernels run in the rayon pool of the calling thread.
 
 pub mod aligned;
+mod allocator;
 pub mod average_pool;
 pub mod batch_norm;
 pub mod bias;
@@ -38,5 +39,6 @@ pub mod transdata;
 pub mod window;
 
 pub use aligned::AlignedBuf;
+pub use allocator::share_one_arena;
 pub use blocked::{Blocked, C0};
 pub use isa::{Isa, Level};

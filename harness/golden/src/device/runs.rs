@@ -27,7 +27,7 @@ pub(super) fn setup(
     options: &DeviceOptions<'_>,
     precision: Precision,
 ) -> Result<Setup, GoldenError> {
-    Setup::new(recipe, golden, &CheckOptions { precision, engine: options.engine })
+    Setup::new(recipe, golden, &CheckOptions { precision, engine: options.engine, room: None })
 }
 
 /// The exact step: samples and exponents by value.

@@ -163,7 +163,7 @@ impl Ready {
             Arithmetics::Host(Precision::F64) => (Precision::F64, "f64"),
             Arithmetics::Host(Precision::F32) | Arithmetics::Device(_) => (Precision::F32, "f32"),
         };
-        let check = CheckOptions { precision, engine: options.engine };
+        let check = CheckOptions { precision, engine: options.engine, room: None };
         let setup = Setup::new(&recipe, &golden, &check)?;
         let (graph, engine) = (setup.graph().clone(), check.engine().without_fusion());
         let scalars = scalars(&golden, 0);
