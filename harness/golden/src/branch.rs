@@ -257,7 +257,7 @@ impl<'a> Pair<'a> {
             };
             let values =
                 |step: &Step| Ok::<_, GoldenError>(to_f64(&step.variable(&item.name)?).map_err(EngineError::from)?);
-            let (mut ours, mut truth) = (values(&self.rounded)?, values(&self.exact)?);
+            let (mut ours, mut truth) = (values(self.rounded)?, values(&self.exact)?);
             let floor = match (facts.delta_f32_rel, manifest.init.get(&item.name)) {
                 (Some(floor), Some(rule)) => {
                     let start = weights::initial(rule, &manifest.salt, &item.name, ours.len());
