@@ -25,7 +25,7 @@ use crate::{
 use candle_core::{DType, Tensor};
 use serde::Serialize;
 use std::collections::{HashMap, HashSet};
-use zoo_engine::{Elements, EngineError, Inputs, Kernels, Observer, Step, StepMemory, StepResult};
+use zoo_engine::{Elements, EngineError, Inputs, Observer, Step, StepMemory, StepResult};
 use zoo_graph::{Bytes, Graph, Op, Source, ValueId, VariableRole};
 use zoo_recipe::Recipe;
 
@@ -77,7 +77,7 @@ pub(crate) fn judge(
     }
     let exact = CheckOptions { precision: Precision::F64, ..options.clone() };
     let truth = Setup::new(recipe, golden, &exact)?;
-    let needed = memory(setup.graph(), truth.graph(), options)?;
+    let needed = memory([(setup, options), (&truth, &exact)])?;
     if options.room.is_some_and(|room| needed > room) {
         return Err(GoldenError::NoRoom { needed });
     }
@@ -95,7 +95,7 @@ pub(crate) fn judge(
         return Ok(None);
     }
     drop(proof);
-    let mut pair = Pair::new(&truth, &mut run.step, golden, options)?;
+    let mut pair = Pair::new(&truth, &mut run.step, golden, &exact)?;
     let (mut backward, mut update, mut trajectory) = (run.backward.clone(), run.update.clone(), run.trajectory.clone());
     for n in 0..steps {
         progress(&format!("step {} on the branch that f32 took", n + 1));
@@ -121,19 +121,18 @@ pub(crate) fn judge(
 
 /// What the judgement takes at its peak, on top of what the process has before the check: the step in f32, which is there
 /// already, the one in f64 with the decisions that it takes, both steps' gradients, and the decisions on their way.
-fn memory(rounded: &Graph, truth: &Graph, options: &CheckOptions) -> Result<Bytes, GoldenError> {
-    let mut exact = truth.clone();
-    let largest = follow(&mut exact).iter().map(|(value, _)| exact.ty(*value).bytes()).max().unwrap_or_default();
-    let gradients = |graph: &Graph| graph.gradients.iter().map(|(_, value)| graph.ty(*value).bytes()).sum::<Bytes>();
-    let gradients = gradients(rounded) + gradients(truth);
-    let rounded = StepMemory::of(rounded.clone(), options.engine(), None)?;
-    let exact = StepMemory::of(exact, reference(options), None)?;
+fn memory([rounded, exact]: [(&Setup, &CheckOptions); 2]) -> Result<Bytes, GoldenError> {
+    let gradients = |(setup, _): (&Setup, _)| {
+        let graph = setup.graph();
+        graph.gradients.iter().map(|(_, value)| graph.ty(*value).bytes()).sum::<Bytes>()
+    };
+    let gradients = gradients(rounded) + gradients(exact);
+    let mut following = exact.0.graph().clone();
+    let decisions = follow(&mut following);
+    let largest = decisions.iter().map(|(value, _)| following.ty(*value).bytes()).max().unwrap_or_default();
+    let rounded = StepMemory::of(rounded.0.graph().clone(), rounded.1.engine(), None)?;
+    let exact = StepMemory::of(following, exact.1.engine(), None)?;
     Ok(rounded.peak() + rounded.inputs + exact.peak() + gradients + largest)
-}
-
-/// How the f64 step is computed.
-fn reference(options: &CheckOptions) -> zoo_engine::Options {
-    zoo_engine::Options { kernels: Kernels::Reference, ..options.engine }
 }
 
 /// A step in f32 and one in f64 that takes the same decisions.
@@ -152,7 +151,7 @@ struct Pair<'a> {
 }
 
 impl<'a> Pair<'a> {
-    /// `rounded` is a step in f32, whatever it has done so far.
+    /// `rounded` is a step in f32, whatever it has done so far; `truth` and `options` are those of the f64 step.
     fn new(
         truth: &Setup,
         rounded: &'a mut Step,
@@ -162,7 +161,7 @@ impl<'a> Pair<'a> {
         let inputs = [run::inputs(golden, rounded.graph())?, run::inputs(golden, truth.graph())?];
         let mut graph = truth.graph().clone();
         let decisions = follow(&mut graph);
-        let mut exact = Step::new(graph, reference(options))?;
+        let mut exact = Step::new(graph, options.engine())?;
         run::set_weights(rounded, golden, false)?;
         run::set_weights(&mut exact, golden, false)?;
         let name = |graph: &Graph, id| graph.variable(id).name.clone();
