@@ -18,9 +18,10 @@ use std::io::Write;
 use std::time::Instant;
 use zoo_datasets::Rng;
 use zoo_engine::{Inputs, Kernels, Options, Scalars, Step, StepMemory};
-use zoo_graph::{BuildOptions, Bytes, Flop, Graph, LABEL, passes::Pipeline};
+use zoo_graph::{Bytes, Flop, Graph};
 use zoo_npu::Work;
 use zoo_recipe::Recipe;
+use zoo_recipe::{BuildOptions, LABEL};
 
 /// Measure a training step on this machine: time, arithmetic, memory, and where the time goes.
 ///
@@ -134,9 +135,9 @@ fn measure(recipe: &Recipe, simulated: Option<&Simulated>, args: &Args, context:
     if !batch.is_multiple_of(ranks.size()) {
         return Err(zoo_train::TrainError::Share { batch, ranks: ranks.size() }.into());
     }
-    let mut graph = zoo_graph::build(recipe, &recipe.resolve()?, &BuildOptions::train(batch / ranks.size()))?;
+    let mut graph = zoo_recipe::build(recipe, &recipe.resolve()?, &BuildOptions::train(batch / ranks.size()))?;
     let work: Flop = flop(&graph).sum();
-    Pipeline::across(ranks.size(), recipe).run(&mut graph, None)?;
+    zoo_recipe::across(ranks.size(), recipe).run(&mut graph, None)?;
     let options = Options::of(recipe);
     let memory = StepMemory::of(graph.clone(), options, simulated.map(|simulated| &simulated.arithmetic))?;
     // Initial values are drawn, and then laid out as the kernels want them.

@@ -11,8 +11,9 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use zoo_datasets::Rng;
 use zoo_engine::{Inputs, Options, Scalars, Step, StepMemory};
-use zoo_graph::{BuildOptions, Bytes, Graph};
+use zoo_graph::{Bytes, Graph};
 use zoo_onnx::{About, Batch, OPSET};
+use zoo_recipe::BuildOptions;
 use zoo_recipe::Recipe;
 use zoo_train::TrainError;
 use zoo_train::weights::{self, Fit, Naming, Weights};
@@ -69,7 +70,7 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
     let catalog = context.catalog()?;
     let recipe = context.load(&catalog, &args.recipe.recipe, &args.recipe.change)?.recipe;
     let samples = args.batch.map_or(1, |batch| batch as usize);
-    let graph = zoo_graph::build(&recipe, &recipe.resolve()?, &BuildOptions::eval(samples))?;
+    let graph = zoo_recipe::build(&recipe, &recipe.resolve()?, &BuildOptions::eval(samples))?;
     let batch = if args.batch.is_some() { Batch::Fixed } else { zoo_onnx::batch(&graph) };
     let memory = StepMemory::of(graph.clone(), Options::of(&recipe), None)?;
     // The weights row-major, in the model, and in the bytes of its file.

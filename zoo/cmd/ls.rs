@@ -9,7 +9,7 @@ use crate::{Exit, Failure};
 use serde::Serialize;
 use std::io::Write;
 use std::path::PathBuf;
-use zoo_graph::BuildOptions;
+use zoo_recipe::BuildOptions;
 use zoo_recipe::schema::Target;
 
 /// List the recipes.
@@ -113,7 +113,7 @@ fn fill(row: &mut Row, catalog: &crate::catalog::Catalog, name: &str) -> Result<
     let loaded = catalog.load(name, profile.as_deref(), &sets)?;
     let recipe = loaded.recipe;
     let model = recipe.resolve()?;
-    let graph = zoo_graph::build(&recipe, &model, &BuildOptions::eval(1))?;
+    let graph = zoo_recipe::build(&recipe, &model, &BuildOptions::eval(1))?;
     row.parameters = Some(graph.parameters().map(|(_, v)| graph.ty(v.value).shape.numel() as u64).sum());
     row.golden = catalog.golden(&recipe, &loaded.path).ok().flatten();
     (row.description, row.profiles, row.target) = (recipe.description, loaded.profiles, recipe.target);

@@ -6,7 +6,8 @@ use crate::console::{GOOD, paint};
 use crate::{Exit, Failure};
 use serde::Serialize;
 use std::io::Write;
-use zoo_graph::{BuildOptions, GraphError};
+use zoo_graph::GraphError;
+use zoo_recipe::BuildOptions;
 use zoo_recipe::{ConfigPath, Diagnostic, Library, LoadOptions, Severity};
 
 /// Check recipes for mistakes, all at once, with line and column.
@@ -90,7 +91,7 @@ fn misfits(library: &Library, name: &str) -> Vec<Diagnostic> {
         }
         let recipe = loaded.recipe;
         let Ok(model) = recipe.resolve() else { continue };
-        let (origin, message) = match zoo_graph::build(&recipe, &model, &BuildOptions::train(SMALLEST_BATCH)) {
+        let (origin, message) = match zoo_recipe::build(&recipe, &model, &BuildOptions::train(SMALLEST_BATCH)) {
             Ok(_) => continue,
             Err(GraphError::Shape { name, origin, source }) => (origin, format!("{name}: {source}")),
             Err(GraphError::Model { origin, message }) => (origin, message),

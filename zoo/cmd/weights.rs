@@ -6,7 +6,8 @@ mod import;
 use super::Context;
 use crate::{Exit, Failure};
 use clap::Subcommand;
-use zoo_graph::{BuildOptions, Graph};
+use zoo_graph::Graph;
+use zoo_recipe::BuildOptions;
 use zoo_recipe::Recipe;
 use zoo_train::weights::Naming;
 
@@ -46,5 +47,5 @@ impl From<&Names> for Naming {
 
 /// The network alone, whose variables are those of a state_dict.
 pub(super) fn network(recipe: &Recipe) -> Result<Graph, Failure> {
-    Ok(zoo_graph::build(recipe, &recipe.resolve()?, &BuildOptions::eval(1))?)
+    Ok(zoo_recipe::build(recipe, &recipe.resolve()?, &BuildOptions::eval(1))?)
 }

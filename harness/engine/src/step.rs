@@ -287,7 +287,7 @@ impl Step {
     }
 
     /// Makes this the step of one of several ranks, each with its own part of the batch: what
-    /// [`Pipeline::across`] has put into the graph goes to the others.
+    /// `zoo_recipe::across` has put into the graph goes to the others.
     pub fn join(&mut self, ranks: Ranks) {
         match &mut self.executor {
             Executor::Reference(executor) => executor.join(ranks),

@@ -14,7 +14,8 @@ use crate::{
     variants,
 };
 use std::{collections::HashSet, path::Path};
-use zoo_graph::{BuildOptions, Bytes, Graph, GraphError, Mode, ValueId};
+use zoo_graph::{Bytes, Graph, GraphError, ValueId};
+use zoo_recipe::{BuildOptions, Mode};
 use zoo_recipe::{LayerKind, Recipe, ResolvedLayer, ResolvedModel};
 
 /// How a check is made.

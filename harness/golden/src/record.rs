@@ -25,7 +25,8 @@ use std::{
 use zoo_datasets::atomic::Aside;
 use zoo_datasets::hash::sample_positions;
 use zoo_engine::{Kernels, Options, Scalars, Step, StepMemory, candle_dtype};
-use zoo_graph::{BuildOptions, Bytes, DType, Graph, Mode, TapState, VariableRole};
+use zoo_graph::{Bytes, DType, Graph, TapState, VariableRole};
+use zoo_recipe::{BuildOptions, Mode};
 use zoo_recipe::{Recipe, ResolvedModel};
 
 /// Conditions of a recorded golden.
@@ -67,7 +68,7 @@ fn graph(
     dtype: DType,
 ) -> Result<Graph, zoo_graph::GraphError> {
     let options = BuildOptions { mode: Mode::Train, batch: options.batch, dtype, dropout: false, epoch: 0 };
-    zoo_graph::build(recipe, model, &options)
+    zoo_recipe::build(recipe, model, &options)
 }
 
 /// What [`record`] takes on top of what the process has, at its peak: its step in f64, and copies of what is read of it.

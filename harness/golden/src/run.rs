@@ -27,7 +27,7 @@ impl Setup {
     /// Builds the graph.
     pub fn new(recipe: &Recipe, golden: &Golden, options: &CheckOptions) -> Result<Self, GoldenError> {
         let model = resolve(recipe)?;
-        let graph = zoo_graph::build(recipe, &model, &build_options(recipe, &model, golden, options.precision))?;
+        let graph = zoo_recipe::build(recipe, &model, &build_options(recipe, &model, golden, options.precision))?;
         expect_inputs(&graph, golden)?;
         Ok(Self { graph, not_given: declared(recipe) })
     }
@@ -45,7 +45,7 @@ impl Setup {
         {
             return Ok(None);
         }
-        let mut graph = zoo_graph::build(recipe, &model, &build_options(recipe, &model, golden, options.precision))?;
+        let mut graph = zoo_recipe::build(recipe, &model, &build_options(recipe, &model, golden, options.precision))?;
         if let Fault::Graph(plant) = fault
             && !plant(&mut graph)
         {

@@ -9,7 +9,8 @@ use std::path::{Path, PathBuf};
 use zoo_datasets::{Image, Size, image, transforms};
 use zoo_engine::{Inputs, Kernels, Options, Scalars, Step, candle_dtype};
 use zoo_golden::{Golden, weights};
-use zoo_graph::{BuildOptions, DType, Mode};
+use zoo_graph::DType;
+use zoo_recipe::{BuildOptions, Mode};
 use zoo_recipe::{Library, LoadOptions};
 
 const BATCH: usize = 16;
@@ -48,7 +49,7 @@ fn losses(trajectory: &Trajectory, pixels: &[u8], dtype: DType, kernels: Kernels
     let options = LoadOptions { sets, ..LoadOptions::default() };
     let recipe = Library::new([root().join("recipes")]).load("resnet50", &options).unwrap().recipe;
     let build = BuildOptions { mode: Mode::Train, batch: BATCH, dtype, dropout: true, epoch: 0 };
-    let graph = zoo_graph::build(&recipe, &recipe.resolve().unwrap(), &build).unwrap();
+    let graph = zoo_recipe::build(&recipe, &recipe.resolve().unwrap(), &build).unwrap();
     let mut step = Step::new(graph, Options { kernels, threads: None, level: None }).unwrap();
     let rules = Golden::read(&root().join("golden/resnet50/step.json")).unwrap().manifest.init;
     let graph = step.graph().clone();

@@ -1,6 +1,6 @@
 //! What can go wrong between a recipe and its step graph.
 
-use crate::{graph::Origin, ops::OpError};
+use crate::{ops::OpError, origin::Origin};
 use thiserror::Error;
 
 /// A recipe that makes no valid step graph, or a graph that breaks its own rules.

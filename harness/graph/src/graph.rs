@@ -2,12 +2,13 @@
 
 use crate::{
     error::GraphError,
+    init::Init,
     ops::{Op, OpError},
+    origin::Origin,
     tensor::TensorType,
 };
 use serde::Serialize;
 use std::fmt;
-use zoo_recipe::Span;
 
 /// Index of a [`Node`] in execution order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
@@ -55,15 +56,6 @@ pub enum Place {
     Device,
     /// The host's processor: what crosses over is copied.
     Host,
-}
-
-/// Where a node comes from: its line in the recipe.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Origin {
-    /// Path of the recipe entry, e.g. `model.body[3]`.
-    pub path: String,
-    /// Position of the recipe entry.
-    pub span: Span,
 }
 
 /// An operator applied to values.
@@ -114,6 +106,9 @@ pub struct Input {
     pub value: ValueId,
 }
 
+/// Name of the slot that holds the moving average of a parameter.
+pub const EMA: &str = "ema";
+
 /// What a variable is for.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum VariableRole {
@@ -158,7 +153,7 @@ pub struct Variable {
     /// What it is for.
     pub role: VariableRole,
     /// How it starts.
-    pub init: zoo_recipe::schema::Init,
+    pub init: Init,
     /// Its value at the start of a step.
     pub value: ValueId,
     /// Its value at the end of a step; `None` when a step leaves it alone.
@@ -292,7 +287,7 @@ impl Graph {
         name: impl Into<String>,
         role: VariableRole,
         ty: TensorType,
-        init: zoo_recipe::schema::Init,
+        init: Init,
         origin: Option<Origin>,
     ) -> VariableId {
         let id = VariableId(self.variables.len());

@@ -1,18 +1,19 @@
 //! The training step as one explicit, static graph of device operators.
 //!
-//! A [`Graph`] holds the whole step: forward, loss, backward and optimizer update. It is built from
-//! a resolved recipe ([`lower`]), differentiated as a graph transform ([`mod@differentiate`]), checked by
-//! the verifier ([`mod@verify`]) and rewritten by [`passes`]. The engine executes it and the device clock
-//! prices it; neither is known here.
+//! A [`Graph`] holds the whole step: forward, loss, backward and optimizer update. Recipes build it, it is
+//! differentiated as a graph transform ([`mod@differentiate`]), checked by the verifier ([`mod@verify`]) and
+//! rewritten by [`passes`]. The engine executes it and the device clock prices it; none of these is known here.
 
 pub mod differentiate;
 mod forward;
 pub mod graph;
+pub mod init;
 pub mod liveness;
-pub mod lower;
 pub mod memory;
 pub mod ops;
+mod origin;
 pub mod passes;
+mod spelling;
 pub mod tensor;
 pub mod units;
 pub mod verify;
@@ -22,12 +23,14 @@ mod error;
 pub use differentiate::differentiate;
 pub use error::GraphError;
 pub use graph::{
-    Graph, Node, NodeId, Origin, Phase, Place, Scope, Source, Tap, TapState, Value, ValueId, Variable, VariableId,
+    EMA, Graph, Node, NodeId, Phase, Place, Scope, Source, Tap, TapState, Value, ValueId, Variable, VariableId,
     VariableRole,
 };
-pub use lower::{BuildOptions, EMA, LABEL, Mode, ROOT, build, stages};
+pub use init::Init;
 pub use memory::{BufferId, MemoryPlan};
 pub use ops::{Cost, Op, OpError, Operator};
+pub use origin::{Origin, Span};
+pub use spelling::did_you_mean;
 pub use tensor::{C0, DType, Layout, Shape, TensorType};
 pub use units::{Bytes, Flop};
 pub use verify::verify;

@@ -6,13 +6,14 @@ use crate::{
 };
 use std::collections::BTreeSet;
 use zoo_graph::{
-    BuildOptions, DType, Graph, build,
+    DType, Graph,
     passes::{
         Applied, BlockedLayout, ChannelsLastInput, FoldPad, FuseBnRelu, FuseConvRelu, FuseConvStatistics,
         HostPlacement, L2ToDecay, NormalizeOnDevice, Pass, PatchesAsConvolution, Pipeline, PlaceCasts, PrecisionMode,
         PrecisionPolicy, ReduceOnMatrix, ScaleLoss, SplitDecay,
     },
 };
+use zoo_recipe::{BuildOptions, build};
 use zoo_recipe::{
     Recipe,
     schema::{Levels, LossScale, Normalize, NormalizePlace, Npu, PatchesForm, Precision, Step},

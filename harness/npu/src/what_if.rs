@@ -210,13 +210,13 @@ fn changes(recipe: &Recipe, device: &Device, work: Work, graph: &zoo_graph::Grap
 
 /// Whether the model pads explicitly.
 pub(crate) fn pads(recipe: &Recipe) -> bool {
-    let of_model = zoo_graph::build(
+    let of_model = zoo_recipe::build(
         recipe,
         &match recipe.resolve() {
             Ok(model) => model,
             Err(_) => return false,
         },
-        &zoo_graph::BuildOptions::eval(1),
+        &zoo_recipe::BuildOptions::eval(1),
     );
     of_model.is_ok_and(|graph| graph.nodes.iter().any(|node| matches!(node.op, Op::Pad(_))))
 }

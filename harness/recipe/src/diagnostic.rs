@@ -8,6 +8,7 @@ use serde::ser::SerializeStruct;
 use serde::{Serialize, Serializer};
 
 use crate::span::{ConfigPath, Span};
+use zoo_graph::did_you_mean;
 
 /// How bad it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -201,18 +202,6 @@ impl Sources {
         let shown = line.chars().skip(skipped(span)).take(EXCERPT_WIDTH);
         Some(shown.map(printable).collect::<String>().into())
     }
-}
-
-/// The candidate that was probably meant by `word`: the nearest by edit distance (transpositions count once), if near
-/// enough.
-pub fn did_you_mean<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    let limit = word.chars().count().div_ceil(3).min(3);
-    candidates
-        .into_iter()
-        .map(|candidate| (strsim::damerau_levenshtein(word, candidate), candidate))
-        .filter(|(distance, _)| *distance <= limit)
-        .min()
-        .map(|(_, candidate)| candidate)
 }
 
 /// "did you mean", or else a list of what there is.

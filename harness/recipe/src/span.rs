@@ -4,40 +4,9 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
+pub use zoo_graph::Span;
+
 use crate::diagnostic::Sources;
-
-/// A place in a source: a recipe file, or the pseudo file `--set` for overrides given on the command line.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Span {
-    /// File as it was named when loading, or `--set`.
-    pub file: Arc<str>,
-    /// Line, from 1.
-    pub line: usize,
-    /// Column in characters, from 1.
-    pub column: usize,
-}
-
-impl Span {
-    /// The pseudo file that overrides of the command line are written in; its line `n` is the `n`-th override.
-    pub const OVERRIDES: &'static str = "--set";
-
-    /// Whether this was given on the command line.
-    pub fn is_override(&self) -> bool {
-        &*self.file == Self::OVERRIDES
-    }
-}
-
-impl Default for Span {
-    fn default() -> Self {
-        Self { file: Arc::from("<built in code>"), line: 1, column: 1 }
-    }
-}
-
-impl fmt::Display for Span {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}:{}", self.file, self.line, self.column)
-    }
-}
 
 /// Path of a node in the configuration as diagnostics print it, for example `model.body[3].conv.kernel`.
 /// The empty path is the whole recipe.

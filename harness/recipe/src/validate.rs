@@ -1,11 +1,12 @@
 //! Holds a tree against the shape of a recipe: reports everything that is wrong at once, and brings shorthand into its
 //! full form (`relu` to `relu: {}`, `1/32768` to the number), so that what is left can be read by serde.
 
-use crate::diagnostic::{Diagnostic, did_you_mean, suggest};
+use crate::diagnostic::{Diagnostic, suggest};
 use crate::schema::{Expression, Period};
 use crate::shape::{NumberShape, Shape, ShapeId, Shapes, TextShape, parse_number};
 use crate::span::ConfigPath;
 use crate::tree::{Node, Value};
+use zoo_graph::did_you_mean;
 
 /// Whether everything must be there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,7 +6,8 @@
 
 use std::fs;
 use zoo_engine::{Kernels, Options, StepMemory};
-use zoo_graph::{BuildOptions, Bytes};
+use zoo_graph::Bytes;
+use zoo_recipe::BuildOptions;
 
 use crate::{
     TrainError,
@@ -40,7 +41,7 @@ fn status(key: &str) -> Option<Bytes> {
 
 /// The network that evaluates.
 fn network(job: Job<'_>) -> Result<StepMemory, TrainError> {
-    let graph = zoo_graph::build(job.recipe, job.model, &BuildOptions::eval(job.eval_batch()))?;
+    let graph = zoo_recipe::build(job.recipe, job.model, &BuildOptions::eval(job.eval_batch()))?;
     Ok(StepMemory::of(graph, Options::of(job.recipe), job.device.map(|device| device.arithmetic))?)
 }
 
@@ -67,9 +68,9 @@ pub fn forecast(job: Job<'_>) -> Result<Memory, TrainError> {
     let Job { recipe, model, data, .. } = job;
     let (options, arithmetic) = (Options::of(recipe), job.device.map(|device| device.arithmetic));
     let mut step: Option<StepMemory> = None;
-    for epoch in zoo_graph::stages(recipe) {
+    for epoch in zoo_recipe::stages(recipe) {
         let options_of = BuildOptions { epoch, ..BuildOptions::train(recipe.train.batch) };
-        let graph = zoo_graph::build(recipe, model, &options_of)?;
+        let graph = zoo_recipe::build(recipe, model, &options_of)?;
         let memory = StepMemory::of(graph, options, arithmetic)?;
         step = step.filter(|largest| largest.peak() >= memory.peak()).or(Some(memory));
     }

@@ -3,9 +3,10 @@
 use candle_core::{Device, Tensor};
 use std::collections::{BTreeMap, BTreeSet};
 use zoo_engine::{Arithmetic, Inputs, Observer, Options, Scalars, Step, StepResult, candle_dtype};
-use zoo_graph::{BuildOptions, DType, EMA, Graph, VariableRole, passes::Pipeline};
+use zoo_graph::{DType, EMA, Graph, VariableRole};
 use zoo_input::{Batch, Field, Numbers};
 use zoo_ranks::Ranks;
+use zoo_recipe::BuildOptions;
 use zoo_recipe::{Recipe, ResolvedModel, schema};
 
 use crate::{
@@ -219,8 +220,8 @@ fn initial(
         return Err(TrainError::Share { batch, ranks: size });
     }
     let options = BuildOptions { epoch, ..BuildOptions::train(batch / size) };
-    let mut graph = zoo_graph::build(recipe, model, &options)?;
-    Pipeline::across(size, recipe).run(&mut graph, None)?;
+    let mut graph = zoo_recipe::build(recipe, model, &options)?;
+    zoo_recipe::across(size, recipe).run(&mut graph, None)?;
     let mut step = match arithmetic {
         Some(arithmetic) => Step::simulated(graph, Options::of(recipe), arithmetic)?,
         None => Step::new(graph, Options::of(recipe))?,

@@ -97,7 +97,7 @@ impl<'a> Trainer<'a> {
         Ok(Self {
             job,
             session,
-            stages: zoo_graph::stages(recipe),
+            stages: zoo_recipe::stages(recipe),
             evaluator: Evaluator::new(job)?,
             train,
             timetable,

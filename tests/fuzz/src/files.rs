@@ -7,8 +7,9 @@ use tempfile::TempDir;
 use zoo_datasets::image::{decode, decode_region, encoded_size};
 use zoo_datasets::tracking::VideoDataset;
 use zoo_datasets::{Cifar10, Crop511, Dataset, FrameFolders, OnError, Rect, TextFormat, parse_text_regions};
-use zoo_graph::{BuildOptions, MemoryPlan, build};
+use zoo_graph::MemoryPlan;
 use zoo_npu::{Device, DeviceLibrary, Throughput, Work, study};
+use zoo_recipe::{BuildOptions, build};
 use zoo_recipe::{Diagnostics, Document, Library, LoadOptions, Loaded, Recipe};
 
 /// Longest report on a file of at most 256 KiB.

@@ -8,7 +8,8 @@ use crate::table::{Align, Cell, Table};
 use serde::Serialize;
 use std::io::Write;
 use zoo_graph::passes::Pipeline;
-use zoo_graph::{BuildOptions, Bytes, Flop, Graph, Phase, Shape};
+use zoo_graph::{Bytes, Flop, Graph, Phase, Shape};
+use zoo_recipe::BuildOptions;
 use zoo_recipe::Recipe;
 
 /// One node.
@@ -47,7 +48,7 @@ struct Report<'a> {
 
 /// Prints every node with shapes and cost, after the first so many of the engine's passes.
 pub(super) fn show(recipe: &Recipe, batch: usize, passes: Option<usize>, context: &mut Context) -> Result<(), Failure> {
-    let mut graph = zoo_graph::build(recipe, &recipe.resolve()?, &BuildOptions::train(batch))?;
+    let mut graph = zoo_recipe::build(recipe, &recipe.resolve()?, &BuildOptions::train(batch))?;
     let applied = match passes {
         Some(until) => Pipeline::fast(recipe.engine.fusion).run(&mut graph, Some(until))?,
         None => Vec::new(),

@@ -8,7 +8,8 @@ use crate::numbers::{grouped, scaled};
 use crate::table::{Align, Table};
 use serde::Serialize;
 use std::io::Write;
-use zoo_graph::{BuildOptions, Graph, Node, Op, Shape};
+use zoo_graph::{Graph, Node, Op, Shape};
+use zoo_recipe::BuildOptions;
 use zoo_recipe::{LayerKind, Recipe, ResolvedLayer, ResolvedModel, resolve::UpsampleTo, schema::UpsampleMode};
 
 /// One layer.
@@ -41,7 +42,7 @@ struct Report<'a> {
 /// Prints the layers in order of execution, and their totals.
 pub(super) fn show(recipe: &Recipe, batch: usize, context: &mut Context) -> Result<(), Failure> {
     let model = recipe.resolve()?;
-    let graph = zoo_graph::build(recipe, &model, &BuildOptions::eval(batch))?;
+    let graph = zoo_recipe::build(recipe, &model, &BuildOptions::eval(batch))?;
     let rows = rows(&model, &graph);
     let parameters = rows.iter().map(|row| row.parameters).sum();
     let macs = rows.iter().map(|row| row.macs).sum();

@@ -13,7 +13,7 @@ use outline::Outline;
 use serde::Serialize;
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use zoo_graph::BuildOptions;
+use zoo_recipe::BuildOptions;
 use zoo_recipe::Recipe;
 
 /// Where pictures go.
@@ -44,7 +44,7 @@ struct Report<'a> {
 /// Writes the pictures and says where.
 pub(super) fn draw(recipe: &Recipe, pictures: &Pictures, context: &mut Context) -> Result<(), Failure> {
     let model = recipe.resolve()?;
-    let graph = zoo_graph::build(recipe, &model, &BuildOptions::eval(1))?;
+    let graph = zoo_recipe::build(recipe, &model, &BuildOptions::eval(1))?;
     let outline = Outline::new(&model, &graph);
     let description = recipe.description.as_deref().unwrap_or_default();
     let parameters = format!("{} parameters", scaled(outline.parameters, 2).trim_end());

@@ -9,10 +9,11 @@ use crate::table::{Align, Cell, Table};
 use serde::Serialize;
 use std::io::Write;
 use zoo_graph::{
-    BuildOptions, DType, GraphError, Op, Phase,
+    DType, GraphError, Op, Phase,
     passes::{Pipeline, PlaceCasts, Why},
 };
 use zoo_npu::Work;
+use zoo_recipe::BuildOptions;
 use zoo_recipe::{Recipe, schema::Precision};
 
 /// A node of the step as the device runs it.
@@ -51,7 +52,7 @@ pub(super) fn show(recipe: &Recipe, device: &str, batch: usize, context: &mut Co
     let simulated = simulated
         .ok_or_else(|| Failure::Usage("this machine computes in fp32: name a device with --device".to_owned()))?;
     let policy = &simulated.arithmetic.policy;
-    let mut graph = zoo_graph::build(&recipe, &recipe.resolve()?, &BuildOptions::train(batch))?;
+    let mut graph = zoo_recipe::build(&recipe, &recipe.resolve()?, &BuildOptions::train(batch))?;
     let mut choices = policy.choices(&graph)?.into_iter();
     Pipeline::of(vec![Box::new(PlaceCasts(policy.clone()))]).run(&mut graph, None)?;
     let mut nodes = Vec::with_capacity(graph.nodes.len());

@@ -15,9 +15,10 @@ use std::sync::atomic::AtomicBool;
 use tracing::info;
 use zoo_datasets::{files, hash::fnv1a64};
 use zoo_engine::{EngineError, Options, Step};
-use zoo_graph::{BuildOptions, Bytes};
+use zoo_graph::Bytes;
 use zoo_npu::Work;
 use zoo_npu::study::{Study, Trained, Training, TrainingRow, TrainingTable, Verdict};
+use zoo_recipe::BuildOptions;
 use zoo_recipe::{ConfigPath, Recipe, schema::Metric};
 use zoo_train::{
     Event, GoldenVerdict, HOST, Job, ListenError, Listener, Outcome, RunFiles, RunFolder, RunResult, TrainError,
@@ -102,7 +103,7 @@ impl Runs<'_> {
         let model = prepared.recipe.resolve()?;
         if let Some(simulated) = &prepared.simulated {
             // What the device refuses it refuses before any data are needed.
-            let graph = zoo_graph::build(&prepared.recipe, &model, &BuildOptions::train(prepared.recipe.train.batch))?;
+            let graph = zoo_recipe::build(&prepared.recipe, &model, &BuildOptions::train(prepared.recipe.train.batch))?;
             if let Err(EngineError::Graph(refused)) =
                 Step::simulated(graph, Options::of(&prepared.recipe), &simulated.arithmetic)
             {

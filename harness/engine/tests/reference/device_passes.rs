@@ -5,13 +5,14 @@ use candle_core::{Device, Tensor};
 use std::path::Path;
 use zoo_engine::{Inputs, Kernels, Options, Scalars, Step};
 use zoo_graph::{
-    BuildOptions, DType, Graph, Phase, Place, Scope, Shape, build,
+    DType, Graph, Phase, Place, Scope, Shape,
     ops::{ApplyMomentum, ClipByValue, ExtractPatches, MatMul, Op, Reshape, Window},
     passes::{
         ChannelsLastInput, FoldPad, HostPlacement, L2ToDecay, NormalizeOnDevice, Pass, PatchesAsConvolution, Pipeline,
         ReduceOnMatrix, ScaleLoss, SplitDecay,
     },
 };
+use zoo_recipe::{BuildOptions, build};
 use zoo_recipe::{Library, LoadOptions};
 
 const OPTIONS: Options = Options { kernels: Kernels::Reference, threads: None, level: None };

@@ -6,7 +6,8 @@ use safetensors::Dtype;
 use std::collections::BTreeMap;
 use zoo_datasets::hash::NameHash;
 use zoo_engine::{EngineError, Inputs, candle_dtype};
-use zoo_graph::{Graph, LABEL};
+use zoo_graph::Graph;
+use zoo_recipe::LABEL;
 use zoo_recipe::{Recipe, schema};
 
 /// How the values of an input are made of the hash `h` of its name, and of `s`, the same between -1 and 1; golden/README.md.

@@ -12,15 +12,27 @@ use crate::{
     ops::AllReduce,
 };
 use std::collections::HashMap;
-use zoo_recipe::schema::{self, Split, SplitWord};
 
 /// See the module's documentation. Runs before the layouts are chosen.
 #[derive(Clone, Debug)]
 pub struct AverageOverRanks {
     /// How many ranks there are.
     pub ranks: usize,
-    /// Which gradients travel together, and whether beside the backward pass.
-    pub all_reduce: schema::AllReduce,
+    /// Which gradients travel together.
+    pub buckets: Buckets,
+    /// Whether a bucket travels as soon as it is there, beside the rest of the backward pass.
+    pub overlap: bool,
+}
+
+/// Which gradients travel together.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Buckets {
+    /// All of them.
+    One,
+    /// As many as fill a bucket, in the order in which they are there.
+    Filled,
+    /// Those of neighbouring parameters: a bucket begins at each of these indices, in the order of declaration.
+    At(Vec<u32>),
 }
 
 /// Bytes of a bucket that is closed, and of the first one, which is to be on its way early.
@@ -40,7 +52,7 @@ impl Pass for AverageOverRanks {
         let last = buckets.iter().flatten().map(|gradient| place(graph, *gradient)).max().unwrap_or(0);
         for (n, bucket) in buckets.iter().enumerate() {
             let ready = bucket.iter().map(|gradient| place(graph, *gradient)).max().unwrap_or(0);
-            let near = if self.all_reduce.overlap { ready } else { last };
+            let near = if self.overlap { ready } else { last };
             let results = self.mean(&mut draft, near, Phase::Backward, format!("gradients/mean{n}"), bucket);
             means.extend(bucket.iter().copied().zip(results));
         }
@@ -82,10 +94,10 @@ impl AverageOverRanks {
         sorted.sort_by_key(|(id, value)| (place(graph, *value), std::cmp::Reverse(*id)));
         let mut seen = std::collections::HashSet::new();
         sorted.retain(|(_, value)| seen.insert(*value));
-        let mut buckets: Vec<Vec<ValueId>> = match &self.all_reduce.split {
-            Split::Word(SplitWord::One) => vec![sorted.iter().map(|(_, value)| *value).collect()],
-            Split::Word(SplitWord::Auto) => filled(graph, &sorted),
-            Split::At(begins) => {
+        let mut buckets: Vec<Vec<ValueId>> = match &self.buckets {
+            Buckets::One => vec![sorted.iter().map(|(_, value)| *value).collect()],
+            Buckets::Filled => filled(graph, &sorted),
+            Buckets::At(begins) => {
                 let index: HashMap<VariableId, usize> =
                     graph.parameters().enumerate().map(|(index, (id, _))| (id, index)).collect();
                 let mut buckets = vec![Vec::new(); begins.len() + 1];

@@ -132,7 +132,7 @@ impl PrecisionPolicy {
         };
         let Some(unknown) = self.keep.iter().find(|name| !known(name)) else { return Ok(()) };
         let candidates = graph.nodes.iter().flat_map(|node| [node.op.name(), node.name.as_str()]);
-        let hint = zoo_recipe::did_you_mean(unknown, candidates).map(|name| format!(": did you mean `{name}`?"));
+        let hint = crate::did_you_mean(unknown, candidates).map(|name| format!(": did you mean `{name}`?"));
         let message = format!(
             "npu.keep_fp32 names `{unknown}`, and no operator, layer or node has that name{}",
             hint.unwrap_or_default()

@@ -22,7 +22,7 @@ mod scale_loss;
 mod split_decay;
 mod sync_batch_norm;
 
-pub use average_over_ranks::AverageOverRanks;
+pub use average_over_ranks::{AverageOverRanks, Buckets};
 pub use cast::{PlaceCasts, PrecisionMode, PrecisionPolicy, Why};
 pub use fold_pad::FoldPad;
 pub use fuse_bn_grad::FuseBnGrad;
@@ -42,7 +42,6 @@ pub use split_decay::SplitDecay;
 pub use sync_batch_norm::SyncBatchNorm;
 
 use crate::{error::GraphError, graph::Graph, verify::verify};
-use zoo_recipe::Recipe;
 
 /// A rewrite of the graph that keeps its meaning.
 pub trait Pass {
@@ -84,18 +83,6 @@ impl Pipeline {
             passes.push(Box::new(FuseConvRelu));
         }
         passes.push(Box::new(BlockedLayout::default()));
-        Self(passes)
-    }
-
-    /// Passes for one of several ranks that share each batch of a recipe's training.
-    pub fn across(ranks: usize, recipe: &Recipe) -> Self {
-        let mut passes: Vec<Box<dyn Pass + Send + Sync>> = Vec::new();
-        if ranks > 1 {
-            if recipe.train.sync_bn {
-                passes.push(Box::new(SyncBatchNorm { ranks }));
-            }
-            passes.push(Box::new(AverageOverRanks { ranks, all_reduce: recipe.npu.all_reduce.clone() }));
-        }
         Self(passes)
     }
 

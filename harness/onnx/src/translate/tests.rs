@@ -1,6 +1,6 @@
 use super::*;
 use std::collections::BTreeMap;
-use zoo_graph::BuildOptions;
+use zoo_recipe::BuildOptions;
 use zoo_recipe::{Library, LoadOptions};
 
 const FIXTURES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/fixtures/recipes");
@@ -8,7 +8,7 @@ const FIXTURES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/fixture
 fn graph(recipe: &str, sets: &[&str]) -> Graph {
     let options = LoadOptions { profile: None, sets: sets.iter().map(ToString::to_string).collect() };
     let recipe = Library::new([FIXTURES]).load(recipe, &options).unwrap_or_else(|error| panic!("{error}")).recipe;
-    zoo_graph::build(&recipe, &recipe.resolve().unwrap(), &BuildOptions::eval(1)).unwrap()
+    zoo_recipe::build(&recipe, &recipe.resolve().unwrap(), &BuildOptions::eval(1)).unwrap()
 }
 
 /// The model with weights of 0.5, as a reader of the file sees it.

@@ -3,7 +3,8 @@
 use candle_core::{DType, Device, Tensor};
 use std::collections::BTreeMap;
 use zoo_engine::{Inputs, Options, Scalars, Step, candle_dtype};
-use zoo_graph::{BuildOptions, EMA, Graph};
+use zoo_graph::{EMA, Graph};
+use zoo_recipe::BuildOptions;
 use zoo_recipe::schema::Extent;
 
 use crate::{TrainError, job::Job};
@@ -39,7 +40,7 @@ impl Output {
 impl<'a> Network<'a> {
     /// Without weights yet.
     pub fn new(job: Job<'a>, batch: usize) -> Result<Self, TrainError> {
-        let graph = zoo_graph::build(job.recipe, job.model, &BuildOptions::eval(batch))?;
+        let graph = zoo_recipe::build(job.recipe, job.model, &BuildOptions::eval(batch))?;
         Ok(Self { job, step: step(job, graph)?, batch, weights: BTreeMap::new() })
     }
 
@@ -91,7 +92,7 @@ impl<'a> Network<'a> {
             (shape[1], shape[2]) = (Extent(height), Extent(width));
         }
         let model = recipe.resolve().map_err(|error| TrainError::Mismatch(error.to_string()))?;
-        let graph = zoo_graph::build(&recipe, &model, &BuildOptions::eval(batch))?;
+        let graph = zoo_recipe::build(&recipe, &model, &BuildOptions::eval(batch))?;
         let mut step = step(self.job, graph)?;
         for (name, tensor) in &self.weights {
             step.set_variable(name, tensor)?;

@@ -3,7 +3,8 @@
 use candle_core::{DType, Device, Tensor};
 use std::path::{Path, PathBuf};
 use zoo_engine::{Inputs, Options, Scalars, Step};
-use zoo_graph::{BuildOptions, Graph};
+use zoo_graph::Graph;
+use zoo_recipe::BuildOptions;
 use zoo_recipe::{Library, LoadOptions, Recipe};
 use zoo_train::weights::{Fit, Naming, StateDict, Weights, WeightsError, write};
 
@@ -15,7 +16,7 @@ fn fixture(name: &str) -> PathBuf {
 fn tiny() -> (Recipe, Graph) {
     let library = Library::new([fixture("recipes")]);
     let recipe = library.load("tiny", &LoadOptions::default()).unwrap().recipe;
-    let graph = zoo_graph::build(&recipe, &recipe.resolve().unwrap(), &BuildOptions::eval(4)).unwrap();
+    let graph = zoo_recipe::build(&recipe, &recipe.resolve().unwrap(), &BuildOptions::eval(4)).unwrap();
     (recipe, graph)
 }
 

@@ -1,5 +1,5 @@
 use super::*;
-use zoo_graph::BuildOptions;
+use zoo_recipe::BuildOptions;
 use zoo_recipe::{Library, LoadOptions};
 
 /// Boxes, inputs and outputs: left, top, right, bottom.
@@ -15,7 +15,7 @@ fn solid(drawing: &Drawing) -> Vec<[f64; 4]> {
 fn drawing(library: &Library, name: &str) -> Drawing {
     let recipe = library.load(name, &LoadOptions::default()).unwrap_or_else(|error| panic!("{error}")).recipe;
     let model = recipe.resolve().unwrap();
-    let graph = zoo_graph::build(&recipe, &model, &BuildOptions::eval(1)).unwrap();
+    let graph = zoo_recipe::build(&recipe, &model, &BuildOptions::eval(1)).unwrap();
     lay_out(&Outline::new(&model, &graph))
 }
 

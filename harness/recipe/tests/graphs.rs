@@ -2,9 +2,10 @@
 
 use std::path::Path;
 use zoo_graph::{
-    BuildOptions, Graph, Layout, MemoryPlan, Op, Phase, TapState, build,
+    Graph, Layout, MemoryPlan, Op, Phase, TapState,
     passes::{Applied, Pipeline},
 };
+use zoo_recipe::{BuildOptions, build};
 use zoo_recipe::{Library, LoadOptions, Recipe};
 
 fn recipe(name: &str) -> Recipe {

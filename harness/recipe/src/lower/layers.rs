@@ -2,20 +2,18 @@
 
 use super::{BuildOptions, Mode};
 use crate::{
-    error::GraphError,
-    graph::{Graph, Origin, Phase, Scope, Tap, TapState, ValueId, VariableId, VariableRole},
-    ops::{
-        AdaptiveAvgPool, Add, AvgPool, BiasAdd, BnInfer, BnRunningUpdate, BnTrainingReduce, BnTrainingUpdate, Concat,
-        Conv2D, Conv2DBackpropInput, DepthwiseCorrelation, Dropout, ExtractPatches, Interpolation, Lrn, MatMul,
-        MaxPool, Op, Pad, PairLogSoftmax, Relu, Relu6, Reshape, Resize, Scale, Sigmoid, Slice, WeightedSum, Window,
-    },
-    tensor::{Layout, TensorType},
-};
-use std::collections::HashMap;
-use zoo_recipe::{
     LayerKind, ResolvedLayer, ResolvedModel,
     resolve::{self, UpsampleTo},
     schema::{Axis, Init, Part, Statistics, Training, UpsampleMode},
+};
+use std::collections::HashMap;
+use zoo_graph::{
+    Graph, GraphError, Layout, Op, Origin, Phase, Scope, Tap, TapState, TensorType, ValueId, VariableId, VariableRole,
+    ops::{
+        AdaptiveAvgPool, Add, AvgPool, BiasAdd, BnInfer, BnRunningUpdate, BnTrainingReduce, BnTrainingUpdate, Concat,
+        Conv2D, Conv2DBackpropInput, DepthwiseCorrelation, Dropout, ExtractPatches, Interpolation, Lrn, MatMul,
+        MaxPool, Pad, PairLogSoftmax, Relu, Relu6, Reshape, Resize, Scale, Sigmoid, Slice, WeightedSum, Window,
+    },
 };
 
 /// Name of the output of a network that gives one value.

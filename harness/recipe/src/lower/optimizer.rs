@@ -2,19 +2,16 @@
 
 use super::section;
 use crate::{
-    error::GraphError,
-    graph::{Graph, Phase, ValueId, VariableId, VariableRole},
-    ops::{Add, ApplyAdam, ApplyEma, ApplyMomentum, ClipByGlobalNorm, ClipByValue, Op, ScaleBy},
-};
-use zoo_recipe::{
     Recipe,
     schema::{Clip, DecayGroup, Init, Optimizer, Training},
+};
+use zoo_graph::{
+    EMA, Graph, GraphError, Op, Phase, ValueId, VariableId, VariableRole,
+    ops::{Add, ApplyAdam, ApplyEma, ApplyMomentum, ClipByGlobalNorm, ClipByValue, ScaleBy},
 };
 
 /// Name of the slot that sums the gradients of a parameter that is not trained and yet counted.
 const LEAKED: &str = "leaked_grad";
-/// Name of the slot of the moving average.
-pub const EMA: &str = "ema";
 
 /// Adds slots and updates. A parameter without a gradient is left alone entirely: no decay, no momentum.
 pub(super) fn lower(graph: &mut Graph, recipe: &Recipe, training: &dyn Fn(&str) -> Training) -> Result<(), GraphError> {

@@ -1,16 +1,14 @@
 //! The `loss` section: components and their total.
 
 use super::{BuildOptions, LABEL, layers::LOGITS, section};
-use crate::{
-    error::GraphError,
-    graph::{Graph, Phase, Scope, ValueId, VariableRole},
+use crate::{Recipe, schema};
+use zoo_graph::{
+    DType, Graph, GraphError, Op, Phase, Scope, Shape, TensorType, ValueId, VariableRole,
     ops::{
         BalancedBce, DiceLoss, ExtractPatches, HardNegatives, L2Loss, LogitLayout, MaskSoftMargin, MaskedL1,
-        MiningScope, Op, SelectCrossEntropy, SmoothingOver, SoftmaxCrossEntropy, WeightedL1, WeightedSum, Window,
+        MiningScope, SelectCrossEntropy, SmoothingOver, SoftmaxCrossEntropy, WeightedL1, WeightedSum, Window,
     },
-    tensor::{DType, Shape, TensorType},
 };
-use zoo_recipe::{Recipe, schema};
 
 /// A component of the loss: its name, its weight in the total, its value.
 type Component = (String, f64, ValueId);

@@ -2,12 +2,13 @@
 
 use std::{collections::BTreeSet, path::Path};
 use zoo_graph::{
-    BuildOptions, DType, Graph, GraphError, Layout, Op, Phase, Place, build,
+    DType, Graph, GraphError, Layout, Op, Phase, Place,
     passes::{
         BlockedLayout, FoldPad, FuseBnRelu, FuseConvStatistics, HostPlacement, L2ToDecay, Pass, Pipeline, PlaceCasts,
         PrecisionMode, PrecisionPolicy, ScaleLoss, SplitDecay, crossings,
     },
 };
+use zoo_recipe::{BuildOptions, build};
 use zoo_recipe::{Library, LoadOptions};
 
 fn step(name: &str) -> Graph {

@@ -3,17 +3,14 @@
 mod layers;
 mod loss;
 mod optimizer;
+mod ranks;
 
-pub use optimizer::EMA;
-
-use crate::{
-    differentiate::differentiate,
-    error::GraphError,
-    graph::{Graph, Origin, Phase, Scope, Tap, TapState, ValueId, VariableId},
-    tensor::DType,
-    verify::verify,
+use crate::{ConfigPath, Recipe, ResolvedModel, schema::Training};
+use zoo_graph::{
+    DType, Graph, GraphError, Origin, Phase, Scope, Tap, TapState, ValueId, VariableId, differentiate, verify,
 };
-use zoo_recipe::{ConfigPath, Recipe, ResolvedModel, schema::Training};
+
+pub use ranks::across;
 
 /// What a graph is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -131,7 +128,7 @@ fn move_statistics_to_the_end(graph: &mut Graph) {
     graph.nodes = rest.into_iter().chain(update).collect();
     for (n, node) in graph.nodes.iter().enumerate() {
         for (i, v) in node.outputs.iter().enumerate() {
-            graph.values[v.0].source = crate::Source::Node(crate::NodeId(n), i);
+            graph.values[v.0].source = zoo_graph::Source::Node(zoo_graph::NodeId(n), i);
         }
     }
 }
