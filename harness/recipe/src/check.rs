@@ -5,8 +5,8 @@ mod preprocess;
 
 use crate::diagnostic::{Diagnostic, Severity, suggest};
 use crate::schema::{
-    Characters, DecayGroup, Layer, LossScale, Metric, Optimizer, Period, Recipe, SampleKind, Schedule, Source,
-    TextScenes, Videos, WarmupShape,
+    Characters, DecayGroup, Layer, LossScale, Metric, Optimizer, Period, Recipe, SampleKind, Source, TextScenes,
+    Videos, WarmupShape,
 };
 use crate::span::ConfigPath;
 
@@ -210,15 +210,8 @@ impl Check<'_> {
 
     fn schedule(&mut self) {
         let recipe = self.recipe;
-        let (tag, peak_key) = match &recipe.schedule {
-            Schedule::Constant(_) => ("constant", "base_lr"),
-            Schedule::Cosine(_) => ("cosine", "base_lr"),
-            Schedule::GuideCosine(_) => ("guide_cosine", "lr_max"),
-            Schedule::Poly(_) => ("poly", "base_lr"),
-            Schedule::Log(_) => ("log", "base_lr"),
-            Schedule::Step(_) => ("step", "base_lr"),
-        };
-        let (peak, path) = (recipe.schedule.peak_lr(), format!("schedule.{tag}.{peak_key}"));
+        let tag = recipe.schedule.tag();
+        let (peak, path) = (recipe.schedule.peak_lr(), format!("schedule.{tag}.{}", recipe.schedule.peak_key()));
         let per_256 = peak * 256.0 / recipe.train.batch as f64;
         match recipe.optimizer {
             Optimizer::Sgd(_) if per_256 > 3.2 => {
@@ -255,18 +248,8 @@ impl Check<'_> {
         if peak == 0.0 {
             self.error(&path, "with a learning rate of 0 nothing is learned", "for example 0.1 per 256 samples");
         }
-        if let Schedule::Step(decay) = &recipe.schedule
-            && matches!(decay.every, Period::Steps(0) | Period::Epochs(0.0))
-        {
-            self.error("schedule.step.every", "drops need a distance of more than 0", "for example `30 epochs`");
-        }
-        // A drop after the end is none: the schedule was written for a longer training.
-        if let Schedule::Step(decay) = &recipe.schedule
-            && matches!(decay.every, Period::Epochs(every) if every >= recipe.train.epochs as f64)
-        {
-            let message =
-                format!("the learning rate never drops in the {} epochs of the training", recipe.train.epochs);
-            self.warn("schedule.step.every", message, "every 30 of 90 epochs is usual (arXiv 1512.03385)");
+        for finding in recipe.schedule.findings(recipe.train.epochs) {
+            self.report(finding.severity, &format!("schedule.{tag}.{}", finding.key), finding.message, finding.hint);
         }
         if let Some(Period::Epochs(over)) = recipe.schedule.warmup().map(|warmup| warmup.over)
             && over >= recipe.train.epochs as f64

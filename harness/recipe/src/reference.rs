@@ -60,7 +60,7 @@ pub fn reference() -> Vec<Page> {
     out
 }
 
-const MADE: &str = "<!-- Made by `zoo schema --markdown docs`: change the docstrings in harness/recipe/src/schema. -->";
+const MADE: &str = "<!-- Made by `zoo schema --markdown docs`: change the docstrings in harness/recipe/src. -->";
 
 fn first(
     schema: &Value,

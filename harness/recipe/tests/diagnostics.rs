@@ -164,6 +164,14 @@ fn contradictions_and_the_unusual() {
     ])));
 }
 
+#[test]
+fn schedules_that_cannot_be() {
+    let schedule = |schedule: &str| of(&with(&[("cosine: {base_lr: 0.1}", schedule)]));
+    insta::assert_snapshot!(schedule("multi_step: {base_lr: 0.1, milestones: [0 epochs, 1.5 epochs, 1 epoch]}"));
+    insta::assert_snapshot!(schedule("exponential: {base_lr: 0.1, gamma: 0.9, every: 0 steps}"));
+    insta::assert_snapshot!(schedule("one_cycle: {base_lr: 0.1, pct_start: 30, div_factor: 0.04}"));
+}
+
 /// One slip each, by what the message begins with.
 #[test]
 fn slips_are_named_with_their_sources() {
@@ -179,6 +187,12 @@ fn slips_are_named_with_their_sources() {
             "step: {base_lr: 0.1, every: 30 epochs}",
             "the learning rate never drops",
             "1512.03385",
+        ),
+        (
+            "cosine: {base_lr: 0.1}",
+            "multi_step: {base_lr: 0.1, milestones: [1 epoch, 60 epochs]}",
+            "the training ends after 2 epochs, before the drop at 60 epochs",
+            "scale its milestones",
         ),
         ("batch: 32", "batch: 2", "batch normalisation over 2 samples", "1803.08494"),
         (

@@ -85,7 +85,16 @@ fn trajectory() {
 
 #[test]
 fn nothing_goes_wrong_at_the_edges() {
-    for (_, yaml, _) in CASES {
+    let without_reference = [
+        "step: {base_lr: 0.1, every: 0.1 epochs}",
+        "multi_step: {base_lr: 0.1, milestones: [0.1 epochs, 1 epoch]}",
+        "exponential: {base_lr: 0.1, gamma: 0.5, every: 0.1 epochs}",
+        "inverse_sqrt: {base_lr: 0.1, warmup: {over: 0.1 epochs, count: from_zero}}",
+        "one_cycle: {max_lr: 0.1}",
+        "one_cycle: {max_lr: 0.1, pct_start: 0}",
+        "one_cycle: {max_lr: 0.1, pct_start: 1, anneal: linear}",
+    ];
+    for yaml in CASES.into_iter().map(|(_, yaml, _)| yaml).chain(without_reference) {
         let schedule = schedule(yaml);
         for (step, steps_per_epoch, epochs) in [(0, 0, 0), (0, 1, 1), (5, 1, 1), (1_000_000, 3, 2), (0, 0, 3)] {
             let rate = schedule.lr(step, steps_per_epoch, epochs);

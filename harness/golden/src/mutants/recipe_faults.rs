@@ -41,7 +41,7 @@ pub(super) fn all() -> Vec<Mutant> {
             })
         }),
         mutant("base learning rate doubled", Stage::Schedule, |r| {
-            *base_lr(&mut r.schedule) *= 2.0;
+            *r.schedule.peak_lr_mut() *= 2.0;
             true
         }),
         mutant("no warm-up", Stage::Schedule, |r| match &mut r.schedule {
@@ -135,17 +135,6 @@ pub(super) fn all() -> Vec<Mutant> {
 /// Changes the first evaluation step that `change` knows.
 fn eval_steps(recipe: &mut Recipe, change: impl FnMut(&mut Step) -> Option<()>) -> bool {
     recipe.preprocess.eval.iter_mut().find_map(change).is_some()
-}
-
-fn base_lr(schedule: &mut Schedule) -> &mut f64 {
-    match schedule {
-        Schedule::Constant(s) => &mut s.base_lr,
-        Schedule::Cosine(s) => &mut s.base_lr,
-        Schedule::GuideCosine(s) => &mut s.lr_max,
-        Schedule::Poly(s) => &mut s.base_lr,
-        Schedule::Log(s) => &mut s.base_lr,
-        Schedule::Step(s) => &mut s.base_lr,
-    }
 }
 
 fn decay(optimizer: &mut Optimizer) -> (&mut f64, &mut Vec<zoo_recipe::schema::DecayGroup>) {

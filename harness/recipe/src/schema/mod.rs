@@ -13,8 +13,8 @@ mod npu;
 mod operators;
 mod param;
 mod part;
+mod period;
 mod run;
-mod schedule;
 mod text;
 mod tracking;
 mod training;
@@ -30,11 +30,13 @@ pub use npu::*;
 pub use operators::*;
 pub use param::*;
 pub use part::*;
+pub use period::*;
 pub use run::*;
-pub use schedule::*;
 pub use text::*;
 pub use tracking::*;
 pub use training::*;
+
+pub use crate::schedule::*;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -1,0 +1,221 @@
+//! The learning rate of each step: what an author writes and the formula, one file per schedule.
+//!
+//! To add one, write its file and list it in the `schedules!` table below.
+
+mod constant;
+mod cosine;
+mod exponential;
+mod guide_cosine;
+mod inverse_sqrt;
+mod log;
+mod multi_step;
+mod one_cycle;
+mod poly;
+mod step;
+mod time;
+mod warmup;
+
+pub use constant::Constant;
+pub use cosine::Cosine;
+pub use exponential::Exponential;
+pub use guide_cosine::GuideCosine;
+pub use inverse_sqrt::InverseSqrt;
+pub use log::LogDecay;
+pub use multi_step::MultiStep;
+pub use one_cycle::{Anneal, OneCycle};
+pub use poly::Poly;
+pub use step::StepDecay;
+pub use time::{Per, TMax};
+pub use warmup::{Warmup, WarmupCount, WarmupShape};
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::diagnostic::Severity;
+use time::Clock;
+
+macro_rules! schedules {
+    ($($(#[doc = $doc:literal])+ $tag:ident: $variant:ident($curve:ty),)+) => {
+        /// The learning rate of each step.
+        #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+        #[serde(rename_all = "snake_case", deny_unknown_fields)]
+        pub enum Schedule {
+            $($(#[doc = $doc])+ $variant($curve),)+
+        }
+
+        impl Schedule {
+            /// Its name in a recipe.
+            pub fn tag(&self) -> &'static str {
+                match self {
+                    $(Self::$variant(_) => stringify!($tag),)+
+                }
+            }
+
+            fn curve(&self) -> &dyn Curve {
+                match self {
+                    $(Self::$variant(curve) => curve,)+
+                }
+            }
+
+            fn curve_mut(&mut self) -> &mut dyn Curve {
+                match self {
+                    $(Self::$variant(curve) => curve,)+
+                }
+            }
+        }
+    };
+}
+
+schedules! {
+    /// The same throughout, after the warm-up.
+    constant: Constant(Constant),
+    /// Half a cosine from `base_lr` to `min_lr` (arXiv 1608.03983 without restarts; PyTorch's CosineAnnealingLR).
+    cosine: Cosine(Cosine),
+    /// The formula of MindSpore's ResNet50 migration guide: a line times 0.47 periods of a cosine.
+    guide_cosine: GuideCosine(GuideCosine),
+    /// (1 - t/T)^power.
+    poly: Poly(Poly),
+    /// Equal ratios from one learning rate to another (SiamMask's).
+    log: Log(LogDecay),
+    /// Times `gamma` every so often (PyTorch's StepLR).
+    step: Step(StepDecay),
+    /// Times `gamma` at each of some milestones (PyTorch's MultiStepLR).
+    multi_step: MultiStep(MultiStep),
+    /// Times `gamma` each epoch (PyTorch's ExponentialLR).
+    exponential: Exponential(Exponential),
+    /// 1/sqrt(t) after the warm-up, as transformers are trained (arXiv 1706.03762).
+    inverse_sqrt: InverseSqrt(InverseSqrt),
+    /// Up to `max_lr` and down to almost nothing, in lines or cosines (PyTorch's OneCycleLR).
+    one_cycle: OneCycle(OneCycle),
+}
+
+/// What a schedule knows of itself.
+trait Curve {
+    /// The learning rate at a moment after the warm-up.
+    fn lr(&self, clock: Clock) -> f64;
+
+    /// The highest learning rate that the schedule is built around.
+    fn peak_lr(&self) -> f64;
+
+    /// The same, to change it: all learning rates go with it.
+    fn peak_lr_mut(&mut self) -> &mut f64;
+
+    /// The key of [`Curve::peak_lr`] in a recipe.
+    fn peak_key(&self) -> &'static str {
+        "base_lr"
+    }
+
+    /// The rise at the beginning; `None` as well where the formula has its own.
+    fn warmup(&self) -> Option<&Warmup>;
+
+    /// What is wrong with it in a training of so many epochs, beyond what the schema says.
+    fn findings(&self, _epochs: usize) -> Vec<Finding> {
+        Vec::new()
+    }
+}
+
+/// Something wrong with a schedule.
+pub(crate) struct Finding {
+    pub(crate) severity: Severity,
+    /// Key of the schedule.
+    pub(crate) key: &'static str,
+    pub(crate) message: String,
+    pub(crate) hint: &'static str,
+}
+
+impl Schedule {
+    /// The learning rate that the update of `step` uses (from 0) in a training of `epochs` with `steps_per_epoch` each:
+    /// that of the warm-up ([`Warmup`]) and then that of the schedule's own formula. Past the end of training it stays
+    /// finite.
+    pub fn lr(&self, step: usize, steps_per_epoch: usize, epochs: usize) -> f64 {
+        let clock = Clock { step, steps_per_epoch: steps_per_epoch.max(1), epochs };
+        let warm = self.warmup().and_then(|warmup| warmup.lr(clock, self.peak_lr()));
+        warm.unwrap_or_else(|| self.curve().lr(clock))
+    }
+
+    /// The highest learning rate that the schedule is built around.
+    pub fn peak_lr(&self) -> f64 {
+        self.curve().peak_lr()
+    }
+
+    /// The highest learning rate, to change it.
+    pub fn peak_lr_mut(&mut self) -> &mut f64 {
+        self.curve_mut().peak_lr_mut()
+    }
+
+    /// The key of the highest learning rate in a recipe.
+    pub(crate) fn peak_key(&self) -> &'static str {
+        self.curve().peak_key()
+    }
+
+    /// The rise at the beginning, where the schedule's formula has none of its own.
+    pub fn warmup(&self) -> Option<&Warmup> {
+        self.curve().warmup()
+    }
+
+    /// What is wrong with it in a training of so many epochs, beyond what the schema says.
+    pub(crate) fn findings(&self, epochs: usize) -> Vec<Finding> {
+        self.curve().findings(epochs)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A schedule as a recipe writes it.
+    pub(super) fn read(yaml: &str) -> Schedule {
+        serde_yaml::with::singleton_map_recursive::deserialize(serde_yaml::Deserializer::from_str(yaml)).unwrap()
+    }
+
+    /// Learning rates that were worked out by hand, of `(step, lr)`, in `(steps per epoch, epochs)`.
+    pub(super) fn agrees(yaml: &str, (steps_per_epoch, epochs): (usize, usize), rates: &[(usize, f64)]) {
+        let schedule = read(yaml);
+        for (step, rate) in rates {
+            let own = schedule.lr(*step, steps_per_epoch, epochs);
+            assert!(
+                (own - rate).abs() <= 1e-12 * rate.abs().max(1e-3),
+                "{yaml} at step {step}: {own} instead of {rate}"
+            );
+        }
+    }
+
+    #[test]
+    fn tags_are_what_recipes_say() {
+        for (yaml, peak) in [
+            ("constant: {base_lr: 0.5}", "base_lr"),
+            ("guide_cosine: {lr_max: 0.5}", "lr_max"),
+            ("multi_step: {base_lr: 0.5, milestones: [1 epoch]}", "base_lr"),
+            ("inverse_sqrt: {base_lr: 0.5}", "base_lr"),
+            ("one_cycle: {max_lr: 0.5}", "max_lr"),
+        ] {
+            let schedule = read(yaml);
+            assert_eq!(yaml.split(':').next(), Some(schedule.tag()));
+            assert_eq!((schedule.peak_key(), schedule.peak_lr()), (peak, 0.5));
+        }
+    }
+
+    /// A doubled peak doubles every learning rate, but for a warm-up or minimum of its own.
+    #[test]
+    fn learning_rates_go_with_the_peak() {
+        for yaml in [
+            "constant: {base_lr: 0.5}",
+            "cosine: {base_lr: 0.5, warmup: {over: 3 steps}}",
+            "guide_cosine: {lr_max: 0.5, warmup: 3 steps}",
+            "poly: {base_lr: 0.5}",
+            "step: {base_lr: 0.5, every: 1 epoch}",
+            "multi_step: {base_lr: 0.5, milestones: [1 epoch]}",
+            "exponential: {base_lr: 0.5, gamma: 0.9}",
+            "inverse_sqrt: {base_lr: 0.5, warmup: {over: 3 steps}}",
+            "one_cycle: {max_lr: 0.5}",
+        ] {
+            let schedule = read(yaml);
+            let mut doubled = schedule.clone();
+            *doubled.peak_lr_mut() *= 2.0;
+            for step in 0..20 {
+                let (rate, twice) = (schedule.lr(step, 5, 4), doubled.lr(step, 5, 4));
+                assert!((twice - 2.0 * rate).abs() <= 1e-15, "{yaml} at {step}: {rate} and {twice}");
+            }
+        }
+    }
+}

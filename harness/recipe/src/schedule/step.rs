@@ -1,0 +1,78 @@
+//! Drops at equal distances: torch.optim.lr_scheduler.StepLR.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::{Clock, Curve, Finding, Warmup};
+use crate::diagnostic::Severity;
+use crate::schema::Period;
+
+/// base_lr * gamma^floor(t/every), where t counts from the start of training.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct StepDecay {
+    /// First learning rate.
+    #[schemars(range(min = 0))]
+    pub base_lr: f64,
+    /// Factor of each drop.
+    #[serde(default = "gamma")]
+    #[schemars(range(min = 0, max = 1))]
+    pub gamma: f64,
+    /// Distance of the drops.
+    pub every: Period,
+    /// Rise at the beginning.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub warmup: Option<Warmup>,
+}
+
+/// The factor of PyTorch's StepLR and MultiStepLR.
+pub(super) fn gamma() -> f64 {
+    0.1
+}
+
+impl Curve for StepDecay {
+    fn lr(&self, clock: Clock) -> f64 {
+        let drops = clock.step as u64 / self.every.steps(clock.steps_per_epoch).max(1);
+        self.base_lr * self.gamma.powi(drops.min(i32::MAX as u64) as i32)
+    }
+
+    fn peak_lr(&self) -> f64 {
+        self.base_lr
+    }
+
+    fn peak_lr_mut(&mut self) -> &mut f64 {
+        &mut self.base_lr
+    }
+
+    fn warmup(&self) -> Option<&Warmup> {
+        self.warmup.as_ref()
+    }
+
+    fn findings(&self, epochs: usize) -> Vec<Finding> {
+        let finding = |severity, message, hint| vec![Finding { severity, key: "every", message, hint }];
+        match self.every {
+            Period::Steps(0) | Period::Epochs(0.0) => {
+                let message = "drops need a distance of more than 0".to_owned();
+                finding(Severity::Error, message, "for example `30 epochs`")
+            }
+            // A drop after the end is none: the schedule was written for a longer training.
+            Period::Epochs(every) if every >= epochs as f64 => {
+                let message = format!("the learning rate never drops in the {epochs} epochs of the training");
+                finding(Severity::Warning, message, "every 30 of 90 epochs is usual (arXiv 1512.03385)")
+            }
+            Period::Steps(_) | Period::Epochs(_) => Vec::new(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::agrees;
+
+    #[test]
+    fn drops_as_in_pytorchs_documentation() {
+        // StepLR(optimizer, step_size=30, gamma=0.1) from 0.05.
+        let rates = [(0, 0.05), (59, 0.05), (60, 0.005), (119, 0.005), (120, 0.0005)];
+        agrees("step: {base_lr: 0.05, every: 30 epochs}", (2, 100), &rates);
+    }
+}

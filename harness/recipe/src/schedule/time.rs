@@ -1,0 +1,72 @@
+//! Time as schedules count it.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::Warmup;
+
+/// Unit of a schedule's time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Per {
+    /// Every step has its own learning rate.
+    #[default]
+    Step,
+    /// The learning rate changes between epochs.
+    Epoch,
+}
+
+/// What the length T of a decay spans, and from where its t counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum TMax {
+    /// From the end of the warm-up to the end of training.
+    #[default]
+    AfterWarmup,
+    /// All of training: the decay goes on under the warm-up, which hides its beginning.
+    All,
+    /// As `all`, and one more, so that the last step or epoch is not at the minimum yet (the DB authors' rule).
+    AllPlusOne,
+}
+
+/// A moment of a training.
+#[derive(Clone, Copy)]
+pub(super) struct Clock {
+    /// Updates before this one.
+    pub(super) step: usize,
+    /// At least 1.
+    pub(super) steps_per_epoch: usize,
+    pub(super) epochs: usize,
+}
+
+impl Clock {
+    /// Whole epochs before this step.
+    pub(super) fn epoch(self) -> usize {
+        self.step / self.steps_per_epoch
+    }
+
+    /// Steps of the training.
+    pub(super) fn total(self) -> usize {
+        self.epochs * self.steps_per_epoch
+    }
+
+    /// t/T of a decay, in [0, 1], where T is shorter by `less`; a decay without length is at its end.
+    pub(super) fn decay(self, per: Per, t_max: TMax, warmup: Option<&Warmup>, less: f64) -> f64 {
+        let warm_steps = warmup.map_or(0, |warmup| warmup.over.steps(self.steps_per_epoch)) as f64;
+        let (t, total, warm) = match per {
+            Per::Step => (self.step as f64, self.total() as f64, warm_steps),
+            Per::Epoch => (self.epoch() as f64, self.epochs as f64, warm_steps / self.steps_per_epoch as f64),
+        };
+        let (t, length) = match t_max {
+            TMax::AfterWarmup => (t - warm, total - warm),
+            TMax::All => (t, total),
+            TMax::AllPlusOne => (t, total + 1.0),
+        };
+        part(t, length - less)
+    }
+}
+
+/// t/T in [0, 1]; 1 where there is no T.
+pub(super) fn part(t: f64, length: f64) -> f64 {
+    if length <= 0.0 { 1.0 } else { (t / length).clamp(0.0, 1.0) }
+}

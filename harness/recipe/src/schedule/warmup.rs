@@ -1,0 +1,79 @@
+//! The rise of the learning rate at the beginning.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::time::{Clock, Per};
+use crate::schema::Period;
+
+/// Rise of the learning rate to `base_lr` at the beginning.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Warmup {
+    /// How long: `5 epochs`, `62 steps`.
+    pub over: Period,
+    /// Where it starts.
+    #[serde(default)]
+    #[schemars(range(min = 0))]
+    pub start_lr: f64,
+    /// The curve.
+    #[serde(default)]
+    pub shape: WarmupShape,
+    /// Which fraction of the way step i of n is at.
+    #[serde(default)]
+    pub count: WarmupCount,
+    /// Unit of i.
+    #[serde(default)]
+    pub per: Per,
+}
+
+/// Curve of a warm-up at the fraction f of its way.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum WarmupShape {
+    /// start + (base - start)*f
+    #[default]
+    Linear,
+    /// start * (base/start)^f
+    Geometric,
+}
+
+/// Where on its way a warm-up of n steps is in step i (from 0).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum WarmupCount {
+    /// (i+1)/n: the last step of the warm-up is at `base_lr` (MindSpore's and the NPU zoo's).
+    #[default]
+    FromOne,
+    /// i/n: the first step is at `start_lr`, the first after the warm-up at `base_lr` (PyTorch's LinearLR).
+    FromZero,
+}
+
+impl WarmupCount {
+    /// The number of the step or epoch that has `i` before it.
+    pub(super) fn number(self, i: usize) -> f64 {
+        match self {
+            Self::FromZero => i as f64,
+            Self::FromOne => i as f64 + 1.0,
+        }
+    }
+}
+
+impl Warmup {
+    /// The learning rate on the way to `base`; `None` after the warm-up.
+    pub(super) fn lr(&self, clock: Clock, base: f64) -> Option<f64> {
+        let length = self.over.steps(clock.steps_per_epoch);
+        if clock.step as u64 >= length {
+            return None;
+        }
+        let (i, n) = match self.per {
+            Per::Step => (clock.step, length as f64),
+            Per::Epoch => (clock.epoch(), length as f64 / clock.steps_per_epoch as f64),
+        };
+        let way = self.count.number(i) / n;
+        Some(match self.shape {
+            WarmupShape::Linear => self.start_lr + (base - self.start_lr) * way,
+            WarmupShape::Geometric => self.start_lr * libm::pow(base / self.start_lr, way),
+        })
+    }
+}
