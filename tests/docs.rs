@@ -145,8 +145,11 @@ fn run(command: &str, folder: &Path) -> Vec<String> {
     String::from_utf8(output.stdout).unwrap().trim_end().lines().map(|line| line.trim_end().to_owned()).collect()
 }
 
-/// The arguments of a command, as the shell splits them, are some that the command takes.
+/// If a command calls zoo, itself or by a launcher such as mpirun: whether zoo takes its arguments, as the shell splits
+/// them.
 fn parse(command: &str, folder: &Path) -> Result<(), String> {
+    let call = if command.starts_with("zoo ") { Some(0) } else { command.find(" zoo ") };
+    let Some(command) = call.map(|at| &command[at..]) else { return Ok(()) };
     let script = format!("zoo() {{ printf '%s\\0' zoo \"$@\"; }}\n{command}");
     let output = Command::new("sh").args(["-c", &script]).current_dir(folder).output().unwrap();
     let arguments = String::from_utf8(output.stdout).unwrap();
@@ -187,8 +190,8 @@ fn examine(text: &str) -> (String, String) {
         if let Some(file) = block.file() {
             fs::write(folder.path().join(file), lines[block.lines].join("\n") + "\n").unwrap();
         } else if block.language == "sh" {
-            for command in commands(&lines[block.lines.clone()]).iter().filter(|it| it.starts_with("zoo ")) {
-                if let Err(error) = parse(command, folder.path()) {
+            for command in commands(&lines[block.lines.clone()]) {
+                if let Err(error) = parse(&command, folder.path()) {
                     writeln!(wrong, "line {}: {command}\n{error}", block.lines.start + 1).unwrap();
                 }
             }
@@ -196,7 +199,7 @@ fn examine(text: &str) -> (String, String) {
             for Shown { command, output } in shown(&lines, &block) {
                 let place = output.start;
                 if block.is_marked("no_run") {
-                    if let Some(Err(error)) = command.starts_with("zoo ").then(|| parse(&command, folder.path())) {
+                    if let Err(error) = parse(&command, folder.path()) {
                         writeln!(wrong, "line {place}: {command}\n{error}").unwrap();
                     }
                     continue;
