@@ -32,9 +32,9 @@ impl Block {
         self.marks.iter().any(|it| it == mark)
     }
 
-    /// Name of the file that it stands for.
-    fn file(&self) -> Option<&str> {
-        self.marks.iter().find_map(|mark| mark.strip_prefix("file: "))
+    /// What a mark that begins so names.
+    fn named(&self, mark: &str) -> Option<&str> {
+        self.marks.iter().find_map(|it| it.strip_prefix(mark))
     }
 }
 
@@ -187,8 +187,13 @@ fn examine(text: &str) -> (String, String) {
     let mut wrong = String::new();
     let mut replacements: Vec<(Range<usize>, Vec<String>)> = Vec::new();
     for block in blocks(&lines) {
-        if let Some(file) = block.file() {
-            fs::write(folder.path().join(file), lines[block.lines].join("\n") + "\n").unwrap();
+        let content = lines[block.lines.clone()].join("\n") + "\n";
+        if let Some(file) = block.named("file: ") {
+            fs::write(folder.path().join(file), content).unwrap();
+        } else if let Some(file) = block.named("excerpt: ") {
+            if !fs::read_to_string(folder.path().join(file)).unwrap().contains(&content) {
+                writeln!(wrong, "line {}: {file} has other lines", block.lines.start + 1).unwrap();
+            }
         } else if block.language == "sh" {
             for command in commands(&lines[block.lines.clone()]) {
                 if let Err(error) = parse(&command, folder.path()) {
