@@ -7,11 +7,11 @@ use zoo_datasets::DataError;
 use zoo_engine::{EngineError, KernelError};
 use zoo_golden::GoldenError;
 use zoo_graph::{Bytes, GraphError};
-use zoo_input::InputError;
 use zoo_npu::NpuError;
 use zoo_onnx::OnnxError;
 use zoo_ranks::RanksError;
 use zoo_recipe::Diagnostics;
+use zoo_tasks::InputError;
 use zoo_train::{CheckpointError, TrainError, WeightsError, convergence::ConvergenceError, report::ComparisonError};
 
 /// Why a command could not do what it was asked.

@@ -8,8 +8,8 @@ use crate::cli::Change;
 use crate::{Exit, Failure};
 use clap::Subcommand;
 use std::path::PathBuf;
-use zoo_input::DataSets;
 use zoo_recipe::Recipe;
+use zoo_tasks::DataSets;
 
 /// The verbs of data.
 #[derive(Debug, Subcommand)]
@@ -48,7 +48,7 @@ impl Selection {
         let recipe = context.load(&catalog, &self.recipe, &self.change)?.recipe;
         let spinner = context.progress.spinner();
         spinner.message(format!("{}: opening the data", recipe.name));
-        let sets = zoo_input::open(&recipe, self.data.as_deref())?;
+        let sets = zoo_tasks::open(&recipe, self.data.as_deref())?;
         Ok((recipe, sets))
     }
 }

@@ -4,17 +4,13 @@ mod pictures;
 
 use super::{
     Context, SCHEMA_VERSION,
-    run::{
-        data,
-        screen::{Evaluating, shown},
-    },
+    run::{data, screen::Evaluating},
     simulated::Simulated,
 };
 use crate::cli::{Change, Format};
 use crate::console::{BAD, GOOD, paint};
 use crate::interrupt::Interrupt;
 use crate::memory::MemoryArgs;
-use crate::numbers::percent;
 use crate::{Exit, Failure};
 use pictures::Pictures;
 use serde::Serialize;
@@ -22,9 +18,9 @@ use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::PathBuf;
 use zoo_npu::Work;
-use zoo_recipe::schema::Metric;
-use zoo_train::metrics::{Baseline, Score};
-use zoo_train::{GoldenVerdict, Job, Weights, evaluate, memory, metrics};
+use zoo_recipe::schema::{Goal, Metric, Score};
+use zoo_tasks::{Baseline, Sight};
+use zoo_train::{GoldenVerdict, Job, Weights, evaluate, memory};
 
 /// Evaluate a checkpoint on the held-out data.
 ///
@@ -107,13 +103,13 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
     let needed = memory::evaluation(job)?;
     args.memory.expect("this evaluation", needed, |_| "--set train.batch=N takes fewer images at a time".to_owned())?;
     let mut pictures = match &args.draw {
-        Some(folder) => Some(Pictures::new(folder, args.drawn, sets.kind())?),
+        Some(folder) => Some(Pictures::new(folder, args.drawn, sets.samples.undrawn())?),
         None => None,
     };
     let spinner = context.progress.spinner();
-    spinner.message(format!("evaluating {} {}", sets.val_len(), sets.noun()));
+    spinner.message(format!("evaluating {} {}", sets.samples.val_len(), sets.samples.noun()));
     let mut watch = Evaluating::new(&context.progress);
-    let mut see = |sight: &zoo_train::Sight<'_>| {
+    let mut see = |sight: &Sight<'_>| {
         watch.see(sight);
         pictures.iter_mut().for_each(|pictures| pictures.see(sight));
     };
@@ -126,29 +122,27 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
     }
     let baselines = data::trivial_answers(job, &context.progress)?;
     let target = recipe.target.as_ref();
-    let metric = target.map_or(Metric::of(sets.kind())[0], |target| target.metric);
+    let metric = recipe.metric();
     let achieved = evaluation.score(metric);
-    let reached = |metric, value| evaluation.score(metric).is_some_and(|achieved| achieved >= value);
+    let reached =
+        |Goal { metric, value }: Goal| evaluation.score(metric).is_some_and(|achieved| metric.reaches(achieved, value));
     let report = Report {
         schema_version: SCHEMA_VERSION,
         recipe: recipe.name.clone(),
         step: weights.step,
         samples: evaluation.samples,
         loss: evaluation.loss,
-        scores: evaluation.scores.iter().map(|score| (metrics::name(score.metric), score.value)).collect(),
+        scores: evaluation.scores.iter().map(|score| (score.metric.name(), score.value)).collect(),
         metric,
         target: target.map(|target| target.value),
         achieved,
-        met: target.map(|target| {
-            let also = target.also.iter().all(|also| reached(also.metric, also.value));
-            reached(target.metric, target.value) && also
-        }),
+        met: target.map(|target| target.goals().all(reached)),
         baselines,
         drawn: args.draw.clone(),
     };
     match context.format {
         Format::Json => context.out.json(&report)?,
-        Format::Text => print(&report, &evaluation.scores, sets.noun(), target, context)?,
+        Format::Text => print(&report, &evaluation.scores, sets.samples.noun(), target, context)?,
     }
     Ok(if report.met == Some(false) { Exit::Missed } else { Exit::Pass })
 }
@@ -160,7 +154,7 @@ fn print(
     target: Option<&zoo_recipe::schema::Target>,
     context: &mut Context,
 ) -> Result<(), Failure> {
-    let mut parts: Vec<String> = scores.iter().map(shown).collect();
+    let mut parts: Vec<String> = scores.iter().map(ToString::to_string).collect();
     parts.extend(report.loss.map(|loss| format!("cross entropy {loss:.4}")));
     if parts.is_empty() {
         parts.push("nothing to judge by".to_owned());
@@ -168,13 +162,11 @@ fn print(
     let step = report.step.map(|step| format!(", step {step}")).unwrap_or_default();
     writeln!(context.out, "{} on {} {noun}{step}", parts.join(", "), report.samples)?;
     for Baseline { answer, score } in &report.baselines {
-        writeln!(context.out, "{answer}: {}", shown(score))?;
+        writeln!(context.out, "{answer}: {score}")?;
     }
     if let (Some(target), Some(met)) = (target, report.met) {
         let word = if met { paint(GOOD, "met") } else { paint(BAD, "missed") };
-        let goal = |metric, value| format!("{} {}", metrics::name(metric), percent(value));
-        let mut goals = vec![goal(target.metric, target.value)];
-        goals.extend(target.also.iter().map(|also| goal(also.metric, also.value)));
+        let goals: Vec<String> = target.goals().map(|goal| goal.to_string()).collect();
         writeln!(context.out, "target {}: {word}", goals.join(" and "))?;
     }
     if let Some(folder) = &report.drawn {

@@ -3,7 +3,7 @@
 use super::{Context, SCHEMA_VERSION};
 use crate::cli::{Change, Format};
 use crate::console::{BAD, DIM};
-use crate::numbers::{percent, scaled};
+use crate::numbers::scaled;
 use crate::table::{Align, Cell, Table};
 use crate::{Exit, Failure};
 use serde::Serialize;
@@ -89,8 +89,7 @@ pub(super) fn run(_: &Args, context: &mut Context) -> Result<Exit, Failure> {
         ("description", Align::Left),
     ]);
     for row in &rows {
-        let target =
-            row.target.as_ref().map(|t| format!("{} {}", zoo_train::metrics::name(t.metric), percent(t.value)));
+        let target = row.target.as_ref().and_then(|target| target.goals().next()).map(|goal| goal.to_string());
         let description = match &row.error {
             Some(error) => Cell::styled(error, BAD),
             None => row.description.clone().unwrap_or_default().into(),

@@ -3,15 +3,16 @@
 use super::Context;
 use crate::cli::Format;
 use crate::console::{BAD, DIM, GOOD, HEADING, paint};
-use crate::numbers::{Seconds, percent};
+use crate::numbers::Seconds;
 use crate::table::{Align, Cell, Table};
 use crate::{Exit, Failure};
 use std::io::Write;
 use std::path::PathBuf;
 use tracing::info;
 use zoo_datasets::atomic;
+use zoo_recipe::schema::Metric;
 use zoo_train::report::{Comparison, compare};
-use zoo_train::{GoldenVerdict, RunRecord, metrics};
+use zoo_train::{GoldenVerdict, RunRecord};
 
 /// Compare runs: what they reached and what it took, what their settings differ in, and their curves over each other.
 ///
@@ -72,7 +73,8 @@ fn print(comparison: &Comparison, out: &mut impl Write) -> Result<(), Failure> {
             GoldenVerdict::Fail => "fail",
             GoldenVerdict::Absent => "absent",
         };
-        let metric = run.metric.map(metrics::name).unwrap_or_default();
+        let metric = run.metric.map(Metric::name).unwrap_or_default();
+        let shown = |value| run.metric.map(|metric| metric.format(value)).unwrap_or_default();
         let verdict = match (run.met, run.state) {
             (Some(true), _) => Cell::styled("met", GOOD),
             (Some(false), _) => Cell::styled("missed", BAD),
@@ -84,8 +86,8 @@ fn print(comparison: &Comparison, out: &mut impl Write) -> Result<(), Failure> {
             run.recipe.as_str().into(),
             run.seed.into(),
             golden.into(),
-            run.achieved.map(|value| format!("{metric} {}", percent(value))).unwrap_or_default().into(),
-            run.target.map(percent).unwrap_or_default().into(),
+            run.achieved.map(|value| format!("{metric} {}", shown(value))).unwrap_or_default().into(),
+            run.target.map(shown).unwrap_or_default().into(),
             verdict,
             run.loss.map(|loss| format!("{loss:.3}")).unwrap_or_default().into(),
             run.seconds.map(|seconds| Seconds(seconds).to_string()).unwrap_or_default().into(),

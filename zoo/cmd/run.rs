@@ -29,10 +29,11 @@ use std::time::Duration;
 use tracing::{debug, info};
 use zoo_npu::Work;
 use zoo_recipe::{Loaded, Recipe, schema::Metric};
+use zoo_tasks::{Baseline, Sight};
 use zoo_train::convergence::Rules;
 use zoo_train::{
     CheckpointStore, Event, GoldenVerdict, HOST, Job, ListenError, Listener, Outcome, RunFiles, RunFolder, RunResult,
-    Sight, TrainError, Trainer, metrics,
+    TrainError, Trainer, event::Reached,
 };
 
 /// Prove the training step, train to the target, evaluate, and say whether it was met.
@@ -333,7 +334,7 @@ fn not_begun(loaded: &Loaded, context: &mut Context) -> Result<Exit, Failure> {
     match context.format {
         Format::Json => context.out.json(&Event::Result(RunResult {
             schema_version: SCHEMA_VERSION,
-            metric: target.map_or(Metric::of(loaded.recipe.data.source.kind())[0], |target| target.metric),
+            metric: loaded.recipe.metric(),
             target: target.map(|target| target.value),
             achieved: None,
             met: target.map(|_| false),
@@ -355,19 +356,25 @@ fn not_begun(loaded: &Loaded, context: &mut Context) -> Result<Exit, Failure> {
     Ok(Exit::Missed)
 }
 
+/// A value of the last evaluation.
+fn reached(metric: Metric, achieved: Option<f64>) -> String {
+    achieved.map_or("not measured".to_owned(), |achieved| metric.format(achieved))
+}
+
 /// A case per metric that the target names.
 fn targets(name: String, result: &RunResult) -> Suite {
-    let first = result.target.zip(result.achieved).map(|(target, achieved)| (result.metric, target, achieved));
+    let first = result.target.map(|target| (result.metric, target, result.achieved));
     let also = result.also.iter().map(|goal| (goal.metric, goal.target, goal.achieved));
     let mut cases: Vec<Case> = Vec::new();
     for (metric, target, achieved) in first.into_iter().chain(also) {
         let fault = || Fault {
-            message: format!("{} {}, target {}", metrics::name(metric), percent(achieved), percent(target)),
+            message: format!("{metric} {}, target {}", reached(metric, achieved), metric.format(target)),
             first: true,
             ..Fault::default()
         };
-        let outcome = if achieved >= target { Judged::Pass } else { Judged::Fail(fault()) };
-        cases.push(Case { name: format!("target {}", metrics::name(metric)), outcome });
+        let met = achieved.is_some_and(|achieved| metric.reaches(achieved, target));
+        let outcome = if met { Judged::Pass } else { Judged::Fail(fault()) };
+        cases.push(Case { name: format!("target {metric}"), outcome });
     }
     if cases.is_empty() {
         let why = "the recipe names no target for these data".to_owned();
@@ -393,26 +400,25 @@ fn finished(result: &RunResult, folder: &Path, context: &mut Context) -> Result<
         let linear = result.linear_baseline.map(|b| format!("a linear classifier: {}", percent(b)));
         let beside = |metric: Metric| {
             let trivial = result.baselines.iter().filter(|baseline| baseline.score.metric == metric);
-            let trivial = trivial.map(|baseline| format!("{}: {}", baseline.answer, percent(baseline.score.value)));
+            let trivial = trivial.map(|Baseline { answer, score }| format!("{answer}: {}", metric.format(score.value)));
             let all: Vec<String> =
                 linear.clone().filter(|_| metric == Metric::Top1).into_iter().chain(trivial).collect();
             if all.is_empty() { String::new() } else { format!(" ({})", all.join(", ")) }
         };
-        let verdict = |target: f64, met: bool| {
+        let verdict = |metric: Metric, target: f64, met: bool| {
             let word = if met { paint(GOOD, "met") } else { paint(BAD, "missed") };
-            format!(", target {}: {word}", percent(target))
+            format!(", target {}: {word}", metric.format(target))
         };
         let time = Seconds(result.seconds);
-        let achieved = result.achieved.unwrap_or_default();
+        let (metric, achieved) = (result.metric, result.achieved);
         let first = match result.target {
-            Some(target) => verdict(target, achieved >= target),
+            Some(target) => verdict(metric, target, achieved.is_some_and(|achieved| metric.reaches(achieved, target))),
             None => ", no target".to_owned(),
         };
-        let metric = metrics::name(result.metric);
-        writeln!(context.out, "{metric} {}{}{first}", percent(achieved), beside(result.metric))?;
-        for goal in &result.also {
-            let (metric, achieved) = (metrics::name(goal.metric), percent(goal.achieved));
-            writeln!(context.out, "{metric} {achieved}{}{}", beside(goal.metric), verdict(goal.target, goal.met))?;
+        writeln!(context.out, "{metric} {}{}{first}", reached(metric, achieved), beside(metric))?;
+        for Reached { metric, target, achieved, met } in result.also.iter().copied() {
+            let verdict = verdict(metric, target, met);
+            writeln!(context.out, "{metric} {}{}{verdict}", reached(metric, achieved), beside(metric))?;
         }
         if result.skipped_steps > 0 {
             writeln!(context.out, "{} steps updated nothing", result.skipped_steps)?;

@@ -11,11 +11,11 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::time::Duration;
 use zoo_train::convergence::{self, Convergence, ConvergenceVerdict, Rules, RunScore};
-use zoo_train::{Event, GoldenVerdict, RunRecord, metrics};
+use zoo_train::{Event, GoldenVerdict, RunRecord};
 
 /// Judge runs of one recipe with different seeds: do they converge as the reference does?
 ///
-/// A one-sided test of non-inferiority. H0: the mean of such runs is below the reference's mean by the margin or more;
+/// A one-sided test of non-inferiority. H0: the mean of such runs is worse than the reference's by the margin or more;
 /// Student's t with pooled variance refutes it, or not. The reference is the recipe's `target.reference`; without one the
 /// mean is tested against the target itself. Every run counts: an outlier is shown, never dropped, and a run that failed makes
 /// the set fail. Ends with 0 for pass, with 1 for missed and for inconclusive.
@@ -30,8 +30,8 @@ pub struct Args {
     /// Folders of runs
     #[arg(value_name = "RUN", required = true)]
     runs: Vec<PathBuf>,
-    /// How far the runs' mean may be below the reference's, as a fraction or with %; the target's by default
-    #[arg(long, value_name = "SHARE", value_parser = share)]
+    /// How much worse than the reference's the runs' mean may be, as a fraction or with %; the target's by default
+    #[arg(long, value_name = "BY", value_parser = difference)]
     margin: Option<f64>,
     /// Probability that runs pass that are too bad
     #[arg(long, value_name = "P", default_value_t = 0.05, value_parser = level)]
@@ -40,14 +40,14 @@ pub struct Args {
     junit: JunitArgs,
 }
 
-/// Reads a fraction, perhaps in percent.
-fn share(text: &str) -> Result<f64, String> {
+/// Reads a difference of two values of a metric, perhaps in percent.
+fn difference(text: &str) -> Result<f64, String> {
     let (number, unit) = text.strip_suffix('%').map_or((text, 1.0), |number| (number, 0.01));
     let value = number.trim().parse::<f64>().map(|number| number * unit);
     value
         .ok()
-        .filter(|share| (0.0..=1.0).contains(share))
-        .ok_or_else(|| "expected a share from 0 to 1, or 0 % to 100 %".into())
+        .filter(|difference| difference.is_finite() && *difference >= 0.0)
+        .ok_or_else(|| "expected a number of at least 0, perhaps with %".into())
 }
 
 /// Reads a level of significance.
@@ -108,7 +108,7 @@ fn suite(verdict: &Convergence) -> Suite {
     let seconds: f64 = verdict.runs.iter().filter_map(|run| run.seconds).sum();
     Suite {
         name: format!("{} {} runs", verdict.recipe, verdict.runs.len()),
-        cases: vec![Case { name: format!("convergence {}", metrics::name(verdict.metric)), outcome }],
+        cases: vec![Case { name: format!("convergence {}", verdict.metric), outcome }],
         time: Duration::try_from_secs_f64(seconds).unwrap_or_default(),
     }
 }
@@ -135,13 +135,13 @@ fn more(verdict: &Convergence) -> String {
 
 /// Prints the runs, the test and the verdict.
 pub(super) fn print(verdict: &Convergence, out: &mut impl Write) -> Result<(), Failure> {
-    let metric = metrics::name(verdict.metric);
+    let metric = verdict.metric;
     writeln!(out, "{}  {metric} of {}\n", paint(HEADING, &verdict.recipe), runs(verdict.runs.len()))?;
     let mut table = Table::new([
         ("run", Align::Left),
         ("seed", Align::Right),
         ("golden", Align::Left),
-        (metric, Align::Right),
+        (metric.name(), Align::Right),
         ("time", Align::Right),
         ("", Align::Left),
     ]);
@@ -188,14 +188,16 @@ fn remark(run: &RunScore) -> Cell {
 
 /// The figures that the verdict rests on, a line each.
 fn figures(verdict: &Convergence) -> Vec<String> {
+    let metric = verdict.metric;
     let mut lines = Vec::new();
     if let Some(mean) = verdict.mean {
-        let spread = verdict.sigma.map(|sigma| format!(", sigma {}", points(sigma))).unwrap_or_default();
+        let spread =
+            verdict.sigma.map(|sigma| format!(", sigma {}", metric.format_difference(sigma))).unwrap_or_default();
         let n = verdict.runs.iter().filter(|run| run.achieved.is_some()).count();
-        lines.push(format!("runs       mean {}{spread}, n {n}", percent(mean)));
+        lines.push(format!("runs       mean {}{spread}, n {n}", metric.format(mean)));
     }
     if let Some(reference) = &verdict.reference {
-        let (mean, sigma) = (percent(reference.mean), points(reference.sigma));
+        let (mean, sigma) = (metric.format(reference.mean), metric.format_difference(reference.sigma));
         lines.push(format!("reference  mean {mean}, sigma {sigma}, n {}: {}", reference.runs, reference.source));
     }
     lines.push(format!("H0         {}", verdict.hypotheses.null));
@@ -218,20 +220,15 @@ fn figures(verdict: &Convergence) -> Vec<String> {
         lines.push(format!("power      {:.0} %: chance that {n} as good as the reference would pass", 100.0 * power));
     }
     for goal in &verdict.also {
-        let mean = goal.mean.map_or("not measured".to_owned(), percent);
-        let (name, met) = (metrics::name(goal.metric), if goal.met { "met" } else { "missed" });
-        lines.push(format!("as well    {name} mean {mean}, target {}: {met}", percent(goal.target)));
+        let mean = goal.mean.map_or("not measured".to_owned(), |mean| goal.metric.format(mean));
+        let (name, met) = (goal.metric, if goal.met { "met" } else { "missed" });
+        lines.push(format!("as well    {name} mean {mean}, target {}: {met}", goal.metric.format(goal.target)));
     }
     lines
 }
 
 fn runs(n: usize) -> String {
     format!("{n} run{}", if n == 1 { "" } else { "s" })
-}
-
-/// A deviation, in percent of the metric's scale.
-fn points(deviation: f64) -> String {
-    format!("{:.2} %", 100.0 * deviation)
 }
 
 /// A probability with two digits.

@@ -11,8 +11,7 @@ use safetensors::SafeTensors;
 use serde::Deserialize;
 use std::path::{Path, PathBuf};
 use zoo_datasets::{Rng, hash::sample_positions, image};
-use zoo_input::Split;
-use zoo_recipe::{Recipe, schema::SampleKind};
+use zoo_recipe::Recipe;
 
 /// Largest relative difference of a learning rate.
 pub const SCHEDULE_TOLERANCE: f64 = 1e-12;
@@ -84,11 +83,7 @@ pub fn preprocess(recipe: &Recipe, folder: &Path) -> Result<Vec<Item>, GoldenErr
     let bytes = read_capped(&path.with_extension("safetensors"))?;
     let tensors = SafeTensors::deserialize(&bytes).map_err(|e| malformed(e.to_string()))?;
     let shape = recipe.model.inputs.values().next().map(|s| s.map(|e| e.0)).unwrap_or_default();
-    let pipeline = match recipe.data.source.kind() {
-        SampleKind::Image => zoo_input::pipeline(recipe, Split::Eval, None, shape),
-        SampleKind::Text | SampleKind::Video => zoo_input::unresized(recipe, Split::Eval),
-    };
-    let pipeline = match pipeline {
+    let pipeline = match zoo_tasks::task(recipe.data.source.kind()).preprocessing(recipe, shape) {
         Ok(pipeline) => pipeline,
         Err(error) => return Ok(vec![Item::wrong("pipeline", error.to_string())]),
     };

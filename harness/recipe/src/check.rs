@@ -5,8 +5,7 @@ mod preprocess;
 
 use crate::diagnostic::{Diagnostic, Severity, suggest};
 use crate::schema::{
-    Characters, DecayGroup, Layer, LossScale, Metric, Optimizer, Period, Recipe, SampleKind, Source, TextScenes,
-    Videos, WarmupShape,
+    Characters, DecayGroup, Goal, Layer, LossScale, Optimizer, Period, Recipe, Source, TextScenes, Videos, WarmupShape,
 };
 use crate::span::ConfigPath;
 
@@ -93,17 +92,28 @@ impl Check<'_> {
             let hint = "add `of:` with who reached it, how often, and where it is published";
             self.warn("target", message, hint);
         }
-        let also = target.also.iter().enumerate().map(|(i, goal)| (format!("target.also[{i}].metric"), goal.metric));
-        for (path, metric) in std::iter::once(("target.metric".to_owned(), target.metric)).chain(also) {
-            if !Metric::of(kind).contains(&metric) {
-                let message = "these data are not judged by that metric";
-                let hint = match kind {
-                    SampleKind::Image => "images with a class: top1, top5",
-                    SampleKind::Text => "images with text: hmean, precision, recall",
-                    SampleKind::Video => "videos: mask_iou, tracked, overlap, eao",
-                };
-                self.error(&path, message, hint);
+        for (index, goal) in target.goals().enumerate() {
+            let path = index.checked_sub(1).map_or("target".to_owned(), |also| format!("target.also[{also}]"));
+            if kind.metrics().contains(&goal.metric) {
+                self.within_range(&format!("{path}.value"), goal);
+            } else {
+                let names: Vec<&str> = kind.metrics().iter().map(|metric| metric.name()).collect();
+                let hint = format!("{}: {}", kind.describe(), names.join(", "));
+                self.error(&format!("{path}.metric"), "these data are not judged by that metric", &hint);
             }
+        }
+        if let Some(reference) = &target.reference {
+            self.within_range("target.reference.mean", Goal { metric: target.metric, value: reference.mean });
+        }
+    }
+
+    /// A value that its metric can have.
+    fn within_range(&mut self, path: &str, goal: Goal) {
+        let [low, high] = goal.metric.range();
+        if !(low..=high).contains(&goal.value) {
+            let (name, value) = (goal.metric, goal.value);
+            let hint = if high.is_finite() { format!("{low} to {high}") } else { format!("{low} or more") };
+            self.error(path, format!("{value} is not a value of {name}"), &hint);
         }
     }
 

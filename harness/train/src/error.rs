@@ -5,8 +5,8 @@ use thiserror::Error;
 use zoo_datasets::DataError;
 use zoo_engine::EngineError;
 use zoo_graph::GraphError;
-use zoo_input::InputError;
 use zoo_ranks::RanksError;
+use zoo_tasks::{EvaluationError, InputError};
 
 use crate::{
     checkpoint::{Change, CheckpointError},
@@ -129,6 +129,21 @@ pub enum TrainError {
     /// candle refused something outside the step.
     #[error(transparent)]
     Candle(#[from] candle_core::Error),
+}
+
+impl From<EvaluationError> for TrainError {
+    fn from(error: EvaluationError) -> Self {
+        match error {
+            EvaluationError::Data(error) => Self::Data(error),
+            EvaluationError::Input(error) => Self::Input(error),
+            EvaluationError::Mismatch(message) => Self::Mismatch(message),
+            EvaluationError::NothingEvaluated => Self::NothingEvaluated,
+            // The network is ours, and so are its errors.
+            EvaluationError::Network(error) => {
+                error.downcast::<Self>().map_or_else(|other| Self::Mismatch(other.to_string()), |error| *error)
+            }
+        }
+    }
 }
 
 impl TrainError {

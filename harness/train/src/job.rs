@@ -1,13 +1,13 @@
 //! What is trained, and the batches that it is trained and evaluated on.
 
-use zoo_datasets::{Loader, LoaderConfig, Share};
+use zoo_datasets::{LoaderConfig, Share};
 use zoo_engine::Arithmetic;
 use zoo_graph::Graph;
-use zoo_input::{DataSets, Feed, Samples, Split, StepInput};
 use zoo_ranks::Ranks;
 use zoo_recipe::{Recipe, ResolvedModel};
+use zoo_tasks::{Baseline, DataSets, Feed};
 
-use crate::{TrainError, event::GoldenVerdict, metrics::Baseline};
+use crate::{TrainError, event::GoldenVerdict, network::declared};
 
 /// What computes if no device is simulated.
 pub const HOST: &str = "host";
@@ -54,7 +54,7 @@ impl Job<'_> {
 
     /// Samples that are evaluated together: as many as are trained together, unless there are fewer.
     pub fn eval_batch(&self) -> usize {
-        self.recipe.train.batch.min(self.data.val_len().max(1))
+        self.recipe.train.batch.min(self.data.samples.val_len().max(1))
     }
 
     /// Full batches of the training set for a step, shuffled and augmented by the recipe's seed, and of each the part that
@@ -63,38 +63,12 @@ impl Job<'_> {
     /// # Errors
     /// Preprocessing that does not deliver what the step takes, or too few samples.
     pub fn feed(&self, step: &Graph, ranks: &Ranks) -> Result<Feed, TrainError> {
-        let inputs = step.inputs.iter().map(|input| {
-            let shape = step.ty(input.value).shape.get(1..).unwrap_or_default().to_vec();
-            StepInput { name: input.name.clone(), shape }
-        });
-        let inputs: Vec<StepInput> = inputs.collect();
         let share = Share { part: ranks.rank(), of: ranks.size() };
-        Ok(Feed::new(self.recipe, self.data, &inputs, self.threads(), share)?)
-    }
-
-    /// All held-out images with their classes, in order.
-    ///
-    /// # Errors
-    /// Preprocessing that does not deliver what the network takes, or data without classes.
-    pub fn val_loader(&self) -> Result<Loader, TrainError> {
-        let Samples::Images { val, .. } = &self.data.samples else {
-            return Err(TrainError::Mismatch("these data have no classes".into()));
-        };
-        let pipeline = zoo_input::pipeline(self.recipe, Split::Eval, val.image_size(), self.image()?)?;
-        Ok(Loader::new(val.clone(), pipeline, self.eval_loader_config())?)
+        Ok(self.data.feed(self.recipe, &declared(step), self.threads(), share)?)
     }
 
     /// How held-out samples are loaded: in order, all of them, the same for every seed of the training.
     pub fn eval_loader_config(&self) -> LoaderConfig {
-        LoaderConfig { batch: self.eval_batch(), ..zoo_input::loader_config(self.recipe, self.threads()) }
-    }
-
-    /// Shape of the network's first input: channels, height, width.
-    ///
-    /// # Errors
-    /// A network without inputs.
-    pub fn image(&self) -> Result<[usize; 3], TrainError> {
-        let image = self.model.inputs.values().next();
-        image.copied().ok_or_else(|| TrainError::Mismatch("the network has no input".into()))
+        LoaderConfig { batch: self.eval_batch(), ..zoo_tasks::loader_config(self.recipe, self.threads()) }
     }
 }

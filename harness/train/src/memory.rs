@@ -55,7 +55,7 @@ fn ahead(job: Job<'_>) -> u64 {
 /// # Errors
 /// A recipe that makes no network, or one that the kernels cannot compute.
 pub fn evaluation(job: Job<'_>) -> Result<Bytes, TrainError> {
-    let (network, kept) = (network(job)?, job.data.kept_bytes(job.recipe).iter().sum());
+    let (network, kept) = (network(job)?, job.data.samples.kept_bytes().iter().sum());
     let batches = Bytes(ahead(job) * network.inputs.0);
     Ok(resident().unwrap_or_default() + OVERHEAD + network.peak() + network.variables + batches + Bytes(kept))
 }
@@ -77,7 +77,7 @@ pub fn forecast(job: Job<'_>) -> Result<Memory, TrainError> {
     let Some(step) = step else { return Err(TrainError::Mismatch("there is no epoch to train".into())) };
     let network = network(job)?;
     let ahead = ahead(job);
-    let kept: u64 = data.kept_bytes(recipe).iter().sum();
+    let kept: u64 = data.samples.kept_bytes().iter().sum();
     let evaluating = ahead * network.inputs.0;
     // Reference kernels keep variables as a checkpoint takes them.
     let saving = if options.kernels == Kernels::Reference { 0 } else { step.variables.0 };

@@ -1,17 +1,17 @@
 //! A network in training: the step with its variables, and how often it was run.
 
-use candle_core::{Device, Tensor};
+use candle_core::Tensor;
 use std::collections::{BTreeMap, BTreeSet};
-use zoo_engine::{Arithmetic, Inputs, Observer, Options, Scalars, Step, StepResult, candle_dtype};
-use zoo_graph::{DType, EMA, Graph, VariableRole};
-use zoo_input::{Batch, Field, Numbers};
+use zoo_engine::{Arithmetic, Inputs, Observer, Options, Scalars, Step, StepResult};
+use zoo_graph::{EMA, VariableRole};
 use zoo_ranks::Ranks;
-use zoo_recipe::BuildOptions;
-use zoo_recipe::{Recipe, ResolvedModel, schema};
+use zoo_recipe::{BuildOptions, Recipe, ResolvedModel, schema};
+use zoo_tasks::Batch;
 
 use crate::{
     TrainError,
     loss_scale::LossScale,
+    network::inputs,
     weights::{Fit, Naming, Weights},
 };
 
@@ -130,11 +130,6 @@ impl Session {
         &self.step
     }
 
-    /// The step, for setting variables.
-    pub fn step_mut(&mut self) -> &mut Step {
-        &mut self.step
-    }
-
     /// One update with the given inputs and learning rate; an observer sees the values it wants.
     ///
     /// # Errors
@@ -165,7 +160,7 @@ impl Session {
         learning_rate: f64,
         observer: &mut dyn Observer,
     ) -> Result<StepResult, TrainError> {
-        let inputs = inputs(self.step.graph(), batch)?;
+        let inputs = inputs(self.step.graph(), batch.fields)?;
         self.train_step(&inputs, learning_rate, observer)
     }
 
@@ -229,29 +224,4 @@ fn initial(
     step.join(ranks.clone());
     step.initialize(recipe.train.seed)?;
     Ok(step)
-}
-
-/// The inputs of a graph from a batch that offers them, in the graph's shapes and element types.
-fn inputs(graph: &Graph, batch: Batch) -> Result<Inputs, TrainError> {
-    let mut inputs = Inputs::new();
-    for Field { name, numbers } in batch.fields {
-        // What no term of the loss compares with is no input.
-        let Some(input) = graph.inputs.iter().find(|input| input.name == name) else { continue };
-        let ty = graph.ty(input.value);
-        if ty.shape.numel() != numbers.len() {
-            let message = format!("`{name}` is {ty}, but a batch has {} numbers", numbers.len());
-            return Err(TrainError::Mismatch(message));
-        }
-        let tensor = match numbers {
-            Numbers::Real(values) if ty.dtype == DType::F32 => {
-                Tensor::from_vec(values, ty.shape.to_vec(), &Device::Cpu)?
-            }
-            Numbers::Real(values) => {
-                Tensor::from_vec(values, ty.shape.to_vec(), &Device::Cpu)?.to_dtype(candle_dtype(ty.dtype))?
-            }
-            Numbers::Class(values) => Tensor::from_vec(values, ty.shape.to_vec(), &Device::Cpu)?,
-        };
-        inputs = inputs.with(name, tensor);
-    }
-    Ok(inputs)
 }

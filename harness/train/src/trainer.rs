@@ -8,18 +8,18 @@ use std::{
     time::Instant,
 };
 use zoo_engine::Observer;
-use zoo_input::{Batches, Feed};
 use zoo_ranks::Ranks;
 use zoo_recipe::{
     Recipe,
-    schema::{self, Goal},
+    schema::{self, Goal, Target},
 };
+use zoo_tasks::{Batches, Evaluation, Feed};
 
 use crate::{
     TrainError,
     checkpoint::{Checkpoint, CheckpointStore, DataIdentity, FORMAT, Progress, changes},
     environment::Environment,
-    evaluate::{Evaluation, Evaluator},
+    evaluate::Evaluator,
     event::{Evaluated, Event, Listener, Reached, RunResult, SCHEMA_VERSION, Started, StepDone},
     job::Job,
     session::Session,
@@ -86,8 +86,8 @@ impl<'a> Trainer<'a> {
     /// As [`Trainer::new`], and a batch that the ranks cannot share.
     pub fn across(job: Job<'a>, ranks: Ranks) -> Result<Self, TrainError> {
         let Job { recipe, model, data, .. } = job;
-        let classes = data.classes().len();
-        if data.kind() == schema::SampleKind::Image && classes != model.classes {
+        let classes = data.samples.classes().len();
+        if classes > 0 && classes != model.classes {
             let message = format!("{classes} classes of data, but `model.classes` is {}", model.classes);
             return Err(TrainError::Mismatch(message));
         }
@@ -432,8 +432,8 @@ impl<'a> Trainer<'a> {
             steps_per_epoch: self.timetable.steps_per_epoch(),
             steps: self.timetable.steps(),
             data: data.description.clone(),
-            train_samples: data.train_len(),
-            val_samples: data.val_len(),
+            train_samples: data.samples.train_len(),
+            val_samples: data.samples.val_len(),
             classes: model.classes,
             seed: recipe.train.seed,
             target: recipe.target.clone(),
@@ -448,22 +448,21 @@ impl<'a> Trainer<'a> {
     /// The verdict on the last evaluation.
     fn result(&self) -> RunResult {
         let target = self.job.recipe.target.as_ref();
-        let metric = target.map_or(schema::Metric::of(self.job.data.kind())[0], |target| target.metric);
-        let last = |metric| self.evaluations.last().and_then(|last| last.score(metric)).unwrap_or(0.0);
-        let achieved = last(metric);
-        let judge = |goal: &Goal| {
-            let achieved = last(goal.metric);
-            Reached { metric: goal.metric, target: goal.value, achieved, met: achieved >= goal.value }
+        let metric = self.job.recipe.metric();
+        let last = |metric| self.evaluations.last().and_then(|last| last.score(metric));
+        let judge = |Goal { metric, value: target }: Goal| {
+            let achieved = last(metric);
+            let met = achieved.is_some_and(|achieved| metric.reaches(achieved, target));
+            Reached { metric, target, achieved, met }
         };
-        let also: Vec<Reached> = target.iter().flat_map(|target| &target.also).map(judge).collect();
-        let met = target.map(|target| achieved >= target.value && also.iter().all(|goal| goal.met));
+        let goals: Vec<Reached> = target.into_iter().flat_map(Target::goals).map(judge).collect();
         RunResult {
             schema_version: SCHEMA_VERSION,
             metric,
             target: target.map(|target| target.value),
-            achieved: Some(achieved),
-            met,
-            also,
+            achieved: last(metric),
+            met: target.map(|_| goals.iter().all(|goal| goal.met)),
+            also: goals.into_iter().skip(1).collect(),
             epochs: self.timetable.epochs(),
             steps: self.session.done(),
             seconds: self.seconds(),

@@ -7,9 +7,7 @@ use crate::{Exit, Failure};
 use serde::Serialize;
 use std::io::Write;
 use std::path::PathBuf;
-use zoo_datasets::drawing::{draw_target, draw_text, strip};
-use zoo_datasets::{DataError, Image, contact_sheet, image::write_png};
-use zoo_input::Samples;
+use zoo_datasets::image::write_png;
 
 /// Write a contact sheet of the first images as PNG.
 #[derive(Debug, clap::Args)]
@@ -46,26 +44,9 @@ struct Report {
 pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
     let (recipe, sets) = args.selection.open(context)?;
     let file = args.output.clone().unwrap_or_else(|| format!("{}.png", recipe.name).into());
-    let cells = args.rows.saturating_mul(args.columns);
     let spinner = context.progress.spinner();
     spinner.message(format!("{}: drawing samples", recipe.name));
-    let (sheet, images) = match &sets.samples {
-        Samples::Images { train, val } => {
-            let set = if args.held_out { val } else { train };
-            (contact_sheet(set.as_ref(), args.rows, args.columns)?, set.len().min(cells))
-        }
-        Samples::Text { train, val } => {
-            let set = if args.held_out { val } else { train };
-            let shown = |index| set.load(index).map(|(image, regions)| draw_text(&image, &regions, &[]));
-            in_rows(args, set.len().min(cells), shown)?
-        }
-        Samples::Videos { train, val, .. } => {
-            let set = if args.held_out { val } else { train };
-            // The middle frame of each.
-            let shown = |index: usize| set.frame(index, set.frames(index) / 2).map(|frame| draw_target(&frame));
-            in_rows(args, set.len().min(cells), shown)?
-        }
-    };
+    let (sheet, images) = sets.samples.sheet(args.held_out, args.rows, args.columns)?;
     write_png(&sheet, &file)?;
     drop(spinner);
     match context.format {
@@ -73,18 +54,4 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
         Format::Text => writeln!(context.out, "{}: {images} images of {}", file.display(), sets.description)?,
     }
     Ok(Exit::Pass)
-}
-
-/// Pictures with what is known about them, in the rows and columns that are asked for.
-fn in_rows(
-    args: &Args,
-    images: usize,
-    shown: impl Fn(usize) -> Result<Image, DataError>,
-) -> Result<(Image, usize), DataError> {
-    const MOST: usize = 10_000;
-    if !(1..=MOST).contains(&args.rows.saturating_mul(args.columns)) || images == 0 {
-        return Err(DataError::Config(format!("a sheet of {} x {} out of {images} images", args.rows, args.columns)));
-    }
-    let drawn = (0..images).map(shown).collect::<Result<Vec<Image>, _>>()?;
-    Ok((strip(&drawn, args.columns), images))
 }

@@ -3,11 +3,10 @@
 use crate::Failure;
 use std::fs;
 use std::path::{Path, PathBuf};
-use zoo_datasets::drawing::{draw_text, draw_tracked, strip, write_gif};
+use zoo_datasets::drawing::{strip, write_gif};
 use zoo_datasets::image::write_png;
 use zoo_datasets::{DataError, Image, read_image};
-use zoo_recipe::schema::SampleKind;
-use zoo_train::Sight;
+use zoo_tasks::{Found, Place, Sight};
 
 /// Draws into a folder: `000-NAME.png` for images; for each sequence a folder of frames, an animation and a strip of some
 /// frames.
@@ -35,14 +34,12 @@ const DELAY: u16 = 10;
 
 impl Pictures {
     /// Makes the folder.
-    pub fn new(folder: &Path, limit: usize, kind: SampleKind) -> Result<Self, Failure> {
-        match kind {
-            SampleKind::Image => {
-                return Err(Failure::Usage(
-                    "--draw: a class cannot be drawn; `zoo data make` shows the images".to_owned(),
-                ));
-            }
-            SampleKind::Text | SampleKind::Video => {}
+    ///
+    /// # Errors
+    /// A folder that cannot be made, or nothing to draw: `undrawn` says why.
+    pub fn new(folder: &Path, limit: usize, undrawn: Option<&str>) -> Result<Self, Failure> {
+        if let Some(why) = undrawn {
+            return Err(Failure::Usage(format!("--draw: {why}")));
         }
         fs::create_dir_all(folder).map_err(|source| DataError::Io { path: folder.to_owned(), source })?;
         Ok(Self { folder: folder.to_owned(), limit, seen: 0, sequences: Vec::new(), failed: None })
@@ -56,27 +53,25 @@ impl Pictures {
     }
 
     fn draw(&mut self, sight: &Sight<'_>) -> Result<(), DataError> {
-        match sight {
-            Sight::Text { name, image, regions, found } => {
+        let Sight::Found(Found { name, place, draw, .. }) = sight else { return Ok(()) };
+        match *place {
+            Place::Alone { .. } => {
                 let number = self.seen;
                 self.seen += 1;
                 if number < self.limit {
                     let file = self.folder.join(format!("{number:03}-{}.png", plain(name)));
-                    write_png(&draw_text(image, regions, found), &file)?;
+                    write_png(&draw(), &file)?;
                 }
             }
-            Sight::Progress { .. } => {}
-            Sight::Frame { sequence, name, frame, image, tracked, truth } => {
-                if *sequence >= self.limit {
-                    return Ok(());
-                }
+            Place::Frame { sequence, .. } if sequence >= self.limit => {}
+            Place::Frame { sequence, number } => {
                 let folder = self.folder.join(format!("{sequence:03}-{}", plain(name)));
                 fs::create_dir_all(&folder).map_err(|source| DataError::Io { path: folder.clone(), source })?;
-                let file = folder.join(format!("{frame:05}.png"));
-                write_png(&draw_tracked(image, tracked, *truth), &file)?;
-                match self.sequences.iter_mut().find(|known| known.number == *sequence) {
+                let file = folder.join(format!("{number:05}.png"));
+                write_png(&draw(), &file)?;
+                match self.sequences.iter_mut().find(|known| known.number == sequence) {
                     Some(known) => known.frames.push(file),
-                    None => self.sequences.push(Sequence { number: *sequence, name: plain(name), frames: vec![file] }),
+                    None => self.sequences.push(Sequence { number: sequence, name: plain(name), frames: vec![file] }),
                 }
             }
         }

@@ -1,13 +1,13 @@
 //! A training on the screen.
 
 use crate::console::Console;
-use crate::numbers::{Seconds, percent};
+use crate::numbers::Seconds;
 use crate::progress::{Bar, Progress};
 use std::path::PathBuf;
 use tracing::{debug, info};
+use zoo_tasks::Sight;
 use zoo_train::event::{Evaluated, StepDone};
-use zoo_train::metrics::Score;
-use zoo_train::{Event, ListenError, Listener, Sight, metrics};
+use zoo_train::{Event, ListenError, Listener};
 
 /// Shows a training: a bar on a terminal, a line per evaluation; every event as a line of JSON if that is asked for.
 pub(super) struct Screen<'a> {
@@ -40,21 +40,11 @@ impl<'a> Screen<'a> {
     }
 
     fn evaluated(&self, evaluated: &Evaluated) {
-        let scores = evaluated.scores.iter();
-        let scores: Vec<String> = scores.map(shown).collect();
+        let scores: Vec<String> = evaluated.scores.iter().map(ToString::to_string).collect();
         let loss = self.loss.map(|loss| format!("  loss {loss:.3}  lr {:.2e}", self.lr)).unwrap_or_default();
         let (epoch, time) = (evaluated.epoch, Seconds(evaluated.seconds));
         let entropy = evaluated.loss.map(|loss| format!(", cross entropy {loss:.3}")).unwrap_or_default();
         info!("epoch {epoch:.1}{loss}  held out: {}{entropy}  {time}", scores.join(", "));
-    }
-}
-
-/// A score as people read it: a few things are counted.
-pub(in crate::cmd) fn shown(score: &Score) -> String {
-    let name = metrics::name(score.metric);
-    match score.of {
-        Some(n) => format!("{name} {:.0} of {n}", score.value * n as f64),
-        None => format!("{name} {}", percent(score.value)),
     }
 }
 

@@ -22,10 +22,11 @@ struct Report<'a> {
 pub(super) fn show(recipe: &Recipe, steps_per_epoch: Option<u32>, context: &mut Context) -> Result<(), Failure> {
     let steps_per_epoch = match steps_per_epoch {
         Some(given) => given as usize,
-        None => zoo_input::open(recipe, None)
+        None => zoo_tasks::open(recipe, None)
             .map_err(|error| {
                 Failure::Usage(format!("--schedule needs the size of the data set ({error}); give --steps-per-epoch N"))
             })?
+            .samples
             .train_len()
             .checked_div(recipe.train.batch)
             .unwrap_or_default()

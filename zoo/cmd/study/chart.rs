@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 use zoo_npu::study::{Study, Trained, Verdict};
+use zoo_recipe::schema::{Metric, Unit};
 
 const WIDTH: f64 = 720.0;
 const LEFT: f64 = 250.0;
@@ -40,13 +41,22 @@ pub(super) fn svg(study: &Study, trained: &[Trained]) -> String {
 
 /// A table; returns where the next begins.
 fn draw(svg: &mut String, title: &str, rows: &[&Trained], top: f64) -> f64 {
-    let place = |share: f64| LEFT + share.clamp(0.0, 1.0) * (WIDTH - LEFT - RIGHT);
+    let unit = rows.iter().find_map(|row| row.metric).map_or(Unit::Share, Metric::unit);
+    let most = match unit {
+        Unit::Share => 1.0,
+        Unit::Plain => {
+            let values = rows.iter().flat_map(|row| [row.score, row.published]).flatten();
+            values.filter(|value| value.is_finite()).fold(f64::MIN_POSITIVE, f64::max)
+        }
+    };
+    let place = |value: f64| LEFT + (value / most).clamp(0.0, 1.0) * (WIDTH - LEFT - RIGHT);
     let bottom = top + HEAD + ROW * rows.len() as f64;
     push(svg, format_args!("<text x=\"12\" y=\"{:.0}\" font-weight=\"bold\">{}</text>\n", top + 18.0, escape(title)));
     for tenth in (0..=10).step_by(2) {
-        let (share, x) = (f64::from(tenth) / 10.0, place(f64::from(tenth) / 10.0));
+        let value = f64::from(tenth) / 10.0 * most;
+        let x = place(value);
         push(svg, format_args!(r##"<path d="M{x:.1} {:.1}V{bottom:.1}" stroke="#dddddd"/>"##, top + HEAD - 8.0));
-        let (label, below) = (format!("{:.0} %", 100.0 * share), bottom + 15.0);
+        let (label, below) = (unit.format(value), bottom + 15.0);
         push(
             svg,
             format_args!(
@@ -77,7 +87,7 @@ fn draw(svg: &mut String, title: &str, rows: &[&Trained], top: f64) -> f64 {
                         ROW - 10.0
                     ),
                 );
-                format!("{:.1} %", 100.0 * score)
+                row.metric.map_or_else(String::new, |metric| metric.format(score))
             }
             (None, Some(_)) if row.verdict != Verdict::Open => "error".to_owned(),
             (None, _) => "not trained".to_owned(),

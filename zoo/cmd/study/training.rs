@@ -22,7 +22,7 @@ use zoo_recipe::BuildOptions;
 use zoo_recipe::{ConfigPath, Recipe, schema::Metric};
 use zoo_train::{
     Event, GoldenVerdict, HOST, Job, ListenError, Listener, Outcome, RunFiles, RunFolder, RunResult, TrainError,
-    Trainer, memory, metrics,
+    Trainer, memory,
 };
 
 /// The result of a finished run, in its folder.
@@ -142,10 +142,9 @@ impl Runs<'_> {
             Ok(Outcome::Finished(result)) => Ok(Some(ended(&result, folder.path())?)),
             // It has come to nothing, which is a result.
             Err(TrainError::LossNotFinite { .. } | TrainError::VariableNotFinite { .. }) => {
-                let metric = prepared.recipe.target.as_ref().map_or(Metric::Top1, |target| target.metric);
+                let metric = prepared.recipe.metric();
                 let curve = curve(folder.path(), metric)?;
-                let metric = metrics::name(metric).to_owned();
-                Ok(Some(Training::Ended { metric, score: 0.0, skipped_steps: 0, curve }))
+                Ok(Some(Training::Ended { metric, score: metric.worst(), skipped_steps: 0, curve }))
             }
             Err(other) => Err(other.into()),
         }
@@ -187,8 +186,8 @@ fn finished(folder: &Path) -> Result<Option<Training>, Failure> {
 
 fn ended(result: &RunResult, folder: &Path) -> Result<Training, Failure> {
     Ok(Training::Ended {
-        metric: metrics::name(result.metric).to_owned(),
-        score: result.achieved.unwrap_or(0.0),
+        metric: result.metric,
+        score: result.achieved.unwrap_or_else(|| result.metric.worst()),
         skipped_steps: result.skipped_steps,
         curve: curve(folder, result.metric)?,
     })
@@ -224,9 +223,7 @@ impl Listener for Follow<'_> {
                 }
             }
             Event::Evaluated(evaluated) => {
-                let scores = evaluated.scores.iter();
-                let scores: Vec<String> =
-                    scores.map(|score| format!("{} {}", metrics::name(score.metric), percent(score.value))).collect();
+                let scores: Vec<String> = evaluated.scores.iter().map(ToString::to_string).collect();
                 info!("{}: epoch {:.1}  {}", self.what, evaluated.epoch, scores.join(", "));
             }
             Event::Golden(_)
@@ -259,10 +256,11 @@ pub(super) fn print(study: &Study, trained: &[Trained], out: &mut Console) -> Re
             ("", Align::Left),
         ]);
         for row in trained.iter().filter(|row| row.table == table.title) {
-            let published = row.published.map(percent);
+            let shown = |value| row.metric.map_or_else(|| percent(value), |metric| metric.format(value));
+            let published = row.published.map(shown);
             let published = published.or(row.published_outcome.map(|outcome| outcome.word().to_owned()));
             let score = match (row.score, &row.error) {
-                (Some(score), _) => percent(score),
+                (Some(score), _) => shown(score),
                 (None, Some(_)) if row.verdict != Verdict::Open => "error".to_owned(),
                 (None, _) => "not trained".to_owned(),
             };
@@ -272,7 +270,7 @@ pub(super) fn print(study: &Study, trained: &[Trained], out: &mut Console) -> Re
                 if row.device == HOST { "fp32".into() } else { (&row.device).into() },
                 published.unwrap_or_default().into(),
                 score.into(),
-                row.metric.clone().unwrap_or_default().into(),
+                row.metric.map(Metric::name).unwrap_or_default().into(),
                 row.skipped_steps.map(|steps| steps.to_string()).unwrap_or_default().into(),
                 verdict(row.verdict),
                 crate::table::Cell::styled(note.replace('\n', " "), DIM),

@@ -5,6 +5,7 @@
 use super::{PublishedFigure, Verdict, ratios_agree};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use zoo_recipe::schema::{Better, Metric};
 
 /// Trainings that belong together; scores are against the first row's.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -22,7 +23,7 @@ pub struct TrainingTable {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub set: Vec<String>,
     /// Scores that differ by no more are the same: what seeds differ by.
-    #[schemars(range(min = 0, max = 1))]
+    #[schemars(range(min = 0))]
     pub spread: f64,
     /// The rows.
     #[schemars(length(min = 1))]
@@ -62,9 +63,9 @@ pub struct TrainingRow {
 pub enum TrainingOutcome {
     /// It reaches the same score.
     Same,
-    /// It reaches a lower one.
+    /// It reaches a worse one.
     Lower,
-    /// It does not converge: it stays below half of the score.
+    /// It does not converge: it stays below half of the score, or above twice the score of a metric that falls.
     Fails,
     /// It does not begin.
     Error,
@@ -99,7 +100,7 @@ pub struct Trained {
     /// What was published without a figure.
     pub published_outcome: Option<TrainingOutcome>,
     /// What is measured.
-    pub metric: Option<String>,
+    pub metric: Option<Metric>,
     /// What was reached.
     pub score: Option<f64>,
     /// Steps that were left out because something overflowed.
@@ -122,7 +123,7 @@ pub enum Training {
     /// It ended.
     Ended {
         /// What was measured.
-        metric: String,
+        metric: Metric,
         /// What was reached.
         score: f64,
         /// Steps that were left out.
@@ -160,8 +161,13 @@ impl TrainingRow {
             (Some(TrainingOutcome::Error), _) => Some(error.is_some()),
             (_, None) if error.is_some() => Some(false),
             (Some(TrainingOutcome::Same), Some((score, first))) => Some((score - first).abs() <= table.spread),
-            (Some(TrainingOutcome::Lower), Some((score, first))) => Some(score < first - table.spread),
-            (Some(TrainingOutcome::Fails), Some((score, first))) => Some(score < CONVERGED * first),
+            (Some(TrainingOutcome::Lower), Some((score, first))) => {
+                metric.map(|metric| metric.gain(score, first) < -table.spread)
+            }
+            (Some(TrainingOutcome::Fails), Some((score, first))) => metric.map(|metric| match metric.better() {
+                Better::Higher => score < CONVERGED * first,
+                Better::Lower => score * CONVERGED > first,
+            }),
             (None, Some((score, first))) => {
                 let ratio = published.zip(first_published).map(|(published, first)| published / first);
                 ratio.map(|ratio| ratios_agree(ratio, score / first))
@@ -207,7 +213,7 @@ mod tests {
     }
 
     fn ended(score: f64) -> Training {
-        Training::Ended { metric: "top1".into(), score, skipped_steps: 0, curve: Vec::new() }
+        Training::Ended { metric: Metric::Top1, score, skipped_steps: 0, curve: Vec::new() }
     }
 
     #[test]

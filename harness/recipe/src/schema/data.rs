@@ -6,7 +6,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Crop511, FrameFolder, PairPreparation, TextDetection, TextFolder, TextPreparation, TextScenes, Tracking, Videos,
+    Crop511, FrameFolder, Metric, PairPreparation, TextDetection, TextFolder, TextPreparation, TextScenes, Tracking,
+    Videos,
 };
 
 /// Where the samples come from.
@@ -51,6 +52,26 @@ pub enum SampleKind {
     Text,
     /// A video with the place of its target.
     Video,
+}
+
+impl SampleKind {
+    /// What samples are, in the plural.
+    pub fn describe(self) -> &'static str {
+        match self {
+            Self::Image => "images with a class",
+            Self::Text => "images with text",
+            Self::Video => "videos",
+        }
+    }
+
+    /// What such samples are judged by, in the order in which it is shown; the first counts where a recipe names none.
+    pub fn metrics(self) -> &'static [Metric] {
+        match self {
+            Self::Image => &[Metric::Top1, Metric::Top5, Metric::CrossEntropy],
+            Self::Text => &[Metric::Hmean, Metric::Precision, Metric::Recall],
+            Self::Video => &[Metric::MaskIou, Metric::Tracked, Metric::Overlap, Metric::Eao],
+        }
+    }
 }
 
 impl Source {

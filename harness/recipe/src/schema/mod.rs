@@ -8,6 +8,7 @@ mod gradients;
 mod init;
 mod layer;
 mod loss;
+mod metric;
 mod model;
 mod npu;
 mod operators;
@@ -25,6 +26,7 @@ pub use gradients::*;
 pub use init::*;
 pub use layer::*;
 pub use loss::*;
+pub use metric::*;
 pub use model::*;
 pub use npu::*;
 pub use operators::*;
@@ -123,6 +125,11 @@ impl Recipe {
     /// As [`Recipe::error_at`], for a path of the expanded architecture, whose `span` its layer carries.
     pub fn error_made_at(&self, span: Span, path: &ConfigPath, message: impl Into<String>) -> Diagnostic {
         Diagnostic::error(span, path.clone(), message).with_excerpt(self.spans.sources())
+    }
+
+    /// What trainings are judged by: the target's metric, without a target the first of the kind of sample.
+    pub fn metric(&self) -> Metric {
+        self.target.as_ref().map_or(self.data.source.kind().metrics()[0], |target| target.metric)
     }
 
     /// The architecture with everything decided, for the class count and inputs that stand in the recipe now.

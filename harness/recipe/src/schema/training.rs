@@ -1,9 +1,11 @@
 //! Update rule, length and target of the training.
 
+use std::fmt;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{InitFrom, Part, Period, SampleKind};
+use super::{InitFrom, Metric, Part, Period};
 
 /// The update rule.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -125,15 +127,14 @@ fn each_epoch() -> Period {
 pub struct Target {
     /// What is measured on the held-out set.
     pub metric: Metric,
-    /// The value to reach, as a fraction or with `%`.
-    #[schemars(range(min = 0, max = 1))]
+    /// The value to reach, in the metric's range; shares as a fraction or with `%`.
     pub value: f64,
     /// What has to be reached as well.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub also: Vec<Goal>,
     /// Spread of the source's runs (one standard deviation).
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 0, max = 1))]
+    #[schemars(range(min = 0))]
     pub sigma: Option<f64>,
     /// Where the value comes from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -141,9 +142,9 @@ pub struct Target {
     /// Runs that converged as they should, which `zoo verdict` compares others with.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reference: Option<ReferenceRuns>,
-    /// How far the mean of other runs may be below the reference's; absent: as far as `value` is.
+    /// How much worse than the reference's mean that of other runs may be; absent: as much as `value` is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 0, max = 1))]
+    #[schemars(range(min = 0))]
     pub margin: Option<f64>,
 }
 
@@ -151,11 +152,10 @@ pub struct Target {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ReferenceRuns {
-    /// Mean of what they reached.
-    #[schemars(range(min = 0, max = 1))]
+    /// Mean of what they reached, in the metric's range.
     pub mean: f64,
     /// Their standard deviation, with `runs - 1` in the denominator.
-    #[schemars(range(min = 0, max = 1))]
+    #[schemars(range(min = 0))]
     pub sigma: f64,
     /// How many there were.
     #[schemars(range(min = 2))]
@@ -164,48 +164,25 @@ pub struct ReferenceRuns {
     pub source: String,
 }
 
+impl Target {
+    /// Everything that has to be reached, the main goal first.
+    pub fn goals(&self) -> impl Iterator<Item = Goal> {
+        std::iter::once(Goal { metric: self.metric, value: self.value }).chain(self.also.iter().copied())
+    }
+}
+
 /// A value to reach.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Goal {
     /// What is measured on the held-out set.
     pub metric: Metric,
-    /// The value to reach, as a fraction or with `%`.
-    #[schemars(range(min = 0, max = 1))]
+    /// The value to reach, in the metric's range; shares as a fraction or with `%`.
     pub value: f64,
 }
 
-/// What is measured on the held-out set; all are fractions.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Metric {
-    /// Share of samples whose class comes first.
-    Top1,
-    /// Share of samples whose class is among the first five.
-    Top5,
-    /// Harmonic mean of precision and recall of found text (ICDAR 2015's protocol).
-    Hmean,
-    /// Share of the found texts that are texts.
-    Precision,
-    /// Share of the texts that are found.
-    Recall,
-    /// Mean intersection over union of the target's mask, read where the network sees the target.
-    MaskIou,
-    /// Share of the sequences whose target is followed from the first frame to the last.
-    Tracked,
-    /// Mean intersection over union of the target's box over all tracked frames.
-    Overlap,
-    /// Expected average overlap by VOT's supervised protocol, over sequences of 100 to 356 frames.
-    Eao,
-}
-
-impl Metric {
-    /// All metrics of samples of a kind, in the order in which they are shown; the first is judged where a recipe names none.
-    pub fn of(kind: SampleKind) -> &'static [Metric] {
-        match kind {
-            SampleKind::Image => &[Self::Top1, Self::Top5],
-            SampleKind::Text => &[Self::Hmean, Self::Precision, Self::Recall],
-            SampleKind::Video => &[Self::MaskIou, Self::Tracked, Self::Overlap, Self::Eao],
-        }
+impl fmt::Display for Goal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.metric, self.metric.format(self.value))
     }
 }

@@ -11,7 +11,7 @@ pub use store::{CheckpointStore, Found, Rejected};
 use candle_core::{DType, Tensor};
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, fmt, io, path::PathBuf};
-use zoo_input::DataSets;
+use zoo_tasks::DataSets;
 
 use crate::{event::Evaluated, job::HOST, loss_scale::LossScale};
 
@@ -83,9 +83,9 @@ impl DataIdentity {
     /// The identity of training and held-out set.
     pub fn new(sets: &DataSets) -> Self {
         Self {
-            train_samples: sets.train_len(),
-            val_samples: sets.val_len(),
-            classes: sets.classes().len(),
+            train_samples: sets.samples.train_len(),
+            val_samples: sets.samples.val_len(),
+            classes: sets.samples.classes().len(),
             labels: format!("{:016x}", sets.fingerprint()),
         }
     }

@@ -6,7 +6,7 @@ mod outliers;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
-use zoo_recipe::schema::{Goal, Metric, ReferenceRuns, Target};
+use zoo_recipe::schema::{Better, Goal, Metric, ReferenceRuns, Target};
 
 use crate::{
     TrainError,
@@ -40,7 +40,7 @@ pub struct Convergence {
     pub reference: Option<ReferenceRuns>,
     /// What they may be worse than the reference by.
     pub margin: Option<f64>,
-    /// What the mean must not be below: the reference's mean less the margin, or the target.
+    /// What the mean must not be worse than: the reference's mean, worse by the margin, or the target.
     pub bound: f64,
     /// Probability that runs that are too bad pass.
     pub alpha: f64,
@@ -101,7 +101,7 @@ pub struct AlsoReached {
     pub target: f64,
     /// Mean of the runs; null if none has measured it.
     pub mean: Option<f64>,
-    /// Whether it is at least the target.
+    /// Whether it is at least as good as the target.
     pub met: bool,
 }
 
@@ -175,8 +175,8 @@ pub enum ConvergenceError {
     },
     /// A reference without a margin that makes sense.
     #[error(
-        "the target's value is not below its reference's mean, so it gives no margin; `target.margin` or --margin says how much \
-         worse is still good enough"
+        "the target's value is not worse than its reference's mean, so it gives no margin; `target.margin` or --margin says how \
+         much worse is still good enough"
     )]
     NoMargin,
     /// A run that cannot be read.
@@ -200,11 +200,12 @@ pub fn judge(records: &[RunRecord], rules: Rules) -> Result<Convergence, Converg
         runs[counted[found]].outlier = true;
     }
     let against = against(target, rules)?;
-    let sample = Sample::of(&values);
-    let also: Vec<AlsoReached> = target.also.iter().map(|goal| also(goal, records)).collect();
+    // The tests are about values of which more is better.
+    let sample = Sample::of(&values.iter().map(|value| rising(target.metric, *value)).collect::<Vec<f64>>());
+    let also: Vec<AlsoReached> = target.also.iter().map(|goal| also(*goal, records)).collect();
     let test = sample.and_then(|sample| test(sample, against));
     let spread = sample.and_then(|sample| spread(sample, against));
-    let (verdict, mut because) = verdict(&runs, test, &also, rules.alpha);
+    let (verdict, mut because) = verdict(&runs, test, &also, target.metric, rules.alpha);
     if verdict != ConvergenceVerdict::Pass && runs.iter().any(|run| run.outlier) {
         because.push_str("; a run is unlike the others: look at its curves first");
     }
@@ -220,20 +221,20 @@ pub fn judge(records: &[RunRecord], rules: Rules) -> Result<Convergence, Converg
         ConvergenceVerdict::Pass | ConvergenceVerdict::Missed => None,
     };
     let (margin, bound) = match against {
-        Against::Runs { reference, margin } => (Some(margin), reference.mean - margin),
-        Against::Value(value) => (None, value),
+        Against::Runs { reference, margin } => (Some(margin), rising(target.metric, reference.mean - margin)),
+        Against::Value(value) => (None, rising(target.metric, value)),
     };
     Ok(Convergence {
         schema_version: SCHEMA_VERSION,
         recipe: first.recipe.name.clone(),
         metric: target.metric,
-        mean: sample.map(|sample| sample.mean),
+        mean: sample.map(|sample| rising(target.metric, sample.mean)),
         sigma: sample.filter(|sample| sample.n > 1).map(|sample| sample.deviation),
         reference: target.reference.clone(),
         margin,
         bound,
         alpha: rules.alpha,
-        hypotheses: hypotheses(margin, bound),
+        hypotheses: hypotheses(target.metric, margin, bound),
         test,
         spread,
         power: sample.and_then(|sample| power(sample, against, rules.alpha)),
@@ -243,6 +244,11 @@ pub fn judge(records: &[RunRecord], rules: Rules) -> Result<Convergence, Converg
         more_runs,
         runs,
     })
+}
+
+/// A value of a metric as one of which more is better, and back.
+fn rising(metric: Metric, value: f64) -> f64 {
+    metric.gain(value, 0.0)
 }
 
 /// Refuses runs that are not of one training, or not of different seeds.
@@ -298,20 +304,27 @@ fn score(record: &RunRecord, metric: Metric) -> Result<RunScore, ConvergenceErro
 
 fn against(target: &Target, rules: Rules) -> Result<Against, ConvergenceError> {
     let Some(ReferenceRuns { mean, sigma, runs, .. }) = &target.reference else {
-        return Ok(Against::Value(target.value));
+        return Ok(Against::Value(rising(target.metric, target.value)));
     };
-    let implied = Some(mean - target.value).filter(|margin| *margin > 0.0);
+    let implied = Some(target.metric.gain(*mean, target.value)).filter(|margin| *margin > 0.0);
     let margin = rules.margin.or(target.margin).or(implied).ok_or(ConvergenceError::NoMargin)?;
-    Ok(Against::Runs { reference: Sample { n: *runs, mean: *mean, deviation: *sigma }, margin })
+    let reference = Sample { n: *runs, mean: rising(target.metric, *mean), deviation: *sigma };
+    Ok(Against::Runs { reference, margin })
 }
 
-fn also(goal: &Goal, records: &[RunRecord]) -> AlsoReached {
-    let scores = records.iter().filter_map(|record| record.last_evaluation()?.score(goal.metric));
+fn also(Goal { metric, value: target }: Goal, records: &[RunRecord]) -> AlsoReached {
+    let scores = records.iter().filter_map(|record| record.last_evaluation()?.score(metric));
     let mean = Sample::of(&scores.collect::<Vec<f64>>()).map(|sample| sample.mean);
-    AlsoReached { metric: goal.metric, target: goal.value, mean, met: mean.is_some_and(|mean| mean >= goal.value) }
+    AlsoReached { metric, target, mean, met: mean.is_some_and(|mean| metric.reaches(mean, target)) }
 }
 
-fn verdict(runs: &[RunScore], test: Option<Test>, also: &[AlsoReached], alpha: f64) -> (ConvergenceVerdict, String) {
+fn verdict(
+    runs: &[RunScore],
+    test: Option<Test>,
+    also: &[AlsoReached],
+    metric: Metric,
+    alpha: f64,
+) -> (ConvergenceVerdict, String) {
     use ConvergenceVerdict::{Inconclusive, Missed, Pass};
     let failed = runs.iter().filter(|run| run.achieved.is_none()).count();
     if failed > 0 {
@@ -323,20 +336,35 @@ fn verdict(runs: &[RunScore], test: Option<Test>, also: &[AlsoReached], alpha: f
     match test {
         None => (Inconclusive, "a single run has no spread to judge by".to_owned()),
         Some(Test { p, .. }) if p <= alpha => (Pass, "H0 is refuted".to_owned()),
-        Some(Test { p, .. }) if 1.0 - p <= alpha => (Missed, "the mean is significantly below".to_owned()),
+        Some(Test { p, .. }) if 1.0 - p <= alpha => (Missed, format!("the mean is significantly {}", sides(metric).0)),
         Some(_) => (Inconclusive, "chance explains the distance as well".to_owned()),
     }
 }
 
-fn hypotheses(margin: Option<f64>, bound: f64) -> Hypotheses {
-    let percent = |fraction: f64| format!("{:.1} %", 100.0 * fraction);
+fn hypotheses(metric: Metric, margin: Option<f64>, bound: f64) -> Hypotheses {
+    let (worse, better) = sides(metric);
+    let bound = metric.format(bound);
     let at = match margin {
-        Some(margin) => format!("{}, the reference's mean less a margin of {}", percent(bound), percent(margin)),
-        None => format!("{}, the target", percent(bound)),
+        Some(margin) => {
+            let by = match metric.better() {
+                Better::Higher => "less",
+                Better::Lower => "plus",
+            };
+            format!("{bound}, the reference's mean {by} a margin of {}", metric.format(margin))
+        }
+        None => format!("{bound}, the target"),
     };
     Hypotheses {
-        null: format!("the mean of such runs is below {at}"),
-        alternative: format!("the mean of such runs is at least {}", percent(bound)),
+        null: format!("the mean of such runs is {worse} {at}"),
+        alternative: format!("the mean of such runs is {better} {bound}"),
+    }
+}
+
+/// Where values lie that are worse than another, and where those that are not.
+fn sides(metric: Metric) -> (&'static str, &'static str) {
+    match metric.better() {
+        Better::Higher => ("below", "at least"),
+        Better::Lower => ("above", "at most"),
     }
 }
 

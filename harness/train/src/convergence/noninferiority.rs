@@ -1,4 +1,5 @@
-//! One-sided t-tests of whether runs are as good as a reference, and how many it takes to tell.
+//! One-sided t-tests of whether runs are as good as a reference, and how many it takes to tell. Of all values here more is
+//! better: those of other metrics come with the opposite sign.
 //!
 //! The idea is that of MLPerf's reference convergence points: who runs the same training with other seeds has to reach, up to
 //! chance, what the reference reached (MLCommons training policies, "Reference Convergence Points"). Formulas: two-sample

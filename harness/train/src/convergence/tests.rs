@@ -1,7 +1,6 @@
 use super::*;
 use crate::event::{Evaluated, Event, RunResult, Started};
-use crate::metrics::Score;
-use zoo_recipe::{Library, LoadOptions, Recipe};
+use zoo_recipe::{Library, LoadOptions, Recipe, schema::Score};
 
 fn recipe(target: &str, seed: u64) -> Recipe {
     let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/fixtures/recipes");
@@ -43,7 +42,7 @@ fn run(target: &str, seed: u64, achieved: f64) -> RunRecord {
         step: 12,
         epoch: 2.0,
         samples: 40,
-        loss: None,
+        loss: Some(achieved),
         scores: vec![score(Metric::Top1), score(Metric::Top5)],
         seconds: 1.0,
     };
@@ -95,6 +94,32 @@ fn bad_runs_are_missed_and_few_are_inconclusive() {
     let one = verdict("{metric: top1, value: 50%}", &[0.9]);
     assert_eq!((one.verdict, one.test, one.more_runs), (ConvergenceVerdict::Inconclusive, None, Some(2)));
     assert_eq!(verdict("{metric: top1, value: 50%}", &[0.9, 0.91]).verdict, ConvergenceVerdict::Pass);
+}
+
+/// A metric that falls and has no upper end: the mirror image of one that rises.
+#[test]
+fn of_a_falling_metric_less_is_better() {
+    let target = "{metric: cross_entropy, value: 1.88, also: [{metric: cross_entropy, value: 2}], \
+                  reference: {mean: 1.85, sigma: 0.01, runs: 3, source: paper}}";
+    let found = verdict(target, &[1.84, 1.85, 1.86]);
+    // Both deviations are 0.01: t = 3 / sqrt(2/3) = 3.674 with 4 degrees of freedom.
+    assert!((found.test.unwrap().statistic.unwrap() - 3.674).abs() < 1e-3);
+    assert_eq!((found.verdict, found.also[0].met), (ConvergenceVerdict::Pass, true));
+    assert!((found.margin.unwrap() - 0.03).abs() < 1e-12 && (found.bound - 1.88).abs() < 1e-12);
+    assert!((found.mean.unwrap() - 1.85).abs() < 1e-12);
+    assert_eq!(
+        found.hypotheses.null,
+        "the mean of such runs is above 1.8800, the reference's mean plus a margin of 0.0300"
+    );
+    assert_eq!(found.hypotheses.alternative, "the mean of such runs is at most 1.8800");
+    let worse = verdict(target, &[21.4, 21.5, 21.6]);
+    assert_eq!(worse.verdict, ConvergenceVerdict::Missed);
+    assert!(!worse.also[0].met);
+    assert_eq!(verdict("{metric: cross_entropy, value: 1.88}", &[1.7, 1.71]).verdict, ConvergenceVerdict::Pass);
+    assert_eq!(
+        verdict("{metric: cross_entropy, value: 1.88}", &[2.1, 2.11]).because,
+        "the mean is significantly above"
+    );
 }
 
 #[test]

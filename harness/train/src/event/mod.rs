@@ -14,15 +14,10 @@ pub use before::{
 use schemars::{JsonSchema, Schema};
 use serde::{Deserialize, Serialize};
 use std::{io, path::PathBuf};
-use zoo_recipe::schema::{Metric, Target};
+use zoo_recipe::schema::{Metric, Score, Target};
+use zoo_tasks::{Baseline, Sight};
 
-use crate::{
-    convergence::Convergence,
-    environment::Environment,
-    evaluate::Sight,
-    job::HOST,
-    metrics::{Baseline, Score},
-};
+use crate::{convergence::Convergence, environment::Environment, job::HOST};
 
 /// Version of the events as JSON; goes up when a field changes its meaning or vanishes.
 pub const SCHEMA_VERSION: u32 = 1;
@@ -174,10 +169,10 @@ pub struct Evaluated {
     pub epoch: f64,
     /// Samples evaluated.
     pub samples: u64,
-    /// Mean cross entropy in nats, without smoothing and regularisation; of classifiers only.
+    /// The metric `cross_entropy`, of tasks that have one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub loss: Option<f64>,
-    /// The metrics, as fractions.
+    /// The metrics; shares as fractions.
     pub scores: Vec<Score>,
     /// Time since the start of the training, this evaluation included.
     pub seconds: f64,
@@ -186,7 +181,7 @@ pub struct Evaluated {
 impl Evaluated {
     /// Value of a metric, if it was measured.
     pub fn score(&self, metric: Metric) -> Option<f64> {
-        self.scores.iter().find(|score| score.metric == metric).map(|score| score.value)
+        zoo_tasks::score(&self.scores, self.loss, metric)
     }
 }
 
@@ -212,9 +207,9 @@ pub struct RunResult {
     pub metric: Metric,
     /// The value to reach; null without a target.
     pub target: Option<f64>,
-    /// The value of the last evaluation (not of the best); null if nothing was trained.
+    /// The value of the last evaluation (not of the best); null if it was not measured.
     pub achieved: Option<f64>,
-    /// Whether it is at least the target, and what has to be reached as well is; null without a target.
+    /// Whether it is at least as good as the target, and what has to be reached as well is; null without a target.
     pub met: Option<bool>,
     /// What has to be reached as well.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -247,9 +242,9 @@ pub struct Reached {
     pub metric: Metric,
     /// The value to reach.
     pub target: f64,
-    /// The value of the last evaluation.
-    pub achieved: f64,
-    /// Whether it is at least the target.
+    /// The value of the last evaluation; null if it was not measured.
+    pub achieved: Option<f64>,
+    /// Whether it is at least as good as the target.
     pub met: bool,
 }
 

@@ -1,7 +1,8 @@
 //! What was found out before the training, as sections: golden check, device, cost.
 
+use zoo_recipe::schema::Unit;
+
 use super::{
-    chart::Unit,
     duration, grouped,
     page::{Cell, Grid, Section},
     timeline,

@@ -1,7 +1,9 @@
 //! Line charts as inline SVG. Colours come from the page's classes, so that charts follow its light and dark scheme.
 
-use super::page::Section;
 use std::fmt::Write;
+use zoo_recipe::schema::Unit;
+
+use super::page::Section;
 
 /// One chart.
 pub struct Chart<'a> {
@@ -41,38 +43,6 @@ pub struct Level {
     pub class: &'static str,
     /// Its height.
     pub value: f64,
-}
-
-/// How values are written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Unit {
-    /// As they are.
-    Plain,
-    /// Fractions, as per cent; the axis starts at zero.
-    Percent,
-}
-
-impl Unit {
-    /// A value in few digits.
-    pub fn format(self, value: f64) -> String {
-        match self {
-            Self::Percent => format!("{} %", trimmed(value * 100.0)),
-            Self::Plain => trimmed(value),
-        }
-    }
-}
-
-/// At most four significant digits, without trailing zeros.
-fn trimmed(value: f64) -> String {
-    if value == 0.0 {
-        return "0".to_owned();
-    }
-    let magnitude = value.abs().log10().floor() as i32;
-    if !(-4..7).contains(&magnitude) {
-        return format!("{value:.1e}");
-    }
-    let text = format!("{value:.*}", (3 - magnitude).max(0) as usize);
-    if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
 }
 
 const WIDTH: f64 = 760.0;
@@ -144,7 +114,7 @@ impl Chart<'_> {
         let lines = legend.last().map_or(0.0, |entry| entry.line as f64);
         let top = TOP + LEGEND * lines;
         let height = HEIGHT + LEGEND * lines;
-        let y = Axis::new(heights, self.unit == Unit::Percent, 5.0, (height - BOTTOM, top));
+        let y = Axis::new(heights, self.unit == Unit::Share, 5.0, (height - BOTTOM, top));
         let mut svg = String::new();
         let Self { id, .. } = self;
         svg.push_str(&format!(
@@ -267,14 +237,6 @@ mod tests {
         assert!(flat.low <= 0.1 && flat.high > flat.low);
         let nothing = Axis::new(std::iter::empty(), false, 5.0, (0.0, 1.0));
         assert_eq!((nothing.low, nothing.high), (0.0, 1.0));
-    }
-
-    #[test]
-    fn numbers_have_few_digits() {
-        let plain = |value| Unit::Plain.format(value);
-        assert_eq!([0.0, 0.1, 2.0, 900.0, 12345.0].map(plain), ["0", "0.1", "2", "900", "12345"]);
-        assert_eq!([0.000123, 1e-9, 0.30000000000000004].map(plain), ["0.000123", "1.0e-9", "0.3"]);
-        assert_eq!(Unit::Percent.format(0.927), "92.7 %");
     }
 
     #[test]

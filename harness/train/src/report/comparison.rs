@@ -3,11 +3,11 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::path::PathBuf;
-use zoo_recipe::schema::Metric;
+use zoo_recipe::schema::{Metric, Score, Unit};
 
 use super::{
     before,
-    chart::{Chart, Level, Series, Unit},
+    chart::{Chart, Level, Series},
     curves::{smoothed, thinned},
     duration,
     page::{Cell, Grid, Page, Section, Verdict},
@@ -15,7 +15,6 @@ use super::{
 use crate::{
     convergence::setting_changes,
     event::{Cost, Event, GoldenVerdict, SCHEMA_VERSION},
-    metrics::{self, Score},
     run_folder::{RunEnd, RunRecord},
 };
 
@@ -225,9 +224,9 @@ impl Comparison {
             ("simulated step", true),
         ];
         let mut grid = Grid::new("What each run reached, and what it took", columns);
-        let percent = |value: Option<f64>| value.map(|value| Unit::Percent.format(value)).unwrap_or_default();
         for (run, name) in self.runs.iter().zip(names) {
-            let metric = run.metric.map(metrics::name).unwrap_or_default();
+            let unit = run.metric.map_or(Unit::Plain, Metric::unit);
+            let metric = run.metric.map(Metric::name).unwrap_or_default();
             let verdict = match run.met {
                 Some(true) => Cell { text: "met".into(), class: "good" },
                 Some(false) => Cell { text: "missed".into(), class: "bad" },
@@ -239,8 +238,8 @@ impl Comparison {
                 run.seed.to_string().into(),
                 run.state.into(),
                 before::verdict(run.golden),
-                run.achieved.map(|_| format!("{metric} {}", percent(run.achieved))).unwrap_or_default().into(),
-                percent(run.target).into(),
+                run.achieved.map(|value| format!("{metric} {}", unit.format(value))).unwrap_or_default().into(),
+                run.target.map(|value| unit.format(value)).unwrap_or_default().into(),
                 verdict,
                 run.loss.map(|loss| format!("{loss:.4}")).unwrap_or_default().into(),
                 run.seconds.map(duration).unwrap_or_default().into(),
@@ -311,13 +310,13 @@ fn charts(comparison: &Comparison, records: &[RunRecord], names: &[String]) -> V
             });
             evaluations.collect()
         };
-        let name = metrics::name(metric);
-        let mut chart = overlaid(name, name, Unit::Percent, records.iter().map(curve).collect(), true);
+        let (name, unit) = (metric.name(), metric.unit());
+        let mut chart = overlaid(name, name, unit, records.iter().map(curve).collect(), true);
         let mut targets: Vec<f64> =
             comparison.runs.iter().filter(|run| run.metric == Some(metric)).filter_map(|run| run.target).collect();
         targets.dedup();
         if let [value] = targets.as_slice() {
-            let label = format!("target {}", Unit::Percent.format(*value));
+            let label = format!("target {}", unit.format(*value));
             chart.levels.push(Level { label, class: "target", value: *value });
         }
         charts.push(chart);

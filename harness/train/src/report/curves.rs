@@ -1,10 +1,12 @@
-//! The curves of a report: loss, accuracy, learning rate.
+//! The curves of a report: loss, scores, learning rate.
+
+use zoo_recipe::schema::{Metric, Unit};
 
 use super::{
     Point, Report,
-    chart::{Chart, Level, Series, Unit},
+    chart::{Chart, Level, Series},
 };
-use crate::{event::Evaluated, metrics};
+use crate::event::Evaluated;
 
 /// Points that a curve has at most; more than a screen has columns is of no use.
 const RESOLUTION: usize = 800;
@@ -17,7 +19,7 @@ pub(super) fn charts(report: &Report) -> Vec<Chart<'static>> {
         charts.push(loss(&report.steps, &report.evaluations, steps));
     }
     if !report.evaluations.is_empty() {
-        charts.push(accuracy(report, steps));
+        charts.extend(scores(report, steps));
     }
     if !report.steps.is_empty() {
         charts.push(learning_rate(&report.steps, steps));
@@ -45,19 +47,38 @@ fn loss(points: &[Point], evaluations: &[Evaluated], steps: f64) -> Chart<'stati
     Chart { title: "Loss", description, id: "loss", unit: Unit::Plain, steps, series, levels: vec![] }
 }
 
-fn accuracy(report: &Report, steps: f64) -> Chart<'static> {
-    let first = report.evaluations.first();
-    let measured: Vec<_> = first.map(|e| e.scores.iter().map(|s| s.metric).collect()).unwrap_or_default();
+/// The shares in one chart, every other metric in one of its own.
+fn scores(report: &Report, steps: f64) -> Vec<Chart<'static>> {
+    let target = report.started.as_ref().and_then(|started| started.target.as_ref());
+    let mut measured: Vec<Metric> =
+        report.evaluations.first().into_iter().flat_map(|e| &e.scores).map(|score| score.metric).collect();
+    // The loss has its chart; that of a target is judged, and so shown.
+    if let Some(target) = target.filter(|target| !measured.contains(&target.metric)) {
+        measured.push(target.metric);
+    }
+    let (shares, others): (Vec<Metric>, Vec<Metric>) =
+        measured.into_iter().partition(|metric| metric.unit() == Unit::Share);
+    let mut charts = Vec::new();
+    if !shares.is_empty() {
+        charts.push(curves(report, "Accuracy on held-out samples", "accuracy", &shares, steps));
+    }
+    charts.extend(others.iter().map(|metric| curves(report, metric.name(), metric.name(), &[*metric], steps)));
+    charts
+}
+
+/// Metrics of one unit over each other.
+fn curves(report: &Report, title: &'static str, id: &'static str, metrics: &[Metric], steps: f64) -> Chart<'static> {
+    let unit = metrics.first().map_or(Unit::Plain, |metric| metric.unit());
     let curve = |metric| -> Vec<(f64, f64)> {
         let points = report.evaluations.iter().filter_map(|e| Some((e.step as f64, e.score(metric)?)));
         points.collect()
     };
     let classes = ["first", "second", "run2", "run5"].into_iter().cycle();
-    let series: Vec<Series> = measured
+    let series: Vec<Series> = metrics
         .iter()
         .zip(classes)
         .map(|(&metric, class)| Series {
-            label: Some(metrics::name(metric).to_owned()),
+            label: Some(metric.name().to_owned()),
             class,
             points: curve(metric),
             markers: true,
@@ -65,30 +86,26 @@ fn accuracy(report: &Report, steps: f64) -> Chart<'static> {
         .collect();
     let mut sentences: Vec<String> = series
         .iter()
-        .map(|s| range(&format!("{} goes", s.label.as_deref().unwrap_or_default()), &s.points, Unit::Percent))
+        .map(|s| range(&format!("{} goes", s.label.as_deref().unwrap_or_default()), &s.points, unit))
         .collect();
     let mut levels = Vec::new();
-    if let Some(target) = report.started.as_ref().and_then(|started| started.target.as_ref()) {
-        let value = Unit::Percent.format(target.value);
-        let label = format!("target {} {value}", metrics::name(target.metric));
+    let started = report.started.as_ref();
+    if let Some(target) = started.and_then(|started| started.target.as_ref())
+        && metrics.contains(&target.metric)
+    {
+        let value = unit.format(target.value);
+        let label = format!("target {} {value}", target.metric);
         levels.push(Level { label, class: "target", value: target.value });
         sentences.push(format!("The target is {value}."));
     }
-    if let Some(value) = report.started.as_ref().and_then(|started| started.linear_baseline) {
-        let text = Unit::Percent.format(value);
+    if let Some(value) = started.and_then(|started| started.linear_baseline)
+        && metrics.contains(&Metric::Top1)
+    {
+        let text = unit.format(value);
         levels.push(Level { label: format!("linear classifier {text}"), class: "baseline", value });
         sentences.push(format!("A linear classifier reaches {text}."));
     }
-    let description = sentences.join(" ");
-    Chart {
-        title: "Accuracy on held-out samples",
-        description,
-        id: "accuracy",
-        unit: Unit::Percent,
-        steps,
-        series,
-        levels,
-    }
+    Chart { title, description: sentences.join(" "), id, unit, steps, series, levels }
 }
 
 fn learning_rate(points: &[Point], steps: f64) -> Chart<'static> {

@@ -11,13 +11,11 @@ mod timeline;
 pub use comparison::{Comparison, ComparisonError, compare};
 
 use std::path::Path;
-use zoo_recipe::schema::Reference;
+use zoo_recipe::schema::{Metric, Reference, Unit};
+use zoo_tasks::Baseline;
 
-use crate::{
-    event::{Cost, DeviceCheck, Evaluated, Event, GoldenCheck, GoldenVerdict, RunResult, Started},
-    metrics::{self, Baseline},
-};
-use chart::{Chart, Unit};
+use crate::event::{Cost, DeviceCheck, Evaluated, Event, GoldenCheck, GoldenVerdict, Reached, RunResult, Started};
+use chart::Chart;
 use page::{Cell, Facts, Grid, Page, Section, Verdict};
 
 /// What a page tells, gathered from the events of a run.
@@ -136,11 +134,11 @@ impl Report {
             End::Finished(result) => verdict_of(result),
         };
         if let Some(baseline) = self.started.as_ref().and_then(|started| started.linear_baseline) {
-            lines.push(format!("A linear classifier reaches {} on the same data.", Unit::Percent.format(baseline)));
+            lines.push(format!("A linear classifier reaches {} on the same data.", Unit::Share.format(baseline)));
         }
         for Baseline { answer, score } in self.started.iter().flat_map(|started| &started.baselines) {
-            let (metric, value) = (metrics::name(score.metric), Unit::Percent.format(score.value));
-            lines.push(format!("On the same data {answer} reaches {metric} {value}."));
+            let value = score.metric.unit().format(score.value);
+            lines.push(format!("On the same data {answer} reaches {} {value}.", score.metric));
         }
         if let Some(started) = &self.started {
             lines.push(match started.golden {
@@ -157,7 +155,7 @@ impl Report {
         let with_loss = self.evaluations.iter().any(|evaluated| evaluated.loss.is_some());
         let mut columns = vec!["steps", "epochs"];
         columns.extend(with_loss.then_some("held-out loss"));
-        columns.extend(first.scores.iter().map(|score| metrics::name(score.metric)));
+        columns.extend(first.scores.iter().map(|score| score.metric.name()));
         let mut grid =
             Grid::new("What each evaluation of the held-out samples found", columns.into_iter().map(|c| (c, true)));
         for Evaluated { step, epoch, loss, scores, .. } in &self.evaluations {
@@ -166,7 +164,7 @@ impl Report {
             // By the metrics of the first evaluation: the log of a run may have been tampered with.
             row.extend(first.scores.iter().map(|column| {
                 let score = scores.iter().find(|score| score.metric == column.metric);
-                score.map(|score| Unit::Percent.format(score.value)).unwrap_or_default().into()
+                score.map(|score| score.metric.unit().format(score.value)).unwrap_or_default().into()
             }));
             grid.rows.push(row);
         }
@@ -185,10 +183,11 @@ impl Report {
             ("classes", started.classes.to_string()),
         ];
         if let Some(target) = &started.target {
-            let spread = target.sigma.map(|s| format!(" ± {}", Unit::Percent.format(s))).unwrap_or_default();
+            let unit = target.metric.unit();
+            let spread = target.sigma.map(|s| format!(" ± {}", unit.format(s))).unwrap_or_default();
             let source = target.of.as_ref().map(|of| format!(" ({of})")).unwrap_or_default();
-            let value = Unit::Percent.format(target.value);
-            training.push(("target", format!("{} {value}{spread}{source}", metrics::name(target.metric))));
+            let value = unit.format(target.value);
+            training.push(("target", format!("{} {value}{spread}{source}", target.metric)));
         }
         if let Some(speed) = self.median_speed() {
             training.push(("speed", format!("{} images/s (median)", Unit::Plain.format(speed))));
@@ -232,15 +231,15 @@ fn provenance(reference: &Reference) -> Option<Facts> {
 }
 
 fn verdict_of(result: &RunResult) -> (&'static str, String, Vec<String>) {
-    let metric = metrics::name(result.metric);
-    let achieved = result.achieved.map_or("nothing".to_owned(), |achieved| Unit::Percent.format(achieved));
+    let reached = |metric: Metric, value: Option<f64>| value.map_or("nothing".to_owned(), |v| metric.unit().format(v));
+    let (metric, achieved) = (result.metric, reached(result.metric, result.achieved));
     match (result.target, result.met) {
         (Some(target), Some(met)) => {
-            let target = Unit::Percent.format(target);
+            let target = metric.unit().format(target);
             let (class, word) = if met { ("met", "target met") } else { ("missed", "target missed") };
-            let also = result.also.iter().map(|goal| {
-                let (metric, word) = (metrics::name(goal.metric), if goal.met { "met" } else { "missed" });
-                let (achieved, target) = (Unit::Percent.format(goal.achieved), Unit::Percent.format(goal.target));
+            let also = result.also.iter().map(|Reached { metric, target, achieved, met }| {
+                let word = if *met { "met" } else { "missed" };
+                let (achieved, target) = (reached(*metric, *achieved), metric.unit().format(*target));
                 format!("As well: {metric} {achieved}, target {target}, {word}.")
             });
             (class, format!("{word}: {metric} {achieved}, target {target}"), also.collect())

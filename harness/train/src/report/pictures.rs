@@ -5,13 +5,14 @@ use serde::{Deserialize, Serialize};
 use std::fs;
 use std::io::Write;
 use std::path::Path;
-use zoo_datasets::drawing::{draw_text, draw_tracked, strip};
+use zoo_datasets::drawing::strip;
 use zoo_datasets::image::write_png;
 use zoo_datasets::transforms::{Filter, resize};
 use zoo_datasets::{Image, Size, atomic, files};
+use zoo_tasks::{Found, Place, Sight};
 
 use super::page::{Picture, Section};
-use crate::{evaluate::Sight, event::ListenError};
+use crate::event::ListenError;
 
 /// Images or sequences that are kept.
 const KEPT: usize = 6;
@@ -44,6 +45,7 @@ struct Drawn {
 struct Sequence {
     number: usize,
     name: String,
+    shows: String,
     step: usize,
     seen: usize,
     frames: Vec<Image>,
@@ -61,28 +63,27 @@ struct Entry {
 impl Pictures {
     /// Draws what is looked at, if there is room for it.
     pub fn see(&mut self, sight: &Sight<'_>) {
-        match sight {
-            Sight::Text { name, image, regions, found } if self.drawn.len() < KEPT => {
-                let (there, read) = (regions.iter().filter(|region| !region.ignore).count(), found.len());
-                let alt =
-                    format!("The image {name} with outlines of {there} texts to find and of {read} that were found.");
-                let image = fitted(&draw_text(image, regions, found), IMAGE);
-                let caption = format!("{name}: {read} found, {there} to find");
-                self.drawn.push(Drawn { image, wide: false, caption, alt });
+        let Sight::Found(Found { name, place, shows, draw }) = sight else { return };
+        match *place {
+            Place::Alone { summary } if self.drawn.len() < KEPT => {
+                let alt = format!("The image {name} with {shows}.");
+                let caption = format!("{name}: {summary}");
+                self.drawn.push(Drawn { image: fitted(&draw(), IMAGE), wide: false, caption, alt });
             }
-            Sight::Text { .. } | Sight::Progress { .. } => {}
-            Sight::Frame { sequence, name, image, tracked, truth, .. } => {
-                let known = self.sequences.iter().position(|known| known.number == *sequence);
+            Place::Alone { .. } => {}
+            Place::Frame { sequence, .. } => {
+                let known = self.sequences.iter().position(|known| known.number == sequence);
                 let known = match known {
                     Some(known) => known,
                     None if self.sequences.len() == KEPT => return,
                     None => {
-                        let (number, name) = (*sequence, (*name).to_owned());
-                        self.sequences.push(Sequence { number, name, step: 1, seen: 0, frames: Vec::new() });
+                        let (name, shows) = ((*name).to_owned(), (*shows).to_owned());
+                        let (step, seen, frames) = (1, 0, Vec::new());
+                        self.sequences.push(Sequence { number: sequence, name, shows, step, seen, frames });
                         self.sequences.len() - 1
                     }
                 };
-                self.sequences[known].add(|| fitted(&draw_tracked(image, tracked, *truth), FRAME));
+                self.sequences[known].add(|| fitted(&draw(), FRAME));
             }
         }
     }
@@ -129,14 +130,11 @@ impl Sequence {
     }
 
     fn drawn(self) -> Drawn {
-        let Self { name, seen, frames, .. } = self;
+        let Self { name, shows, seen, frames, .. } = self;
         let every = frames.len().div_ceil(STRIP).max(1);
         let some: Vec<Image> = frames.into_iter().step_by(every).collect();
         let count = some.len();
-        let alt = format!(
-            "{count} frames of the sequence {name} side by side, with the outline of the target where it is and where it was \
-             found."
-        );
+        let alt = format!("{count} frames of the sequence {name} side by side, with {shows}.");
         let caption = format!("{name}: {count} of {seen} frames");
         Drawn { image: strip(&some, STRIP), wide: true, caption, alt }
     }
@@ -183,10 +181,6 @@ pub(super) fn section(folder: &Path) -> Option<Section> {
 mod tests {
     use super::*;
 
-    fn sight(image: &Image) -> Sight<'_> {
-        Sight::Text { name: "scene <1>", image, regions: &[], found: &[] }
-    }
-
     #[test]
     fn pictures_are_few_small_and_embedded() {
         let dir = tempfile::tempdir().unwrap();
@@ -194,7 +188,10 @@ mod tests {
         let mut pictures = Pictures::default();
         pictures.write(dir.path()).unwrap();
         assert!(section(dir.path()).is_none());
-        (0..2 * KEPT).for_each(|_| pictures.see(&sight(&image)));
+        let place = Place::Alone { summary: "0 found, 0 to find" };
+        let draw = || image.clone();
+        let sight = Sight::Found(Found { name: "scene <1>", place, shows: "no outlines", draw: &draw });
+        (0..2 * KEPT).for_each(|_| pictures.see(&sight));
         pictures.write(dir.path()).unwrap();
         let found = section(dir.path()).unwrap();
         assert_eq!(found.pictures.len(), KEPT);
@@ -210,7 +207,8 @@ mod tests {
 
     #[test]
     fn long_sequences_are_thinned_evenly() {
-        let mut sequence = Sequence { number: 0, name: "s".into(), step: 1, seen: 0, frames: Vec::new() };
+        let (name, shows) = ("s".into(), "outlines".into());
+        let mut sequence = Sequence { number: 0, name, shows, step: 1, seen: 0, frames: Vec::new() };
         for n in 0..100u8 {
             sequence.add(|| Image::filled(Size::new(1, 1), [n; 3]));
         }

@@ -1,9 +1,8 @@
 use super::*;
 use crate::environment::Environment as Machine;
 use crate::event::{SCHEMA_VERSION, StepDone};
-use crate::metrics::Score;
 use std::path::Path;
-use zoo_recipe::schema::{Metric, Reference, Target};
+use zoo_recipe::schema::{Metric, Reference, Score, Target};
 
 fn started() -> Started {
     Started {
@@ -110,6 +109,24 @@ fn the_page_of_a_finished_run() {
     let page = page(&whole_run());
     let body = page.split_once("<body>").unwrap().1;
     insta::assert_snapshot!(body);
+}
+
+/// A metric that is no share has a chart of its own, in its own unit.
+#[test]
+fn a_target_in_nats_is_drawn_in_nats() {
+    let mut begun = started();
+    let target = Target { metric: Metric::CrossEntropy, value: 1.88, ..begun.target.clone().unwrap() };
+    begun.target = Some(target);
+    let mut events = vec![Event::Started(Box::new(begun)), step(1), evaluated(3, 0.5)];
+    let Event::Result(result) = result(0.5, Some(1.88)) else { unreachable!("a result") };
+    events.push(Event::Result(RunResult { metric: Metric::CrossEntropy, met: Some(true), ..result }));
+    let page = page(&events);
+    for expected in
+        ["target met: cross_entropy 0.5, target 1.88", "target cross_entropy 1.88", "cross_entropy goes from 0.5"]
+    {
+        assert!(page.contains(expected), "{expected}");
+    }
+    assert!(!page.contains("188 %"));
 }
 
 #[test]

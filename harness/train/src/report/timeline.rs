@@ -1,6 +1,8 @@
 //! The timeline of a simulated step as inline SVG: a lane for each stream, coloured by what holds it up.
 
-use super::chart::{Unit, escape, push};
+use zoo_recipe::schema::Unit;
+
+use super::chart::{escape, push};
 use crate::event::Cost;
 
 const WIDTH: f64 = 760.0;

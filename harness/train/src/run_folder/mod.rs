@@ -24,11 +24,11 @@ use std::{
 };
 use zoo_datasets::{atomic, files};
 use zoo_recipe::Recipe;
+use zoo_tasks::Sight;
 
 use crate::{
     CheckpointError, CheckpointStore, TrainError, Trainer,
     checkpoint::Rejected,
-    evaluate::Sight,
     event::{Event, ListenError, Listener},
     report::{Report, Source, pictures::Pictures},
     tensorboard::TensorBoard,

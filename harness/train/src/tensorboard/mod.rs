@@ -10,10 +10,7 @@ use std::{
     time::{SystemTime, UNIX_EPOCH},
 };
 
-use crate::{
-    event::{Event, ListenError, Listener},
-    metrics,
-};
+use crate::event::{Event, ListenError, Listener};
 use message::Content;
 
 /// Writes `events.out.tfevents.*` files.
@@ -68,8 +65,7 @@ impl Listener for TensorBoard {
                 self.write(step.step, &Content::Scalars(&scalars))
             }
             Event::Evaluated(evaluated) => {
-                let tags: Vec<String> =
-                    evaluated.scores.iter().map(|score| format!("val/{}", metrics::name(score.metric))).collect();
+                let tags: Vec<String> = evaluated.scores.iter().map(|score| format!("val/{}", score.metric)).collect();
                 let mut scalars: Vec<(&str, f32)> =
                     evaluated.loss.iter().map(|loss| ("val/loss", *loss as f32)).collect();
                 scalars.extend(tags.iter().map(String::as_str).zip(evaluated.scores.iter().map(|s| s.value as f32)));

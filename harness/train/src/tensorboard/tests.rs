@@ -1,7 +1,6 @@
 use super::*;
 use crate::event::{Evaluated, StepDone};
-use crate::metrics::Score;
-use zoo_recipe::schema::Metric;
+use zoo_recipe::schema::{Metric, Score};
 
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()

@@ -2,7 +2,8 @@
 
 use crate::support::Case;
 use std::sync::atomic::AtomicBool;
-use zoo_train::{Evaluation, Outcome, Weights, evaluate};
+use zoo_tasks::Evaluation;
+use zoo_train::{Outcome, Weights, evaluate};
 
 fn never() -> AtomicBool {
     AtomicBool::new(false)

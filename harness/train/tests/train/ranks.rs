@@ -1,6 +1,6 @@
 //! Several ranks, here threads, are one rank with the whole batch.
 
-use crate::support::{Case, data, numbers};
+use crate::support::{self, Case, Tinted, data, numbers};
 use candle_core::Tensor;
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -17,8 +17,8 @@ use zoo_graph::{
     DType,
     passes::{PrecisionMode, PrecisionPolicy, ScaleLoss},
 };
-use zoo_input::{DataSets, Samples};
 use zoo_ranks::{Ranks, RanksError};
+use zoo_tasks::DataSets;
 use zoo_train::{Event, Job, Listener, Outcome, RunFolder, SimulatedDevice, TrainError, Trainer};
 
 /// Twenty steps of eight samples.
@@ -205,40 +205,31 @@ fn resumed_with_as_many_ranks_it_is_bit_for_bit_the_undisturbed_training() {
 }
 
 /// Tinted noise, of which one sample cannot be read.
-struct Broken(DataSets, usize);
-
-impl Broken {
-    fn inner(&self) -> &dyn Dataset {
-        match &self.0.samples {
-            Samples::Images { train, .. } => train.as_ref(),
-            _ => unreachable!("images"),
-        }
-    }
-}
+struct Broken(Tinted, usize);
 
 impl Dataset for Broken {
     fn len(&self) -> usize {
-        self.inner().len()
+        self.0.len()
     }
 
     fn classes(&self) -> &[String] {
-        self.inner().classes()
+        self.0.classes()
     }
 
     fn label(&self, index: usize) -> u32 {
-        self.inner().label(index)
+        self.0.label(index)
     }
 
     fn name(&self, index: usize) -> String {
-        self.inner().name(index)
+        self.0.name(index)
     }
 
     fn image_size(&self) -> Option<Size> {
-        self.inner().image_size()
+        self.0.image_size()
     }
 
     fn source(&self, index: usize) -> Result<Source<'_>, DataError> {
-        if index == self.1 { Err(DataError::Config("unreadable".into())) } else { self.inner().source(index) }
+        if index == self.1 { Err(DataError::Config("unreadable".into())) } else { self.0.source(index) }
     }
 }
 
@@ -246,9 +237,7 @@ impl Dataset for Broken {
 fn a_rank_that_fails_ends_the_others() {
     let case = Case::new(&TWENTY);
     let mut sets = same_data(2);
-    let Samples::Images { val, .. } = &data(44, 21).samples else { unreachable!("images") };
-    let train_set = std::sync::Arc::new(Broken(data(44, 21), 17));
-    sets[1].samples = Samples::Images { train: train_set, val: val.clone() };
+    sets[1] = support::sets(Broken(Tinted::train(44), 17), Tinted::val(21));
     let ended = train(&case, &sets, tempfile::tempdir().unwrap().path(), false, None);
     let gone = |rank: &Ended| {
         let error = rank.outcome.as_ref().unwrap_err();

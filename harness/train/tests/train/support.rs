@@ -1,9 +1,14 @@
 //! A network small enough for the reference kernels, on images small enough for it.
 
-use std::{collections::BTreeMap, fs, path::Path, sync::atomic::AtomicBool};
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::Path,
+    sync::{Arc, atomic::AtomicBool},
+};
 use zoo_datasets::{DataError, Dataset, Image, Rng, Size, Source};
-use zoo_input::{DataSets, Samples};
 use zoo_recipe::{Library, LoadOptions, Recipe, ResolvedModel};
+use zoo_tasks::{DataSets, LabelledImages};
 use zoo_train::{
     Event, GoldenVerdict, Job, Listener, Outcome, RunFiles, RunFolder, TrainError, Trainer, event::StepDone,
 };
@@ -43,7 +48,7 @@ pub fn recipe(sets: &[&str]) -> Recipe {
 }
 
 /// Noise around a mean that depends on the class, in one of three channels.
-struct Tinted {
+pub struct Tinted {
     first: usize,
     len: usize,
     classes: Vec<String>,
@@ -79,17 +84,27 @@ impl Dataset for Tinted {
     }
 }
 
+impl Tinted {
+    /// Samples to train on.
+    pub fn train(len: usize) -> Self {
+        Self { first: 0, len, classes: ["r", "g", "b"].map(str::to_owned).to_vec() }
+    }
+
+    /// Others.
+    pub fn val(len: usize) -> Self {
+        Self { first: 1_000_000, ..Self::train(len) }
+    }
+}
+
+/// These images.
+pub fn sets(train: impl Dataset + 'static, val: impl Dataset + 'static) -> DataSets {
+    let samples = Arc::new(LabelledImages::new(Arc::new(train), Arc::new(val)));
+    DataSets { samples, description: "tinted noise".into(), skipped: 0 }
+}
+
 /// `train` samples to train on and `val` others.
 pub fn data(train: usize, val: usize) -> DataSets {
-    let set = |first, len| Tinted { first, len, classes: ["r", "g", "b"].map(str::to_owned).to_vec() };
-    DataSets {
-        samples: Samples::Images {
-            train: std::sync::Arc::new(set(0, train)),
-            val: std::sync::Arc::new(set(1_000_000, val)),
-        },
-        description: "tinted noise".into(),
-        skipped: 0,
-    }
+    sets(Tinted::train(train), Tinted::val(val))
 }
 
 /// A recipe with all that a job borrows.

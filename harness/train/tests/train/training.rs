@@ -62,12 +62,23 @@ fn the_target_decides() {
     let Outcome::Finished(result) = met.run(dir.path(), None).unwrap() else { panic!("not finished") };
     assert_eq!((result.met, result.achieved), (Some(true), Some(1.0)));
 
+    // A metric that falls: what is below the target has reached it.
+    for (value, met) in [("1000", true), ("0.0001", false)] {
+        let case = Case::new(&[&format!("target={{metric: cross_entropy, value: {value}}}"), "train.epochs=1"]);
+        let dir = tempfile::tempdir().unwrap();
+        let Outcome::Finished(result) = case.run(dir.path(), None).unwrap() else { panic!("not finished") };
+        assert_eq!((result.metric.name(), result.met), ("cross_entropy", Some(met)), "{result:?}");
+        let found = events(dir.path()).into_iter().rev();
+        let last = found.filter_map(|e| if let Event::Evaluated(e) = e { e.loss } else { None }).next();
+        assert_eq!(result.achieved, last);
+    }
+
     let mut none = Case::new(&["train.epochs=1"]);
     none.recipe.target = None;
     let dir = tempfile::tempdir().unwrap();
     let Outcome::Finished(result) = none.run(dir.path(), None).unwrap() else { panic!("not finished") };
     assert_eq!((result.met, result.target), (None, None));
-    assert_eq!(zoo_train::metrics::name(result.metric), "top1");
+    assert_eq!(result.metric.name(), "top1");
 }
 
 #[test]

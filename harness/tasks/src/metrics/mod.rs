@@ -1,4 +1,4 @@
-//! What an evaluation measures, one metric per file.
+//! How metrics are computed, a file each. What else is to be known of them stands in the list of [`Metric`].
 
 mod cross_entropy;
 mod mask_iou;
@@ -14,9 +14,7 @@ pub use text::{Hmean, Precision, Recall};
 pub use top_k::TopK;
 pub use tracked::{Track, TrackedToTheEnd};
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
-use zoo_recipe::schema::Metric;
+use zoo_recipe::schema::{Metric, Score};
 
 /// Collects one figure over the samples of an evaluation, which are `S`.
 pub trait Meter<S> {
@@ -44,43 +42,6 @@ pub struct Classified<'a> {
     pub logits: &'a [f64],
     /// The true class.
     pub label: u32,
-}
-
-/// A metric and its value, a fraction.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Score {
-    /// What was measured.
-    pub metric: Metric,
-    /// In `0..=1`.
-    pub value: f64,
-    /// Number of things that it is a share of, where they are few enough to be named.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub of: Option<u64>,
-}
-
-/// What a trivial answer reaches, beside which a score has to be seen.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Baseline {
-    /// The answer, for example `a box that never moves`.
-    pub answer: String,
-    /// What it reaches.
-    #[serde(flatten)]
-    pub score: Score,
-}
-
-/// A metric as recipes write it.
-pub fn name(metric: Metric) -> &'static str {
-    match metric {
-        Metric::Top1 => "top1",
-        Metric::Top5 => "top5",
-        Metric::Hmean => "hmean",
-        Metric::Precision => "precision",
-        Metric::Recall => "recall",
-        Metric::MaskIou => "mask_iou",
-        Metric::Tracked => "tracked",
-        Metric::Overlap => "overlap",
-        Metric::Eao => "eao",
-    }
 }
 
 /// The mean of numbers that come one by one.

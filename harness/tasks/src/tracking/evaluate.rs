@@ -1,26 +1,30 @@
-//! A target in videos: its mask in held-out pairs, and the way through held-out sequences.
+//! A target's mask in held-out pairs, and the way through held-out sequences.
 
-use rayon::prelude::*;
 use std::sync::{
     Arc,
     atomic::{AtomicBool, Ordering},
 };
+
+use rayon::prelude::*;
 use zoo_datasets::{
-    Grid, Image, Mask, Normalize, SampleLoader, Size,
+    Grid, Image, Mask, Normalize, SampleLoader, Samples, Size,
+    drawing::draw_tracked,
     tracking::{Pair, SearchWindow, Tracked, Tracker, TrackerConfig, VideoDataset, VideoFrame},
 };
-use zoo_input::HeldOutPairs;
-use zoo_recipe::schema::{self, Metric};
+use zoo_recipe::{
+    Recipe,
+    schema::{self, Metric, Score},
+};
 
 use super::{
-    Evaluation, Sight, Witness,
-    network::{Network, Output, output},
+    pairs::{HeldOutPairs, SEARCH, TEMPLATE, tracker},
     supervised,
 };
 use crate::{
-    TrainError,
-    job::Job,
-    metrics::{MaskIou, Masks, Meter, Overlap, Score, Track, TrackedToTheEnd},
+    Evaluation, EvaluationError, Field, Found, HeldOut, Network, Output, Place, Sight, Witness,
+    evaluation::output_shape,
+    metrics::{MaskIou, Masks, Meter, Overlap, Track, TrackedToTheEnd},
+    preprocess::normalized,
 };
 
 /// How a target is followed with the outputs of a network.
@@ -42,10 +46,14 @@ struct MaskWindow {
 
 impl Setting {
     /// The recipe's, for a network whose outputs fit.
-    pub fn new(job: Job<'_>, network: &Network<'_>, sequences: Arc<dyn VideoDataset>) -> Result<Self, TrainError> {
-        let names = job.recipe.postprocess.track.clone().unwrap_or_default();
-        let (class, boxes) = (network.output_shape(&names.class)?, network.output_shape(&names.boxes)?);
-        let mask = network.output_shape(&names.mask)?;
+    pub fn new(
+        recipe: &Recipe,
+        network: &dyn Network,
+        sequences: Arc<dyn VideoDataset>,
+    ) -> Result<Self, EvaluationError> {
+        let names = recipe.postprocess.track.clone().unwrap_or_default();
+        let (class, boxes) = (output_shape(network, &names.class)?, output_shape(network, &names.boxes)?);
+        let mask = output_shape(network, &names.mask)?;
         let fits = match (class.as_slice(), boxes.as_slice(), mask.as_slice()) {
             (&[a, h, w, 2], &[b, bh, bw], &[m, mh, mw]) => {
                 let side = m.isqrt();
@@ -60,15 +68,15 @@ impl Setting {
                  `{}` {boxes:?}, `{}` {mask:?}",
                 names.class, names.boxes, names.mask
             );
-            TrainError::Mismatch(message)
+            EvaluationError::Mismatch(message)
         })?;
-        let (tracker, normalize, outputs) = zoo_input::tracker(job.recipe, grid, side)?;
+        let (tracker, normalize, outputs) = tracker(recipe, grid, side)?;
         let anchors = tracker.anchors.ratios.len() * tracker.anchors.scales.len();
         if anchors != class[0] {
             let message = format!("{anchors} shapes of anchors, but `{}` has {}", names.class, class[0]);
-            return Err(TrainError::Mismatch(message));
+            return Err(EvaluationError::Mismatch(message));
         }
-        let window = match &job.recipe.loss.mask_soft_margin {
+        let window = match &recipe.loss.mask_soft_margin {
             Some(loss) => MaskWindow { size: loss.size, stride: loss.stride, pad: loss.pad },
             None => MaskWindow {
                 size: tracker.template,
@@ -86,9 +94,7 @@ impl Setting {
 
     /// An image as the network takes it.
     pub fn pixels(&self, image: &Image) -> Vec<f32> {
-        let mut pixels = vec![0.0; 3 * image.size().area()];
-        self.normalize.apply(image, &mut pixels);
-        pixels
+        normalized(image, &self.normalize)
     }
 }
 
@@ -103,13 +109,13 @@ pub(super) struct Seen {
 impl Seen {
     /// Runs the network on templates and search images, sample after sample.
     pub fn new(
-        network: &mut Network<'_>,
+        network: &mut dyn Network,
         setting: &Setting,
         n: usize,
         (templates, searches): (Vec<f32>, Vec<f32>),
-    ) -> Result<Self, TrainError> {
-        let outputs = network.run(n, vec![("template", templates), ("search", searches)])?;
-        let values = |name: &str| output(&outputs, name).and_then(Output::values);
+    ) -> Result<Self, EvaluationError> {
+        let mut outputs = network.run(n, vec![Field::real(TEMPLATE, templates), Field::real(SEARCH, searches)])?;
+        let mut values = |name: &str| Output::take(&mut outputs, name).map(|output| output.values);
         let names = &setting.outputs;
         Ok(Self { n, class: values(&names.class)?, boxes: values(&names.boxes)?, mask: values(&names.mask)? })
     }
@@ -145,56 +151,64 @@ impl Seen {
     }
 }
 
-/// Masks of all pairs of the loader, and the way through all sequences.
-pub(super) fn evaluate(
-    network: &mut Network<'_>,
-    loader: &SampleLoader<HeldOutPairs>,
-    setting: &Setting,
-    of: usize,
-    cancel: &AtomicBool,
-    witness: &mut Witness<'_>,
-) -> Result<Option<Evaluation>, TrainError> {
-    let mut masks = MaskIou::default();
-    let mut samples = 0;
-    for pairs in loader.epoch(0, 0)? {
-        if cancel.load(Ordering::Relaxed) {
-            return Ok(None);
+/// All held-out pairs, and all held-out sequences.
+pub(super) struct HeldOutTargets {
+    pub loader: SampleLoader<HeldOutPairs>,
+    pub setting: Setting,
+}
+
+impl HeldOut for HeldOutTargets {
+    fn evaluate(
+        &self,
+        network: &mut dyn Network,
+        cancel: &AtomicBool,
+        witness: &mut Witness<'_>,
+    ) -> Result<Option<Evaluation>, EvaluationError> {
+        let Self { loader, setting } = self;
+        let of = loader.samples().len();
+        let mut masks = MaskIou::default();
+        let mut samples = 0;
+        for pairs in loader.epoch(0, 0)? {
+            if cancel.load(Ordering::Relaxed) {
+                return Ok(None);
+            }
+            let pairs = pairs?;
+            if pairs.is_empty() {
+                continue;
+            }
+            let join =
+                |part: fn(&Pair) -> &Vec<f32>| pairs.iter().flat_map(|pair| part(pair).iter().copied()).collect();
+            let images = (join(|pair| &pair.template), join(|pair| &pair.search));
+            let seen = Seen::new(network, setting, pairs.len(), images)?;
+            let ious = pairs.par_iter().enumerate().filter(|(_, pair)| pair.mask_is_known()).map(|(i, pair)| {
+                let place = seen.surest(i, setting.grid());
+                let found = setting.mask_in_search(&seen.mask(i, setting.grid(), place), place);
+                (found, truth_of(pair, setting.tracker.search))
+            });
+            for (found, truth) in ious.collect::<Vec<_>>() {
+                masks.add(&Masks { found: &found, truth: &truth });
+            }
+            samples += pairs.len() as u64;
+            witness(&Sight::Progress { what: "samples", done: samples as usize, of });
         }
-        let pairs = pairs?;
-        if pairs.is_empty() {
-            continue;
+        let mut scores = vec![masks.score(Metric::MaskIou)];
+        let Some(tracks) = follow_all(network, setting, cancel, witness)? else { return Ok(None) };
+        let (mut tracked, mut overlap) = (TrackedToTheEnd::default(), Overlap::default());
+        for overlaps in tracks.iter().filter(|overlaps| !overlaps.is_empty()) {
+            let track = Track { overlaps };
+            tracked.add(&track);
+            overlap.add(&track);
         }
-        let join = |part: fn(&Pair) -> &Vec<f32>| pairs.iter().flat_map(|pair| part(pair).iter().copied()).collect();
-        let images = (join(|pair| &pair.template), join(|pair| &pair.search));
-        let seen = Seen::new(network, setting, pairs.len(), images)?;
-        let ious = pairs.par_iter().enumerate().filter(|(_, pair)| pair.mask_is_known()).map(|(i, pair)| {
-            let place = seen.surest(i, setting.grid());
-            let found = setting.mask_in_search(&seen.mask(i, setting.grid(), place), place);
-            (found, truth_of(pair, setting.tracker.search))
-        });
-        for (found, truth) in ious.collect::<Vec<_>>() {
-            masks.add(&Masks { found: &found, truth: &truth });
+        scores.extend([tracked.score(Metric::Tracked), overlap.score(Metric::Overlap)]);
+        match supervised::expected_overlap(network, setting, cancel)? {
+            supervised::Found::Cancelled => return Ok(None),
+            supervised::Found::TooShort => {}
+            supervised::Found::Overlap(value) => scores.push(Score { metric: Metric::Eao, value, of: None }),
         }
-        samples += pairs.len() as u64;
-        witness(&Sight::Progress { what: "samples", done: samples as usize, of });
+        // What nothing is known about is not measured.
+        scores.retain(|score| !score.value.is_nan());
+        Ok(Some(Evaluation { samples, loss: None, scores }))
     }
-    let mut scores = vec![masks.score(Metric::MaskIou)];
-    let Some(tracks) = follow_all(network, setting, cancel, witness)? else { return Ok(None) };
-    let (mut tracked, mut overlap) = (TrackedToTheEnd::default(), Overlap::default());
-    for overlaps in tracks.iter().filter(|overlaps| !overlaps.is_empty()) {
-        let track = Track { overlaps };
-        tracked.add(&track);
-        overlap.add(&track);
-    }
-    scores.extend([tracked.score(Metric::Tracked), overlap.score(Metric::Overlap)]);
-    match supervised::expected_overlap(network, setting, cancel)? {
-        supervised::Found::Cancelled => return Ok(None),
-        supervised::Found::TooShort => {}
-        supervised::Found::Overlap(value) => scores.push(Score { metric: Metric::Eao, value, of: None }),
-    }
-    // What nothing is known about is not measured.
-    scores.retain(|score| !score.value.is_nan());
-    Ok(Some(Evaluation { samples, loss: None, scores }))
 }
 
 /// The true mask of a pair.
@@ -251,15 +265,16 @@ struct Walk {
 /// Follows the targets of all sequences, several at a time. Returns the overlaps of each: empty where no frame after the first
 /// has a known target. `None` if it was cancelled.
 fn follow_all(
-    network: &mut Network<'_>,
+    network: &mut dyn Network,
     setting: &Setting,
     cancel: &AtomicBool,
     witness: &mut Witness<'_>,
-) -> Result<Option<Vec<Vec<f64>>>, TrainError> {
+) -> Result<Option<Vec<Vec<f64>>>, EvaluationError> {
     let numbers: Vec<usize> = (0..setting.sequences.len()).collect();
     let mut tracks = Vec::with_capacity(numbers.len());
     for group in numbers.chunks(network.batch()) {
-        let mut walks = group.par_iter().map(|&i| Walk::start(setting, i)).collect::<Result<Vec<_>, TrainError>>()?;
+        let mut walks =
+            group.par_iter().map(|&i| Walk::start(setting, i)).collect::<Result<Vec<_>, EvaluationError>>()?;
         let longest = walks.iter().map(|walk| walk.frames).max().unwrap_or(0);
         for number in 1..longest {
             if cancel.load(Ordering::Relaxed) {
@@ -280,7 +295,12 @@ fn follow_all(
                 let outline = setting.sequences.outline(walk.sequence, number);
                 let truth = outline.or_else(|| view.frame.target.map(|target| target.polygon()));
                 let (sequence, name, image) = (walk.sequence, walk.name.as_str(), &view.frame.image);
-                witness(&Sight::Frame { sequence, name, frame: number, image, tracked, truth: truth.as_ref() });
+                witness(&Sight::Found(Found {
+                    name,
+                    place: Place::Frame { sequence, number },
+                    shows: "the outline of the target where it is and where it was found",
+                    draw: &|| draw_tracked(image, tracked, truth.as_ref()),
+                }));
             }
             // As if all sequences were as long as these.
             let (done, of) = (tracks.len() * longest + number * group.len(), numbers.len() * longest);
@@ -299,13 +319,13 @@ struct View {
 }
 
 impl Walk {
-    fn start(setting: &Setting, sequence: usize) -> Result<Self, TrainError> {
+    fn start(setting: &Setting, sequence: usize) -> Result<Self, EvaluationError> {
         let videos = &setting.sequences;
         let name = videos.name(sequence);
         let first = videos.frame(sequence, 0)?;
         let target = first.target.ok_or_else(|| {
             let message = format!("{name}: the target is not known in the first frame, so it cannot be followed");
-            TrainError::Mismatch(message)
+            EvaluationError::Mismatch(message)
         })?;
         let tracker = Tracker::new(setting.tracker.clone(), &first.image, target);
         let template = setting.pixels(&tracker.template(&first.image));
@@ -313,7 +333,7 @@ impl Walk {
         Ok(Self { sequence, name, frames, tracker, template, overlaps: Vec::new() })
     }
 
-    fn look(&self, setting: &Setting, number: usize) -> Result<View, TrainError> {
+    fn look(&self, setting: &Setting, number: usize) -> Result<View, EvaluationError> {
         let frame = setting.sequences.frame(self.sequence, number)?;
         let (search, window) = self.tracker.search(&frame.image);
         Ok(View { pixels: setting.pixels(&search), frame, window })

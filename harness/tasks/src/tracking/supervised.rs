@@ -6,11 +6,8 @@ use zoo_datasets::{
     tracking::{Tracker, expected_average_overlap, run_supervised},
 };
 
-use super::{
-    network::Network,
-    tracking::{Seen, Setting},
-};
-use crate::TrainError;
+use super::evaluate::{Seen, Setting};
+use crate::{EvaluationError, Network};
 
 /// Lengths of sequences over which the overlap is expected (VOT2016 to 2018).
 const LENGTHS: std::ops::RangeInclusive<usize> = 100..=356;
@@ -27,10 +24,10 @@ pub(super) enum Found {
 
 /// The expected average overlap over all sequences that have an outline in each frame, if one is long enough.
 pub(super) fn expected_overlap(
-    network: &mut Network<'_>,
+    network: &mut dyn Network,
     setting: &Setting,
     cancel: &AtomicBool,
-) -> Result<Found, TrainError> {
+) -> Result<Found, EvaluationError> {
     let videos = &setting.sequences;
     let truths = (0..videos.len()).map(|i| (0..videos.frames(i)).map(|frame| videos.outline(i, frame)).collect());
     let truths: Vec<Option<Vec<Polygon>>> = truths.collect();

@@ -1,88 +1,27 @@
-//! Videos of one target each.
+//! From videos to what SiamMask is trained and evaluated on.
 
-use std::{path::Path, sync::Arc};
+use std::sync::Arc;
 
 use zoo_datasets::{
-    Crop511, DataError, FrameFolders, Normalize, OnError, Size,
-    tracking::{
-        AnchorConfig, CropAugment, LabelConfig, Pair, PairConfig, Pairs, TrackerConfig, VideoDataset, VideoMixture,
-        Videos, VideosConfig,
-    },
+    DataError, Normalize,
+    tracking::{AnchorConfig, CropAugment, LabelConfig, Pair, PairConfig, Pairs, TrackerConfig, VideoDataset},
 };
 use zoo_recipe::{Recipe, schema};
 
-use crate::{Batch, DataSets, InputError, Samples, Split, StepInput, only_normalisation, pair};
+use crate::{
+    Batch, Input, InputError,
+    preprocess::{Split, only_normalisation},
+};
 
 /// Names of the network's inputs.
-const TEMPLATE: &str = "template";
-const SEARCH: &str = "search";
+pub(super) const TEMPLATE: &str = "template";
+pub(super) const SEARCH: &str = "search";
 /// Name of the input that holds the anchors' classes, `[A, G, G]`.
 const CLASSES: &str = "label_cls";
 
 /// What videos offer to a step.
-pub(crate) const FIELDS: [&str; 7] =
+pub(super) const FIELDS: [&str; 7] =
     [TEMPLATE, SEARCH, CLASSES, "label_loc", "label_loc_weight", "label_mask", "label_mask_weight"];
-
-/// Generated videos.
-pub(crate) fn videos(section: &schema::Videos) -> Result<DataSets, InputError> {
-    let config = VideosConfig {
-        size: Size::square(section.size),
-        frames: section.frames,
-        radius: pair(section.radius),
-        speed: pair(section.speed),
-        waves: section.waves,
-        distractors: pair(section.distractors),
-        occluded: section.occluded,
-        ..VideosConfig::default()
-    };
-    let (train, val, sequences) = (section.train, section.val, section.sequences);
-    let set = |first, len| Videos::new(config, section.seed, first, len);
-    let samples = Samples::Videos {
-        train: Arc::new(set(0, train)?),
-        pairs: train,
-        val: Arc::new(set(Videos::HELD_OUT, val)?),
-        // Behind those that pairs come from.
-        sequences: Arc::new(set(Videos::HELD_OUT + val as u64, sequences)?),
-    };
-    let description = format!("generated videos, {sequences} sequences of {} frames", section.frames);
-    Ok(DataSets { samples, description, skipped: 0 })
-}
-
-/// SiamMask's crops, and sequences to evaluate on.
-pub(crate) fn crops(section: &schema::Crop511, on_error: OnError) -> Result<DataSets, InputError> {
-    let mut skipped = 0;
-    let mut parts: Vec<(Arc<dyn VideoDataset>, usize)> = Vec::new();
-    for set in &section.sets {
-        let crops =
-            Crop511::open(&section.root.join(&set.folder), &section.root.join(&set.index), set.masks, on_error)?;
-        skipped += crops.skipped();
-        let tracks = set.tracks.unwrap_or(crops.len());
-        let crops = crops.with_frame_range(set.frame_range);
-        parts.push((Arc::new(crops), tracks));
-    }
-    let train = VideoMixture::new(parts)?;
-    let held_out = frames(&section.root.join(&section.sequences), on_error)?;
-    let Samples::Videos { val, sequences, .. } = held_out.samples else { return Ok(held_out) };
-    let description = format!(
-        "{} tracks in {} sets of crops, {} sequences, in {}",
-        train.len(),
-        section.sets.len(),
-        sequences.len(),
-        section.root.display()
-    );
-    let samples = Samples::Videos { train: Arc::new(train), pairs: section.pairs, val, sequences };
-    Ok(DataSets { samples, description, skipped: skipped + held_out.skipped })
-}
-
-/// Folders of frames: trained and evaluated on alike.
-pub(crate) fn frames(root: &Path, on_error: OnError) -> Result<DataSets, InputError> {
-    let folders = FrameFolders::open_root(root, on_error)?;
-    let (skipped, n) = (folders.skipped(), folders.len());
-    let videos: Arc<dyn VideoDataset> = Arc::new(folders);
-    let samples = Samples::Videos { train: videos.clone(), pairs: n, val: videos.clone(), sequences: videos };
-    let description = format!("{n} {} of frames in {}", if n == 1 { "folder" } else { "folders" }, root.display());
-    Ok(DataSets { samples, description, skipped })
-}
 
 fn preparation(recipe: &Recipe) -> schema::PairPreparation {
     recipe.preprocess.pairs.clone().unwrap_or_default()
@@ -150,9 +89,9 @@ fn pair_config(recipe: &Recipe, split: Split, grid: usize) -> Result<(PairConfig
 }
 
 /// What a step with these inputs is trained on.
-pub(crate) fn training(
+pub(super) fn training(
     recipe: &Recipe,
-    inputs: &[StepInput],
+    inputs: &[Input],
     train: Arc<dyn VideoDataset>,
     pairs: usize,
 ) -> Result<(Pairs, Normalize), InputError> {
@@ -170,7 +109,7 @@ pub(crate) fn training(
 }
 
 /// Pairs as inputs of a step.
-pub(crate) fn batch(pairs: Vec<Pair>, normalize: &Normalize) -> Batch {
+pub(super) fn batch(pairs: Vec<Pair>, normalize: &Normalize) -> Batch {
     Batch::join(pairs, FIELDS, |mut pair| {
         normalize.apply_to_planes(&mut pair.template);
         normalize.apply_to_planes(&mut pair.search);
@@ -180,7 +119,7 @@ pub(crate) fn batch(pairs: Vec<Pair>, normalize: &Normalize) -> Batch {
 }
 
 /// Held-out pairs as a network takes them: the same for every seed of the training.
-pub struct HeldOutPairs {
+pub(super) struct HeldOutPairs {
     pairs: Pairs,
     normalize: Normalize,
 }
@@ -189,7 +128,11 @@ pub struct HeldOutPairs {
 ///
 /// # Errors
 /// Steps other than a normalisation, or a network without the inputs that videos need.
-pub fn held_out_pairs(recipe: &Recipe, videos: Arc<dyn VideoDataset>, grid: usize) -> Result<HeldOutPairs, InputError> {
+pub(super) fn held_out_pairs(
+    recipe: &Recipe,
+    videos: Arc<dyn VideoDataset>,
+    grid: usize,
+) -> Result<HeldOutPairs, InputError> {
     let (config, normalize) = pair_config(recipe, Split::Eval, grid)?;
     let len = videos.len();
     Ok(HeldOutPairs { pairs: Pairs::new(videos, config, len)?, normalize })
@@ -215,7 +158,7 @@ impl zoo_datasets::Samples for HeldOutPairs {
 ///
 /// # Errors
 /// As [`held_out_pairs`].
-pub fn tracker(
+pub(super) fn tracker(
     recipe: &Recipe,
     grid: usize,
     mask: usize,

@@ -1,78 +1,33 @@
-//! Labelled images.
+//! From decoded images to the network's input.
 
-use std::sync::Arc;
-
-use zoo_datasets::{
-    Alphabet, Cached, Characters, CharactersConfig, Cifar10, Dataset, ImageFolder, Normalize, OnError, Pipeline, Size,
-    transforms,
-};
+use zoo_datasets::{Image, Normalize, Pipeline, Size, transforms};
 use zoo_recipe::{
     Recipe,
     schema::{self, ImageSize, Levels},
 };
 
-use crate::{DataSets, InputError, Samples, Split};
+use crate::{Input, InputError};
 
-pub(crate) fn folder(folder: &schema::ImageFolder, on_error: OnError) -> Result<DataSets, InputError> {
-    let train = ImageFolder::open(&folder.root.join(&folder.train), on_error)?;
-    let val = ImageFolder::open(&folder.root.join(&folder.val), on_error)?;
-    let skipped = train.skipped() + val.skipped();
-    let description = format!("image folder {}", folder.root.display());
-    Ok(DataSets { skipped, ..images(train, val, description) })
+/// Which list of steps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Split {
+    /// `preprocess.train`.
+    Train,
+    /// `preprocess.eval`.
+    Eval,
 }
-
-pub(crate) fn cifar10(section: &schema::Cifar10) -> Result<DataSets, InputError> {
-    let description = format!("CIFAR-10 in {}", section.root.display());
-    Ok(images(Cifar10::train(&section.root)?, Cifar10::test(&section.root)?, description))
-}
-
-fn images(train: impl Dataset + 'static, val: impl Dataset + 'static, description: String) -> DataSets {
-    let samples = Samples::Images { train: Arc::new(train), val: Arc::new(val) };
-    DataSets { samples, description, skipped: 0 }
-}
-
-pub(crate) fn characters(recipe: &Recipe, section: &schema::Characters) -> Result<DataSets, InputError> {
-    let alphabet = match section.classes {
-        10 => Alphabet::Digits,
-        36 => Alphabet::Alphanumeric,
-        n => {
-            let span = recipe.span("data.source.characters.classes");
-            let message = format!("there are characters for 10 classes (digits) or 36 (digits and letters), not {n}");
-            return Err(InputError::Recipe { span, message });
-        }
-    };
-    let pair = |[low, high]: [f64; 2]| (low, high);
-    let config = CharactersConfig {
-        alphabet,
-        side: section.size,
-        font_size: pair(section.font.map(|share| share * CharactersConfig::UNIT_SIDE)),
-        shift: section.shift * CharactersConfig::UNIT_SIDE,
-        rotation: section.rotation,
-        shear: section.shear,
-        x_scale: pair(section.stretch),
-        luminance_gap: pair(section.contrast),
-        strokes: section.strokes,
-        blur: pair(section.blur),
-        noise: pair(section.noise),
-        ..CharactersConfig::default()
-    };
-    let train = Characters::new(config, section.seed, 0, section.train)?;
-    let val = Characters::new(config, section.seed, Characters::HELD_OUT, section.val)?;
-    let description =
-        format!("generated characters, {} classes, {} + {} images", section.classes, section.train, section.val);
-    let kept = |set| Cached::new(set, KEPT_IMAGES);
-    Ok(images(kept(train), kept(val), description))
-}
-
-/// Bytes of generated images that are kept: drawing one takes longer than training on it may leave time for.
-pub(crate) const KEPT_IMAGES: usize = 512 << 20;
 
 /// Builds the preprocessing of a recipe, and checks that it delivers what the model takes: `image` is
 /// `[channels, height, width]`, `from` the size of all images of the data set if they share one.
 ///
 /// # Errors
 /// Steps after the normalisation, impossible steps, or images of another size than the model's input.
-pub fn pipeline(recipe: &Recipe, split: Split, from: Option<Size>, image: [usize; 3]) -> Result<Pipeline, InputError> {
+pub(crate) fn pipeline(
+    recipe: &Recipe,
+    split: Split,
+    from: Option<Size>,
+    image: [usize; 3],
+) -> Result<Pipeline, InputError> {
     let (steps, path) = match split {
         Split::Train => (&recipe.preprocess.train, "preprocess.train"),
         Split::Eval => (&recipe.preprocess.eval, "preprocess.eval"),
@@ -101,8 +56,33 @@ pub fn pipeline(recipe: &Recipe, split: Split, from: Option<Size>, image: [usize
     }
 }
 
+/// The preprocessing of images whose size another section of the recipe decides: normalisation alone, whatever the size.
+///
+/// # Errors
+/// Other steps.
+pub(crate) fn unresized(recipe: &Recipe, split: Split) -> Result<Pipeline, InputError> {
+    Ok(Pipeline::new(Vec::new(), only_normalisation(recipe, split)?)?)
+}
+
+/// The normalisation of a list of steps that may do nothing else, where samples are varied by a section of their own.
+pub(crate) fn only_normalisation(recipe: &Recipe, split: Split) -> Result<Normalize, InputError> {
+    let (steps, path) = match split {
+        Split::Train => (&recipe.preprocess.train, "preprocess.train"),
+        Split::Eval => (&recipe.preprocess.eval, "preprocess.eval"),
+    };
+    match steps.as_slice() {
+        [] => Ok(Normalize::UNCHANGED),
+        [schema::Step::Normalize(normalize)] => Ok(normalisation(normalize)),
+        _ => {
+            let message = "only `normalize` may stand here: images with text are varied by `preprocess.text`, videos by \
+                           `preprocess.pairs`";
+            Err(InputError::at(recipe, path, message))
+        }
+    }
+}
+
 /// The normalisation that a recipe asks for.
-pub(crate) fn normalisation(n: &schema::Normalize) -> Normalize {
+fn normalisation(n: &schema::Normalize) -> Normalize {
     let scale = match n.scale {
         Levels::Unit => transforms::PixelScale::Unit,
         Levels::Byte => transforms::PixelScale::Byte,
@@ -158,4 +138,21 @@ fn geometry(step: &schema::Step) -> Vec<transforms::Step> {
         }
         schema::Step::Normalize(_) => Vec::new(),
     }
+}
+
+/// The network's first input as an image, `[channels, height, width]`; zeros if it is none.
+pub(crate) fn image(input: &Input) -> [usize; 3] {
+    <[usize; 3]>::try_from(input.shape.as_slice()).unwrap_or_default()
+}
+
+/// An image as the network takes it, CHW.
+pub(crate) fn normalized(image: &Image, normalize: &Normalize) -> Vec<f32> {
+    let mut pixels = vec![0.0; 3 * image.size().area()];
+    normalize.apply(image, &mut pixels);
+    pixels
+}
+
+/// Both ends of a range.
+pub(crate) fn pair<T: Copy>([low, high]: [T; 2]) -> (T, T) {
+    (low, high)
 }

@@ -1,35 +1,37 @@
 //! What answers reach that know nothing of the image: figures beside which a score has to be seen.
 
-use zoo_datasets::{Mask, SampleLoader, Size, geometry::Point};
-use zoo_input::Samples;
+use zoo_datasets::{Mask, SampleLoader, Samples, Size, geometry::Point};
 use zoo_recipe::schema::Metric;
 
-use super::network::Network;
-use super::tracking::{Setting, truth_of};
+use super::{
+    evaluate::{Setting, truth_of},
+    pairs::HeldOutPairs,
+};
 use crate::{
-    TrainError,
-    job::Job,
-    metrics::{Baseline, MaskIou, Masks, Meter, Track, TrackedToTheEnd},
+    Baseline, EvaluationError,
+    metrics::{MaskIou, Masks, Meter, Track, TrackedToTheEnd},
 };
 
-/// Trivial answers for videos: a disc as large as targets are at the template's scale, in the middle of the search image or at
-/// the target's true place, and a box that stays where it was in the first frame. Other samples have none here.
-/// `progress` hears how many samples and sequences are done, and of how many.
+/// A disc as large as targets are at the template's scale, in the middle of the search image or at the target's true place,
+/// and a box that stays where it was in the first frame. `progress` hears how many samples and sequences are done, and of
+/// how many.
 ///
 /// # Errors
-/// Samples that cannot be read, or a network that they do not fit.
-pub fn trivial_answers(job: Job<'_>, progress: &mut dyn FnMut(usize, usize)) -> Result<Vec<Baseline>, TrainError> {
-    let Samples::Videos { val, sequences, .. } = &job.data.samples else { return Ok(Vec::new()) };
-    let setting = Setting::new(job, &Network::new(job, 1)?, sequences.clone())?;
-    let pairs = zoo_input::held_out_pairs(job.recipe, val.clone(), setting.grid())?;
+/// Samples that cannot be read.
+pub(super) fn answers(
+    setting: &Setting,
+    pairs: SampleLoader<HeldOutPairs>,
+    progress: &mut dyn FnMut(usize, usize),
+) -> Result<Vec<Baseline>, EvaluationError> {
+    let sequences = &setting.sequences;
     let side = setting.tracker.search;
     // A square target and its context, twice as wide, fill the template.
     let radius = setting.tracker.template as f64 / 4.0;
     let middle = Point::new((side as f64 - 1.0) / 2.0, (side as f64 - 1.0) / 2.0);
     let (mut centred, mut placed) = (MaskIou::default(), MaskIou::default());
-    let of = val.len() + sequences.len();
+    let of = pairs.samples().len() + sequences.len();
     let mut done = 0;
-    for batch in SampleLoader::new(pairs, job.eval_loader_config())?.epoch(0, 0)? {
+    for batch in pairs.epoch(0, 0)? {
         let batch = batch?;
         for pair in batch.iter().filter(|pair| pair.mask_is_known()) {
             let truth = &truth_of(pair, side);

@@ -1,74 +1,31 @@
-//! Images with text.
+//! From annotated images to what DB is trained and evaluated on.
 
-use std::{path::Path, sync::Arc};
+use std::sync::Arc;
 
 use zoo_datasets::{
-    DataError, Image, Normalize, OnError, Rng, Size, TextFolder, TextFormat, TextPart,
+    DataError, Image, Normalize, Rng, Size,
     text::{
-        DetectConfig, Shape, TargetConfig, TextAugment, TextDataset, TextExample, TextRegion, TextScenes,
-        TextScenesConfig, TextTraining, evaluation_size,
+        DetectConfig, Shape, TargetConfig, TextAugment, TextDataset, TextExample, TextRegion, TextTraining,
+        evaluation_size,
     },
     transforms::{Filter, resize},
 };
-use zoo_recipe::{
-    Recipe,
-    schema::{self, Source},
+use zoo_recipe::{Recipe, schema};
+
+use crate::{
+    Batch, InputError,
+    preprocess::{Split, normalized, only_normalisation, pair},
 };
 
-use crate::{Batch, DataSets, InputError, Samples, Split, images, only_normalisation, pair};
-
 /// Inputs of the step beside the image: what is learnt from a text.
-pub(crate) const TARGETS: [&str; 4] = ["gt", "mask", "thresh_map", "thresh_mask"];
-
-/// Generated scenes.
-pub(crate) fn scenes(section: &schema::TextScenes) -> Result<DataSets, InputError> {
-    let config = TextScenesConfig {
-        size: images::size(section.size),
-        words: pair(section.words),
-        font_size: pair(section.font),
-        rotation: section.rotation,
-        bent: section.bent,
-        luminance_gap: pair(section.contrast),
-        empty: section.empty,
-        illegible: section.illegible,
-        distractors: pair(section.distractors),
-        noise: pair(section.noise),
-        ..TextScenesConfig::default()
-    };
-    let train = TextScenes::new(config, section.seed, 0, section.train)?;
-    let val = TextScenes::new(config, section.seed, TextScenes::HELD_OUT, section.val)?;
-    let description = format!("generated scenes with text, {} pixels", config.size);
-    let samples = Samples::Text { train: Arc::new(train), val: Arc::new(val) };
-    Ok(DataSets { samples, description, skipped: 0 })
-}
-
-/// Photographs in one of the published layouts.
-pub(crate) fn folder(root: &Path, format: schema::TextFormat, on_error: OnError) -> Result<DataSets, InputError> {
-    let format = match format {
-        schema::TextFormat::Icdar2015 => TextFormat::Icdar2015,
-        schema::TextFormat::TotalText => TextFormat::TotalText,
-    };
-    let train = TextFolder::open_root(root, TextPart::Train, format, on_error)?;
-    let val = TextFolder::open_root(root, TextPart::Test, format, on_error)?;
-    let skipped = train.skipped() + val.skipped();
-    let description = format!("images with text in {}", root.display());
-    Ok(DataSets { samples: Samples::Text { train: Arc::new(train), val: Arc::new(val) }, description, skipped })
-}
-
-/// What annotation files of another folder than the recipe's look like.
-pub(crate) fn format_of(source: &Source) -> schema::TextFormat {
-    match source {
-        Source::TextFolder(folder) => folder.format,
-        _ => schema::TextFormat::default(),
-    }
-}
+pub(super) const TARGETS: [&str; 4] = ["gt", "mask", "thresh_map", "thresh_mask"];
 
 fn preparation(recipe: &Recipe) -> schema::TextPreparation {
     recipe.preprocess.text.clone().unwrap_or_default()
 }
 
 /// What a network that takes `image` (`[channels, height, width]`) is trained on.
-pub(crate) fn training(
+pub(super) fn training(
     recipe: &Recipe,
     train: Arc<dyn TextDataset>,
     image: [usize; 3],
@@ -95,7 +52,7 @@ pub(crate) fn training(
 }
 
 /// Examples as inputs of a step whose first is called `image`.
-pub(crate) fn batch(examples: Vec<TextExample>, image: &str, normalize: &Normalize) -> Batch {
+pub(super) fn batch(examples: Vec<TextExample>, image: &str, normalize: &Normalize) -> Batch {
     let [gt, mask, thresh_map, thresh_mask] = TARGETS;
     Batch::join(examples, [image, gt, mask, thresh_map, thresh_mask], |TextExample { image, targets }| {
         let shrink_mask = targets.shrink_mask.into_values();
@@ -104,15 +61,9 @@ pub(crate) fn batch(examples: Vec<TextExample>, image: &str, normalize: &Normali
     })
 }
 
-fn normalized(image: &Image, normalize: &Normalize) -> Vec<f32> {
-    let mut pixels = vec![0.0; 3 * image.size().area()];
-    normalize.apply(image, &mut pixels);
-    pixels
-}
-
 /// A held-out image.
 #[derive(Clone, Debug)]
-pub struct TextImage {
+pub(super) struct TextImage {
     /// What it is called.
     pub name: String,
     /// The image.
@@ -128,7 +79,7 @@ pub struct TextImage {
 }
 
 /// Held-out images as a network takes them.
-pub struct TextImages {
+pub(super) struct TextImages {
     set: Arc<dyn TextDataset>,
     normalize: Normalize,
     network: Size,
@@ -139,7 +90,11 @@ pub struct TextImages {
 ///
 /// # Errors
 /// Steps other than a normalisation.
-pub fn text_images(recipe: &Recipe, set: Arc<dyn TextDataset>, image: [usize; 3]) -> Result<TextImages, InputError> {
+pub(super) fn text_images(
+    recipe: &Recipe,
+    set: Arc<dyn TextDataset>,
+    image: [usize; 3],
+) -> Result<TextImages, InputError> {
     let [_, height, width] = image;
     Ok(TextImages {
         set,
@@ -181,7 +136,7 @@ fn fit(image: Size, network: Size) -> Size {
 }
 
 /// How text is read off the network's output, and the name of that output.
-pub fn detection(recipe: &Recipe) -> (String, DetectConfig) {
+pub(super) fn detection(recipe: &Recipe) -> (String, DetectConfig) {
     let text = recipe.postprocess.text.clone().unwrap_or_default();
     let usual = DetectConfig::default();
     let config = DetectConfig {

@@ -1,0 +1,33 @@
+//! What a linear classifier reaches on the same samples.
+
+use std::sync::Arc;
+
+use zoo_datasets::{DataError, Dataset, Size};
+
+/// A linear classifier that has not been trained yet.
+pub struct LinearBaseline {
+    pub(crate) train: Arc<dyn Dataset>,
+    pub(crate) val: Arc<dyn Dataset>,
+    /// To which images are resized.
+    pub(crate) size: Size,
+}
+
+impl LinearBaseline {
+    /// Samples to train it on and to judge it by.
+    pub fn samples(&self) -> usize {
+        self.train.len() + self.val.len()
+    }
+
+    /// Memory that it takes.
+    pub fn bytes(&self) -> u64 {
+        zoo_datasets::linear_baseline_bytes(self.train.as_ref(), self.val.as_ref(), self.size)
+    }
+
+    /// Its top-1 accuracy. `progress` hears how much is done, and of how much.
+    ///
+    /// # Errors
+    /// Samples that cannot be read.
+    pub fn measure(&self, progress: &mut dyn FnMut(usize, usize)) -> Result<f64, DataError> {
+        zoo_datasets::linear_baseline(self.train.as_ref(), self.val.as_ref(), self.size, progress)
+    }
+}

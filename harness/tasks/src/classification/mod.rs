@@ -1,0 +1,198 @@
+//! Classes of images.
+
+mod evaluate;
+mod sources;
+
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use serde_json::Value;
+use zoo_datasets::{DataError, Dataset, Image, Loader, LoaderConfig, Pipeline, Size, contact_sheet, open_root};
+use zoo_recipe::{
+    Recipe,
+    schema::{CenterCrop, Cifar10, Filter, ImageFolder, ImageSize, Resize, ResizeTo, Source, Step},
+};
+
+use crate::{
+    DataSets, EvaluationError, Feed, HeldOut, Input, InputError, Inspection, LinearBaseline, Network, SampleSets, Task,
+    batch::{Element, first, offer},
+    evaluation::first_input,
+    inspection::Sums,
+    preprocess::{Split, image, pipeline},
+    task::{foreign, on_error},
+};
+
+/// Name of the input that holds the classes.
+const LABEL: &str = "label";
+
+/// Classes of images.
+pub(crate) struct Classification;
+
+/// Images with a class.
+pub struct LabelledImages {
+    train: Arc<dyn Dataset>,
+    val: Arc<dyn Dataset>,
+    kept: [u64; 2],
+}
+
+impl LabelledImages {
+    /// Images to train on and held-out ones, with the same classes.
+    pub fn new(train: Arc<dyn Dataset>, val: Arc<dyn Dataset>) -> Self {
+        Self { train, val, kept: [0; 2] }
+    }
+
+    fn part(&self, held_out: bool) -> &dyn Dataset {
+        if held_out { self.val.as_ref() } else { self.train.as_ref() }
+    }
+}
+
+impl Task for Classification {
+    fn open(&self, recipe: &Recipe) -> Result<DataSets, InputError> {
+        match &recipe.data.source {
+            Source::ImageFolder(section) => sources::folder(section, on_error(recipe)),
+            Source::Cifar10(section) => sources::cifar10(section),
+            Source::Characters(section) => sources::characters(recipe, section),
+            _ => Err(foreign(recipe, "classification")),
+        }
+    }
+
+    fn open_folder(&self, recipe: &Recipe, root: &Path) -> Result<DataSets, InputError> {
+        let found = open_root(root, on_error(recipe))?;
+        let description = format!("{} ({:?})", root.display(), found.layout);
+        let samples = Arc::new(LabelledImages::new(found.train, found.val));
+        Ok(DataSets { samples, description, skipped: found.skipped })
+    }
+
+    /// `None` for folders of classes, which are split by hash.
+    fn source_in(&self, root: &Path, _before: &Source) -> Option<Source> {
+        if root.join("train").is_dir() {
+            let (train, val) = (PathBuf::from("train"), PathBuf::from("val"));
+            return Some(Source::ImageFolder(ImageFolder { root: root.to_owned(), train, val, classes_from: None }));
+        }
+        let binary = ["", "cifar-10-batches-bin"].map(|inner| root.join(inner));
+        let root = binary.into_iter().find(|folder| folder.join("test_batch.bin").is_file())?;
+        Some(Source::Cifar10(Cifar10 { root }))
+    }
+
+    fn preprocessing(&self, recipe: &Recipe, image: [usize; 3]) -> Result<Pipeline, InputError> {
+        pipeline(recipe, Split::Eval, None, image)
+    }
+}
+
+impl SampleSets for LabelledImages {
+    fn train_len(&self) -> usize {
+        self.train.len()
+    }
+
+    fn val_len(&self) -> usize {
+        self.val.len()
+    }
+
+    fn noun(&self) -> &'static str {
+        "images"
+    }
+
+    fn classes(&self) -> &[String] {
+        self.train.classes()
+    }
+
+    fn names(&self, tell: &mut dyn FnMut(String)) {
+        self.classes().iter().for_each(|class| tell(class.clone()));
+        for set in [&self.train, &self.val] {
+            (0..set.len()).for_each(|index| tell(format!("{}:{}", set.name(index), set.label(index))));
+        }
+    }
+
+    fn kept_bytes(&self) -> [u64; 2] {
+        self.kept
+    }
+
+    fn fit(&self, recipe: &mut Recipe) -> Vec<String> {
+        let Some(shape) = recipe.resolve().ok().and_then(|model| model.inputs.values().next().copied()) else {
+            return Vec::new();
+        };
+        let [_, height, width] = shape;
+        let mut changed = Vec::new();
+        for (split, from) in [(Split::Train, self.train.image_size()), (Split::Eval, self.val.image_size())] {
+            if pipeline(recipe, split, from, shape).is_ok() {
+                continue;
+            }
+            let (name, steps) = match split {
+                Split::Train => ("train", &mut recipe.preprocess.train),
+                Split::Eval => ("eval", &mut recipe.preprocess.eval),
+            };
+            let (size, filter) = (ImageSize::Rectangle([height, width]), Filter::Bilinear);
+            let added = if height == width {
+                vec![Step::Resize(Resize { shorter: height, filter }), Step::CenterCrop(CenterCrop { size })]
+            } else {
+                vec![Step::ResizeTo(ResizeTo { size, filter })]
+            };
+            changed.push(format!("preprocess.{name}: images are first resized to the network's {height}x{width}"));
+            steps.splice(0..0, added);
+        }
+        changed
+    }
+
+    fn feed(&self, recipe: &Recipe, inputs: &[Input], config: LoaderConfig) -> Result<Feed, InputError> {
+        let first = first(recipe, inputs)?;
+        offer(recipe, inputs, &[(&first.name, Element::Real), (LABEL, Element::Index)])?;
+        let pipeline = pipeline(recipe, Split::Train, self.train.image_size(), image(first))?;
+        let loader = Loader::new(self.train.clone(), pipeline, config)?;
+        Ok(Feed::of_images(loader, [first.name.clone(), LABEL.to_owned()]))
+    }
+
+    fn held_out(
+        &self,
+        recipe: &Recipe,
+        network: &dyn Network,
+        config: LoaderConfig,
+    ) -> Result<Box<dyn HeldOut>, EvaluationError> {
+        let image = image(&first_input(network)?);
+        let pipeline = pipeline(recipe, Split::Eval, self.val.image_size(), image)?;
+        Ok(Box::new(evaluate::HeldOutImages(Loader::new(self.val.clone(), pipeline, config)?)))
+    }
+
+    fn linear_baseline(&self, recipe: &Recipe) -> Option<LinearBaseline> {
+        let [_, height, width] = recipe.model.inputs.values().next()?;
+        let size = Size::new(width.0, height.0);
+        Some(LinearBaseline { train: self.train.clone(), val: self.val.clone(), size })
+    }
+
+    fn parts(&self) -> Vec<(&'static str, usize)> {
+        vec![("train", self.train.len()), ("val", self.val.len())]
+    }
+
+    fn inspect(&self, part: usize, done: &(dyn Fn() + Sync)) -> Inspection {
+        let (set, (name, samples)) = (self.part(part == 1), self.parts()[part]);
+        let sums = Sums::over(samples, |index| Sums::of(set.image(index).map(|image| (image, []))), done);
+        let mut counts = vec![0u64; set.classes().len()];
+        for index in 0..samples {
+            if let Some(count) = counts.get_mut(set.label(index) as usize) {
+                *count += 1;
+            }
+        }
+        let classes = counts.len() as u64;
+        let columns = vec![
+            ("classes", Some((classes, classes))),
+            ("per class", counts.iter().copied().min().zip(counts.iter().copied().max())),
+        ];
+        let named = set
+            .classes()
+            .iter()
+            .zip(counts)
+            .map(|(class, count)| Value::from(vec![Value::from(class.as_str()), count.into()]));
+        let facts = [("classes", named.collect::<Value>())].into();
+        Inspection { name, samples, facts, columns, pixels: Some(sums.pixels()), broken: sums.broken }
+    }
+
+    fn sheet(&self, held_out: bool, rows: usize, columns: usize) -> Result<(Image, usize), DataError> {
+        let set = self.part(held_out);
+        Ok((contact_sheet(set, rows, columns)?, set.len().min(rows.saturating_mul(columns))))
+    }
+
+    fn undrawn(&self) -> Option<&'static str> {
+        Some("a class cannot be drawn; `zoo data make` shows the images")
+    }
+}

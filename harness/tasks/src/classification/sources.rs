@@ -1,0 +1,63 @@
+//! Where labelled images come from.
+
+use std::sync::Arc;
+
+use zoo_datasets::{Alphabet, Cached, Characters, CharactersConfig, Cifar10, Dataset, ImageFolder, OnError};
+use zoo_recipe::{Recipe, schema};
+
+use super::LabelledImages;
+use crate::{DataSets, InputError, preprocess::pair};
+
+pub(super) fn folder(folder: &schema::ImageFolder, on_error: OnError) -> Result<DataSets, InputError> {
+    let train = ImageFolder::open(&folder.root.join(&folder.train), on_error)?;
+    let val = ImageFolder::open(&folder.root.join(&folder.val), on_error)?;
+    let skipped = train.skipped() + val.skipped();
+    let description = format!("image folder {}", folder.root.display());
+    Ok(DataSets { skipped, ..images(train, val, description) })
+}
+
+pub(super) fn cifar10(section: &schema::Cifar10) -> Result<DataSets, InputError> {
+    let description = format!("CIFAR-10 in {}", section.root.display());
+    Ok(images(Cifar10::train(&section.root)?, Cifar10::test(&section.root)?, description))
+}
+
+fn images(train: impl Dataset + 'static, val: impl Dataset + 'static, description: String) -> DataSets {
+    let samples = Arc::new(LabelledImages::new(Arc::new(train), Arc::new(val)));
+    DataSets { samples, description, skipped: 0 }
+}
+
+pub(super) fn characters(recipe: &Recipe, section: &schema::Characters) -> Result<DataSets, InputError> {
+    let alphabet = match section.classes {
+        10 => Alphabet::Digits,
+        36 => Alphabet::Alphanumeric,
+        n => {
+            let message = format!("there are characters for 10 classes (digits) or 36 (digits and letters), not {n}");
+            return Err(InputError::at(recipe, "data.source.characters.classes", message));
+        }
+    };
+    let config = CharactersConfig {
+        alphabet,
+        side: section.size,
+        font_size: pair(section.font.map(|share| share * CharactersConfig::UNIT_SIDE)),
+        shift: section.shift * CharactersConfig::UNIT_SIDE,
+        rotation: section.rotation,
+        shear: section.shear,
+        x_scale: pair(section.stretch),
+        luminance_gap: pair(section.contrast),
+        strokes: section.strokes,
+        blur: pair(section.blur),
+        noise: pair(section.noise),
+        ..CharactersConfig::default()
+    };
+    let train = Characters::new(config, section.seed, 0, section.train)?;
+    let val = Characters::new(config, section.seed, Characters::HELD_OUT, section.val)?;
+    let description =
+        format!("generated characters, {} classes, {} + {} images", section.classes, section.train, section.val);
+    let kept = [&train, &val].map(|set| (set.len() * 3 * section.size * section.size).min(KEPT_IMAGES) as u64);
+    let cached = |set| -> Arc<dyn Dataset> { Arc::new(Cached::new(set, KEPT_IMAGES)) };
+    let samples = Arc::new(LabelledImages { kept, ..LabelledImages::new(cached(train), cached(val)) });
+    Ok(DataSets { samples, description, skipped: 0 })
+}
+
+/// Bytes of generated images that are kept: drawing one takes longer than training on it may leave time for.
+const KEPT_IMAGES: usize = 512 << 20;

@@ -1,0 +1,115 @@
+//! What a part of a data set holds, and what of it is broken.
+
+use indexmap::IndexMap;
+use rayon::prelude::*;
+use serde::Serialize;
+use serde_json::Value;
+use zoo_datasets::{DataError, Image};
+
+/// What a part of a data set holds.
+#[derive(Clone, Debug, Serialize)]
+pub struct Inspection {
+    /// Which part: `train`, `val`, ...
+    pub name: &'static str,
+    /// Samples.
+    pub samples: usize,
+    /// What is known about the samples.
+    #[serde(flatten)]
+    pub facts: IndexMap<&'static str, Value>,
+    /// The most telling of it: what it is called, and its least and largest value.
+    #[serde(skip)]
+    pub columns: Vec<(&'static str, Option<(u64, u64)>)>,
+    /// What pixels are, of samples that are images.
+    #[serde(flatten)]
+    pub pixels: Option<Pixels>,
+    /// What could not be read, and why.
+    pub broken: Vec<String>,
+}
+
+/// Sizes of images, and statistics of their pixels.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Pixels {
+    /// Smallest and largest width.
+    pub width: Option<(usize, usize)>,
+    /// Smallest and largest height.
+    pub height: Option<(usize, usize)>,
+    /// Mean over all pixels of each channel, in 0..1.
+    pub mean: [f64; 3],
+    /// Standard deviation over all pixels of each channel, in 0..1.
+    pub std: [f64; 3],
+}
+
+/// Sums over the pixels of images, exact in integers and so the same in any order, and `N` counts beside them.
+#[derive(Clone, Debug)]
+pub(crate) struct Sums<const N: usize> {
+    pub counts: [usize; N],
+    pixels: u64,
+    first: [u64; 3],
+    second: [u64; 3],
+    width: Option<(usize, usize)>,
+    height: Option<(usize, usize)>,
+    pub broken: Vec<String>,
+}
+
+impl<const N: usize> Default for Sums<N> {
+    fn default() -> Self {
+        Self { counts: [0; N], pixels: 0, first: [0; 3], second: [0; 3], width: None, height: None, broken: Vec::new() }
+    }
+}
+
+impl<const N: usize> Sums<N> {
+    /// Of `samples` samples; `read` gives those of one, and `done` hears that it is read.
+    pub fn over(samples: usize, read: impl Fn(usize) -> Self + Sync, done: &(dyn Fn() + Sync)) -> Self {
+        let one = |index| {
+            let sums = read(index);
+            done();
+            sums
+        };
+        (0..samples).into_par_iter().map(one).reduce(Self::default, Self::join)
+    }
+
+    /// Of one image with its counts, or of what cannot be read.
+    pub fn of(found: Result<(Image, [usize; N]), DataError>) -> Self {
+        let (image, counts) = match found {
+            Ok(found) => found,
+            Err(error) => return Self { broken: vec![error.to_string()], ..Self::default() },
+        };
+        let size = image.size();
+        let (width, height) = (Some((size.width, size.width)), Some((size.height, size.height)));
+        let mut sums = Self { counts, pixels: size.area() as u64, width, height, ..Self::default() };
+        for pixel in image.pixels().chunks_exact(3) {
+            for (channel, value) in pixel.iter().map(|v| u64::from(*v)).enumerate() {
+                sums.first[channel] += value;
+                sums.second[channel] += value * value;
+            }
+        }
+        sums
+    }
+
+    /// Of both parts.
+    pub fn join(mut self, other: Self) -> Self {
+        let range = |a: Option<(usize, usize)>, b: Option<(usize, usize)>| match (a, b) {
+            (Some(a), Some(b)) => Some((a.0.min(b.0), a.1.max(b.1))),
+            (a, b) => a.or(b),
+        };
+        self.counts = std::array::from_fn(|i| self.counts[i] + other.counts[i]);
+        self.pixels += other.pixels;
+        for channel in 0..3 {
+            self.first[channel] += other.first[channel];
+            self.second[channel] += other.second[channel];
+        }
+        self.width = range(self.width, other.width);
+        self.height = range(self.height, other.height);
+        self.broken.extend(other.broken);
+        self
+    }
+
+    /// The pixels in short.
+    pub fn pixels(&self) -> Pixels {
+        let n = self.pixels.max(1) as f64;
+        let mean = self.first.map(|sum| sum as f64 / n / 255.0);
+        let second = self.second.map(|sum| sum as f64 / n / (255.0 * 255.0));
+        let std = std::array::from_fn(|channel| (second[channel] - mean[channel] * mean[channel]).max(0.0).sqrt());
+        Pixels { width: self.width, height: self.height, mean, std }
+    }
+}

@@ -1,0 +1,222 @@
+//! What a kind of sample brings along, and the list of all kinds.
+
+use std::{path::Path, sync::Arc};
+
+use zoo_datasets::{DataError, Image, LoaderConfig, OnError, Pipeline, Share, drawing::strip, hash::fnv1a64};
+use zoo_recipe::{
+    Recipe,
+    schema::{self, SampleKind, Source},
+};
+
+use crate::{
+    Baseline, EvaluationError, Feed, HeldOut, Input, InputError, Inspection, LinearBaseline, Network,
+    classification::Classification, text_detection::TextDetection, tracking::Tracking,
+};
+
+/// What networks are asked to do with one kind of sample: a folder each, which knows all there is to know of it.
+pub trait Task: Sync {
+    /// Opens the data that the recipe names.
+    ///
+    /// # Errors
+    /// Data that are missing, unreadable, or of another task.
+    fn open(&self, recipe: &Recipe) -> Result<DataSets, InputError>;
+
+    /// Opens the data in a folder in place of the recipe's.
+    ///
+    /// # Errors
+    /// Data that are missing or unreadable.
+    fn open_folder(&self, recipe: &Recipe, root: &Path) -> Result<DataSets, InputError>;
+
+    /// What a recipe has to say to get at the data in a folder; `None` where it cannot be said.
+    fn source_in(&self, root: &Path, before: &Source) -> Option<Source>;
+
+    /// What evaluation does to an image, for a network that takes `image` (`[channels, height, width]`): what goldens of the
+    /// preprocessing are held against.
+    ///
+    /// # Errors
+    /// Steps that contradict each other, or do not deliver what the network takes.
+    fn preprocessing(&self, recipe: &Recipe, image: [usize; 3]) -> Result<Pipeline, InputError>;
+}
+
+/// The one list of tasks.
+pub fn task(kind: SampleKind) -> &'static dyn Task {
+    match kind {
+        SampleKind::Image => &Classification,
+        SampleKind::Text => &TextDetection,
+        SampleKind::Video => &Tracking,
+    }
+}
+
+/// Samples to train on and held-out ones, opened.
+pub trait SampleSets: Send + Sync {
+    /// Samples per epoch.
+    fn train_len(&self) -> usize;
+
+    /// Samples held out.
+    fn val_len(&self) -> usize;
+
+    /// What samples are called, in the plural.
+    fn noun(&self) -> &'static str;
+
+    /// Names of the classes; none if samples have none.
+    fn classes(&self) -> &[String] {
+        &[]
+    }
+
+    /// Tells what these data are told from others by, in order: [`DataSets::fingerprint`].
+    fn names(&self, tell: &mut dyn FnMut(String));
+
+    /// Bytes of generated samples that are kept once they are made, training and held-out ones.
+    fn kept_bytes(&self) -> [u64; 2] {
+        [0; 2]
+    }
+
+    /// Changes the recipe's preprocessing where it would not bring these samples to the network's size; says what is changed.
+    fn fit(&self, _recipe: &mut Recipe) -> Vec<String> {
+        Vec::new()
+    }
+
+    /// Batches for a step with these `inputs`, the first of which is the network's first.
+    ///
+    /// # Errors
+    /// Preprocessing that does not deliver what the step takes, an input that such data do not offer, or too few samples.
+    fn feed(&self, recipe: &Recipe, inputs: &[Input], config: LoaderConfig) -> Result<Feed, InputError>;
+
+    /// The held-out samples as a network takes them.
+    ///
+    /// # Errors
+    /// Samples or preprocessing that do not fit the network.
+    fn held_out(
+        &self,
+        recipe: &Recipe,
+        network: &dyn Network,
+        config: LoaderConfig,
+    ) -> Result<Box<dyn HeldOut>, EvaluationError>;
+
+    /// A linear classifier on the same samples, for comparison.
+    fn linear_baseline(&self, _recipe: &Recipe) -> Option<LinearBaseline> {
+        None
+    }
+
+    /// What answers reach that know nothing of the sample. `network` makes one for its shapes, where they matter; `progress`
+    /// hears how much is done, and of how much.
+    ///
+    /// # Errors
+    /// Samples that cannot be read, or a network that they do not fit.
+    fn trivial_answers(
+        &self,
+        _recipe: &Recipe,
+        _network: &mut MakeNetwork<'_>,
+        _config: LoaderConfig,
+        _progress: &mut dyn FnMut(usize, usize),
+    ) -> Result<Vec<Baseline>, EvaluationError> {
+        Ok(Vec::new())
+    }
+
+    /// The parts that [`SampleSets::inspect`] looks at, with the number of their samples.
+    fn parts(&self) -> Vec<(&'static str, usize)>;
+
+    /// Reads all samples of part number `part`; `done` is called for each.
+    fn inspect(&self, part: usize, done: &(dyn Fn() + Sync)) -> Inspection;
+
+    /// Draws the first samples, `rows` by `columns` at most, with what is known about them; also how many there are.
+    ///
+    /// # Errors
+    /// Samples that cannot be read, or an empty sheet.
+    fn sheet(&self, held_out: bool, rows: usize, columns: usize) -> Result<(Image, usize), DataError>;
+
+    /// Why an evaluation has nothing to draw; `None` if it has.
+    fn undrawn(&self) -> Option<&'static str> {
+        None
+    }
+}
+
+/// Makes a network without weights.
+pub type MakeNetwork<'a> = dyn FnMut() -> Result<Box<dyn Network + 'a>, EvaluationError> + 'a;
+
+/// Training and held-out data of a recipe.
+#[derive(Clone)]
+pub struct DataSets {
+    /// The samples.
+    pub samples: Arc<dyn SampleSets>,
+    /// What they are, in a line.
+    pub description: String,
+    /// Entries left out because they could not be read (`on_error: skip`).
+    pub skipped: usize,
+}
+
+impl DataSets {
+    /// Tells these data from others, wherever they lie: FNV-1a over the names of samples in order, and, if samples have one,
+    /// over the names of the classes and each sample's label.
+    pub fn fingerprint(&self) -> u64 {
+        let mut bytes = Vec::new();
+        self.samples.names(&mut |name| {
+            // Generated samples are named by their seed, files by their last part.
+            bytes.extend(name.rsplit(['/', '\\']).next().unwrap_or_default().as_bytes());
+            bytes.push(0);
+        });
+        fnv1a64(&bytes)
+    }
+
+    /// Full batches for a step with these `inputs`: this `share` of each, shuffled and varied by the recipe's seed.
+    ///
+    /// # Errors
+    /// As [`SampleSets::feed`].
+    pub fn feed(&self, recipe: &Recipe, inputs: &[Input], threads: usize, share: Share) -> Result<Feed, InputError> {
+        let config = LoaderConfig {
+            batch: recipe.train.batch,
+            shuffle: true,
+            drop_last: true,
+            seed: recipe.train.seed,
+            share,
+            ..loader_config(recipe, threads)
+        };
+        self.samples.feed(recipe, inputs, config)
+    }
+}
+
+/// Opens the data of a recipe, or those in `root` instead.
+///
+/// # Errors
+/// Data that are missing, unreadable, or divided into other classes than the model has.
+pub fn open(recipe: &Recipe, root: Option<&Path>) -> Result<DataSets, InputError> {
+    let task = task(recipe.data.source.kind());
+    match root {
+        Some(root) => task.open_folder(recipe, root),
+        None => task.open(recipe),
+    }
+}
+
+/// How any loader of a recipe's data works; batch, order and seed are to be set.
+pub fn loader_config(recipe: &Recipe, threads: usize) -> LoaderConfig {
+    LoaderConfig { threads, on_error: on_error(recipe), ..LoaderConfig::default() }
+}
+
+/// What happens to a sample that cannot be read.
+pub(crate) fn on_error(recipe: &Recipe) -> OnError {
+    match recipe.data.on_error {
+        schema::OnError::Fail => OnError::Fail,
+        schema::OnError::Skip => OnError::Skip,
+    }
+}
+
+/// The refusal of a source that belongs to another task.
+pub(crate) fn foreign(recipe: &Recipe, task: &str) -> InputError {
+    InputError::at(recipe, "data.source", format!("these data are not for {task}"))
+}
+
+/// Pictures of the first of `samples` samples, in rows and columns, and how many there are.
+pub(crate) fn in_rows(
+    (rows, columns): (usize, usize),
+    samples: usize,
+    drawn: impl Fn(usize) -> Result<Image, DataError>,
+) -> Result<(Image, usize), DataError> {
+    const MOST: usize = 10_000;
+    let cells = rows.saturating_mul(columns);
+    let images = samples.min(cells);
+    if !(1..=MOST).contains(&cells) || images == 0 {
+        return Err(DataError::Config(format!("a sheet of {rows} x {columns} out of {images} images")));
+    }
+    let drawn = (0..images).map(drawn).collect::<Result<Vec<Image>, _>>()?;
+    Ok((strip(&drawn, columns), images))
+}

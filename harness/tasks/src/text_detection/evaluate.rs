@@ -1,0 +1,112 @@
+//! Precision, recall and their harmonic mean.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use rayon::prelude::*;
+use zoo_datasets::{
+    Grid, SampleLoader, Size,
+    drawing::draw_text,
+    geometry::Polygon,
+    text::{Counts, DetectConfig, Detection, compare, detect},
+};
+use zoo_recipe::schema::Metric;
+
+use super::samples::{TextImage, TextImages};
+use crate::{
+    Evaluation, EvaluationError, Field, Found, HeldOut, Network, Output, Place, Sight, Witness,
+    evaluation::first_input,
+    metrics::{Hmean, Meter, Precision, Recall},
+};
+
+/// All held-out images.
+pub(super) struct HeldOutText {
+    pub loader: SampleLoader<TextImages>,
+    /// Name of the output that text is read off.
+    pub probability: String,
+    pub detect: DetectConfig,
+}
+
+impl HeldOut for HeldOutText {
+    fn evaluate(
+        &self,
+        network: &mut dyn Network,
+        cancel: &AtomicBool,
+        witness: &mut Witness<'_>,
+    ) -> Result<Option<Evaluation>, EvaluationError> {
+        let of = zoo_datasets::Samples::len(self.loader.samples());
+        let (mut hmean, mut precision, mut recall) = (Hmean::default(), Precision::default(), Recall::default());
+        let mut samples = 0;
+        for images in self.loader.epoch(0, 0)? {
+            let images = images?;
+            // Images of one size go through the network together.
+            for group in images.chunk_by(|a, b| a.size == b.size) {
+                if cancel.load(Ordering::Relaxed) {
+                    return Ok(None);
+                }
+                let found = find(network, group, (&self.probability, &self.detect))?;
+                for (image, found) in group.iter().zip(&found) {
+                    let polygons: Vec<Polygon> = found.iter().map(|detection| detection.polygon.clone()).collect();
+                    let counts = compare(&image.regions, &polygons);
+                    let meters: [&mut dyn Meter<Counts>; 3] = [&mut hmean, &mut precision, &mut recall];
+                    meters.into_iter().for_each(|meter| meter.add(&counts));
+                    show(image, found, witness);
+                }
+                samples += group.len() as u64;
+                witness(&Sight::Progress { what: "samples", done: samples as usize, of });
+            }
+        }
+        if samples == 0 {
+            return Err(EvaluationError::NothingEvaluated);
+        }
+        let scores = vec![hmean.score(Metric::Hmean), precision.score(Metric::Precision), recall.score(Metric::Recall)];
+        Ok(Some(Evaluation { samples, loss: None, scores }))
+    }
+}
+
+/// An image with the text that was found in it.
+fn show(TextImage { name, image, regions, .. }: &TextImage, found: &[Detection], witness: &mut Witness<'_>) {
+    let (there, read) = (regions.iter().filter(|region| !region.ignore).count(), found.len());
+    witness(&Sight::Found(Found {
+        name,
+        place: Place::Alone { summary: &format!("{read} found, {there} to find") },
+        shows: &format!("outlines of {there} texts to find and of {read} that were found"),
+        draw: &|| draw_text(image, regions, found),
+    }));
+}
+
+/// The text in images that come in one size.
+fn find(
+    network: &mut dyn Network,
+    images: &[TextImage],
+    (probability, config): (&str, &DetectConfig),
+) -> Result<Vec<Vec<Detection>>, EvaluationError> {
+    let (Some(first), n) = (images.first(), images.len()) else { return Ok(Vec::new()) };
+    let Size { width, height } = first.size;
+    let input = first_input(network)?.name;
+    // A network of its own for other images than it was made for: as many at once as there are.
+    let known = network.inputs().iter().any(|input| input.shape == [3, height, width]);
+    network.resize(if known { network.batch() } else { n }, &input, &[3, height, width])?;
+    let per_run = network.batch();
+    let mut found = Vec::with_capacity(n);
+    for images in images.chunks(per_run) {
+        let pixels = images.iter().flat_map(|image| image.pixels.iter().copied()).collect();
+        let mut outputs = network.run(images.len(), vec![Field::real(&input, pixels)])?;
+        let output = Output::take(&mut outputs, probability)?;
+        if output.shape != [1, height, width] {
+            let message = format!(
+                "`{probability}` is {:?} for images of {height}x{width}: text is read off 1x{height}x{width}",
+                output.shape
+            );
+            return Err(EvaluationError::Mismatch(message));
+        }
+        let maps: Vec<&[f32]> = output.values.chunks_exact(width * height).collect();
+        let read = images.par_iter().zip(maps).map(|(image, map)| {
+            let shown = Size::new(image.shown.width, image.shown.height);
+            let rows = map.chunks_exact(width).take(shown.height).flat_map(|row| &row[..shown.width]);
+            let map = Grid::new(shown, rows.copied().collect()).unwrap_or_else(|| Grid::filled(shown, 0.0));
+            detect(&map, image.image.size(), config)
+        });
+        found.extend(read.collect::<Vec<_>>());
+    }
+    Ok(found)
+}

@@ -1,0 +1,157 @@
+//! A target in videos, as SiamMask follows it.
+
+mod evaluate;
+mod pairs;
+mod sources;
+mod supervised;
+mod trivial;
+
+use std::{path::Path, sync::Arc};
+
+use zoo_datasets::{
+    DataError, Image, LoaderConfig, Pipeline, SampleLoader, drawing::draw_target, tracking::VideoDataset,
+};
+use zoo_recipe::{
+    Recipe,
+    schema::{self, Source},
+};
+
+use crate::{
+    Baseline, DataSets, EvaluationError, Feed, HeldOut, Input, InputError, Inspection, MakeNetwork, Network,
+    SampleSets, Task,
+    batch::{Element, offer},
+    inspection::Sums,
+    preprocess::{Split, unresized},
+    task::{foreign, in_rows, on_error},
+};
+use evaluate::{HeldOutTargets, Setting};
+
+/// A target in videos.
+pub(crate) struct Tracking;
+
+/// Videos with the place of their target.
+struct Targets {
+    train: Arc<dyn VideoDataset>,
+    /// Pairs of frames per epoch.
+    pairs: usize,
+    /// Held-out videos of which pairs of frames are judged, one of each.
+    val: Arc<dyn VideoDataset>,
+    /// Held-out videos that are tracked from the first frame to the last.
+    sequences: Arc<dyn VideoDataset>,
+    /// Whether they are drawn, not read.
+    drawn: bool,
+}
+
+impl Targets {
+    fn sets(&self) -> [(&'static str, &Arc<dyn VideoDataset>); 3] {
+        [("train", &self.train), ("val", &self.val), ("sequences", &self.sequences)]
+    }
+}
+
+impl Task for Tracking {
+    fn open(&self, recipe: &Recipe) -> Result<DataSets, InputError> {
+        match &recipe.data.source {
+            Source::Videos(section) => sources::videos(section),
+            Source::Crop511(section) => sources::crops(section, on_error(recipe)),
+            Source::FrameFolder(section) => sources::frames(&section.root, on_error(recipe)),
+            _ => Err(foreign(recipe, "tracking")),
+        }
+    }
+
+    fn open_folder(&self, recipe: &Recipe, root: &Path) -> Result<DataSets, InputError> {
+        sources::frames(root, on_error(recipe))
+    }
+
+    fn source_in(&self, root: &Path, _before: &Source) -> Option<Source> {
+        Some(Source::FrameFolder(schema::FrameFolder { root: root.to_owned() }))
+    }
+
+    fn preprocessing(&self, recipe: &Recipe, _image: [usize; 3]) -> Result<Pipeline, InputError> {
+        unresized(recipe, Split::Eval)
+    }
+}
+
+impl SampleSets for Targets {
+    fn train_len(&self) -> usize {
+        self.pairs
+    }
+
+    fn val_len(&self) -> usize {
+        self.val.len()
+    }
+
+    fn noun(&self) -> &'static str {
+        "pairs"
+    }
+
+    fn names(&self, tell: &mut dyn FnMut(String)) {
+        self.sets().into_iter().for_each(|(_, set)| (0..set.len()).for_each(|index| tell(set.name(index))));
+    }
+
+    fn feed(&self, recipe: &Recipe, inputs: &[Input], config: LoaderConfig) -> Result<Feed, InputError> {
+        offer(recipe, inputs, &pairs::FIELDS.map(|name| (name, Element::Real)))?;
+        let (training, normalize) = pairs::training(recipe, inputs, self.train.clone(), self.pairs)?;
+        let join = move |samples| pairs::batch(samples, &normalize);
+        Ok(Feed::of_samples(SampleLoader::new(training, config)?, join))
+    }
+
+    fn held_out(
+        &self,
+        recipe: &Recipe,
+        network: &dyn Network,
+        config: LoaderConfig,
+    ) -> Result<Box<dyn HeldOut>, EvaluationError> {
+        let setting = Setting::new(recipe, network, self.sequences.clone())?;
+        let pairs = pairs::held_out_pairs(recipe, self.val.clone(), setting.grid())?;
+        Ok(Box::new(HeldOutTargets { loader: SampleLoader::new(pairs, config)?, setting }))
+    }
+
+    fn trivial_answers(
+        &self,
+        recipe: &Recipe,
+        network: &mut MakeNetwork<'_>,
+        config: LoaderConfig,
+        progress: &mut dyn FnMut(usize, usize),
+    ) -> Result<Vec<Baseline>, EvaluationError> {
+        let setting = Setting::new(recipe, network()?.as_ref(), self.sequences.clone())?;
+        let pairs = pairs::held_out_pairs(recipe, self.val.clone(), setting.grid())?;
+        trivial::answers(&setting, SampleLoader::new(pairs, config)?, progress)
+    }
+
+    fn parts(&self) -> Vec<(&'static str, usize)> {
+        self.sets().map(|(name, set)| (name, set.len())).into()
+    }
+
+    /// Of videos that are drawn one frame each tells enough.
+    fn inspect(&self, part: usize, done: &(dyn Fn() + Sync)) -> Inspection {
+        let (name, set) = self.sets()[part];
+        let read = |index: usize| {
+            let frames = if self.drawn { 1 } else { set.frames(index) };
+            let one = |frame| {
+                Sums::of(set.frame(index, frame).map(|frame| {
+                    let counts = [1, usize::from(frame.target.is_some()), usize::from(frame.mask.is_some())];
+                    (frame.image, counts)
+                }))
+            };
+            (0..frames).map(one).fold(Sums::default(), Sums::join)
+        };
+        let sums = Sums::over(set.len(), read, done);
+        let [frames, targets, masks] = sums.counts;
+        let one = |count: usize| Some((count as u64, count as u64));
+        Inspection {
+            name,
+            samples: set.len(),
+            facts: [("frames", frames.into()), ("targets", targets.into()), ("masks", masks.into())].into(),
+            columns: vec![("frames", one(frames)), ("with mask", one(masks))],
+            pixels: Some(sums.pixels()),
+            broken: sums.broken,
+        }
+    }
+
+    /// The middle frame of each.
+    fn sheet(&self, held_out: bool, rows: usize, columns: usize) -> Result<(Image, usize), DataError> {
+        let set = if held_out { &self.val } else { &self.train };
+        let drawn = |index: usize| set.frame(index, set.frames(index) / 2).map(|frame| draw_target(&frame));
+        in_rows((rows, columns), set.len(), drawn)
+    }
+}

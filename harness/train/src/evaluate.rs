@@ -1,0 +1,77 @@
+//! Evaluation of the held-out set.
+
+use candle_core::Tensor;
+use std::sync::atomic::AtomicBool;
+use zoo_tasks::{Baseline, Evaluation, EvaluationError, HeldOut, Witness};
+
+use crate::{
+    TrainError,
+    job::Job,
+    network::Network,
+    weights::{Fit, Naming, Weights},
+};
+
+/// Evaluates weights on the job's held-out set; `None` if `cancel` was set before the end.
+///
+/// # Errors
+/// Weights that do not fit the network, or samples that cannot be read or do not fit it.
+pub fn evaluate(
+    job: Job<'_>,
+    weights: &Weights,
+    cancel: &AtomicBool,
+    witness: &mut Witness<'_>,
+) -> Result<Option<Evaluation>, TrainError> {
+    let mut evaluator = Evaluator::new(job)?;
+    let fit = Fit::new(evaluator.network.graph(), weights, &Naming::default());
+    if !fit.is_enough() {
+        return Err(TrainError::Misfit(Box::new(fit)));
+    }
+    evaluator.load(|name| weights.tensors.get(name).cloned())?;
+    evaluator.run(cancel, witness)
+}
+
+/// What trivial answers reach on the job's held-out set. `progress` hears how much is done, and of how much.
+///
+/// # Errors
+/// Samples that cannot be read, or a network that they do not fit.
+pub fn trivial_answers(job: Job<'_>, progress: &mut dyn FnMut(usize, usize)) -> Result<Vec<Baseline>, TrainError> {
+    let mut network = || -> Result<Box<dyn zoo_tasks::Network + '_>, EvaluationError> {
+        let network = Network::new(job, 1).map_err(|error| EvaluationError::Network(error.into()))?;
+        Ok(Box::new(network))
+    };
+    Ok(job.data.samples.trivial_answers(job.recipe, &mut network, job.eval_loader_config(), progress)?)
+}
+
+/// The network in evaluation mode with the held-out set: stored statistics, no dropout, no update.
+pub struct Evaluator<'a> {
+    network: Network<'a>,
+    held_out: Box<dyn HeldOut>,
+}
+
+impl<'a> Evaluator<'a> {
+    /// The job's network for batches of up to [`Job::eval_batch`] samples, without weights yet.
+    ///
+    /// # Errors
+    /// A recipe that makes no network, one that the kernels cannot compute, or held-out samples that do not fit it.
+    pub fn new(job: Job<'a>) -> Result<Self, TrainError> {
+        let network = Network::new(job, job.eval_batch())?;
+        let held_out = job.data.samples.held_out(job.recipe, &network, job.eval_loader_config())?;
+        Ok(Self { network, held_out })
+    }
+
+    /// Takes weights and running statistics by name; of a parameter with a moving average that one.
+    ///
+    /// # Errors
+    /// One that is missing, or of another shape or element type.
+    pub fn load(&mut self, value: impl Fn(&str) -> Option<Tensor>) -> Result<(), TrainError> {
+        self.network.load(value)
+    }
+
+    /// Evaluates all held-out samples; `None` if `cancel` was set before the end.
+    ///
+    /// # Errors
+    /// Samples that cannot be read or do not fit the network.
+    pub fn run(&mut self, cancel: &AtomicBool, witness: &mut Witness<'_>) -> Result<Option<Evaluation>, TrainError> {
+        Ok(self.held_out.evaluate(&mut self.network, cancel, witness)?)
+    }
+}

@@ -1,0 +1,146 @@
+//! The network in evaluation mode.
+
+use candle_core::{DType, Device, Tensor};
+use std::collections::BTreeMap;
+use zoo_engine::{Inputs, Options, Scalars, Step, candle_dtype};
+use zoo_graph::{EMA, Graph};
+use zoo_recipe::{BuildOptions, schema::Extent};
+use zoo_tasks::{Element, EvaluationError, Field, Input, Network as _, Numbers, Output};
+
+use crate::{TrainError, job::Job};
+
+/// The network with stored statistics, without dropout and update, for batches of up to a number of samples.
+pub(crate) struct Network<'a> {
+    job: Job<'a>,
+    step: Step,
+    batch: usize,
+    /// The weights, for a network of other inputs.
+    weights: BTreeMap<String, Tensor>,
+}
+
+impl<'a> Network<'a> {
+    /// Without weights yet.
+    pub fn new(job: Job<'a>, batch: usize) -> Result<Self, TrainError> {
+        let graph = zoo_recipe::build(job.recipe, job.model, &BuildOptions::eval(batch))?;
+        Ok(Self { job, step: step(job, graph)?, batch, weights: BTreeMap::new() })
+    }
+
+    /// The network.
+    pub fn graph(&self) -> &Graph {
+        self.step.graph()
+    }
+
+    /// Takes weights and running statistics by name; of a parameter with a moving average that one.
+    pub fn load(&mut self, value: impl Fn(&str) -> Option<Tensor>) -> Result<(), TrainError> {
+        let names: Vec<String> = self.step.graph().variables.iter().map(|variable| variable.name.clone()).collect();
+        self.weights.clear();
+        for name in names {
+            let found = value(&format!("{name}/{EMA}")).or_else(|| value(&name));
+            let tensor = found.ok_or_else(|| TrainError::Variables(format!("there is no `{name}`")))?;
+            self.step.set_variable(&name, &tensor)?;
+            self.weights.insert(name, tensor);
+        }
+        Ok(())
+    }
+
+    fn reshape(&mut self, batch: usize, input: &str, shape: &[usize]) -> Result<(), TrainError> {
+        let unchanged = self.inputs().iter().any(|known| known.name == input && known.shape == shape);
+        if unchanged && batch == self.batch {
+            return Ok(());
+        }
+        let mut recipe = self.job.recipe.clone();
+        if let Some(declared) = recipe.model.inputs.get_mut(input) {
+            declared.iter_mut().zip(shape).for_each(|(extent, size)| *extent = Extent(*size));
+        }
+        let model = recipe.resolve().map_err(|error| TrainError::Mismatch(error.to_string()))?;
+        let graph = zoo_recipe::build(&recipe, &model, &BuildOptions::eval(batch))?;
+        let mut step = step(self.job, graph)?;
+        for (name, tensor) in &self.weights {
+            step.set_variable(name, tensor)?;
+        }
+        (self.step, self.batch) = (step, batch);
+        Ok(())
+    }
+
+    fn compute(&mut self, n: usize, mut fields: Vec<Field>) -> Result<Vec<Output>, TrainError> {
+        for Field { numbers, .. } in &mut fields {
+            let len = numbers.len() / n * self.batch;
+            match numbers {
+                Numbers::Real(values) => values.resize(len, 0.0),
+                Numbers::Index(values) => values.resize(len, 0),
+            }
+        }
+        let given = inputs(self.step.graph(), fields)?;
+        let scalars = Scalars { learning_rate: 0.0, step: 0, seed: 0, ..Scalars::default() };
+        let result = self.step.run(&given, scalars, &mut ())?;
+        let of_samples = |(name, tensor): (String, Tensor)| {
+            let values = tensor.narrow(0, 0, n)?;
+            let shape = values.dims()[1..].to_vec();
+            Ok(Output { name, shape, values: values.to_dtype(DType::F32)?.flatten_all()?.to_vec1()? })
+        };
+        result.outputs.into_iter().map(of_samples).collect()
+    }
+}
+
+impl zoo_tasks::Network for Network<'_> {
+    fn batch(&self) -> usize {
+        self.batch
+    }
+
+    fn inputs(&self) -> Vec<Input> {
+        declared(self.step.graph())
+    }
+
+    fn outputs(&self) -> Vec<(String, Vec<usize>)> {
+        let graph = self.step.graph();
+        graph.outputs.iter().map(|(name, value)| (name.clone(), graph.ty(*value).shape[1..].to_vec())).collect()
+    }
+
+    fn resize(&mut self, batch: usize, input: &str, shape: &[usize]) -> Result<(), EvaluationError> {
+        self.reshape(batch, input, shape).map_err(|error| EvaluationError::Network(error.into()))
+    }
+
+    fn run(&mut self, n: usize, fields: Vec<Field>) -> Result<Vec<Output>, EvaluationError> {
+        self.compute(n, fields).map_err(|error| EvaluationError::Network(error.into()))
+    }
+}
+
+/// The inputs of a graph, without the batch.
+pub(crate) fn declared(graph: &Graph) -> Vec<Input> {
+    let inputs = graph.inputs.iter().map(|input| {
+        let ty = graph.ty(input.value);
+        let element = if ty.dtype.is_float() { Element::Real } else { Element::Index };
+        Input { name: input.name.clone(), shape: ty.shape.get(1..).unwrap_or_default().to_vec(), element }
+    });
+    inputs.collect()
+}
+
+/// Inputs of a graph in its shapes and element types. What the graph does not take is left out.
+pub(crate) fn inputs(graph: &Graph, fields: Vec<Field>) -> Result<Inputs, TrainError> {
+    let mut inputs = Inputs::new();
+    for Field { name, numbers } in fields {
+        // What no term of the loss compares with is no input.
+        let Some(input) = graph.inputs.iter().find(|input| input.name == name) else { continue };
+        let ty = graph.ty(input.value);
+        let fits = matches!(numbers, Numbers::Real(_)) == ty.dtype.is_float();
+        if !fits || ty.shape.numel() != numbers.len() {
+            let message = format!("`{name}` is {ty}, but a batch has {} numbers", numbers.len());
+            return Err(TrainError::Mismatch(message));
+        }
+        let shape = ty.shape.to_vec();
+        let tensor = match numbers {
+            Numbers::Real(values) => Tensor::from_vec(values, shape, &Device::Cpu)?.to_dtype(candle_dtype(ty.dtype))?,
+            Numbers::Index(values) => Tensor::from_vec(values, shape, &Device::Cpu)?,
+        };
+        inputs = inputs.with(name, tensor);
+    }
+    Ok(inputs)
+}
+
+fn step(job: Job<'_>, graph: zoo_graph::Graph) -> Result<Step, TrainError> {
+    let options = Options::of(job.recipe);
+    Ok(match job.device {
+        Some(device) => Step::simulated(graph, options, device.arithmetic)?,
+        None => Step::new(graph, options)?,
+    })
+}
