@@ -1,22 +1,25 @@
-//! Real photographs through readers, transforms and loader, where they are at hand.
+//! Real photographs and frames through readers, transforms and loader. They are no part of the repository: `.ci/run` runs these
+//! tests where it finds them.
 
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use zoo_datasets::{Batch, Dataset, Layout, Loader, LoaderConfig, Normalize, OnError, Pipeline, open_root};
+use zoo_datasets::text::{TargetConfig, TextAugment, TextDataset, TextTargets};
+use zoo_datasets::tracking::{PairConfig, Pairs, VideoDataset};
+use zoo_datasets::{
+    Batch, DataError, Dataset, FrameFolders, Layout, Loader, LoaderConfig, Normalize, OnError, Pipeline, Rng, Samples,
+    Size, TextFolder, TextFormat, TextPart, open_root,
+};
 
-/// A folder of `../shared/data`; `None`, and a word about it, where it is absent.
-fn shared(name: &str) -> Option<PathBuf> {
-    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../shared/data").join(name);
-    if !folder.is_dir() {
-        println!("skipped: {} is absent", folder.display());
-    }
-    folder.is_dir().then_some(folder)
+/// A folder of `../shared/data`.
+fn shared(name: &str) -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../shared/data").join(name)
 }
 
 #[test]
+#[ignore = "needs ../shared/data"]
 fn photographs_of_many_sizes_become_batches() {
-    let Some(folder) = shared("imagenet-sample") else { return };
+    let folder = shared("imagenet-sample");
     let root = open_root(&folder, OnError::Fail).unwrap();
     assert_eq!((root.layout, root.train.classes().len()), (Layout::Classes, 40));
     assert_eq!(root.train.len() + root.val.len(), 40);
@@ -40,8 +43,9 @@ fn photographs_of_many_sizes_become_batches() {
 }
 
 #[test]
+#[ignore = "needs ../shared/data"]
 fn folders_of_train_and_val_are_found() {
-    let Some(folder) = shared("cifar10") else { return };
+    let folder = shared("cifar10");
     let root = open_root(&folder, OnError::Fail).unwrap();
     assert_eq!((root.layout, root.train.len(), root.val.len(), root.skipped), (Layout::TrainVal, 5000, 1000, 0));
     assert_eq!(root.val.classes()[3], "cat");
@@ -49,4 +53,36 @@ fn folders_of_train_and_val_are_found() {
         assert_eq!(root.val.image(index).unwrap().width(), 32);
         assert_eq!(root.val.label(index) as usize, index / 100);
     }
+}
+
+#[test]
+#[ignore = "needs ../shared/data"]
+fn real_photographs_of_icdar_2015() {
+    let root = shared("icdar-sample");
+    let set = TextFolder::open_root(&root, TextPart::Train, TextFormat::Icdar2015, OnError::Fail).unwrap();
+    assert_eq!((set.len(), set.skipped()), (10, 0));
+    let augment = TextAugment { size: Size::square(320), ..TextAugment::original() };
+    let (mut texts, mut learnt) = (0, 0);
+    for index in 0..set.len() {
+        let (image, regions) = set.load(index).unwrap();
+        assert_eq!(image.size(), Size::new(1280, 720));
+        texts += regions.iter().filter(|region| !region.ignore).count();
+        let sample = augment.apply(&image, &regions, &mut Rng::new(0, 0, index as u64));
+        let targets = TextTargets::new(sample.image.size(), &sample.regions, &TargetConfig::default());
+        learnt += targets.ignored.iter().filter(|ignored| !**ignored).count();
+    }
+    println!("{texts} texts, {learnt} learnt after augmentation");
+    assert!(texts > 10 && learnt > 0);
+}
+
+#[test]
+#[ignore = "needs ../shared/data"]
+fn real_frames_of_davis() {
+    let set = FrameFolders::open(&shared("tennis"), None, OnError::Fail).unwrap();
+    assert_eq!((set.len(), set.frames(0), set.skipped()), (1, 70, 0));
+    let frame = set.frame(0, 69).unwrap();
+    assert_eq!((frame.image.size(), frame.target, frame.mask), (Size::new(854, 480), None, None));
+    // Without masks nothing can be trained, and the pair says so.
+    let pairs = Pairs::new(Arc::new(set), PairConfig::default(), 1).unwrap();
+    assert!(matches!(pairs.sample(0, 0, 0), Err(DataError::NoTarget { .. })));
 }

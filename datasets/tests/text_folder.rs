@@ -1,7 +1,7 @@
-//! Folders of annotated text, sound and broken, made up and real.
+//! Folders of annotated text, sound and broken.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use tempfile::TempDir;
 use zoo_datasets::image::write_png;
@@ -83,27 +83,4 @@ fn missing_folders_and_images_are_named() {
     fs::write(broken.path().join("images/a.png"), "no image").unwrap();
     let error = open(broken.path(), OnError::Fail).unwrap().load(0).unwrap_err();
     assert!(matches!(&error, DataError::Decode { name, .. } if name.ends_with("a.png")), "{error}");
-}
-
-#[test]
-fn real_photographs_of_icdar_2015() {
-    let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../shared/data/icdar-sample");
-    if !root.is_dir() {
-        println!("skipped: {} is absent", root.display());
-        return;
-    }
-    let set = open(&root, OnError::Fail).unwrap();
-    assert_eq!((set.len(), set.skipped()), (10, 0));
-    let augment = TextAugment { size: Size::square(320), ..TextAugment::original() };
-    let (mut texts, mut learnt) = (0, 0);
-    for index in 0..set.len() {
-        let (image, regions) = set.load(index).unwrap();
-        assert_eq!(image.size(), Size::new(1280, 720));
-        texts += regions.iter().filter(|region| !region.ignore).count();
-        let sample = augment.apply(&image, &regions, &mut Rng::new(0, 0, index as u64));
-        let targets = TextTargets::new(sample.image.size(), &sample.regions, &TargetConfig::default());
-        learnt += targets.ignored.iter().filter(|ignored| !**ignored).count();
-    }
-    println!("{texts} texts, {learnt} learnt after augmentation");
-    assert!(texts > 10 && learnt > 0);
 }

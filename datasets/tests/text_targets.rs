@@ -1,4 +1,4 @@
-//! Targets of DB against the authors' target maker, where the reference data are at hand.
+//! Targets of DB against the authors' target maker, whose maps are in the golden of db_resnet.
 
 use std::fs;
 use std::path::PathBuf;
@@ -22,13 +22,9 @@ fn numbers(tensors: &SafeTensors<'_>, name: &str) -> Vec<f64> {
 
 #[test]
 fn targets_are_those_of_the_authors() {
-    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../shared/reference");
-    if !folder.is_dir() {
-        println!("skipped: {} is absent", folder.display());
-        return;
-    }
-    let manifest: Value = serde_json::from_slice(&fs::read(folder.join("db_resnet50.json")).unwrap()).unwrap();
-    let bytes = fs::read(folder.join("db_resnet50.safetensors")).unwrap();
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../golden/db_resnet");
+    let manifest: Value = serde_json::from_slice(&fs::read(folder.join("step.json")).unwrap()).unwrap();
+    let bytes = fs::read(folder.join("step.safetensors")).unwrap();
     let tensors = SafeTensors::deserialize(&bytes).unwrap();
     let [shrink, mask, threshold, threshold_mask] =
         ["gt", "mask", "thresh_map", "thresh_mask"].map(|name| numbers(&tensors, &format!("input/{name}")));

@@ -1,7 +1,6 @@
-//! Videos, pairs and the tracker together: determinism, balance, and real frames.
+//! Videos, pairs and the tracker together: determinism and balance.
 
 use std::convert::Infallible;
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use rayon::prelude::*;
@@ -10,7 +9,7 @@ use zoo_datasets::tracking::{
     ChannelOrder, Outcome, PairConfig, Pairs, TargetBox, Tracker, TrackerConfig, VideoDataset, Videos, VideosConfig,
     accuracy, mask_iou, run_supervised,
 };
-use zoo_datasets::{DataError, FrameFolders, Image, LoaderConfig, OnError, SampleLoader, Samples, Size};
+use zoo_datasets::{DataError, Image, LoaderConfig, OnError, SampleLoader, Samples, Size};
 
 fn videos(len: usize) -> Videos {
     Videos::new(VideosConfig::default(), 0, 0, len).unwrap()
@@ -219,22 +218,6 @@ fn a_perfect_network_keeps_its_target() {
     assert!(results.iter().all(|result| !result.outcomes.contains(&Outcome::Lost)));
     let overlap = accuracy(&results).unwrap();
     assert!(overlap > 0.75, "{overlap}");
-}
-
-#[test]
-fn real_frames_of_davis() {
-    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../shared/data/tennis");
-    if !folder.is_dir() {
-        println!("skipped: {} is absent", folder.display());
-        return;
-    }
-    let set = FrameFolders::open(&folder, None, OnError::Fail).unwrap();
-    assert_eq!((set.len(), set.frames(0), set.skipped()), (1, 70, 0));
-    let frame = set.frame(0, 69).unwrap();
-    assert_eq!((frame.image.size(), frame.target, frame.mask), (Size::new(854, 480), None, None));
-    // Without masks nothing can be trained, and the pair says so.
-    let pairs = Pairs::new(Arc::new(set), PairConfig::default(), 1).unwrap();
-    assert!(matches!(pairs.sample(0, 0, 0), Err(DataError::NoTarget { .. })));
 }
 
 #[test]

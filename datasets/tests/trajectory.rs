@@ -10,13 +10,10 @@ use zoo_datasets::transforms::{Filter, resize};
 use zoo_datasets::{Dataset, ImageFolder, OnError, Size};
 
 #[test]
+#[ignore = "needs ../shared"]
 fn order_labels_and_pixels_are_the_goldens() {
     let shared = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared");
     let (reference, data) = (shared.join("reference"), shared.join("data/cifar10/train"));
-    if !reference.is_dir() || !data.is_dir() {
-        println!("skipped: {} is absent", shared.display());
-        return;
-    }
     let golden: Value = serde_json::from_slice(&fs::read(reference.join("trajectory.json")).unwrap()).unwrap();
     let bytes = fs::read(reference.join("trajectory.safetensors")).unwrap();
     let tensors = SafeTensors::deserialize(&bytes).unwrap();

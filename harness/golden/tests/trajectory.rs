@@ -1,6 +1,6 @@
 //! Twenty steps of ResNet-50 on real images against PyTorch's losses (`trajectory.*` of the reference data).
 //!
-//! The reference data are not part of the repository; without them these tests say so and pass.
+//! The reference data are no part of the repository: `.ci/run` runs these tests where it finds them.
 
 use candle_core::{Device, Tensor};
 use safetensors::SafeTensors;
@@ -31,16 +31,13 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// The reference trajectory and its images at 64x64 in u8 NHWC, or `None` where they are absent.
-fn reference() -> Option<(Trajectory, Vec<u8>)> {
+/// The reference trajectory and its images at 64x64 in u8 NHWC.
+fn reference() -> (Trajectory, Vec<u8>) {
     let path = root().join("../shared/reference/trajectory.json");
-    let Ok(text) = std::fs::read_to_string(&path) else {
-        println!("skipped: {} is absent", path.display());
-        return None;
-    };
+    let trajectory = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
     let bytes = std::fs::read(path.with_extension("safetensors")).unwrap();
     let pixels = SafeTensors::deserialize(&bytes).unwrap().tensor("pixels64").unwrap().data().to_vec();
-    Some((serde_json::from_str(&text).unwrap(), pixels))
+    (trajectory, pixels)
 }
 
 /// Losses of the recipe's step from hash weights, on images in u8 NHWC.
@@ -89,8 +86,9 @@ fn largest_distance(found: &[f64], truth: &[f64]) -> f64 {
 }
 
 #[test]
+#[ignore = "needs ../shared"]
 fn twenty_steps_in_f64_are_pytorchs_to_1e_8() {
-    let Some((trajectory, pixels)) = reference() else { return };
+    let (trajectory, pixels) = reference();
     let found = losses(&trajectory, &pixels, DType::F64, Kernels::Reference);
     let distance = largest_distance(&found, &trajectory.loss_f64);
     println!("largest distance {distance:e}");
@@ -98,8 +96,9 @@ fn twenty_steps_in_f64_are_pytorchs_to_1e_8() {
 }
 
 #[test]
+#[ignore = "needs ../shared"]
 fn twenty_steps_in_f32_stay_as_close_to_f64_as_pytorchs_do() {
-    let Some((trajectory, pixels)) = reference() else { return };
+    let (trajectory, pixels) = reference();
     let theirs = largest_distance(&trajectory.loss_f32, &trajectory.loss_f64);
     for fusion in [true, false] {
         let found = losses(&trajectory, &pixels, DType::F32, Kernels::Fast { fusion });
@@ -110,8 +109,9 @@ fn twenty_steps_in_f32_stay_as_close_to_f64_as_pytorchs_do() {
 }
 
 #[test]
+#[ignore = "needs ../shared"]
 fn the_jpeg_files_decode_and_resize_to_the_reference_pixels() {
-    let Some((trajectory, pixels)) = reference() else { return };
+    let (trajectory, pixels) = reference();
     let folder = root().join("../shared/data/cifar10/train");
     for (file, expected) in trajectory.files.iter().zip(pixels.chunks_exact(SIDE * SIDE * 3)) {
         let bytes = std::fs::read(folder.join(file)).unwrap();
