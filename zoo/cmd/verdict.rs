@@ -10,7 +10,8 @@ use crate::{Exit, Failure};
 use std::io::Write;
 use std::path::PathBuf;
 use std::time::Duration;
-use zoo_train::convergence::{self, Convergence, ConvergenceVerdict, Rules, RunScore};
+use zoo_train::convergence::{self, Rules};
+use zoo_train::event::{Convergence, ConvergenceVerdict, RunScore};
 use zoo_train::{Event, GoldenVerdict, RunRecord};
 
 /// Judge runs of one recipe with different seeds: do they converge as the reference does?

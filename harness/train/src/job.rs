@@ -7,10 +7,11 @@ use zoo_ranks::Ranks;
 use zoo_recipe::{Recipe, ResolvedModel};
 use zoo_tasks::{Baseline, DataSets, Feed};
 
-use crate::{TrainError, event::GoldenVerdict, network::declared};
-
-/// What computes if no device is simulated.
-pub const HOST: &str = "host";
+use crate::{
+    TrainError,
+    event::{GoldenVerdict, HOST},
+    inputs::declared,
+};
 
 /// A device whose arithmetic is simulated.
 #[derive(Clone, Copy)]

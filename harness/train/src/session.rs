@@ -10,8 +10,8 @@ use zoo_tasks::Batch;
 
 use crate::{
     TrainError,
+    inputs::inputs,
     loss_scale::LossScale,
-    network::inputs,
     weights::{Fit, Naming, Weights},
 };
 

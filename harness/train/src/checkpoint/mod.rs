@@ -13,7 +13,10 @@ use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, fmt, io, path::PathBuf};
 use zoo_tasks::DataSets;
 
-use crate::{event::Evaluated, job::HOST, loss_scale::LossScale};
+use crate::{
+    event::{Evaluated, HOST},
+    loss_scale::LossScale,
+};
 
 /// Version of the checkpoint's metadata.
 pub const FORMAT: u32 = 1;

@@ -6,8 +6,9 @@
 //! t-test with pooled variance, NIST/SEMATECH e-Handbook of Statistical Methods, 1.3.5.3; a margin makes it a test of
 //! non-inferiority, Chow, Shao and Wang, "Sample Size Calculations in Clinical Research", 3.2.2.
 
-use serde::{Deserialize, Serialize};
 use statrs::distribution::{ContinuousCDF, FisherSnedecor, StudentsT};
+
+use crate::event::{SpreadTest, Test};
 
 /// Chance to show what is true that a number of runs has to have.
 const POWER: f64 = 0.8;
@@ -54,17 +55,6 @@ pub enum Against {
     Value(f64),
 }
 
-/// A test of H0: *the mean of such runs is below what it must be*.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
-pub struct Test {
-    /// Student's t: the distance of the mean from what it must not be below, in standard errors; null if nothing varies.
-    pub statistic: Option<f64>,
-    /// Degrees of freedom of t.
-    pub degrees_of_freedom: usize,
-    /// Probability of such a distance, or a larger one, if the mean were exactly what it must not be below.
-    pub p: f64,
-}
-
 /// Tests the runs; `None` where a spread cannot be known: of fewer than two runs against a value, or than three in all.
 pub fn test(runs: Sample, against: Against) -> Option<Test> {
     let Spread { distance, error, degrees } = Spread::new(runs, against)?;
@@ -75,15 +65,6 @@ pub fn test(runs: Sample, against: Against) -> Option<Test> {
         t => (None, if t > 0.0 { 0.0 } else { 1.0 }),
     };
     Some(Test { statistic, degrees_of_freedom: degrees, p })
-}
-
-/// A test of H0: *such runs spread no more than the reference's*. The t-test takes that for granted.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
-pub struct SpreadTest {
-    /// Fisher's F: variance of the runs over that of the reference's.
-    pub statistic: f64,
-    /// Probability of such a ratio, or a larger one, if they spread alike.
-    pub p: f64,
 }
 
 /// Tests the spread of the runs by Fisher's F (NIST/SEMATECH e-Handbook, 1.3.5.9); `None` of fewer than two runs, against a

@@ -1,5 +1,5 @@
 use super::*;
-use crate::event::{Evaluated, Event, RunResult, Started};
+use crate::event::{Evaluated, Event, GoldenVerdict, RunResult, Started};
 use zoo_recipe::{Library, LoadOptions, Recipe, schema::Score};
 
 fn recipe(target: &str, seed: u64) -> Recipe {

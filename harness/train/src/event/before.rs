@@ -4,8 +4,6 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::GoldenVerdict;
-
 /// The golden check.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct GoldenCheck {
@@ -205,4 +203,17 @@ pub struct MemoryPart {
     pub what: String,
     /// Bytes.
     pub bytes: u64,
+}
+
+/// Whether the step agreed with golden tensors before the training.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum GoldenVerdict {
+    /// It did.
+    Pass,
+    /// It did not.
+    Fail,
+    /// There are none.
+    #[default]
+    Absent,
 }

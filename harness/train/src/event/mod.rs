@@ -5,11 +5,13 @@
 
 mod before;
 mod number;
+mod verdict;
 
 pub use before::{
-    Busy, Compared, Cost, DeviceCheck, FirstDivergence, GoldenCheck, Lane, LossScaleFound, Memory, MemoryPart,
-    NodeLoss, OperatorCost, StageCheck,
+    Busy, Compared, Cost, DeviceCheck, FirstDivergence, GoldenCheck, GoldenVerdict, Lane, LossScaleFound, Memory,
+    MemoryPart, NodeLoss, OperatorCost, StageCheck,
 };
+pub use verdict::{AlsoReached, Convergence, ConvergenceVerdict, Hypotheses, RunScore, SpreadTest, Test};
 
 use schemars::{JsonSchema, Schema};
 use serde::{Deserialize, Serialize};
@@ -17,7 +19,10 @@ use std::{io, path::PathBuf};
 use zoo_recipe::schema::{Metric, Score, Target};
 use zoo_tasks::{Baseline, Sight};
 
-use crate::{convergence::Convergence, environment::Environment, job::HOST};
+use crate::environment::Environment;
+
+/// What computes if no device is simulated.
+pub const HOST: &str = "host";
 
 /// Version of the events as JSON; goes up when a field changes its meaning or vanishes.
 pub const SCHEMA_VERSION: u32 = 1;
@@ -183,19 +188,6 @@ impl Evaluated {
     pub fn score(&self, metric: Metric) -> Option<f64> {
         zoo_tasks::score(&self.scores, self.loss, metric)
     }
-}
-
-/// Whether the step agreed with golden tensors before the training.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum GoldenVerdict {
-    /// It did.
-    Pass,
-    /// It did not.
-    Fail,
-    /// There are none.
-    #[default]
-    Absent,
 }
 
 /// The end of a training: what `result.json` holds, and the last line of `zoo run --format json`.

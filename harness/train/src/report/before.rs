@@ -3,7 +3,7 @@
 use zoo_recipe::schema::Unit;
 
 use super::{
-    duration, grouped,
+    numbers::{duration, grouped},
     page::{Cell, Grid, Section},
     timeline,
 };

@@ -9,13 +9,13 @@ use super::{
     before,
     chart::{Chart, Level, Series},
     curves::{smoothed, thinned},
-    duration,
+    numbers::duration,
     page::{Cell, Grid, Page, Section, Verdict},
 };
 use crate::{
     convergence::setting_changes,
     event::{Cost, Event, GoldenVerdict, SCHEMA_VERSION},
-    run_folder::{RunEnd, RunRecord},
+    record::{RunEnd, RunRecord},
 };
 
 /// Classes that tell curves apart, by colour and by dashes.

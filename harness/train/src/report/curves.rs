@@ -2,27 +2,33 @@
 
 use zoo_recipe::schema::{Metric, Unit};
 
-use super::{
-    Point, Report,
-    chart::{Chart, Level, Series},
-};
-use crate::event::Evaluated;
+use super::chart::{Chart, Level, Series};
+use crate::event::{Evaluated, Started};
 
 /// Points that a curve has at most; more than a screen has columns is of no use.
 const RESOLUTION: usize = 800;
 
+/// One step, as far as the page shows it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Point {
+    pub step: u64,
+    pub loss: f64,
+    pub lr: f64,
+    pub images_per_s: f64,
+}
+
 /// The charts that there is something to draw for.
-pub(super) fn charts(report: &Report) -> Vec<Chart<'static>> {
-    let steps = report.started.as_ref().map_or(0.0, |started| started.steps as f64);
+pub(super) fn charts(points: &[Point], evaluations: &[Evaluated], started: Option<&Started>) -> Vec<Chart<'static>> {
+    let steps = started.map_or(0.0, |started| started.steps as f64);
     let mut charts = Vec::new();
-    if !report.steps.is_empty() {
-        charts.push(loss(&report.steps, &report.evaluations, steps));
+    if !points.is_empty() {
+        charts.push(loss(points, evaluations, steps));
     }
-    if !report.evaluations.is_empty() {
-        charts.extend(scores(report, steps));
+    if !evaluations.is_empty() {
+        charts.extend(scores(evaluations, started, steps));
     }
-    if !report.steps.is_empty() {
-        charts.push(learning_rate(&report.steps, steps));
+    if !points.is_empty() {
+        charts.push(learning_rate(points, steps));
     }
     charts
 }
@@ -48,10 +54,10 @@ fn loss(points: &[Point], evaluations: &[Evaluated], steps: f64) -> Chart<'stati
 }
 
 /// The shares in one chart, every other metric in one of its own.
-fn scores(report: &Report, steps: f64) -> Vec<Chart<'static>> {
-    let target = report.started.as_ref().and_then(|started| started.target.as_ref());
+fn scores(evaluations: &[Evaluated], started: Option<&Started>, steps: f64) -> Vec<Chart<'static>> {
+    let target = started.and_then(|started| started.target.as_ref());
     let mut measured: Vec<Metric> =
-        report.evaluations.first().into_iter().flat_map(|e| &e.scores).map(|score| score.metric).collect();
+        evaluations.first().into_iter().flat_map(|e| &e.scores).map(|score| score.metric).collect();
     // The loss has its chart; that of a target is judged, and so shown.
     if let Some(target) = target.filter(|target| !measured.contains(&target.metric)) {
         measured.push(target.metric);
@@ -60,17 +66,26 @@ fn scores(report: &Report, steps: f64) -> Vec<Chart<'static>> {
         measured.into_iter().partition(|metric| metric.unit() == Unit::Share);
     let mut charts = Vec::new();
     if !shares.is_empty() {
-        charts.push(curves(report, "Accuracy on held-out samples", "accuracy", &shares, steps));
+        charts.push(curves(evaluations, started, "Accuracy on held-out samples", "accuracy", &shares, steps));
     }
-    charts.extend(others.iter().map(|metric| curves(report, metric.name(), metric.name(), &[*metric], steps)));
+    charts.extend(
+        others.iter().map(|metric| curves(evaluations, started, metric.name(), metric.name(), &[*metric], steps)),
+    );
     charts
 }
 
 /// Metrics of one unit over each other.
-fn curves(report: &Report, title: &'static str, id: &'static str, metrics: &[Metric], steps: f64) -> Chart<'static> {
+fn curves(
+    evaluations: &[Evaluated],
+    started: Option<&Started>,
+    title: &'static str,
+    id: &'static str,
+    metrics: &[Metric],
+    steps: f64,
+) -> Chart<'static> {
     let unit = metrics.first().map_or(Unit::Plain, |metric| metric.unit());
     let curve = |metric| -> Vec<(f64, f64)> {
-        let points = report.evaluations.iter().filter_map(|e| Some((e.step as f64, e.score(metric)?)));
+        let points = evaluations.iter().filter_map(|e| Some((e.step as f64, e.score(metric)?)));
         points.collect()
     };
     let classes = ["first", "second", "run2", "run5"].into_iter().cycle();
@@ -89,7 +104,6 @@ fn curves(report: &Report, title: &'static str, id: &'static str, metrics: &[Met
         .map(|s| range(&format!("{} goes", s.label.as_deref().unwrap_or_default()), &s.points, unit))
         .collect();
     let mut levels = Vec::new();
-    let started = report.started.as_ref();
     if let Some(target) = started.and_then(|started| started.target.as_ref())
         && metrics.contains(&target.metric)
     {

@@ -4,6 +4,7 @@ mod before;
 mod chart;
 mod comparison;
 mod curves;
+mod numbers;
 mod page;
 pub(crate) mod pictures;
 mod timeline;
@@ -16,6 +17,8 @@ use zoo_tasks::Baseline;
 
 use crate::event::{Cost, DeviceCheck, Evaluated, Event, GoldenCheck, GoldenVerdict, Reached, RunResult, Started};
 use chart::Chart;
+use curves::Point;
+use numbers::{duration, grouped};
 use page::{Cell, Facts, Grid, Page, Section, Verdict};
 
 /// What a page tells, gathered from the events of a run.
@@ -42,15 +45,6 @@ pub struct Source<'a> {
     pub reference: &'a Reference,
     /// Folder of pictures, which may not be there.
     pub pictures: &'a Path,
-}
-
-/// One step, as far as the page shows it.
-#[derive(Clone, Copy, Debug, PartialEq)]
-struct Point {
-    step: u64,
-    loss: f64,
-    lr: f64,
-    images_per_s: f64,
 }
 
 /// How far a run has got.
@@ -96,7 +90,8 @@ impl Report {
         if !source.description.is_empty() {
             subtitle.insert(0, source.description.to_owned());
         }
-        let mut sections: Vec<Section> = curves::charts(self).iter().map(Chart::section).collect();
+        let mut sections: Vec<Section> =
+            curves::charts(&self.steps, &self.evaluations, self.started.as_ref()).iter().map(Chart::section).collect();
         sections.extend(self.evaluation_section());
         sections.extend(self.golden.as_ref().map(before::golden));
         sections.extend(self.device.as_ref().map(before::device));
@@ -245,28 +240,6 @@ fn verdict_of(result: &RunResult) -> (&'static str, String, Vec<String>) {
             (class, format!("{word}: {metric} {achieved}, target {target}"), also.collect())
         }
         _ => ("", format!("finished: {metric} {achieved}"), vec!["The recipe names no target for these data.".into()]),
-    }
-}
-
-/// A number with thin spaces between groups of three digits.
-fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::new();
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            text.push('\u{202f}');
-        }
-        text.push(digit);
-    }
-    text
-}
-
-fn duration(seconds: f64) -> String {
-    let whole = seconds.round() as u64;
-    match (whole / 3600, whole / 60 % 60, whole % 60) {
-        (0, 0, _) => format!("{seconds:.1} s"),
-        (0, minutes, seconds) => format!("{minutes} min {seconds} s"),
-        (hours, minutes, _) => format!("{hours} h {minutes} min"),
     }
 }
 

@@ -4,11 +4,18 @@ use std::path::{Path, PathBuf};
 use zoo_datasets::files;
 use zoo_recipe::{Diagnostics, Library, LoadOptions, Recipe};
 
-use super::{EVENTS, LONGEST_RECIPE, RECIPE, event_log};
 use crate::{
     TrainError,
     event::{Evaluated, Event, RunResult, Started},
+    event_log,
 };
+
+/// The resolved recipe, in the folder of a run.
+pub(crate) const RECIPE: &str = "recipe.yaml";
+/// What happened, in the folder of a run.
+pub(crate) const EVENTS: &str = "events.jsonl";
+/// More than a resolved recipe has.
+pub(crate) const LONGEST_RECIPE: u64 = 1 << 24;
 
 /// A run as its folder has it.
 #[derive(Clone, Debug)]
@@ -27,7 +34,7 @@ pub struct RunRecord {
 ///
 /// # Errors
 /// Everything that is wrong with it: it may be of another version.
-pub(super) fn recipe(path: &Path) -> Result<Recipe, Diagnostics> {
+pub(crate) fn recipe(path: &Path) -> Result<Recipe, Diagnostics> {
     let library = Library::new(std::iter::empty::<PathBuf>());
     Ok(library.load(&path.to_string_lossy(), &LoadOptions::default())?.recipe)
 }
@@ -46,7 +53,7 @@ pub enum RunEnd<'a> {
 }
 
 /// What happened in a run folder; nothing if it is none.
-pub fn events(folder: &Path) -> Result<Vec<Event>, TrainError> {
+pub(crate) fn events(folder: &Path) -> Result<Vec<Event>, TrainError> {
     let path = folder.join(EVENTS);
     event_log::read(&path).map_err(|source| TrainError::Unreadable { path, source })
 }

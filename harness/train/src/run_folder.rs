@@ -11,12 +11,6 @@
 //! | `result.json` | the last event of a finished training ([`RunResult`](crate::RunResult)) |
 //! | `lock` | held by the process that writes |
 
-mod event_log;
-mod record;
-
-pub use event_log::EventLog;
-pub use record::{RunEnd, RunRecord};
-
 use std::{
     fs::{self, File, TryLockError},
     io::Write,
@@ -30,12 +24,12 @@ use crate::{
     CheckpointError, CheckpointStore, TrainError, Trainer,
     checkpoint::Rejected,
     event::{Event, ListenError, Listener},
+    event_log::EventLog,
+    record::{self, EVENTS, LONGEST_RECIPE, RECIPE, RunRecord},
     report::{Report, Source, pictures::Pictures},
     tensorboard::TensorBoard,
 };
 
-const RECIPE: &str = "recipe.yaml";
-const EVENTS: &str = "events.jsonl";
 const TENSORBOARD: &str = "tensorboard";
 const CHECKPOINTS: &str = "checkpoints";
 const REPORT: &str = "report.html";
@@ -43,8 +37,6 @@ const REPORT: &str = "report.html";
 const PICTURES: &str = "pictures";
 const RESULT: &str = "result.json";
 const LOCK: &str = "lock";
-/// More than a resolved recipe has.
-const LONGEST_RECIPE: u64 = 1 << 24;
 
 /// The folder of one run, held by this process alone.
 pub struct RunFolder {
