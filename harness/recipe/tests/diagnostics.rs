@@ -244,6 +244,22 @@ fn slips_are_named_with_their_sources() {
 }
 
 #[test]
+fn targets_are_values_of_their_metric() {
+    let of_target = |target: &str| of(&with(&[("target: {metric: top1, value: 50%, of: three runs}", target)]));
+    assert_eq!(of_target("target: {metric: cross_entropy, value: 1.88, of: three runs}"), "");
+    let wrong = [
+        ("metric: top1, value: 150%", "1.5 is not a value of top1", "0 to 1"),
+        ("metric: cross_entropy, value: -1", "-1 is not a value of cross_entropy", "0 or more"),
+        ("metric: top1, value: 1, also: [{metric: top5, value: 2}]", "2 is not a value of top5", "0 to 1"),
+        ("metric: hmean, value: 50%", "these data are not judged by that metric", "top1, top5, cross_entropy"),
+    ];
+    for (target, message, hint) in wrong {
+        let said = of_target(&format!("target: {{{target}, of: three runs}}"));
+        assert!(said.contains(&format!("error: {message}")) && said.contains(hint), "{target}\n{said}");
+    }
+}
+
+#[test]
 fn a_batch_that_the_learning_rate_was_not_written_for() {
     let slip = "was not written for batch";
     let tiny = ("tiny.yaml", with(&[("batch: 32", "batch: 256")]));

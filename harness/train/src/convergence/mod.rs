@@ -81,6 +81,14 @@ pub enum ConvergenceError {
          much worse is still good enough"
     )]
     NoMargin,
+    /// A margin that excuses everything.
+    #[error("a margin of {margin} is more than {metric} can differ by")]
+    Margin {
+        /// The margin.
+        margin: f64,
+        /// What is judged.
+        metric: Metric,
+    },
     /// A run that cannot be read.
     #[error(transparent)]
     Unreadable(#[from] TrainError),
@@ -205,11 +213,16 @@ fn score(record: &RunRecord, metric: Metric) -> Result<RunScore, ConvergenceErro
 }
 
 fn against(target: &Target, rules: Rules) -> Result<Against, ConvergenceError> {
+    let (metric, given) = (target.metric, rules.margin.or(target.margin));
+    let [low, high] = metric.range();
+    if let Some(margin) = given.filter(|margin| *margin > high - low) {
+        return Err(ConvergenceError::Margin { margin, metric });
+    }
     let Some(ReferenceRuns { mean, sigma, runs, .. }) = &target.reference else {
         return Ok(Against::Value(rising(target.metric, target.value)));
     };
     let implied = Some(target.metric.gain(*mean, target.value)).filter(|margin| *margin > 0.0);
-    let margin = rules.margin.or(target.margin).or(implied).ok_or(ConvergenceError::NoMargin)?;
+    let margin = given.or(implied).ok_or(ConvergenceError::NoMargin)?;
     let reference = Sample { n: *runs, mean: rising(target.metric, *mean), deviation: *sigma };
     Ok(Against::Runs { reference, margin })
 }
