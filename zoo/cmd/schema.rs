@@ -7,7 +7,7 @@ use std::io::Write;
 use std::path::PathBuf;
 use zoo_npu::schemas;
 
-/// Print the JSON Schema of recipes, devices, studies or throughput files, for editors, or of the events of a run, for scripts.
+/// Print the JSON Schema of recipes, files of blocks, devices, studies or throughput files, for editors, or of the events of a run, for scripts.
 ///
 /// The first line of a file tells an editor's YAML support where it is:
 /// `# yaml-language-server: $schema=schema/recipe.json`.
@@ -16,6 +16,7 @@ use zoo_npu::schemas;
 Examples:
   zoo schema > recipes/schema/recipe.json
   zoo schema --markdown docs                the same as pages to read: docs/recipe-reference*.md
+  zoo schema blocks                         of files of blocks, recipes/blocks/*.yaml
   zoo schema device > recipes/schema/device.json
   zoo schema events                         what each line of a run's log holds")]
 pub struct Args {
@@ -32,6 +33,8 @@ pub struct Args {
 enum Kind {
     /// Networks and how they are trained.
     Recipe,
+    /// Blocks that several networks share.
+    Blocks,
     /// Simulated devices.
     Device,
     /// Published series of measurements.
@@ -57,6 +60,7 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
     }
     let schema = match args.kind {
         Kind::Recipe => zoo_recipe::json_schema(),
+        Kind::Blocks => zoo_recipe::block_file_schema(),
         Kind::Device => schemas::device_schema(),
         Kind::Study => schemas::study_schema(),
         Kind::Throughput => schemas::throughput_schema(),

@@ -6,6 +6,7 @@ use schemars::JsonSchema;
 use serde_json::{Map, Value, json};
 
 use crate::schema::Recipe;
+use crate::shared_blocks::BlockFile;
 
 /// Suffix of definitions in which nothing is required, for profiles and for files with `extends`.
 const FRAGMENT: &str = "Fragment";
@@ -28,6 +29,8 @@ pub fn json_schema() -> Value {
     let fragments = definitions.iter().map(|(name, definition)| (format!("{name}{FRAGMENT}"), fragment(definition)));
     let fragments: Vec<_> = fragments.collect();
     definitions.extend(fragments);
+
+    allow_from(&mut definitions);
 
     let set = json!({
         "description": "Single values to change, by path: `model.conv1.stride: 1`. Applied after everything else of this file or profile.",
@@ -56,6 +59,34 @@ pub fn json_schema() -> Value {
     });
     accept_short_forms(&mut schema, &bare);
     drop_unused(&mut schema);
+    schema
+}
+
+/// Lets blocks say `from` in the place of a body.
+fn allow_from(definitions: &mut Map<String, Value>) {
+    let from = json!({
+        "description": "Takes the block of this name, and the blocks that it uses, from another recipe (a name, or a path \
+                        from this file) or from a file of blocks (`blocks/NAME`), in place of a body. What else is \
+                        written here changes it.",
+        "type": "string",
+    });
+    if let Some(block) = definitions.get_mut("Block").and_then(Value::as_object_mut) {
+        block.remove("required");
+        block.insert("anyOf".to_owned(), json!([{ "required": ["body"] }, { "required": ["from"] }]));
+    }
+    for name in ["Block".to_owned(), format!("Block{FRAGMENT}")] {
+        if let Some(block) = definitions.get_mut(&name) {
+            block["properties"]["from"] = from.clone();
+        }
+    }
+}
+
+/// The JSON Schema of files of blocks.
+pub fn block_file_schema() -> Value {
+    let mut schema = document_schema::<BlockFile>("zoo blocks");
+    if let Some(definitions) = schema.get_mut("$defs").and_then(Value::as_object_mut) {
+        allow_from(definitions);
+    }
     schema
 }
 

@@ -3,7 +3,7 @@
 //! [`schema`] is the recipe as written, [`resolve`] the architecture with everything decided, which graphs are built
 //! from. A [`Library`] finds and loads recipes:
 //!
-//! file -> spanned tree -> `extends`, `set`, profile, `--set` (merges on the tree) -> validation against the schema,
+//! file -> spanned tree -> `extends`, blocks of others, `set`, profile, `--set` (merges on the tree) -> validation against the schema,
 //! all errors at once -> typed [`Recipe`] -> checks of what a schema cannot say -> [`Recipe::resolve`].
 
 mod check;
@@ -19,6 +19,7 @@ pub mod resolve;
 mod schedule;
 pub mod schema;
 mod shape;
+mod shared_blocks;
 mod source;
 mod span;
 mod tree;
@@ -27,7 +28,7 @@ mod validate;
 pub use check::{NAMES, is_name};
 pub use diagnostic::{Diagnostic, Diagnostics, Severity};
 pub use document::Document;
-pub use editor_schema::{document_schema, json_schema};
+pub use editor_schema::{block_file_schema, document_schema, json_schema};
 pub use library::{Library, LoadOptions, Loaded};
 pub use lower::{BuildOptions, LABEL, Mode, ROOT, across, build, stages};
 pub use reference::{Page, reference};

@@ -1,23 +1,26 @@
 //! Finds recipes, joins what they inherit, applies profiles and overrides, and reads the result.
 
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 
 use indexmap::IndexMap;
 use serde_yaml::with::singleton_map_recursive;
 
-use crate::check::check;
+use crate::check::{check, is_name};
 use crate::diagnostic::{Diagnostic, Diagnostics, Sources, suggest};
-use crate::merge::{Removal, merge};
+use crate::merge::Removal;
 use crate::overrides::Override;
 use crate::schema::Recipe;
 use crate::shape::{FILE_KEYS, Shapes};
+use crate::shared_blocks::{FOLDER, merge_recipes, without_sources};
 use crate::source;
 use crate::span::{ConfigPath, Span, SpanTable};
 use crate::tree::{self, Entry, Map, Node, Value};
 use crate::validate::{Extent, validate};
 
-/// Most recipes that extend each other in a row.
-const MOST_ANCESTORS: usize = 16;
+/// Most recipes that refer to each other in a row.
+const MOST_IN_A_ROW: usize = 16;
 
 /// Folders with recipes, searched in order.
 #[derive(Clone, Debug)]
@@ -57,21 +60,7 @@ impl Library {
 
     /// Names and files of all recipes, sorted by name.
     pub fn list(&self) -> Vec<(String, PathBuf)> {
-        let mut found: Vec<(String, PathBuf)> = Vec::new();
-        for dir in &self.dirs {
-            for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
-                let path = entry.path();
-                let name = path.file_stem().and_then(|stem| stem.to_str()).map(str::to_owned);
-                let is_recipe = path.extension().is_some_and(|extension| extension == "yaml") && path.is_file();
-                if let (Some(name), true) = (name, is_recipe)
-                    && !found.iter().any(|(known, _)| *known == name)
-                {
-                    found.push((name, path));
-                }
-            }
-        }
-        found.sort();
-        found
+        yaml_files(self.dirs.iter().cloned())
     }
 
     /// Loads a recipe, by name from the library's folders, or by path.
@@ -125,7 +114,7 @@ impl Library {
     }
 
     /// The file of a recipe that `from` asks for; `from` is the file that extends it.
-    fn find(&self, name: &str, from: Option<&Path>) -> Option<PathBuf> {
+    pub(crate) fn find(&self, name: &str, from: Option<&Path>) -> Option<PathBuf> {
         let is_yaml = name.ends_with(".yaml") || name.ends_with(".yml");
         let beside = from.and_then(Path::parent);
         if is_yaml || name.contains(['/', '\\']) {
@@ -136,14 +125,49 @@ impl Library {
             let path = beside.map_or_else(|| PathBuf::from(name), |dir| dir.join(name));
             return path.exists().then_some(path);
         }
-        let dirs = beside.into_iter().chain(self.dirs.iter().map(PathBuf::as_path));
-        dirs.map(|dir| dir.join(format!("{name}.yaml"))).find(|path| path.is_file())
+        self.folders(from).iter().map(|dir| dir.join(format!("{name}.yaml"))).find(|path| path.is_file())
+    }
+
+    /// The file of blocks that the file `from` asks for.
+    pub(crate) fn find_blocks(&self, name: &str, from: &Path) -> Option<PathBuf> {
+        let file = format!("{name}.yaml");
+        let mut files = self.folders(Some(from)).into_iter().map(|dir| dir.join(FOLDER).join(&file));
+        files.find(|path| is_name(name) && path.is_file())
+    }
+
+    /// Names and files of the files of blocks that the file `from` can ask for.
+    pub(crate) fn block_files(&self, from: &Path) -> Vec<(String, PathBuf)> {
+        yaml_files(self.folders(Some(from)).into_iter().map(|dir| dir.join(FOLDER)))
+    }
+
+    /// Folders in which what the file `from` asks for is searched: the one with recipes that it is in, then the library's.
+    fn folders(&self, from: Option<&Path>) -> Vec<PathBuf> {
+        let beside = from.and_then(Path::parent);
+        let recipes = beside.map(|dir| if dir.ends_with(FOLDER) { dir.parent().unwrap_or(dir) } else { dir });
+        recipes.into_iter().chain(self.dirs.iter().map(PathBuf::as_path)).map(Path::to_owned).collect()
     }
 }
 
+/// Names and paths of the YAML files in these folders, sorted by name; the first that has a name wins.
+fn yaml_files(dirs: impl Iterator<Item = PathBuf>) -> Vec<(String, PathBuf)> {
+    let mut found: Vec<(String, PathBuf)> = Vec::new();
+    for entry in dirs.flat_map(std::fs::read_dir).flatten().flatten() {
+        let path = entry.path();
+        let name = path.file_stem().and_then(|stem| stem.to_str()).map(str::to_owned);
+        let is_yaml = path.extension().is_some_and(|extension| extension == "yaml") && path.is_file();
+        if let (Some(name), true) = (name, is_yaml)
+            && !found.iter().any(|(known, _)| *known == name)
+        {
+            found.push((name, path));
+        }
+    }
+    found.sort();
+    found
+}
+
 /// A recipe file with all it inherits.
-struct Joined {
-    base: Node,
+pub(crate) struct Joined {
+    pub(crate) base: Node,
     profiles: IndexMap<String, Profile>,
 }
 
@@ -159,10 +183,14 @@ type Parts = (Recipe, PathBuf, Node, Vec<String>, Vec<ConfigPath>);
 struct Failure(Option<Diagnostic>);
 
 /// One call of [`Library::load`].
-struct Loading<'a> {
-    library: &'a Library,
-    sources: Sources,
-    found: Vec<Diagnostic>,
+pub(crate) struct Loading<'a> {
+    pub(crate) library: &'a Library,
+    pub(crate) sources: Sources,
+    pub(crate) found: Vec<Diagnostic>,
+    /// The files that are being read, each asked for by the one before: their identity, and how they are called.
+    chain: Vec<(PathBuf, String)>,
+    /// The blocks of files that others have taken some from.
+    pub(crate) blocks: HashMap<PathBuf, Rc<Map>>,
 }
 
 impl From<Diagnostic> for Failure {
@@ -173,16 +201,17 @@ impl From<Diagnostic> for Failure {
 
 impl<'a> Loading<'a> {
     fn new(library: &'a Library) -> Self {
-        Self { library, sources: Sources::default(), found: Vec::new() }
+        Self { library, sources: Sources::default(), found: Vec::new(), chain: Vec::new(), blocks: HashMap::new() }
     }
 
     fn load(&mut self, name: &str, options: &LoadOptions) -> Result<Parts, Failure> {
         let path = self.library.find(name, None).ok_or_else(|| self.not_found(name))?;
-        let joined = self.join(&path, &mut Vec::new())?;
+        let joined = self.join(&path)?;
         let shapes = Shapes::get();
         for (name, profile) in &joined.profiles {
             let path = ConfigPath::from("profiles").key(name);
-            self.found.extend(validate(&mut profile.fragment.clone(), shapes, &path, Extent::Partial));
+            let mut fragment = without_sources(profile.fragment.clone());
+            self.found.extend(validate(&mut fragment, shapes, &path, Extent::Partial));
         }
         let profiles: Vec<String> = joined.profiles.keys().cloned().collect();
         let mut root = joined.base;
@@ -195,7 +224,8 @@ impl<'a> Loading<'a> {
                 );
                 return Err(error.with_hint(suggest(wanted, profiles.iter().map(String::as_str))).into());
             };
-            root = merge(root, profile.fragment.clone(), shapes.root, Removal::Final);
+            root = merge_recipes(root, profile.fragment.clone(), Removal::Final);
+            self.take_blocks(&mut root)?;
             self.apply(&mut root, profile.set.as_deref().unwrap_or_default());
         }
         let (recipe, root, overridden) = self.read_with(root, &options.sets)?;
@@ -240,15 +270,43 @@ impl<'a> Loading<'a> {
         changed
     }
 
-    fn not_found(&self, name: &str) -> Diagnostic {
+    pub(crate) fn not_found(&self, name: &str) -> Diagnostic {
         let start = Span { file: name.into(), line: 1, column: 1 };
         let error = Diagnostic::error(start, ConfigPath::default(), format!("there is no recipe `{name}`"));
         let known = self.library.list();
         error.with_hint(suggest(name, known.iter().map(|(name, _)| name.as_str())))
     }
 
-    /// The file at `path` over what it extends; `chain` are the files that led here.
-    fn join(&mut self, path: &Path, chain: &mut Vec<(PathBuf, String)>) -> Result<Joined, Diagnostic> {
+    /// Why the file that is being read cannot ask for the one at `path`; `verb` says what it asks.
+    pub(crate) fn refusal(&self, path: &Path, verb: &str) -> Option<String> {
+        let known = identity(path);
+        if let Some(start) = self.chain.iter().position(|(path, _)| *path == known) {
+            let mut names: Vec<_> = self.chain[start..].iter().map(|(_, name)| name.as_str()).collect();
+            names.push(names[0]);
+            return Some(format!("recipes {verb} each other in a circle: {}", names.join(" -> ")));
+        }
+        let too_many = self.chain.len() > MOST_IN_A_ROW;
+        too_many.then(|| format!("more than {MOST_IN_A_ROW} recipes {verb} each other in a row"))
+    }
+
+    /// Does something with the file at `path` that may ask for other files.
+    pub(crate) fn within<T>(
+        &mut self,
+        path: &Path,
+        read: impl FnOnce(&mut Self) -> Result<T, Diagnostic>,
+    ) -> Result<T, Diagnostic> {
+        self.chain.push((identity(path), path.display().to_string()));
+        let result = read(self);
+        self.chain.pop();
+        result
+    }
+
+    /// The file at `path` over what it extends, with the blocks that it takes from others.
+    pub(crate) fn join(&mut self, path: &Path) -> Result<Joined, Diagnostic> {
+        self.within(path, |loading| loading.join_within(path))
+    }
+
+    fn join_within(&mut self, path: &Path) -> Result<Joined, Diagnostic> {
         let (name, text) = source::read(path)?;
         self.sources.insert(name.clone(), text.clone());
         let mut root = tree::parse(&text, &name)?;
@@ -258,18 +316,18 @@ impl<'a> Loading<'a> {
         };
         let [extends, set, profiles] = FILE_KEYS.map(|key| map.shift_remove(key));
         let under = match extends {
-            Some(entry) => Some(self.inherit(&entry, path, chain)?),
+            Some(entry) => Some(self.inherit(&entry, path)?),
             None => None,
         };
         let (under_base, mut all) = match under {
             Some(joined) => (Some(joined.base), joined.profiles),
             None => (None, IndexMap::new()),
         };
-        let shape = Shapes::get().root;
         let mut base = match under_base {
-            Some(under) => merge(under, root, shape, Removal::Final),
+            Some(under) => merge_recipes(under, root, Removal::Final),
             None => root,
         };
+        self.take_blocks(&mut base)?;
         let set = self.overrides(set, &ConfigPath::from("set")).unwrap_or_default();
         self.apply(&mut base, &set);
         for (name, profile, nothing) in self.profiles(profiles) {
@@ -280,7 +338,7 @@ impl<'a> Loading<'a> {
             }
             let joined = match under {
                 Some(under) => Profile {
-                    fragment: merge(under.fragment, profile.fragment, shape, Removal::Kept),
+                    fragment: merge_recipes(under.fragment, profile.fragment, Removal::Kept),
                     set: profile.set.or(under.set),
                 },
                 None => profile,
@@ -290,14 +348,8 @@ impl<'a> Loading<'a> {
         Ok(Joined { base, profiles: all })
     }
 
-    fn inherit(
-        &mut self,
-        entry: &Entry,
-        from: &Path,
-        chain: &mut Vec<(PathBuf, String)>,
-    ) -> Result<Joined, Diagnostic> {
-        let path = ConfigPath::from("extends");
-        let fail = |message: String| Diagnostic::error(entry.node.span.clone(), path.clone(), message);
+    fn inherit(&mut self, entry: &Entry, from: &Path) -> Result<Joined, Diagnostic> {
+        let fail = |message: String| Diagnostic::error(entry.node.span.clone(), ConfigPath::from("extends"), message);
         let Some(name) = entry.node.as_text() else {
             return Err(fail(format!("expected the name of a recipe, found {}", entry.node.describe())));
         };
@@ -305,18 +357,10 @@ impl<'a> Loading<'a> {
             let hint = self.not_found(name).hint.unwrap_or_default();
             return Err(fail(format!("there is no recipe `{name}`")).with_hint(hint));
         };
-        let identity = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
-        chain.push((identity(from), from.display().to_string()));
-        if chain.len() > MOST_ANCESTORS {
-            return Err(fail(format!("more than {MOST_ANCESTORS} recipes extend each other in a row")));
+        match self.refusal(&parent, "extend") {
+            Some(refusal) => Err(fail(refusal)),
+            None => self.join(&parent),
         }
-        let known = identity(&parent);
-        if let Some(start) = chain.iter().position(|(path, _)| *path == known) {
-            let mut names: Vec<_> = chain[start..].iter().map(|(_, name)| name.as_str()).collect();
-            names.push(names[0]);
-            return Err(fail(format!("recipes extend each other in a circle: {}", names.join(" -> "))));
-        }
-        self.join(&parent, chain)
     }
 
     fn overrides(&mut self, entry: Option<Entry>, path: &ConfigPath) -> Option<Vec<Override>> {
@@ -362,6 +406,11 @@ impl<'a> Loading<'a> {
         }
         all
     }
+}
+
+/// A path that is the same however a file is called.
+pub(crate) fn identity(path: &Path) -> PathBuf {
+    path.canonicalize().unwrap_or_else(|_| path.to_owned())
 }
 
 /// Reads a tree that has been validated.

@@ -74,8 +74,19 @@ impl Node {
         }
     }
 
+    pub(crate) fn as_map_mut(&mut self) -> Option<&mut Map> {
+        match &mut self.value {
+            Value::Map(map) => Some(map),
+            _ => None,
+        }
+    }
+
     pub(crate) fn get(&self, key: &str) -> Option<&Node> {
         self.as_map()?.get(key).map(|entry| &entry.node)
+    }
+
+    pub(crate) fn get_mut(&mut self, key: &str) -> Option<&mut Node> {
+        self.as_map_mut()?.get_mut(key).map(|entry| &mut entry.node)
     }
 
     /// What this is, for messages: "text `abc`", "a list".

@@ -1,17 +1,20 @@
-//! recipes/schema/recipe.json and the reference in docs are what the types say.
+//! recipes/schema/recipe.json, blocks.json and the reference in docs are what the types say.
 
 use std::path::Path;
 
-/// `UPDATE_SCHEMA=1 cargo test -p zoo-recipe` writes the file anew.
+/// `UPDATE_SCHEMA=1 cargo test -p zoo-recipe` writes the files anew.
 #[test]
-fn the_schema_file_is_fresh() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../recipes/schema/recipe.json");
-    let schema = zoo_recipe::json_schema();
-    if std::env::var_os("UPDATE_SCHEMA").is_some() {
-        std::fs::write(&path, serde_json::to_string_pretty(&schema).unwrap() + "\n").unwrap();
+fn the_schema_files_are_fresh() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../recipes/schema");
+    for (name, schema) in [("recipe", zoo_recipe::json_schema()), ("blocks", zoo_recipe::block_file_schema())] {
+        let path = folder.join(name).with_extension("json");
+        if std::env::var_os("UPDATE_SCHEMA").is_some() {
+            std::fs::write(&path, serde_json::to_string_pretty(&schema).unwrap() + "\n").unwrap();
+        }
+        let file = std::fs::read_to_string(&path).unwrap_or_default();
+        let file: serde_json::Value = serde_json::from_str(&file).unwrap_or_default();
+        assert!(file == schema, "{} is stale: UPDATE_SCHEMA=1 cargo test -p zoo-recipe", path.display());
     }
-    let file: serde_json::Value = serde_json::from_str(&std::fs::read_to_string(&path).unwrap()).unwrap();
-    assert!(file == schema, "{} is stale: UPDATE_SCHEMA=1 cargo test -p zoo-recipe", path.display());
 }
 
 /// The pages in docs say what the schema says; made in the same way.

@@ -39,6 +39,7 @@ pub use tracking::*;
 pub use training::*;
 
 pub use crate::schedule::*;
+pub use crate::shared_blocks::BlockFile;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
