@@ -8,7 +8,7 @@
 use crate::EngineError;
 use std::{cell::Cell, collections::BTreeMap};
 use zoo_graph::{
-    DType, Graph, Node, Op, ValueId,
+    DType, Graph, Node, ValueId,
     passes::{Pass, Pipeline, PlaceCasts, PrecisionPolicy, ScaleLoss},
 };
 use zoo_kernels::{Isa, half::Rounding};
@@ -105,7 +105,7 @@ impl Simulation {
         let dtype = graph.ty(*node.outputs.get(r)?).dtype;
         let ty = half_type(dtype)?;
         let planted = self.planted.get(&node.name).map(|power| 2f32.powi(*power));
-        if planted.is_none() && only_moves(&node.op, r) {
+        if planted.is_none() && node.op.rules().passes_on(r) {
             return None;
         }
         Some(Held { rounding: Rounding::new(isa, ty, self.range), planted, rounded: Cell::new(false) })
@@ -164,23 +164,4 @@ fn half_type(dtype: DType) -> Option<HalfType> {
         DType::Bf16 => Some(HalfType::Bf16),
         DType::F32 | DType::F64 | DType::U32 => None,
     }
-}
-
-/// Whether the `r`-th result holds nothing but numbers that the operator was given: rounding them again changes nothing.
-fn only_moves(op: &Op, r: usize) -> bool {
-    // What passes the ReLU on to the residual is the gradient that came, or zero.
-    matches!((op, r), (Op::BnTrainingGrad(_), 3))
-        || matches!(
-            op,
-            Op::Concat(_)
-                | Op::ExtractPatches(_)
-                | Op::MaxPool(_)
-                | Op::Pad(_)
-                | Op::Relu(_)
-                | Op::ReluGrad(_)
-                | Op::Reshape(_)
-                | Op::Slice(_)
-                | Op::TransData(_)
-                | Op::Transpose(_)
-        )
 }

@@ -80,6 +80,11 @@ impl Gradient<'_> {
         self.operand_grads[n] = Some(gradient);
     }
 
+    /// The device's name of the node's operator.
+    pub fn operator(&self) -> &'static str {
+        self.node.op.name()
+    }
+
     /// The error of an operator that cannot be differentiated.
     pub fn refuse(&self, operator: &'static str) -> GraphError {
         GraphError::Shape {

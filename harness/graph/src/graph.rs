@@ -3,7 +3,7 @@
 use crate::{
     error::GraphError,
     init::Init,
-    ops::{Op, OpError},
+    ops::{Op, OpError, Update},
     origin::Origin,
     tensor::TensorType,
 };
@@ -241,6 +241,11 @@ impl Graph {
         &self.values[id.0].ty
     }
 
+    /// The types of several values.
+    pub fn types(&self, ids: &[ValueId]) -> Vec<&TensorType> {
+        ids.iter().map(|v| self.ty(*v)).collect()
+    }
+
     /// The node behind an id.
     pub fn node(&self, id: NodeId) -> &Node {
         &self.nodes[id.0]
@@ -369,10 +374,12 @@ impl Graph {
     /// loss is no number: then they would take over the NaN, and no later step could mend them.
     pub fn keeps(&self, op: &Op, loss: Option<f64>, overflowed: bool) -> Option<usize> {
         let loss = loss.filter(|_| self.skip_loss_above.is_some());
-        match op {
-            Op::BnRunningUpdate(_) => loss.filter(|loss| !loss.is_finite()).map(|_| 2),
-            _ => op.skipped().filter(|_| overflowed || loss.is_some_and(|loss| self.skips(loss))),
-        }
+        let update = op.update()?;
+        let left_out = match update {
+            Update::Optimizer { .. } | Update::Average => overflowed || loss.is_some_and(|loss| self.skips(loss)),
+            Update::Statistics => loss.is_some_and(|loss| !loss.is_finite()),
+        };
+        left_out.then(|| update.results())
     }
 
     /// Values that must survive to the end of a step: losses, metrics, outputs and the variables' next values.

@@ -91,7 +91,7 @@ pub enum DType {
 
 impl DType {
     /// Size of one element.
-    pub fn bytes(self) -> Bytes {
+    pub const fn bytes(self) -> Bytes {
         Bytes(match self {
             Self::F16 | Self::Bf16 => 2,
             Self::F32 | Self::U32 => 4,

@@ -4,7 +4,10 @@
 //! its results pass through the Vector unit on their way out anyway (CANN's buffer fusion). Values inside a kernel never
 //! reach memory.
 
-use zoo_graph::{C0, Graph, Op, Phase, Place, Shape, Source, ValueId};
+use zoo_graph::{
+    Graph, Phase, Place, Shape, Source, ValueId,
+    ops::{Kind, Work},
+};
 
 /// Nodes that run as one.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -64,13 +67,13 @@ fn carrier(graph: &Graph, readers: &[Vec<usize>], n: usize, riding: Riding) -> O
     if node.phase == Phase::Update || node.place == Place::Host {
         return None;
     }
-    let data: &[ValueId] = match &node.op {
-        Op::Add(_) => &node.inputs,
-        Op::Relu(_) | Op::Relu6(_) | Op::Relu6Grad(_) | Op::ReluGrad(_) | Op::Scale(_) => &node.inputs[..1],
-        Op::BnTrainingUpdateGrad(_) if riding.sums => &node.inputs[..1],
-        _ => return None,
+    let kind = node.op.rules().kind();
+    let data: &[ValueId] = match kind {
+        Kind::Sum => &node.inputs,
+        Kind::Activation | Kind::Elementwise => &node.inputs[..1],
+        Kind::Statistics if riding.sums => &node.inputs[..1],
+        Kind::Statistics | Kind::Product | Kind::Normalisation | Kind::Update(_) | Kind::Other => return None,
     };
-    let is_sum = matches!(node.op, Op::BnTrainingUpdateGrad(_));
     let made_by = |v: &ValueId| match graph.value(*v).source {
         Source::Node(by, _) => Some((by.0, *v)),
         Source::Input(_) | Source::Variable(_) => None,
@@ -78,20 +81,14 @@ fn carrier(graph: &Graph, readers: &[Vec<usize>], n: usize, riding: Riding) -> O
     let (by, value) = data.iter().filter_map(made_by).max()?;
     let alone = readers[value.0].len() == 1;
     let maker = &graph.nodes[by];
-    let is_product = match maker.op {
-        Op::Conv2D(_) | Op::Conv2DBackpropInput(_) | Op::MatMul(_) => true,
-        // A normalisation carries an activation behind it as a product does.
-        Op::BnTrainingUpdate(_) | Op::BnInfer(_) => matches!(node.op, Op::Relu(_) | Op::Relu6(_)),
-        _ => false,
-    };
-    let rides = match maker.op {
-        Op::Add(_) | Op::Relu(_) | Op::Relu6(_) | Op::Relu6Grad(_) | Op::ReluGrad(_) | Op::Scale(_) => {
-            carrier(graph, readers, by, riding).is_some()
-        }
-        _ => false,
+    let carries = match maker.op.rules().kind() {
+        Kind::Product => true,
+        Kind::Normalisation => kind == Kind::Activation,
+        Kind::Sum | Kind::Activation | Kind::Elementwise => carrier(graph, readers, by, riding).is_some(),
+        Kind::Statistics | Kind::Update(_) | Kind::Other => false,
     };
     // A sum only looks at what passes by; others need what they read to themselves.
-    ((is_product || rides) && maker.place == Place::Device && (alone || is_sum)).then_some(by)
+    (carries && maker.place == Place::Device && (alone || kind == Kind::Statistics)).then_some(by)
 }
 
 /// Whether a node costs nothing: it moves no data, computes constants or scalars, or is part of another operator on the
@@ -102,16 +99,8 @@ fn is_free(graph: &Graph, n: usize) -> bool {
         return false;
     }
     let scalar = |v: &ValueId| graph.ty(*v).shape == Shape::scalar();
-    match &node.op {
-        Op::Reshape(_) | Op::Fill(_) | Op::BnRunningUpdate(_) => true,
-        Op::Transpose(transpose) => transpose.is_metadata(),
-        // One pixel per map lies the same in row-major order and in blocks of channels.
-        Op::TransData(_) => {
-            graph.ty(node.inputs[0]).shape.nchw().is_some_and(|[_, c, h, w]| h * w == 1 && c.is_multiple_of(C0))
-        }
-        _ if is_constant(graph, n) => true,
-        _ => node.inputs.iter().all(scalar) && node.outputs.iter().all(scalar),
-    }
+    let work = node.op.rules().work(&graph.types(&node.inputs), &graph.types(&node.outputs));
+    work == Work::Nothing || is_constant(graph, n) || node.inputs.iter().chain(&node.outputs).all(scalar)
 }
 
 /// Whether a node's results are known before any step.

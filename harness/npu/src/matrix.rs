@@ -6,7 +6,10 @@
 //! core's share of them stays in half of L1.
 
 use crate::{device::Device, units::Seconds};
-use zoo_graph::{Graph, Node, Op, TensorType};
+use zoo_graph::{
+    Graph, Node,
+    ops::{Product as Operation, Work},
+};
 
 /// A product of matrices, in tiles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -49,13 +52,11 @@ pub struct Tiling {
 /// The product that a node is, if it is one.
 pub fn product(graph: &Graph, node: &Node, device: &Device) -> Option<Product> {
     let ty = |v: &zoo_graph::ValueId| graph.ty(*v);
+    let (inputs, outputs) = (graph.types(&node.inputs), graph.types(&node.outputs));
+    let Work::Product { product, .. } = node.op.rules().work(&inputs, &outputs) else { return None };
+    let flop = node.op.cost(&inputs, &outputs).flop.0;
     let [tm, tn, tk] = device.matrix.tile.map(|t| t as u64);
     let up = |n: usize, tile: u64| (n as u64).div_ceil(tile);
-    let flop = {
-        let inputs: Vec<&TensorType> = node.inputs.iter().map(ty).collect();
-        let outputs: Vec<&TensorType> = node.outputs.iter().map(ty).collect();
-        node.op.cost(&inputs, &outputs).flop.0
-    };
     let rows = |images: usize, pixels: usize| {
         if device.matrix.pads_each_image { images as u64 * up(pixels, tm) } else { up(images * pixels, tm) }
     };
@@ -74,8 +75,8 @@ pub fn product(graph: &Graph, node: &Node, device: &Device) -> Option<Product> {
         flop,
         f32: left.dtype.bytes().0 == 4,
     };
-    match &node.op {
-        Op::Conv2D(conv) => {
+    match product {
+        Operation::Convolution(conv) => {
             let ([images, _, oh, ow], [out, channels, ..]) = (ty(&node.outputs[0]).shape.nchw()?, right.shape.nchw()?);
             let taps = conv.window.taps();
             let m = rows(images, oh * ow);
@@ -87,32 +88,31 @@ pub fn product(graph: &Graph, node: &Node, device: &Device) -> Option<Product> {
                 }
             })
         }
-        Op::Conv2DBackpropInput(op) => {
+        Operation::ConvolutionInput(conv) => {
             let [images, channels, h, w] = ty(&node.outputs[0]).shape.nchw()?;
-            let ([_, out, oh, ow], [_, per_group, ..]) = (left.shape.nchw()?, right.shape.nchw()?);
-            let taps = op.conv.window.taps();
+            let [_, out, oh, ow] = left.shape.nchw()?;
+            let taps = conv.window.taps();
             // A window that overlaps itself is walked over the whole input grid, the gradient spread out with zeros.
             let m = if taps == 1 { rows(images, oh * ow) } else { rows(images, h * w) };
-            Some(match op.conv.groups {
+            Some(match conv.groups {
                 1 => made(m, up(channels, tn), depth(out, taps)),
                 groups => {
                     let (blocks, k) = grouped(channels, out / groups, groups, taps, device);
-                    let _ = per_group;
                     made(m * blocks, 1, k)
                 }
             })
         }
-        Op::Conv2DBackpropFilter(op) => {
+        Operation::ConvolutionFilter(conv) => {
             let [out, channels, ..] = ty(&node.outputs[0]).shape.nchw()?;
             let [images, _, oh, ow] = right.shape.nchw()?;
             // The output gradient is the left operand: its channels are the rows.
             let made = |m, n, k| Product { left_bytes: right.bytes().0, right_bytes: left.bytes().0, ..made(m, n, k) };
-            let taps = op.conv.window.taps();
+            let taps = conv.window.taps();
             let k =
                 if device.matrix.pads_each_image { images as u64 * up(oh * ow, tk) } else { up(images * oh * ow, tk) };
             let columns =
                 if device.matrix.blocked_channels { up(channels, tn) * taps as u64 } else { up(channels * taps, tn) };
-            Some(match op.conv.groups {
+            Some(match conv.groups {
                 1 => made(up(out, tm), columns, k),
                 groups => {
                     let (blocks, seen) = grouped(out, channels, groups, taps, device);
@@ -120,12 +120,11 @@ pub fn product(graph: &Graph, node: &Node, device: &Device) -> Option<Product> {
                 }
             })
         }
-        Op::MatMul(op) => {
+        Operation::Matrices(op) => {
             let [m, n] = ty(&node.outputs[0]).shape[..] else { return None };
             let k = if op.transpose_a { left.shape[0] } else { left.shape[1] };
             Some(made(up(m, tm), up(n, tn), up(k, tk)))
         }
-        _ => None,
     }
 }
 

@@ -14,7 +14,7 @@ use crate::{
 };
 use serde::Serialize;
 use std::collections::HashMap;
-use zoo_graph::{Graph, Op, Place};
+use zoo_graph::{Graph, Place, ops::Work};
 
 /// What holds a kernel up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
@@ -154,13 +154,10 @@ pub fn pipelined(stages: [Seconds; 4], tiles: f64, overlap: f64) -> Seconds {
 
 /// Useful operations of products; what the Vector units do is not counted.
 fn flop(graph: &Graph, node: &zoo_graph::Node) -> u64 {
-    match node.op {
-        Op::Conv2D(_) | Op::Conv2DBackpropInput(_) | Op::Conv2DBackpropFilter(_) | Op::MatMul(_) => {
-            let types = |ids: &[zoo_graph::ValueId]| ids.iter().map(|v| graph.ty(*v).clone()).collect::<Vec<_>>();
-            let (inputs, outputs) = (types(&node.inputs), types(&node.outputs));
-            node.op.cost(&inputs.iter().collect::<Vec<_>>(), &outputs.iter().collect::<Vec<_>>()).flop.0
-        }
-        _ => 0,
+    let (inputs, outputs) = (graph.types(&node.inputs), graph.types(&node.outputs));
+    match node.op.rules().work(&inputs, &outputs) {
+        Work::Product { .. } => node.op.cost(&inputs, &outputs).flop.0,
+        Work::Nothing | Work::Moves { .. } | Work::Stream { .. } | Work::Rows { .. } => 0,
     }
 }
 

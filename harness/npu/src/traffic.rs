@@ -6,7 +6,10 @@
 
 use crate::{device::Device, kernel::Kernel};
 use std::collections::{HashSet, VecDeque};
-use zoo_graph::{C0, Graph, Layout, Op, Phase, ValueId};
+use zoo_graph::{
+    Graph, Op, Phase, ValueId,
+    ops::{Read, Work},
+};
 use zoo_recipe::schema::TransDataKernel;
 
 /// Bytes of one kernel.
@@ -134,35 +137,11 @@ impl<'d> Cache<'d> {
 /// Length of the contiguous runs in which an operator that only moves data copies, in bytes; `None` for all others.
 fn run_bytes(graph: &Graph, n: usize, trans_data: TransDataKernel) -> Option<u64> {
     let node = &graph.nodes[n];
-    let ty = |v: &ValueId| graph.ty(*v);
-    let (x, y) = (ty(node.inputs.first()?), ty(node.outputs.first()?));
-    let width = y.dtype.bytes().0;
-    let pixels = |shape: &[usize]| shape.iter().skip(2).product::<usize>() as u64;
-    let block = C0 as u64 * width;
-    match &node.op {
-        Op::Concat(_) | Op::Slice(_) if y.layout == Layout::Nc1hwc0 => {
-            let whole_blocks = node
-                .inputs
-                .iter()
-                .chain(&node.outputs)
-                .all(|v| ty(v).shape.get(1).is_some_and(|c| c.is_multiple_of(C0)));
-            let small = if matches!(node.op, Op::Concat(_)) { x } else { y };
-            let channels = small.shape.get(1).copied().unwrap_or(1).div_ceil(C0) as u64;
-            // Blocks of whole channels lie one after the other; others are taken apart lane by lane.
-            Some(if whole_blocks { channels * pixels(&small.shape) * block } else { width * 2 })
-        }
-        Op::Concat(op) => Some(x.shape.iter().skip(op.axis).product::<usize>() as u64 * width),
-        Op::Slice(_) | Op::Pad(_) if y.layout == Layout::Nc1hwc0 => {
-            Some(x.shape.get(3).copied().unwrap_or(1).min(y.shape.get(3).copied().unwrap_or(1)) as u64 * block)
-        }
-        Op::Slice(_) | Op::Pad(_) => Some(x.shape.last().copied().unwrap_or(1) as u64 * width),
-
-        Op::TransData(_) => Some(match trans_data {
-            TransDataKernel::Blocks => block,
-            TransDataKernel::Elements => width,
-        }),
-        Op::Transpose(_) => Some(width * C0 as u64),
-        _ => None,
+    let outputs = graph.types(&node.outputs);
+    let Work::Moves { run } = node.op.rules().work(&graph.types(&node.inputs), &outputs) else { return None };
+    match (&node.op, trans_data) {
+        (Op::TransData(_), TransDataKernel::Elements) => Some(outputs.first()?.dtype.bytes().0),
+        (_, TransDataKernel::Blocks | TransDataKernel::Elements) => Some(run),
     }
 }
 
@@ -170,10 +149,10 @@ fn run_bytes(graph: &Graph, n: usize, trans_data: TransDataKernel) -> Option<u64
 fn read_bytes(graph: &Graph, n: usize, i: usize, masks: bool) -> u64 {
     let node = &graph.nodes[n];
     let whole = graph.ty(node.inputs[i]).bytes().0;
-    match &node.op {
-        Op::Slice(_) => graph.ty(node.outputs[0]).bytes().0.min(whole),
-        Op::ReluGrad(_) if i == 1 && masks => mask_bytes(graph, node.inputs[1]),
-        _ => whole,
+    match node.op.rules().operand(i).read {
+        Read::Part => graph.ty(node.outputs[0]).bytes().0.min(whole),
+        Read::Sign if masks => mask_bytes(graph, node.inputs[i]),
+        Read::Sign | Read::Whole => whole,
     }
 }
 
@@ -185,22 +164,22 @@ fn mask_bytes(graph: &Graph, v: ValueId) -> u64 {
 /// Whether a ReLU ends the operator.
 fn has_relu(op: &Op) -> bool {
     match op {
-        Op::Relu(_) => true,
         Op::Conv2D(conv) => conv.relu,
         Op::BnTrainingUpdate(bn) => bn.relu,
-        _ => false,
+        op => matches!(op, Op::Relu(_)),
     }
 }
 
 /// Bytes of converting the weights of a dense layer, or their gradient, to or from the matrix unit's layout.
 fn conversion_bytes(graph: &Graph, n: usize, device: &Device) -> u64 {
     let node = &graph.nodes[n];
-    if !device.matrix.converts_dense || !matches!(node.op, Op::MatMul(_)) {
-        return 0;
-    }
+    let Op::MatMul(product) = &node.op else { return 0 };
     match node.phase {
-        Phase::Forward => 2 * graph.ty(node.inputs[1]).bytes().0,
-        Phase::Backward if node.name.ends_with("/grad_weight") => 2 * graph.ty(node.outputs[0]).bytes().0,
-        Phase::Backward | Phase::Loss | Phase::Update => 0,
+        Phase::Forward if device.matrix.converts_dense => 2 * graph.ty(node.inputs[1]).bytes().0,
+        // What sums over the batch is the gradient of the weights.
+        Phase::Backward if device.matrix.converts_dense && product.transpose_a => {
+            2 * graph.ty(node.outputs[0]).bytes().0
+        }
+        Phase::Forward | Phase::Backward | Phase::Loss | Phase::Update => 0,
     }
 }

@@ -173,7 +173,7 @@ impl Executor {
             let started = Instant::now();
             let in_node =
                 |source: KernelError| EngineError::Node { name: node.name.clone(), op: node.op.name(), source };
-            if node.op.skipped().is_some() && !agreed {
+            if node.op.is_skipped() && !agreed {
                 // Whether this step updates anything is for all ranks to say.
                 if let Some((simulation, findings)) = &mut self.simulated {
                     simulation.agree(&self.ranks, findings)?;
@@ -336,7 +336,7 @@ impl Executor {
 
 /// The loss, if it has a say in what a node does; to any other node it may be yet to come from the other ranks.
 fn heeded_loss(graph: &Graph, node: &Node) -> Option<ValueId> {
-    graph.loss().filter(|_| graph.skip_loss_above.is_some() && node.op.heeds_the_loss())
+    graph.loss().filter(|_| graph.skip_loss_above.is_some() && node.op.update().is_some())
 }
 
 /// The buffers of a graph after the passes.

@@ -115,7 +115,7 @@ impl Executor {
         let (ranks, mut agreed) = (&self.ranks, false);
         for (n, node) in graph.nodes.iter().enumerate() {
             let started = Instant::now();
-            if node.op.skipped().is_some() && !agreed {
+            if node.op.is_skipped() && !agreed {
                 if let Some((simulation, findings)) = &mut self.simulated {
                     simulation.agree(ranks, findings)?;
                 }

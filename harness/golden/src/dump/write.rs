@@ -297,7 +297,7 @@ impl Describe<'_> {
         let elements: usize = node.outputs.iter().map(|v| self.graph.ty(*v).shape.numel()).sum();
         let share = |count: u64, of: u64| if of == 0 { 0.0 } else { count as f64 / of as f64 };
         // An update that was left out computes nothing.
-        let computes = !(skipped && node.op.skipped().is_some());
+        let computes = !(skipped && node.op.is_skipped());
         Ok(DumpedNode {
             node: node.name.clone(),
             op: node.op.name().to_owned(),

@@ -1,6 +1,6 @@
 //! `ApplyAdam`: adaptive moments.
 
-use super::{OpError, Operator, expect_shape, operands, per_element};
+use super::{Group, Kind, OpError, Operand, Operator, Update, Work, expect_shape, operands, per_element};
 use crate::{tensor::TensorType, units::Flop};
 
 /// Operands: parameter `p`, first moment `m`, second moment `v`, gradient `g`, all of one shape.
@@ -27,8 +27,8 @@ pub struct ApplyAdam {
 }
 
 impl Operator for ApplyAdam {
-    fn name(&self) -> &'static str {
-        "ApplyAdam"
+    fn names() -> &'static [&'static str] {
+        &["ApplyAdam"]
     }
 
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, OpError> {
@@ -42,6 +42,22 @@ impl Operator for ApplyAdam {
 
     fn flop(&self, inputs: &[&TensorType], _outputs: &[&TensorType]) -> Flop {
         per_element(14, inputs[0])
+    }
+
+    fn operand(&self, _: usize) -> Operand {
+        Operand::MASTER
+    }
+
+    fn work(&self, inputs: &[&TensorType], outputs: &[&TensorType]) -> Work<'_> {
+        Work::counted(self, inputs, outputs)
+    }
+
+    fn kind(&self) -> Kind {
+        Kind::Update(Update::Optimizer { slots: 2, weight_decay: self.weight_decay, lr_scale: self.lr_scale })
+    }
+
+    fn group(&mut self) -> Option<Group<'_>> {
+        Some(Group { weight_decay: &mut self.weight_decay, lr_scale: &mut self.lr_scale })
     }
 
     fn in_place(&self) -> &'static [(usize, usize)] {

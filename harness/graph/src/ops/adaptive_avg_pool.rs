@@ -1,6 +1,6 @@
 //! Adaptive average pool: mean over windows chosen so that the output has a given size.
 
-use super::{OpError, Operator, expect_shape, feature_map, operands, per_element};
+use super::{Kind, OpError, Operand, OperandLayout, Operator, Work, expect_shape, feature_map, operands, per_element};
 use crate::{
     differentiate::Gradient,
     error::GraphError,
@@ -24,6 +24,10 @@ pub fn adaptive_range(i: usize, out: usize, n: usize) -> Range<usize> {
 }
 
 impl Operator for AdaptiveAvgPool {
+    fn names() -> &'static [&'static str] {
+        &["ReduceMeanD", "AdaptiveAvgPool2d"]
+    }
+
     fn name(&self) -> &'static str {
         if self.out == [1, 1] { "ReduceMeanD" } else { "AdaptiveAvgPool2d" }
     }
@@ -40,6 +44,18 @@ impl Operator for AdaptiveAvgPool {
 
     fn flop(&self, inputs: &[&TensorType], _outputs: &[&TensorType]) -> Flop {
         per_element(1, inputs[0])
+    }
+
+    fn operand(&self, _: usize) -> Operand {
+        Operand::MAP
+    }
+
+    fn work(&self, inputs: &[&TensorType], outputs: &[&TensorType]) -> Work<'_> {
+        Work::counted(self, inputs, outputs)
+    }
+
+    fn kind(&self) -> Kind {
+        Kind::Other
     }
 
     fn gradient(&self, grad: &mut Gradient<'_>) -> Result<(), GraphError> {
@@ -61,8 +77,8 @@ pub struct AdaptiveAvgPoolGrad {
 }
 
 impl Operator for AdaptiveAvgPoolGrad {
-    fn name(&self) -> &'static str {
-        "AdaptiveAvgPool2dGrad"
+    fn names() -> &'static [&'static str] {
+        &["AdaptiveAvgPool2dGrad"]
     }
 
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, OpError> {
@@ -74,6 +90,20 @@ impl Operator for AdaptiveAvgPoolGrad {
 
     fn flop(&self, _inputs: &[&TensorType], outputs: &[&TensorType]) -> Flop {
         per_element(1, outputs[0])
+    }
+
+    fn operand(&self, _: usize) -> Operand {
+        // The gradient of a pool is larger than what it is made of: what is small is converted.
+        let is_map = self.input.iter().skip(2).product::<usize>() > 1;
+        if is_map { Operand::in_layout(OperandLayout::Blocked) } else { Operand::MAP }
+    }
+
+    fn work(&self, inputs: &[&TensorType], outputs: &[&TensorType]) -> Work<'_> {
+        Work::counted(self, inputs, outputs)
+    }
+
+    fn kind(&self) -> Kind {
+        Kind::Other
     }
 }
 

@@ -1,6 +1,6 @@
 //! `AddN`: sum of two or more tensors.
 
-use super::{OpError, Operator, expect_float, per_element};
+use super::{Kind, OpError, Operand, Operator, Work, expect_float, per_element};
 use crate::{differentiate::Gradient, error::GraphError, tensor::TensorType, units::Flop};
 
 /// Operands: two or more tensors of one type, added from left to right. Result: their sum.
@@ -8,8 +8,8 @@ use crate::{differentiate::Gradient, error::GraphError, tensor::TensorType, unit
 pub struct Add;
 
 impl Operator for Add {
-    fn name(&self) -> &'static str {
-        "AddN"
+    fn names() -> &'static [&'static str] {
+        &["AddN"]
     }
 
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, OpError> {
@@ -29,6 +29,18 @@ impl Operator for Add {
 
     fn flop(&self, inputs: &[&TensorType], outputs: &[&TensorType]) -> Flop {
         per_element(inputs.len() as u64 - 1, outputs[0])
+    }
+
+    fn operand(&self, _: usize) -> Operand {
+        Operand::ELEMENTS
+    }
+
+    fn work(&self, inputs: &[&TensorType], outputs: &[&TensorType]) -> Work<'_> {
+        Work::per_result(outputs, inputs.len() as u64 - 1)
+    }
+
+    fn kind(&self) -> Kind {
+        Kind::Sum
     }
 
     fn gradient(&self, grad: &mut Gradient<'_>) -> Result<(), GraphError> {

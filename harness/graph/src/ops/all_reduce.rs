@@ -1,7 +1,7 @@
 //! What ranks exchange: means of gradients and scalars, statistics of a batch that is spread over them.
 
 use super::bn_training_reduce::expect_per_channel;
-use super::{OpError, Operator, expect_float, operands, per_element};
+use super::{Element, Kind, OpError, Operand, OperandLayout, Operator, Work, expect_float, operands, per_element};
 use crate::{tensor::TensorType, units::Flop};
 
 /// Operands: any tensors. Results: their means over the ranks, of the same types. All of them travel together.
@@ -29,8 +29,8 @@ const PAIRS: [(usize, usize); IN_PLACE] = {
 };
 
 impl Operator for AllReduce {
-    fn name(&self) -> &'static str {
-        "HcomAllReduce"
+    fn names() -> &'static [&'static str] {
+        &["HcomAllReduce"]
     }
 
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, OpError> {
@@ -43,6 +43,18 @@ impl Operator for AllReduce {
 
     fn flop(&self, inputs: &[&TensorType], _outputs: &[&TensorType]) -> Flop {
         inputs.iter().map(|x| per_element(self.ranks as u64, x)).sum()
+    }
+
+    fn operand(&self, _: usize) -> Operand {
+        Operand { element: Element::AsIs, ..Operand::in_layout(OperandLayout::Any) }
+    }
+
+    fn work(&self, inputs: &[&TensorType], outputs: &[&TensorType]) -> Work<'_> {
+        Work::counted(self, inputs, outputs)
+    }
+
+    fn kind(&self) -> Kind {
+        Kind::Other
     }
 
     fn in_place(&self) -> &'static [(usize, usize)] {
@@ -73,8 +85,8 @@ impl GatherStatistics {
 }
 
 impl Operator for GatherStatistics {
-    fn name(&self) -> &'static str {
-        "BNGatherStatistics"
+    fn names() -> &'static [&'static str] {
+        &["BNGatherStatistics"]
     }
 
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, OpError> {
@@ -85,6 +97,18 @@ impl Operator for GatherStatistics {
 
     fn flop(&self, inputs: &[&TensorType], _outputs: &[&TensorType]) -> Flop {
         per_element(5 * self.ranks as u64, inputs[0])
+    }
+
+    fn operand(&self, _: usize) -> Operand {
+        Operand::EXACT
+    }
+
+    fn work(&self, inputs: &[&TensorType], outputs: &[&TensorType]) -> Work<'_> {
+        Work::counted(self, inputs, outputs)
+    }
+
+    fn kind(&self) -> Kind {
+        Kind::Other
     }
 }
 

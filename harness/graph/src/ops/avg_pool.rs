@@ -1,6 +1,6 @@
 //! `AvgPool`: mean over windows.
 
-use super::{OpError, Operator, Window, expect_shape, feature_map, operands, per_element};
+use super::{Kind, OpError, Operand, Operator, Window, Work, expect_shape, feature_map, operands, per_element};
 use crate::{
     differentiate::Gradient,
     error::GraphError,
@@ -36,8 +36,8 @@ impl AvgPool {
 }
 
 impl Operator for AvgPool {
-    fn name(&self) -> &'static str {
-        "AvgPool"
+    fn names() -> &'static [&'static str] {
+        &["AvgPool"]
     }
 
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, OpError> {
@@ -51,6 +51,18 @@ impl Operator for AvgPool {
 
     fn flop(&self, _inputs: &[&TensorType], outputs: &[&TensorType]) -> Flop {
         per_element(self.window.taps() as u64, outputs[0])
+    }
+
+    fn operand(&self, _: usize) -> Operand {
+        Operand::MAP
+    }
+
+    fn work(&self, _inputs: &[&TensorType], outputs: &[&TensorType]) -> Work<'_> {
+        Work::rows(outputs[0], self.window.taps() + 1)
+    }
+
+    fn kind(&self) -> Kind {
+        Kind::Other
     }
 
     fn gradient(&self, grad: &mut Gradient<'_>) -> Result<(), GraphError> {
@@ -72,8 +84,8 @@ pub struct AvgPoolGrad {
 }
 
 impl Operator for AvgPoolGrad {
-    fn name(&self) -> &'static str {
-        "AvgPoolGrad"
+    fn names() -> &'static [&'static str] {
+        &["AvgPoolGrad"]
     }
 
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, OpError> {
@@ -85,6 +97,18 @@ impl Operator for AvgPoolGrad {
 
     fn flop(&self, inputs: &[&TensorType], _outputs: &[&TensorType]) -> Flop {
         per_element(self.pool.window.taps() as u64, inputs[0])
+    }
+
+    fn operand(&self, _: usize) -> Operand {
+        Operand::MAP
+    }
+
+    fn work(&self, inputs: &[&TensorType], _outputs: &[&TensorType]) -> Work<'_> {
+        Work::rows(inputs[0], self.pool.window.taps() + 1)
+    }
+
+    fn kind(&self) -> Kind {
+        Kind::Other
     }
 }
 

@@ -1,6 +1,8 @@
 //! Binary cross entropy over positives and hard negatives.
 
-use super::{OpError, Operator, ScaleBy, expect_float, expect_shape, feature_map, operands, per_element};
+use super::{
+    Kind, OpError, Operand, Operator, ScaleBy, Work, expect_float, expect_shape, feature_map, operands, per_element,
+};
 use crate::{
     differentiate::Gradient,
     error::GraphError,
@@ -54,6 +56,10 @@ impl BalancedBce {
 }
 
 impl Operator for BalancedBce {
+    fn names() -> &'static [&'static str] {
+        &["BalancedBCETopK", "BalancedBCESortMask"]
+    }
+
     fn name(&self) -> &'static str {
         match self.hard_negatives {
             HardNegatives::TopK => "BalancedBCETopK",
@@ -71,6 +77,18 @@ impl Operator for BalancedBce {
 
     fn flop(&self, inputs: &[&TensorType], _outputs: &[&TensorType]) -> Flop {
         per_element(20, inputs[0])
+    }
+
+    fn operand(&self, _: usize) -> Operand {
+        Operand::PLAIN
+    }
+
+    fn work(&self, inputs: &[&TensorType], outputs: &[&TensorType]) -> Work<'_> {
+        Work::counted(self, inputs, outputs)
+    }
+
+    fn kind(&self) -> Kind {
+        Kind::Other
     }
 
     fn gradient(&self, grad: &mut Gradient<'_>) -> Result<(), GraphError> {

@@ -1,7 +1,7 @@
 //! `BiasAdd`: one value added to each channel.
 
 use super::bn_training_reduce::{channels, expect_per_channel};
-use super::{BiasAddGrad, OpError, Operator, expect_float, operands, per_element};
+use super::{BiasAddGrad, Kind, OpError, Operand, Operator, Work, expect_float, operands, per_element};
 use crate::{differentiate::Gradient, error::GraphError, tensor::TensorType, units::Flop};
 
 /// Operands: input `[n, c, ...]`, bias `[c]`. Result: `x + bias` in the input's shape.
@@ -11,8 +11,8 @@ use crate::{differentiate::Gradient, error::GraphError, tensor::TensorType, unit
 pub struct BiasAdd;
 
 impl Operator for BiasAdd {
-    fn name(&self) -> &'static str {
-        "BiasAdd"
+    fn names() -> &'static [&'static str] {
+        &["BiasAdd"]
     }
 
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, OpError> {
@@ -24,6 +24,18 @@ impl Operator for BiasAdd {
 
     fn flop(&self, inputs: &[&TensorType], _outputs: &[&TensorType]) -> Flop {
         per_element(1, inputs[0])
+    }
+
+    fn operand(&self, i: usize) -> Operand {
+        if i == 0 { Operand::MAP } else { Operand::PLAIN }
+    }
+
+    fn work(&self, inputs: &[&TensorType], outputs: &[&TensorType]) -> Work<'_> {
+        Work::counted(self, inputs, outputs)
+    }
+
+    fn kind(&self) -> Kind {
+        Kind::Other
     }
 
     fn gradient(&self, grad: &mut Gradient<'_>) -> Result<(), GraphError> {

@@ -1,6 +1,6 @@
 //! `BiasAddGrad`: gradient of an added bias.
 
-use super::{OpError, Operator, expect_float, operands, per_element};
+use super::{Kind, OpError, Operand, Operator, Work, expect_float, operands, per_element};
 use crate::{
     tensor::{Layout, TensorType},
     units::Flop,
@@ -11,8 +11,8 @@ use crate::{
 pub struct BiasAddGrad;
 
 impl Operator for BiasAddGrad {
-    fn name(&self) -> &'static str {
-        "BiasAddGrad"
+    fn names() -> &'static [&'static str] {
+        &["BiasAddGrad"]
     }
 
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, OpError> {
@@ -28,5 +28,17 @@ impl Operator for BiasAddGrad {
 
     fn flop(&self, inputs: &[&TensorType], _outputs: &[&TensorType]) -> Flop {
         per_element(1, inputs[0])
+    }
+
+    fn operand(&self, _: usize) -> Operand {
+        Operand::MAP
+    }
+
+    fn work(&self, inputs: &[&TensorType], outputs: &[&TensorType]) -> Work<'_> {
+        Work::counted(self, inputs, outputs)
+    }
+
+    fn kind(&self) -> Kind {
+        Kind::Other
     }
 }

@@ -1,7 +1,7 @@
 //! `BNInfer`: normalisation with stored statistics.
 
 use super::bn_training_reduce::{channels, expect_per_channel};
-use super::{BnTrainingUpdateGrad, OpError, Operator, operands, per_element};
+use super::{BnTrainingUpdateGrad, Kind, OpError, Operand, Operator, Work, operands, per_element};
 use crate::{differentiate::Gradient, error::GraphError, tensor::TensorType, units::Flop};
 
 /// Operands: input `[n, c, ...]`, gamma, beta, mean, variance (each `[c]`).
@@ -15,8 +15,8 @@ pub struct BnInfer {
 }
 
 impl Operator for BnInfer {
-    fn name(&self) -> &'static str {
-        "BNInfer"
+    fn names() -> &'static [&'static str] {
+        &["BNInfer"]
     }
 
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, OpError> {
@@ -29,6 +29,18 @@ impl Operator for BnInfer {
 
     fn flop(&self, inputs: &[&TensorType], _outputs: &[&TensorType]) -> Flop {
         per_element(2, inputs[0])
+    }
+
+    fn operand(&self, i: usize) -> Operand {
+        if i == 0 { Operand::MAP } else { Operand::EXACT }
+    }
+
+    fn work(&self, _inputs: &[&TensorType], outputs: &[&TensorType]) -> Work<'_> {
+        Work::in_f32(outputs[0], 4)
+    }
+
+    fn kind(&self) -> Kind {
+        Kind::Normalisation
     }
 
     fn gradient(&self, grad: &mut Gradient<'_>) -> Result<(), GraphError> {
@@ -61,8 +73,8 @@ pub struct BnInferGrad {
 }
 
 impl Operator for BnInferGrad {
-    fn name(&self) -> &'static str {
-        "BNInferGrad"
+    fn names() -> &'static [&'static str] {
+        &["BNInferGrad"]
     }
 
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, OpError> {
@@ -73,6 +85,18 @@ impl Operator for BnInferGrad {
 
     fn flop(&self, inputs: &[&TensorType], _outputs: &[&TensorType]) -> Flop {
         per_element(1, inputs[0])
+    }
+
+    fn operand(&self, i: usize) -> Operand {
+        if i == 0 { Operand::MAP } else { Operand::EXACT }
+    }
+
+    fn work(&self, _inputs: &[&TensorType], outputs: &[&TensorType]) -> Work<'_> {
+        Work::in_f32(outputs[0], 4)
+    }
+
+    fn kind(&self) -> Kind {
+        Kind::Other
     }
 
     fn in_place(&self) -> &'static [(usize, usize)] {

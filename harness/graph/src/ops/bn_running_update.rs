@@ -1,7 +1,7 @@
 //! Running statistics of a normalisation.
 
 use super::bn_training_reduce::expect_per_channel;
-use super::{OpError, Operator, operands, per_element};
+use super::{Kind, OpError, Operand, Operator, Update, Work, operands, per_element};
 use crate::{tensor::TensorType, units::Flop};
 
 /// Operands: running mean, running variance, batch mean, biased batch variance (each `[c]`).
@@ -18,8 +18,8 @@ pub struct BnRunningUpdate {
 }
 
 impl Operator for BnRunningUpdate {
-    fn name(&self) -> &'static str {
-        "BNRunningUpdate"
+    fn names() -> &'static [&'static str] {
+        &["BNRunningUpdate"]
     }
 
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, OpError> {
@@ -35,6 +35,18 @@ impl Operator for BnRunningUpdate {
 
     fn flop(&self, inputs: &[&TensorType], _outputs: &[&TensorType]) -> Flop {
         per_element(6, inputs[0])
+    }
+
+    fn operand(&self, _: usize) -> Operand {
+        Operand::EXACT
+    }
+
+    fn work(&self, _inputs: &[&TensorType], _outputs: &[&TensorType]) -> Work<'_> {
+        Work::Nothing
+    }
+
+    fn kind(&self) -> Kind {
+        Kind::Update(Update::Statistics)
     }
 
     fn in_place(&self) -> &'static [(usize, usize)] {

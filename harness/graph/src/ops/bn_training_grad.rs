@@ -1,7 +1,7 @@
 //! `BNTrainingGrad`: all gradients of a normalisation at once, through a ReLU behind it.
 
 use super::bn_training_reduce::{channels, expect_per_channel};
-use super::{OpError, Operator, per_element};
+use super::{Kind, OpError, Operand, Operator, Work, per_element};
 use crate::{tensor::TensorType, units::Flop};
 
 /// What stands between the normalisation and the gradient that comes in.
@@ -29,6 +29,10 @@ pub struct BnTrainingGrad {
 }
 
 impl Operator for BnTrainingGrad {
+    fn names() -> &'static [&'static str] {
+        &["BNTrainingGrad", "BNTrainingGradRelu", "BNTrainingGradAddRelu"]
+    }
+
     fn name(&self) -> &'static str {
         match self.relu {
             GradRelu::Absent => "BNTrainingGrad",
@@ -66,6 +70,27 @@ impl Operator for BnTrainingGrad {
 
     fn flop(&self, inputs: &[&TensorType], _outputs: &[&TensorType]) -> Flop {
         per_element(9 + u64::from(self.relu != GradRelu::Absent), inputs[0])
+    }
+
+    fn operand(&self, i: usize) -> Operand {
+        match i {
+            0 | 1 => Operand::MAP,
+            5 if self.relu == GradRelu::Output => Operand::MAP,
+            _ => Operand::EXACT,
+        }
+    }
+
+    fn work(&self, inputs: &[&TensorType], _outputs: &[&TensorType]) -> Work<'_> {
+        Work::in_f32(inputs[0], 14)
+    }
+
+    fn kind(&self) -> Kind {
+        Kind::Other
+    }
+
+    /// What passes the ReLU on to the residual is the gradient that came, or zero.
+    fn passes_on(&self, result: usize) -> bool {
+        result == 3
     }
 
     fn in_place(&self) -> &'static [(usize, usize)] {

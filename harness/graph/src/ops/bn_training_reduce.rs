@@ -1,6 +1,6 @@
 //! `BNTrainingReduce`: statistics of a batch.
 
-use super::{OpError, Operator, expect_float, operands, per_element};
+use super::{Kind, OpError, Operand, Operator, Work, expect_float, operands, per_element};
 use crate::{differentiate::Gradient, error::GraphError, tensor::TensorType, units::Flop};
 
 /// Operand: `[n, c, ...]`. Results: mean `[c]` and biased variance `[c]` over all axes but `c`.
@@ -12,8 +12,8 @@ use crate::{differentiate::Gradient, error::GraphError, tensor::TensorType, unit
 pub struct BnTrainingReduce;
 
 impl Operator for BnTrainingReduce {
-    fn name(&self) -> &'static str {
-        "BNTrainingReduce"
+    fn names() -> &'static [&'static str] {
+        &["BNTrainingReduce"]
     }
 
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, OpError> {
@@ -33,6 +33,18 @@ impl Operator for BnTrainingReduce {
 
     fn flop(&self, inputs: &[&TensorType], _outputs: &[&TensorType]) -> Flop {
         per_element(3, inputs[0])
+    }
+
+    fn operand(&self, _: usize) -> Operand {
+        Operand::MAP
+    }
+
+    fn work(&self, inputs: &[&TensorType], _outputs: &[&TensorType]) -> Work<'_> {
+        Work::in_f32(inputs[0], 3)
+    }
+
+    fn kind(&self) -> Kind {
+        Kind::Other
     }
 
     fn gradient(&self, _grad: &mut Gradient<'_>) -> Result<(), GraphError> {

@@ -1,7 +1,7 @@
 //! `BNTrainingReduceGrad`: gradient of a normalisation by its input.
 
 use super::bn_training_reduce::{channels, expect_per_channel};
-use super::{OpError, Operator, per_element};
+use super::{Kind, OpError, Operand, Operator, Work, per_element};
 use crate::{tensor::TensorType, units::Flop};
 
 /// Operands: output gradient `dy` and input `[n, c, ...]`, mean, variance, gamma, dgamma, dbeta (each `[c]`).
@@ -16,8 +16,8 @@ pub struct BnTrainingReduceGrad {
 }
 
 impl Operator for BnTrainingReduceGrad {
-    fn name(&self) -> &'static str {
-        "BNTrainingReduceGrad"
+    fn names() -> &'static [&'static str] {
+        &["BNTrainingReduceGrad"]
     }
 
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, OpError> {
@@ -32,6 +32,18 @@ impl Operator for BnTrainingReduceGrad {
 
     fn flop(&self, inputs: &[&TensorType], _outputs: &[&TensorType]) -> Flop {
         per_element(5, inputs[0])
+    }
+
+    fn operand(&self, i: usize) -> Operand {
+        if i < 2 { Operand::MAP } else { Operand::EXACT }
+    }
+
+    fn work(&self, inputs: &[&TensorType], _outputs: &[&TensorType]) -> Work<'_> {
+        Work::in_f32(inputs[0], 7)
+    }
+
+    fn kind(&self) -> Kind {
+        Kind::Other
     }
 
     fn in_place(&self) -> &'static [(usize, usize)] {

@@ -1,7 +1,7 @@
 //! `BNTrainingUpdate`: normalisation with the statistics of the batch.
 
 use super::bn_training_reduce::{channels, expect_per_channel};
-use super::{BnTrainingReduceGrad, BnTrainingUpdateGrad, OpError, Operator, per_element};
+use super::{BnTrainingReduceGrad, BnTrainingUpdateGrad, Kind, OpError, Operand, Operator, Work, per_element};
 use crate::{differentiate::Gradient, error::GraphError, tensor::TensorType, units::Flop};
 
 /// Operands: input `[n, c, ...]`, mean, variance, gamma, beta (each `[c]`); with `residual` a tensor of
@@ -20,6 +20,10 @@ pub struct BnTrainingUpdate {
 }
 
 impl Operator for BnTrainingUpdate {
+    fn names() -> &'static [&'static str] {
+        &["BNTrainingUpdate", "BNTrainingUpdateRelu", "BNTrainingUpdateAdd", "BNTrainingUpdateAddRelu"]
+    }
+
     fn name(&self) -> &'static str {
         match (self.residual, self.relu) {
             (false, false) => "BNTrainingUpdate",
@@ -49,6 +53,18 @@ impl Operator for BnTrainingUpdate {
 
     fn flop(&self, inputs: &[&TensorType], _outputs: &[&TensorType]) -> Flop {
         per_element(2 + u64::from(self.residual) + u64::from(self.relu), inputs[0])
+    }
+
+    fn operand(&self, i: usize) -> Operand {
+        if i == 0 || i == 5 { Operand::MAP } else { Operand::EXACT }
+    }
+
+    fn work(&self, _inputs: &[&TensorType], outputs: &[&TensorType]) -> Work<'_> {
+        Work::in_f32(outputs[0], 4 + u64::from(self.residual) + u64::from(self.relu))
+    }
+
+    fn kind(&self) -> Kind {
+        Kind::Normalisation
     }
 
     /// Gives the input's whole gradient, what flows through mean and variance included.

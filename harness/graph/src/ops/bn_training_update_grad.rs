@@ -1,7 +1,7 @@
 //! `BNTrainingUpdateGrad`: gradients of scale and shift of a normalisation.
 
 use super::bn_training_reduce::{channels, expect_per_channel};
-use super::{OpError, Operator, per_element};
+use super::{Kind, OpError, Operand, Operator, Work, per_element};
 use crate::{tensor::TensorType, units::Flop};
 
 /// Operands: output gradient `dy` and input `[n, c, ...]`, mean, variance (each `[c]`).
@@ -13,8 +13,8 @@ pub struct BnTrainingUpdateGrad {
 }
 
 impl Operator for BnTrainingUpdateGrad {
-    fn name(&self) -> &'static str {
-        "BNTrainingUpdateGrad"
+    fn names() -> &'static [&'static str] {
+        &["BNTrainingUpdateGrad"]
     }
 
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, OpError> {
@@ -29,5 +29,17 @@ impl Operator for BnTrainingUpdateGrad {
 
     fn flop(&self, inputs: &[&TensorType], _outputs: &[&TensorType]) -> Flop {
         per_element(4, inputs[0])
+    }
+
+    fn operand(&self, i: usize) -> Operand {
+        if i < 2 { Operand::MAP } else { Operand::EXACT }
+    }
+
+    fn work(&self, inputs: &[&TensorType], _outputs: &[&TensorType]) -> Work<'_> {
+        Work::in_f32(inputs[0], 7)
+    }
+
+    fn kind(&self) -> Kind {
+        Kind::Statistics
     }
 }

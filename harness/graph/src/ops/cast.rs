@@ -1,6 +1,6 @@
 //! `Cast`: the same values in another element type.
 
-use super::{OpError, Operator, expect_float, operands, per_element};
+use super::{Kind, OpError, Operand, Operator, Work, expect_float, operands, per_element};
 use crate::{
     differentiate::Gradient,
     error::GraphError,
@@ -18,8 +18,8 @@ pub struct Cast {
 }
 
 impl Operator for Cast {
-    fn name(&self) -> &'static str {
-        "Cast"
+    fn names() -> &'static [&'static str] {
+        &["Cast"]
     }
 
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, OpError> {
@@ -33,6 +33,18 @@ impl Operator for Cast {
 
     fn flop(&self, inputs: &[&TensorType], _outputs: &[&TensorType]) -> Flop {
         per_element(1, inputs[0])
+    }
+
+    fn operand(&self, _: usize) -> Operand {
+        Operand::ELEMENTS
+    }
+
+    fn work(&self, inputs: &[&TensorType], outputs: &[&TensorType]) -> Work<'_> {
+        Work::one(inputs, outputs)
+    }
+
+    fn kind(&self) -> Kind {
+        Kind::Other
     }
 
     fn gradient(&self, grad: &mut Gradient<'_>) -> Result<(), GraphError> {

@@ -1,6 +1,6 @@
 //! Bounds on gradients: by the norm of all of them, and by value.
 
-use super::{OpError, Operator, expect_float, operands, per_element};
+use super::{Kind, OpError, Operand, OperandLayout, Operator, Work, expect_float, operands, per_element};
 use crate::{
     tensor::{Shape, TensorType},
     units::Flop,
@@ -26,8 +26,8 @@ pub fn clip_factor(norm: f64, bound: f64) -> f64 {
 }
 
 impl Operator for ClipByGlobalNorm {
-    fn name(&self) -> &'static str {
-        "ClipByGlobalNorm"
+    fn names() -> &'static [&'static str] {
+        &["ClipByGlobalNorm"]
     }
 
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, OpError> {
@@ -42,6 +42,18 @@ impl Operator for ClipByGlobalNorm {
     fn flop(&self, inputs: &[&TensorType], _outputs: &[&TensorType]) -> Flop {
         inputs.iter().map(|gradient| per_element(2, gradient)).sum()
     }
+
+    fn operand(&self, _: usize) -> Operand {
+        Operand::in_layout(OperandLayout::Any)
+    }
+
+    fn work(&self, inputs: &[&TensorType], outputs: &[&TensorType]) -> Work<'_> {
+        Work::counted(self, inputs, outputs)
+    }
+
+    fn kind(&self) -> Kind {
+        Kind::Other
+    }
 }
 
 /// Operand: any tensor. Result: each element brought into `[-bound, bound]`; NaN stays NaN.
@@ -54,8 +66,8 @@ pub struct ClipByValue {
 }
 
 impl Operator for ClipByValue {
-    fn name(&self) -> &'static str {
-        "ClipByValue"
+    fn names() -> &'static [&'static str] {
+        &["ClipByValue"]
     }
 
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, OpError> {
@@ -66,6 +78,18 @@ impl Operator for ClipByValue {
 
     fn flop(&self, inputs: &[&TensorType], _outputs: &[&TensorType]) -> Flop {
         per_element(2, inputs[0])
+    }
+
+    fn operand(&self, _: usize) -> Operand {
+        Operand::ELEMENTS
+    }
+
+    fn work(&self, inputs: &[&TensorType], outputs: &[&TensorType]) -> Work<'_> {
+        Work::counted(self, inputs, outputs)
+    }
+
+    fn kind(&self) -> Kind {
+        Kind::Other
     }
 
     fn in_place(&self) -> &'static [(usize, usize)] {

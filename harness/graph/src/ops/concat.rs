@@ -1,6 +1,6 @@
 //! `ConcatV2`: tensors one after another along an axis.
 
-use super::{OpError, Operator, Slice, expect_same_storage};
+use super::{Kind, OpError, Operand, Operator, Slice, Work, channel_run, expect_same_storage};
 use crate::{differentiate::Gradient, error::GraphError, tensor::TensorType, units::Flop};
 
 /// Operands: one or more tensors that agree on all axes but one. Result: them joined along it.
@@ -11,8 +11,8 @@ pub struct Concat {
 }
 
 impl Operator for Concat {
-    fn name(&self) -> &'static str {
-        "ConcatV2"
+    fn names() -> &'static [&'static str] {
+        &["ConcatV2"]
     }
 
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, OpError> {
@@ -37,6 +37,27 @@ impl Operator for Concat {
 
     fn flop(&self, _inputs: &[&TensorType], _outputs: &[&TensorType]) -> Flop {
         Flop(0)
+    }
+
+    fn operand(&self, _: usize) -> Operand {
+        Operand::MAP
+    }
+
+    fn work(&self, inputs: &[&TensorType], outputs: &[&TensorType]) -> Work<'_> {
+        Work::Moves {
+            run: channel_run(inputs, outputs, inputs[0]).unwrap_or_else(|| {
+                let row = inputs[0].shape.iter().skip(self.axis).product::<usize>() as u64;
+                row * inputs[0].dtype.bytes().0
+            }),
+        }
+    }
+
+    fn kind(&self) -> Kind {
+        Kind::Other
+    }
+
+    fn passes_on(&self, _result: usize) -> bool {
+        true
     }
 
     fn gradient(&self, grad: &mut Gradient<'_>) -> Result<(), GraphError> {

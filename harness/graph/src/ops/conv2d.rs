@@ -1,7 +1,8 @@
 //! `Conv2D`: 2-d convolution (cross-correlation, as all frameworks have it).
 
 use super::{
-    BiasAddGrad, Conv2DBackpropFilter, Conv2DBackpropInput, OpError, Operator, Window, expect_shape, feature_map,
+    BiasAddGrad, Conv2DBackpropFilter, Conv2DBackpropInput, Kind, OpError, Operand, OperandLayout, Operator, Product,
+    Window, Work, expect_shape, feature_map,
 };
 use crate::{
     differentiate::Gradient,
@@ -58,6 +59,10 @@ impl Conv2D {
 }
 
 impl Operator for Conv2D {
+    fn names() -> &'static [&'static str] {
+        &["Conv2D", "Conv2DRelu", "Conv2DBNReduce"]
+    }
+
     fn name(&self) -> &'static str {
         match (self.statistics, self.relu) {
             (false, false) => "Conv2D",
@@ -97,6 +102,24 @@ impl Operator for Conv2D {
             (Some(y), Some(w)) => self.macs_twice(y, w),
             _ => Flop(0),
         }
+    }
+
+    fn operand(&self, i: usize) -> Operand {
+        match i {
+            0 => Operand::in_layout(OperandLayout::Image),
+            1 => Operand::in_layout(OperandLayout::Filters { groups: self.groups }),
+            _ => Operand::PLAIN,
+        }
+    }
+
+    fn work(&self, inputs: &[&TensorType], _outputs: &[&TensorType]) -> Work<'_> {
+        let bias = u64::from(inputs.len() == 3);
+        let instructions = 1 + bias + u64::from(self.relu) + 3 * u64::from(self.statistics);
+        Work::Product { product: Product::Convolution(self), instructions }
+    }
+
+    fn kind(&self) -> Kind {
+        Kind::Product
     }
 
     fn gradient(&self, grad: &mut Gradient<'_>) -> Result<(), GraphError> {

@@ -1,6 +1,8 @@
 //! `Conv2DBackpropFilter`: gradient of a convolution by its filters.
 
-use super::{Conv2D, OpError, Operator, expect_shape, feature_map, operands};
+use super::{
+    Conv2D, Kind, OpError, Operand, OperandLayout, Operator, Product, Work, expect_shape, feature_map, operands,
+};
 use crate::{
     tensor::{Layout, Shape, TensorType},
     units::Flop,
@@ -17,8 +19,8 @@ pub struct Conv2DBackpropFilter {
 }
 
 impl Operator for Conv2DBackpropFilter {
-    fn name(&self) -> &'static str {
-        "Conv2DBackpropFilter"
+    fn names() -> &'static [&'static str] {
+        &["Conv2DBackpropFilter"]
     }
 
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, OpError> {
@@ -37,5 +39,17 @@ impl Operator for Conv2DBackpropFilter {
             (Some(dy), Some(w)) => self.conv.macs_twice(dy, w),
             _ => Flop(0),
         }
+    }
+
+    fn operand(&self, i: usize) -> Operand {
+        Operand::in_layout(if i == 0 { OperandLayout::Image } else { OperandLayout::Blocked })
+    }
+
+    fn work(&self, _inputs: &[&TensorType], _outputs: &[&TensorType]) -> Work<'_> {
+        Work::Product { product: Product::ConvolutionFilter(&self.conv), instructions: 1 }
+    }
+
+    fn kind(&self) -> Kind {
+        Kind::Other
     }
 }

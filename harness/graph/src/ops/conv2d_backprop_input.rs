@@ -1,6 +1,9 @@
 //! `Conv2DBackpropInput`: gradient of a convolution by its input, which is also the transposed convolution.
 
-use super::{Conv2D, Conv2DBackpropFilter, OpError, Operator, expect_shape, feature_map, operands};
+use super::{
+    Conv2D, Conv2DBackpropFilter, Kind, OpError, Operand, OperandLayout, Operator, Product, Work, expect_shape,
+    feature_map, operands,
+};
 use crate::{
     differentiate::Gradient,
     error::GraphError,
@@ -23,8 +26,8 @@ pub struct Conv2DBackpropInput {
 }
 
 impl Operator for Conv2DBackpropInput {
-    fn name(&self) -> &'static str {
-        "Conv2DBackpropInput"
+    fn names() -> &'static [&'static str] {
+        &["Conv2DBackpropInput"]
     }
 
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, OpError> {
@@ -44,6 +47,19 @@ impl Operator for Conv2DBackpropInput {
             (Some(dy), Some(w)) => self.conv.macs_twice(dy, w),
             _ => Flop(0),
         }
+    }
+
+    fn operand(&self, i: usize) -> Operand {
+        let filters = OperandLayout::Filters { groups: self.conv.groups };
+        Operand::in_layout(if i == 0 { OperandLayout::Blocked } else { filters })
+    }
+
+    fn work(&self, _inputs: &[&TensorType], _outputs: &[&TensorType]) -> Work<'_> {
+        Work::Product { product: Product::ConvolutionInput(&self.conv), instructions: 1 }
+    }
+
+    fn kind(&self) -> Kind {
+        Kind::Product
     }
 
     fn gradient(&self, grad: &mut Gradient<'_>) -> Result<(), GraphError> {

@@ -1,6 +1,6 @@
 //! Depth-wise cross-correlation of two feature maps, and its gradient by the larger one.
 
-use super::{OpError, Operator, expect_float, expect_same_storage, feature_map, operands};
+use super::{Kind, OpError, Operand, Operator, Work, expect_float, expect_same_storage, feature_map, operands};
 use crate::{
     differentiate::Gradient,
     error::GraphError,
@@ -30,8 +30,8 @@ impl DepthwiseCorrelation {
 }
 
 impl Operator for DepthwiseCorrelation {
-    fn name(&self) -> &'static str {
-        "DepthwiseCorrelation"
+    fn names() -> &'static [&'static str] {
+        &["DepthwiseCorrelation"]
     }
 
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, OpError> {
@@ -44,6 +44,18 @@ impl Operator for DepthwiseCorrelation {
     fn flop(&self, inputs: &[&TensorType], outputs: &[&TensorType]) -> Flop {
         let taps = inputs[1].shape.nchw().map_or(0, |k| k[2] * k[3]);
         Flop(2 * (outputs[0].shape.numel() * taps) as u64)
+    }
+
+    fn operand(&self, _: usize) -> Operand {
+        Operand::MAP
+    }
+
+    fn work(&self, inputs: &[&TensorType], outputs: &[&TensorType]) -> Work<'_> {
+        Work::counted(self, inputs, outputs)
+    }
+
+    fn kind(&self) -> Kind {
+        Kind::Other
     }
 
     fn gradient(&self, grad: &mut Gradient<'_>) -> Result<(), GraphError> {
@@ -71,8 +83,8 @@ pub struct DepthwiseCorrelationGrad {
 }
 
 impl Operator for DepthwiseCorrelationGrad {
-    fn name(&self) -> &'static str {
-        "DepthwiseCorrelationGrad"
+    fn names() -> &'static [&'static str] {
+        &["DepthwiseCorrelationGrad"]
     }
 
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, OpError> {
@@ -86,6 +98,18 @@ impl Operator for DepthwiseCorrelationGrad {
     fn flop(&self, inputs: &[&TensorType], _outputs: &[&TensorType]) -> Flop {
         let taps = inputs[1].shape.nchw().map_or(0, |k| k[2] * k[3]);
         Flop(2 * (inputs[0].shape.numel() * taps) as u64)
+    }
+
+    fn operand(&self, _: usize) -> Operand {
+        Operand::MAP
+    }
+
+    fn work(&self, inputs: &[&TensorType], outputs: &[&TensorType]) -> Work<'_> {
+        Work::counted(self, inputs, outputs)
+    }
+
+    fn kind(&self) -> Kind {
+        Kind::Other
     }
 }
 

@@ -1,7 +1,7 @@
 //! One minus the Dice coefficient.
 
 use super::balanced_bce::{expect_map_and_mask, scale_own_gradient};
-use super::{OpError, Operator, expect_float, operands, per_element};
+use super::{Kind, OpError, Operand, Operator, Work, expect_float, operands, per_element};
 use crate::{
     differentiate::Gradient,
     error::GraphError,
@@ -20,8 +20,8 @@ pub struct DiceLoss {
 }
 
 impl Operator for DiceLoss {
-    fn name(&self) -> &'static str {
-        "DiceLoss"
+    fn names() -> &'static [&'static str] {
+        &["DiceLoss"]
     }
 
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, OpError> {
@@ -33,6 +33,18 @@ impl Operator for DiceLoss {
 
     fn flop(&self, inputs: &[&TensorType], _outputs: &[&TensorType]) -> Flop {
         per_element(9, inputs[0])
+    }
+
+    fn operand(&self, _: usize) -> Operand {
+        Operand::PLAIN
+    }
+
+    fn work(&self, inputs: &[&TensorType], outputs: &[&TensorType]) -> Work<'_> {
+        Work::counted(self, inputs, outputs)
+    }
+
+    fn kind(&self) -> Kind {
+        Kind::Other
     }
 
     fn gradient(&self, grad: &mut Gradient<'_>) -> Result<(), GraphError> {

@@ -1,6 +1,6 @@
 //! `DropOutDoMask`: zeroes a random part of a tensor.
 
-use super::{OpError, Operator, expect_float, operands, per_element};
+use super::{Kind, OpError, Operand, Operator, Work, expect_float, operands, per_element};
 use crate::{differentiate::Gradient, error::GraphError, tensor::TensorType, units::Flop};
 
 /// Operand: any tensor. Result: each element is zero with probability `rate`, else divided by `1 - rate`.
@@ -16,8 +16,8 @@ pub struct Dropout {
 }
 
 impl Operator for Dropout {
-    fn name(&self) -> &'static str {
-        "DropOutDoMask"
+    fn names() -> &'static [&'static str] {
+        &["DropOutDoMask"]
     }
 
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, OpError> {
@@ -31,6 +31,18 @@ impl Operator for Dropout {
 
     fn flop(&self, inputs: &[&TensorType], _outputs: &[&TensorType]) -> Flop {
         per_element(1, inputs[0])
+    }
+
+    fn operand(&self, _: usize) -> Operand {
+        Operand::MAP
+    }
+
+    fn work(&self, inputs: &[&TensorType], outputs: &[&TensorType]) -> Work<'_> {
+        Work::one(inputs, outputs)
+    }
+
+    fn kind(&self) -> Kind {
+        Kind::Other
     }
 
     fn gradient(&self, grad: &mut Gradient<'_>) -> Result<(), GraphError> {

@@ -1,6 +1,6 @@
 //! Exponential moving average of a parameter.
 
-use super::{OpError, Operator, expect_same_storage, expect_shape, operands, per_element};
+use super::{Kind, OpError, Operand, Operator, Update, Work, expect_same_storage, expect_shape, operands, per_element};
 use crate::{tensor::TensorType, units::Flop};
 
 /// Operands: average, parameter after its update. Result: `decay * average + (1 - decay) * parameter`.
@@ -13,8 +13,8 @@ pub struct ApplyEma {
 }
 
 impl Operator for ApplyEma {
-    fn name(&self) -> &'static str {
-        "ApplyEma"
+    fn names() -> &'static [&'static str] {
+        &["ApplyEma"]
     }
 
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, OpError> {
@@ -26,6 +26,18 @@ impl Operator for ApplyEma {
 
     fn flop(&self, inputs: &[&TensorType], _outputs: &[&TensorType]) -> Flop {
         per_element(3, inputs[0])
+    }
+
+    fn operand(&self, _: usize) -> Operand {
+        Operand::MASTER
+    }
+
+    fn work(&self, inputs: &[&TensorType], outputs: &[&TensorType]) -> Work<'_> {
+        Work::counted(self, inputs, outputs)
+    }
+
+    fn kind(&self) -> Kind {
+        Kind::Update(Update::Average)
     }
 
     fn in_place(&self) -> &'static [(usize, usize)] {

@@ -1,6 +1,6 @@
 //! `ExtractImagePatches`: windows of a map as a batch of maps, and its gradient.
 
-use super::{OpError, Operator, Window, expect_float, feature_map, operands, per_element};
+use super::{Kind, OpError, Operand, Operator, Window, Work, expect_float, feature_map, operands, per_element};
 use crate::{
     differentiate::Gradient,
     error::GraphError,
@@ -28,8 +28,8 @@ impl ExtractPatches {
 }
 
 impl Operator for ExtractPatches {
-    fn name(&self) -> &'static str {
-        "ExtractImagePatches"
+    fn names() -> &'static [&'static str] {
+        &["ExtractImagePatches"]
     }
 
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, OpError> {
@@ -43,6 +43,22 @@ impl Operator for ExtractPatches {
 
     fn flop(&self, _inputs: &[&TensorType], _outputs: &[&TensorType]) -> Flop {
         Flop(0)
+    }
+
+    fn operand(&self, _: usize) -> Operand {
+        Operand::MAP
+    }
+
+    fn work(&self, inputs: &[&TensorType], outputs: &[&TensorType]) -> Work<'_> {
+        Work::counted(self, inputs, outputs)
+    }
+
+    fn kind(&self) -> Kind {
+        Kind::Other
+    }
+
+    fn passes_on(&self, _result: usize) -> bool {
+        true
     }
 
     fn gradient(&self, grad: &mut Gradient<'_>) -> Result<(), GraphError> {
@@ -64,8 +80,8 @@ pub struct ExtractPatchesGrad {
 }
 
 impl Operator for ExtractPatchesGrad {
-    fn name(&self) -> &'static str {
-        "ExtractImagePatchesGrad"
+    fn names() -> &'static [&'static str] {
+        &["ExtractImagePatchesGrad"]
     }
 
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, OpError> {
@@ -77,6 +93,18 @@ impl Operator for ExtractPatchesGrad {
 
     fn flop(&self, inputs: &[&TensorType], _outputs: &[&TensorType]) -> Flop {
         per_element(1, inputs[0])
+    }
+
+    fn operand(&self, _: usize) -> Operand {
+        Operand::MAP
+    }
+
+    fn work(&self, inputs: &[&TensorType], outputs: &[&TensorType]) -> Work<'_> {
+        Work::counted(self, inputs, outputs)
+    }
+
+    fn kind(&self) -> Kind {
+        Kind::Other
     }
 }
 

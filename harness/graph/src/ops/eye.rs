@@ -1,6 +1,6 @@
 //! `Eye`: the identity matrix.
 
-use super::{OpError, Operator, operands};
+use super::{Kind, OpError, Operand, Operator, Work, operands};
 use crate::{
     tensor::{DType, TensorType},
     units::Flop,
@@ -18,8 +18,8 @@ pub struct Eye {
 }
 
 impl Operator for Eye {
-    fn name(&self) -> &'static str {
-        "Eye"
+    fn names() -> &'static [&'static str] {
+        &["Eye"]
     }
 
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, OpError> {
@@ -31,5 +31,17 @@ impl Operator for Eye {
 
     fn flop(&self, _inputs: &[&TensorType], _outputs: &[&TensorType]) -> Flop {
         Flop(0)
+    }
+
+    fn operand(&self, _: usize) -> Operand {
+        Operand::PLAIN
+    }
+
+    fn work(&self, _inputs: &[&TensorType], _outputs: &[&TensorType]) -> Work<'_> {
+        Work::Nothing
+    }
+
+    fn kind(&self) -> Kind {
+        Kind::Other
     }
 }

@@ -1,6 +1,6 @@
 //! `Fill`: a constant tensor.
 
-use super::{OpError, Operator, operands};
+use super::{Kind, OpError, Operand, Operator, Work, operands};
 use crate::{tensor::TensorType, units::Flop};
 
 /// No operands. Result: a tensor of one value.
@@ -13,8 +13,8 @@ pub struct Fill {
 }
 
 impl Operator for Fill {
-    fn name(&self) -> &'static str {
-        "Fill"
+    fn names() -> &'static [&'static str] {
+        &["Fill"]
     }
 
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, OpError> {
@@ -24,5 +24,17 @@ impl Operator for Fill {
 
     fn flop(&self, _inputs: &[&TensorType], _outputs: &[&TensorType]) -> Flop {
         Flop(0)
+    }
+
+    fn operand(&self, _: usize) -> Operand {
+        Operand::PLAIN
+    }
+
+    fn work(&self, _inputs: &[&TensorType], _outputs: &[&TensorType]) -> Work<'_> {
+        Work::Nothing
+    }
+
+    fn kind(&self) -> Kind {
+        Kind::Other
     }
 }

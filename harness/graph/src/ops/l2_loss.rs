@@ -1,6 +1,6 @@
 //! `L2Loss`: half the sum of squares.
 
-use super::{OpError, Operator, ScaleBy, expect_float, operands, per_element};
+use super::{Kind, OpError, Operand, Operator, ScaleBy, Work, expect_float, operands, per_element};
 use crate::{
     differentiate::Gradient,
     error::GraphError,
@@ -15,8 +15,8 @@ use crate::{
 pub struct L2Loss;
 
 impl Operator for L2Loss {
-    fn name(&self) -> &'static str {
-        "L2Loss"
+    fn names() -> &'static [&'static str] {
+        &["L2Loss"]
     }
 
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, OpError> {
@@ -27,6 +27,18 @@ impl Operator for L2Loss {
 
     fn flop(&self, inputs: &[&TensorType], _outputs: &[&TensorType]) -> Flop {
         per_element(2, inputs[0])
+    }
+
+    fn operand(&self, _: usize) -> Operand {
+        Operand::ELEMENTS
+    }
+
+    fn work(&self, inputs: &[&TensorType], outputs: &[&TensorType]) -> Work<'_> {
+        Work::counted(self, inputs, outputs)
+    }
+
+    fn kind(&self) -> Kind {
+        Kind::Other
     }
 
     fn gradient(&self, grad: &mut Gradient<'_>) -> Result<(), GraphError> {

@@ -1,6 +1,6 @@
 //! `Mul` with the loss scale: a factor that may change from step to step.
 
-use super::{OpError, Operator, expect_float, operands, per_element};
+use super::{Kind, OpError, Operand, Operator, Work, expect_float, operands, per_element};
 use crate::{differentiate::Gradient, error::GraphError, tensor::TensorType, units::Flop};
 
 /// Operand: any tensor. Result: the operand times the step's loss scale, or divided by it (arXiv 1710.03740).
@@ -20,8 +20,8 @@ impl LossScale {
 }
 
 impl Operator for LossScale {
-    fn name(&self) -> &'static str {
-        "Mul"
+    fn names() -> &'static [&'static str] {
+        &["Mul"]
     }
 
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, OpError> {
@@ -32,6 +32,18 @@ impl Operator for LossScale {
 
     fn flop(&self, inputs: &[&TensorType], _outputs: &[&TensorType]) -> Flop {
         per_element(1, inputs[0])
+    }
+
+    fn operand(&self, _: usize) -> Operand {
+        Operand::ELEMENTS
+    }
+
+    fn work(&self, inputs: &[&TensorType], outputs: &[&TensorType]) -> Work<'_> {
+        Work::one(inputs, outputs)
+    }
+
+    fn kind(&self) -> Kind {
+        Kind::Other
     }
 
     fn gradient(&self, grad: &mut Gradient<'_>) -> Result<(), GraphError> {

@@ -1,6 +1,8 @@
 //! `LRN`: local response normalisation across channels.
 
-use super::{OpError, Operator, expect_same_storage, expect_shape, feature_map, operands, per_element};
+use super::{
+    Kind, OpError, Operand, Operator, Work, expect_same_storage, expect_shape, feature_map, operands, per_element,
+};
 use crate::{differentiate::Gradient, error::GraphError, tensor::TensorType, units::Flop};
 
 /// Operand: `[n, c, h, w]`. Result: `x / (k + alpha / size * sum)^beta`, where the sum goes over the squares of
@@ -21,8 +23,8 @@ pub struct Lrn {
 }
 
 impl Operator for Lrn {
-    fn name(&self) -> &'static str {
-        "LRN"
+    fn names() -> &'static [&'static str] {
+        &["LRN"]
     }
 
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, OpError> {
@@ -37,6 +39,18 @@ impl Operator for Lrn {
 
     fn flop(&self, inputs: &[&TensorType], _outputs: &[&TensorType]) -> Flop {
         per_element(self.size as u64 + 6, inputs[0])
+    }
+
+    fn operand(&self, _: usize) -> Operand {
+        Operand::MAP
+    }
+
+    fn work(&self, inputs: &[&TensorType], outputs: &[&TensorType]) -> Work<'_> {
+        Work::counted(self, inputs, outputs)
+    }
+
+    fn kind(&self) -> Kind {
+        Kind::Other
     }
 
     fn gradient(&self, grad: &mut Gradient<'_>) -> Result<(), GraphError> {
@@ -58,8 +72,8 @@ pub struct LrnGrad {
 }
 
 impl Operator for LrnGrad {
-    fn name(&self) -> &'static str {
-        "LRNGrad"
+    fn names() -> &'static [&'static str] {
+        &["LRNGrad"]
     }
 
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, OpError> {
@@ -71,5 +85,17 @@ impl Operator for LrnGrad {
 
     fn flop(&self, inputs: &[&TensorType], _outputs: &[&TensorType]) -> Flop {
         per_element(2 * self.lrn.size as u64 + 12, inputs[0])
+    }
+
+    fn operand(&self, _: usize) -> Operand {
+        Operand::MAP
+    }
+
+    fn work(&self, inputs: &[&TensorType], outputs: &[&TensorType]) -> Work<'_> {
+        Work::counted(self, inputs, outputs)
+    }
+
+    fn kind(&self) -> Kind {
+        Kind::Other
     }
 }

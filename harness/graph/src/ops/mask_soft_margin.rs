@@ -1,7 +1,7 @@
 //! Logistic loss of masks at chosen positions.
 
 use super::balanced_bce::scale_own_gradient;
-use super::{OpError, Operator, expect_float, expect_shape, feature_map, operands};
+use super::{Kind, OpError, Operand, OperandLayout, Operator, Work, expect_float, expect_shape, feature_map, operands};
 use crate::{
     differentiate::Gradient,
     error::GraphError,
@@ -62,8 +62,8 @@ impl MaskSoftMargin {
 }
 
 impl Operator for MaskSoftMargin {
-    fn name(&self) -> &'static str {
-        "MaskSoftMarginLoss"
+    fn names() -> &'static [&'static str] {
+        &["MaskSoftMarginLoss"]
     }
 
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, OpError> {
@@ -80,6 +80,18 @@ impl Operator for MaskSoftMargin {
     /// As if every position counted, which the shapes do not tell.
     fn flop(&self, inputs: &[&TensorType], _outputs: &[&TensorType]) -> Flop {
         Flop(20 * inputs[1].shape.numel() as u64)
+    }
+
+    fn operand(&self, i: usize) -> Operand {
+        if i == 0 { Operand::in_layout(OperandLayout::Any) } else { Operand::PLAIN }
+    }
+
+    fn work(&self, inputs: &[&TensorType], outputs: &[&TensorType]) -> Work<'_> {
+        Work::counted(self, inputs, outputs)
+    }
+
+    fn kind(&self) -> Kind {
+        Kind::Other
     }
 
     fn gradient(&self, grad: &mut Gradient<'_>) -> Result<(), GraphError> {

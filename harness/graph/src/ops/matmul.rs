@@ -1,6 +1,6 @@
 //! `MatMul`: product of two matrices, perhaps with an added bias.
 
-use super::{BiasAddGrad, OpError, Operator, expect_shape};
+use super::{BiasAddGrad, Kind, OpError, Operand, Operator, Product, Work, expect_shape};
 use crate::{differentiate::Gradient, error::GraphError, tensor::TensorType, units::Flop};
 
 /// Operands: matrices `a` and `b`, and optionally a bias `[n]`.
@@ -28,8 +28,8 @@ fn matrix(operand: &'static str, ty: &TensorType, transposed: bool) -> Result<[u
 }
 
 impl Operator for MatMul {
-    fn name(&self) -> &'static str {
-        "MatMul"
+    fn names() -> &'static [&'static str] {
+        &["MatMul"]
     }
 
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, OpError> {
@@ -56,6 +56,18 @@ impl Operator for MatMul {
     fn flop(&self, inputs: &[&TensorType], outputs: &[&TensorType]) -> Flop {
         let rows = outputs[0].shape[0].max(1);
         Flop(2 * outputs[0].shape.numel() as u64 * (inputs[0].shape.numel() / rows) as u64)
+    }
+
+    fn operand(&self, _: usize) -> Operand {
+        Operand::PLAIN
+    }
+
+    fn work(&self, inputs: &[&TensorType], _outputs: &[&TensorType]) -> Work<'_> {
+        Work::Product { product: Product::Matrices(self), instructions: 1 + u64::from(inputs.len() == 3) }
+    }
+
+    fn kind(&self) -> Kind {
+        Kind::Product
     }
 
     fn gradient(&self, grad: &mut Gradient<'_>) -> Result<(), GraphError> {

@@ -1,6 +1,9 @@
 //! `MaxPool`: maximum over windows.
 
-use super::{OpError, Operator, Window, expect_same_storage, expect_shape, feature_map, operands, per_element};
+use super::{
+    Kind, OpError, Operand, Operator, Window, Work, expect_same_storage, expect_shape, feature_map, operands,
+    per_element,
+};
 use crate::{differentiate::Gradient, error::GraphError, tensor::TensorType, units::Flop};
 
 /// Operand: `[n, c, h, w]`. Result: the maximum of each window, `[n, c, h', w']`; padding never wins.
@@ -13,8 +16,8 @@ pub struct MaxPool {
 }
 
 impl Operator for MaxPool {
-    fn name(&self) -> &'static str {
-        "MaxPool"
+    fn names() -> &'static [&'static str] {
+        &["MaxPool"]
     }
 
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, OpError> {
@@ -28,6 +31,23 @@ impl Operator for MaxPool {
 
     fn flop(&self, _inputs: &[&TensorType], outputs: &[&TensorType]) -> Flop {
         per_element(self.window.taps() as u64, outputs[0])
+    }
+
+    fn operand(&self, _: usize) -> Operand {
+        Operand::MAP
+    }
+
+    fn work(&self, _inputs: &[&TensorType], outputs: &[&TensorType]) -> Work<'_> {
+        // Compare, select.
+        Work::rows(outputs[0], 2 * self.window.taps())
+    }
+
+    fn kind(&self) -> Kind {
+        Kind::Other
+    }
+
+    fn passes_on(&self, _result: usize) -> bool {
+        true
     }
 
     fn gradient(&self, grad: &mut Gradient<'_>) -> Result<(), GraphError> {
@@ -48,8 +68,8 @@ pub struct MaxPoolGrad {
 }
 
 impl Operator for MaxPoolGrad {
-    fn name(&self) -> &'static str {
-        "MaxPoolGrad"
+    fn names() -> &'static [&'static str] {
+        &["MaxPoolGrad"]
     }
 
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, OpError> {
@@ -64,5 +84,18 @@ impl Operator for MaxPoolGrad {
 
     fn flop(&self, inputs: &[&TensorType], _outputs: &[&TensorType]) -> Flop {
         per_element(self.window.taps() as u64, inputs[2])
+    }
+
+    fn operand(&self, _: usize) -> Operand {
+        Operand::MAP
+    }
+
+    fn work(&self, inputs: &[&TensorType], _outputs: &[&TensorType]) -> Work<'_> {
+        // Compare, select, convert, add to what overlaps.
+        Work::rows(inputs[2], 4 * self.window.taps())
+    }
+
+    fn kind(&self) -> Kind {
+        Kind::Other
     }
 }

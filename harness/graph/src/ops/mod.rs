@@ -39,6 +39,7 @@ mod masked_l1;
 mod matmul;
 mod max_pool;
 mod momentum;
+mod operand;
 mod pad;
 mod pair_log_softmax;
 mod relu;
@@ -54,9 +55,11 @@ mod slice;
 mod softmax_cross_entropy;
 mod trans_data;
 mod transpose;
+mod update;
 mod weighted_l1;
 mod weighted_sum;
 mod window;
+mod work;
 
 pub use adam::ApplyAdam;
 pub use adaptive_avg_pool::{AdaptiveAvgPool, AdaptiveAvgPoolGrad, adaptive_range};
@@ -94,6 +97,7 @@ pub use masked_l1::MaskedL1;
 pub use matmul::MatMul;
 pub use max_pool::{MaxPool, MaxPoolGrad};
 pub use momentum::ApplyMomentum;
+pub use operand::{Element, Operand, OperandLayout, Read};
 pub use pad::Pad;
 pub use pair_log_softmax::{PairLogSoftmax, PairLogSoftmaxGrad};
 pub use relu::Relu;
@@ -109,14 +113,16 @@ pub use slice::Slice;
 pub use softmax_cross_entropy::{SmoothingOver, SoftmaxCrossEntropy};
 pub use trans_data::TransData;
 pub use transpose::Transpose;
+pub use update::{Group, Update};
 pub use weighted_l1::WeightedL1;
 pub use weighted_sum::WeightedSum;
 pub use window::Window;
+pub use work::{Kind, Product, Work};
 
 use crate::{
     differentiate::Gradient,
     error::GraphError,
-    tensor::{DType, Shape, TensorType},
+    tensor::{C0, DType, Layout, Shape, TensorType},
     units::{Bytes, Flop},
 };
 use thiserror::Error;
@@ -187,10 +193,21 @@ pub struct Cost {
     pub bytes: Bytes,
 }
 
-/// What every operator can say of itself.
+/// What every operator says of itself: all that passes, engine and device clock ask. What would be dangerous to forget has no
+/// default.
 pub trait Operator {
-    /// The device's name of the operator.
-    fn name(&self) -> &'static str;
+    /// The device's names of the operators that it can stand for.
+    fn names() -> &'static [&'static str]
+    where
+        Self: Sized;
+
+    /// The one of [`Operator::names`] that it stands for with these attributes.
+    fn name(&self) -> &'static str
+    where
+        Self: Sized,
+    {
+        Self::names()[0]
+    }
 
     /// Shape rule: types of the results from the types of the operands.
     ///
@@ -201,17 +218,36 @@ pub trait Operator {
     /// Floating-point operations of one application.
     fn flop(&self, inputs: &[&TensorType], outputs: &[&TensorType]) -> Flop;
 
+    /// How it reads its `i`-th operand.
+    fn operand(&self, i: usize) -> Operand;
+
+    /// What a device does in one application.
+    fn work(&self, inputs: &[&TensorType], outputs: &[&TensorType]) -> Work<'_>;
+
+    /// What kind of operator it is, to who joins operators or skips updates.
+    fn kind(&self) -> Kind;
+
     /// Adds the nodes of the gradient.
     ///
     /// # Errors
     /// An operator without a gradient, or operands that do not fit.
     fn gradient(&self, grad: &mut Gradient<'_>) -> Result<(), GraphError> {
-        Err(grad.refuse(self.name()))
+        Err(grad.refuse(grad.operator()))
+    }
+
+    /// What groups of parameters set in it, for an [`Update::Optimizer`].
+    fn group(&mut self) -> Option<Group<'_>> {
+        None
     }
 
     /// Pairs (operand, result) that may share memory: the result may overwrite the operand.
     fn in_place(&self) -> &'static [(usize, usize)] {
         &[]
+    }
+
+    /// Whether a result holds nothing but numbers of the operands, or zero: rounding them again changes nothing.
+    fn passes_on(&self, _result: usize) -> bool {
+        false
     }
 }
 
@@ -226,6 +262,21 @@ macro_rules! operators {
             /// The operator's rules.
             pub fn rules(&self) -> &dyn Operator {
                 match self { $(Self::$name(op) => op),* }
+            }
+
+            /// The device's name of the operator.
+            pub fn name(&self) -> &'static str {
+                match self { $(Self::$name(op) => Operator::name(op)),* }
+            }
+
+            /// All names that operators have on a device.
+            pub fn names() -> impl Iterator<Item = &'static str> {
+                [$($name::names()),*].into_iter().flatten().copied()
+            }
+
+            /// See [`Operator::group`].
+            pub fn group(&mut self) -> Option<Group<'_>> {
+                match self { $(Self::$name(op) => op.group()),* }
             }
         }
 
@@ -247,26 +298,23 @@ operators! {
 }
 
 impl Op {
-    /// The device's name of the operator.
-    pub fn name(&self) -> &'static str {
-        self.rules().name()
-    }
-
-    /// Number of results that a skipped update takes from the operands of the same places; `None` for what a skipped step
-    /// computes all the same.
-    pub fn skipped(&self) -> Option<usize> {
-        match self {
-            Self::ApplyAdam(_) => Some(3),
-            Self::ApplyMomentum(_) => Some(2),
-            Self::ApplyEma(_) => Some(1),
-            _ => None,
+    /// What it updates, if it updates anything.
+    pub fn update(&self) -> Option<Update> {
+        match self.rules().kind() {
+            Kind::Update(update) => Some(update),
+            Kind::Product
+            | Kind::Normalisation
+            | Kind::Activation
+            | Kind::Elementwise
+            | Kind::Sum
+            | Kind::Statistics
+            | Kind::Other => None,
         }
     }
 
-    /// Whether what it does may depend on the step's loss: what a skipped step leaves out, and running statistics, which take
-    /// over nothing of a step whose loss is no number ([`crate::Graph::keeps`]).
-    pub fn heeds_the_loss(&self) -> bool {
-        self.skipped().is_some() || matches!(self, Self::BnRunningUpdate(_))
+    /// Whether a step that is skipped leaves it out.
+    pub fn is_skipped(&self) -> bool {
+        self.update().is_some_and(Update::is_skipped)
     }
 
     /// See [`Operator::infer`].
@@ -316,6 +364,18 @@ fn expect_float(operand: &'static str, ty: &TensorType) -> Result<(), OpError> {
 /// The cost of an element-wise operator: so many operations per element.
 fn per_element(operations: u64, ty: &TensorType) -> Flop {
     Flop(operations * ty.shape.numel() as u64)
+}
+
+/// Bytes of the runs in which blocked maps are joined or cut along their channels, `part` being the smaller map; none in
+/// row-major order.
+fn channel_run(inputs: &[&TensorType], outputs: &[&TensorType], part: &TensorType) -> Option<u64> {
+    let y = outputs.first().filter(|y| y.layout == Layout::Nc1hwc0)?;
+    let width = y.dtype.bytes().0;
+    let whole_blocks = inputs.iter().chain(outputs).all(|ty| ty.shape.get(1).is_some_and(|c| c.is_multiple_of(C0)));
+    let channels = part.shape.get(1).copied().unwrap_or(1).div_ceil(C0);
+    let pixels = part.shape.iter().skip(2).product::<usize>();
+    // Blocks of whole channels lie one after the other; others are taken apart lane by lane.
+    Some(if whole_blocks { (channels * pixels * C0) as u64 * width } else { 2 * width })
 }
 
 /// Requires that two operands of one shape also agree in element type and layout.

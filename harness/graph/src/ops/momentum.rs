@@ -1,6 +1,6 @@
 //! `ApplyMomentum`: stochastic gradient descent with momentum.
 
-use super::{OpError, Operator, expect_shape, operands, per_element};
+use super::{Group, Kind, OpError, Operand, Operator, Update, Work, expect_shape, operands, per_element};
 use crate::{tensor::TensorType, units::Flop};
 
 /// Operands: parameter `p`, momentum `v`, gradient `g`, all of one shape. Results: `p` and `v` after the step.
@@ -22,8 +22,8 @@ pub struct ApplyMomentum {
 }
 
 impl Operator for ApplyMomentum {
-    fn name(&self) -> &'static str {
-        "ApplyMomentum"
+    fn names() -> &'static [&'static str] {
+        &["ApplyMomentum"]
     }
 
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, OpError> {
@@ -37,6 +37,22 @@ impl Operator for ApplyMomentum {
 
     fn flop(&self, inputs: &[&TensorType], _outputs: &[&TensorType]) -> Flop {
         per_element(6 + 2 * u64::from(self.nesterov), inputs[0])
+    }
+
+    fn operand(&self, _: usize) -> Operand {
+        Operand::MASTER
+    }
+
+    fn work(&self, inputs: &[&TensorType], outputs: &[&TensorType]) -> Work<'_> {
+        Work::counted(self, inputs, outputs)
+    }
+
+    fn kind(&self) -> Kind {
+        Kind::Update(Update::Optimizer { slots: 1, weight_decay: self.weight_decay, lr_scale: self.lr_scale })
+    }
+
+    fn group(&mut self) -> Option<Group<'_>> {
+        Some(Group { weight_decay: &mut self.weight_decay, lr_scale: &mut self.lr_scale })
     }
 
     fn in_place(&self) -> &'static [(usize, usize)] {

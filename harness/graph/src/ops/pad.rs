@@ -1,7 +1,12 @@
 //! `Pad`: zeros around a tensor.
 
-use super::{OpError, Operator, Slice, operands};
-use crate::{differentiate::Gradient, error::GraphError, tensor::TensorType, units::Flop};
+use super::{Kind, OpError, Operand, Operator, Slice, Work, operands};
+use crate::{
+    differentiate::Gradient,
+    error::GraphError,
+    tensor::{C0, Layout, TensorType},
+    units::Flop,
+};
 
 /// Operand: any tensor. Result: the tensor with zeros before and after, per axis.
 ///
@@ -15,8 +20,8 @@ pub struct Pad {
 }
 
 impl Operator for Pad {
-    fn name(&self) -> &'static str {
-        "PadD"
+    fn names() -> &'static [&'static str] {
+        &["PadD"]
     }
 
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, OpError> {
@@ -32,6 +37,25 @@ impl Operator for Pad {
 
     fn flop(&self, _inputs: &[&TensorType], _outputs: &[&TensorType]) -> Flop {
         Flop(0)
+    }
+
+    fn operand(&self, _: usize) -> Operand {
+        Operand::MAP
+    }
+
+    fn work(&self, inputs: &[&TensorType], outputs: &[&TensorType]) -> Work<'_> {
+        let ([x, ..], [y, ..]) = (inputs, outputs) else { return Work::Nothing };
+        let row = |ty: &TensorType| ty.shape.last().copied().unwrap_or(1);
+        let elements = if y.layout == Layout::Nc1hwc0 { row(x).min(row(y)) * C0 } else { row(x) };
+        Work::Moves { run: elements as u64 * y.dtype.bytes().0 }
+    }
+
+    fn kind(&self) -> Kind {
+        Kind::Other
+    }
+
+    fn passes_on(&self, _result: usize) -> bool {
+        true
     }
 
     fn gradient(&self, grad: &mut Gradient<'_>) -> Result<(), GraphError> {

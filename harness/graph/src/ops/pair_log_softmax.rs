@@ -1,6 +1,6 @@
 //! Log-softmax over pairs of channels: the two scores of each anchor.
 
-use super::{OpError, Operator, expect_float, expect_shape, feature_map, operands, per_element};
+use super::{Kind, OpError, Operand, Operator, Work, expect_float, expect_shape, feature_map, operands, per_element};
 use crate::{differentiate::Gradient, error::GraphError, tensor::TensorType, units::Flop};
 
 /// Operand: `[n, 2 * a, h, w]`, which is `[n, 2, a, h, w]`. Result: `[n, a, h, w, 2]`, the logarithm of the softmax over
@@ -20,8 +20,8 @@ impl PairLogSoftmax {
 }
 
 impl Operator for PairLogSoftmax {
-    fn name(&self) -> &'static str {
-        "LogSoftmaxV2"
+    fn names() -> &'static [&'static str] {
+        &["LogSoftmaxV2"]
     }
 
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, OpError> {
@@ -32,6 +32,18 @@ impl Operator for PairLogSoftmax {
 
     fn flop(&self, inputs: &[&TensorType], _outputs: &[&TensorType]) -> Flop {
         per_element(5, inputs[0])
+    }
+
+    fn operand(&self, _: usize) -> Operand {
+        Operand::PLAIN
+    }
+
+    fn work(&self, inputs: &[&TensorType], outputs: &[&TensorType]) -> Work<'_> {
+        Work::counted(self, inputs, outputs)
+    }
+
+    fn kind(&self) -> Kind {
+        Kind::Other
     }
 
     fn gradient(&self, grad: &mut Gradient<'_>) -> Result<(), GraphError> {
@@ -49,8 +61,8 @@ impl Operator for PairLogSoftmax {
 pub struct PairLogSoftmaxGrad;
 
 impl Operator for PairLogSoftmaxGrad {
-    fn name(&self) -> &'static str {
-        "LogSoftmaxGrad"
+    fn names() -> &'static [&'static str] {
+        &["LogSoftmaxGrad"]
     }
 
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, OpError> {
@@ -65,5 +77,17 @@ impl Operator for PairLogSoftmaxGrad {
 
     fn flop(&self, inputs: &[&TensorType], _outputs: &[&TensorType]) -> Flop {
         per_element(4, inputs[0])
+    }
+
+    fn operand(&self, _: usize) -> Operand {
+        Operand::PLAIN
+    }
+
+    fn work(&self, inputs: &[&TensorType], outputs: &[&TensorType]) -> Work<'_> {
+        Work::counted(self, inputs, outputs)
+    }
+
+    fn kind(&self) -> Kind {
+        Kind::Other
     }
 }

@@ -1,6 +1,6 @@
 //! `Relu`: maximum with zero.
 
-use super::{OpError, Operator, ReluGrad, expect_float, operands, per_element};
+use super::{Kind, OpError, Operand, Operator, ReluGrad, Work, expect_float, operands, per_element};
 use crate::{differentiate::Gradient, error::GraphError, tensor::TensorType, units::Flop};
 
 /// Operand: any tensor. Result: `max(x, 0)`.
@@ -8,8 +8,8 @@ use crate::{differentiate::Gradient, error::GraphError, tensor::TensorType, unit
 pub struct Relu;
 
 impl Operator for Relu {
-    fn name(&self) -> &'static str {
-        "Relu"
+    fn names() -> &'static [&'static str] {
+        &["Relu"]
     }
 
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, OpError> {
@@ -20,6 +20,22 @@ impl Operator for Relu {
 
     fn flop(&self, inputs: &[&TensorType], _outputs: &[&TensorType]) -> Flop {
         per_element(1, inputs[0])
+    }
+
+    fn operand(&self, _: usize) -> Operand {
+        Operand::ELEMENTS
+    }
+
+    fn work(&self, inputs: &[&TensorType], outputs: &[&TensorType]) -> Work<'_> {
+        Work::one(inputs, outputs)
+    }
+
+    fn kind(&self) -> Kind {
+        Kind::Activation
+    }
+
+    fn passes_on(&self, _result: usize) -> bool {
+        true
     }
 
     fn gradient(&self, grad: &mut Gradient<'_>) -> Result<(), GraphError> {

@@ -1,6 +1,8 @@
 //! `Relu6`: clips to 0..6, and its gradient.
 
-use super::{OpError, Operator, expect_float, expect_same_storage, expect_shape, operands, per_element};
+use super::{
+    Kind, OpError, Operand, Operator, Work, expect_float, expect_same_storage, expect_shape, operands, per_element,
+};
 use crate::{differentiate::Gradient, error::GraphError, tensor::TensorType, units::Flop};
 
 /// Operand: any tensor. Result: `min(max(x, 0), 6)`.
@@ -10,8 +12,8 @@ use crate::{differentiate::Gradient, error::GraphError, tensor::TensorType, unit
 pub struct Relu6;
 
 impl Operator for Relu6 {
-    fn name(&self) -> &'static str {
-        "Relu6"
+    fn names() -> &'static [&'static str] {
+        &["Relu6"]
     }
 
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, OpError> {
@@ -22,6 +24,18 @@ impl Operator for Relu6 {
 
     fn flop(&self, inputs: &[&TensorType], _outputs: &[&TensorType]) -> Flop {
         per_element(2, inputs[0])
+    }
+
+    fn operand(&self, _: usize) -> Operand {
+        Operand::ELEMENTS
+    }
+
+    fn work(&self, inputs: &[&TensorType], outputs: &[&TensorType]) -> Work<'_> {
+        Work::counted(self, inputs, outputs)
+    }
+
+    fn kind(&self) -> Kind {
+        Kind::Activation
     }
 
     fn gradient(&self, grad: &mut Gradient<'_>) -> Result<(), GraphError> {
@@ -43,8 +57,8 @@ impl Operator for Relu6 {
 pub struct Relu6Grad;
 
 impl Operator for Relu6Grad {
-    fn name(&self) -> &'static str {
-        "Relu6Grad"
+    fn names() -> &'static [&'static str] {
+        &["Relu6Grad"]
     }
 
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, OpError> {
@@ -56,6 +70,18 @@ impl Operator for Relu6Grad {
 
     fn flop(&self, inputs: &[&TensorType], _outputs: &[&TensorType]) -> Flop {
         per_element(2, inputs[0])
+    }
+
+    fn operand(&self, _: usize) -> Operand {
+        Operand::ELEMENTS
+    }
+
+    fn work(&self, inputs: &[&TensorType], outputs: &[&TensorType]) -> Work<'_> {
+        Work::counted(self, inputs, outputs)
+    }
+
+    fn kind(&self) -> Kind {
+        Kind::Elementwise
     }
 
     fn in_place(&self) -> &'static [(usize, usize)] {

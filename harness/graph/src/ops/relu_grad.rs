@@ -1,6 +1,6 @@
 //! `ReluGrad`: gradient of a ReLU.
 
-use super::{OpError, Operator, expect_same_storage, expect_shape, operands, per_element};
+use super::{Kind, OpError, Operand, Operator, Read, Work, expect_same_storage, expect_shape, operands, per_element};
 use crate::{tensor::TensorType, units::Flop};
 
 /// Operands: output gradient, output. Result: the gradient where the output is above zero, else zero.
@@ -9,8 +9,8 @@ use crate::{tensor::TensorType, units::Flop};
 pub struct ReluGrad;
 
 impl Operator for ReluGrad {
-    fn name(&self) -> &'static str {
-        "ReluGrad"
+    fn names() -> &'static [&'static str] {
+        &["ReluGrad"]
     }
 
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, OpError> {
@@ -22,6 +22,23 @@ impl Operator for ReluGrad {
 
     fn flop(&self, inputs: &[&TensorType], _outputs: &[&TensorType]) -> Flop {
         per_element(1, inputs[0])
+    }
+
+    fn operand(&self, i: usize) -> Operand {
+        if i == 1 { Operand { read: Read::Sign, ..Operand::ELEMENTS } } else { Operand::ELEMENTS }
+    }
+
+    fn work(&self, _inputs: &[&TensorType], outputs: &[&TensorType]) -> Work<'_> {
+        // Compare, select.
+        Work::per_result(outputs, 2)
+    }
+
+    fn kind(&self) -> Kind {
+        Kind::Elementwise
+    }
+
+    fn passes_on(&self, _result: usize) -> bool {
+        true
     }
 
     fn in_place(&self) -> &'static [(usize, usize)] {

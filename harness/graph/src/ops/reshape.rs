@@ -1,6 +1,6 @@
 //! `Reshape`: the same elements in row-major order under another shape.
 
-use super::{OpError, Operator, operands};
+use super::{Kind, OpError, Operand, Operator, Work, operands};
 use crate::{
     differentiate::Gradient,
     error::GraphError,
@@ -16,8 +16,8 @@ pub struct Reshape {
 }
 
 impl Operator for Reshape {
-    fn name(&self) -> &'static str {
-        "Reshape"
+    fn names() -> &'static [&'static str] {
+        &["Reshape"]
     }
 
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, OpError> {
@@ -37,6 +37,22 @@ impl Operator for Reshape {
 
     fn flop(&self, _inputs: &[&TensorType], _outputs: &[&TensorType]) -> Flop {
         Flop(0)
+    }
+
+    fn operand(&self, _: usize) -> Operand {
+        Operand::PLAIN
+    }
+
+    fn work(&self, _inputs: &[&TensorType], _outputs: &[&TensorType]) -> Work<'_> {
+        Work::Nothing
+    }
+
+    fn kind(&self) -> Kind {
+        Kind::Other
+    }
+
+    fn passes_on(&self, _result: usize) -> bool {
+        true
     }
 
     fn gradient(&self, grad: &mut Gradient<'_>) -> Result<(), GraphError> {

@@ -1,6 +1,6 @@
 //! `Resize`: height and width changed by nearest or bilinear interpolation, and its gradient.
 
-use super::{OpError, Operator, expect_float, feature_map, operands, per_element};
+use super::{Kind, OpError, Operand, Operator, Work, expect_float, feature_map, operands, per_element};
 use crate::{
     differentiate::Gradient,
     error::GraphError,
@@ -66,6 +66,10 @@ pub struct Resize {
 }
 
 impl Operator for Resize {
+    fn names() -> &'static [&'static str] {
+        &["ResizeNearestNeighborV2", "ResizeBilinearV2"]
+    }
+
     fn name(&self) -> &'static str {
         match self.interpolation {
             Interpolation::Nearest => "ResizeNearestNeighborV2",
@@ -90,6 +94,18 @@ impl Operator for Resize {
         }
     }
 
+    fn operand(&self, _: usize) -> Operand {
+        Operand::MAP
+    }
+
+    fn work(&self, inputs: &[&TensorType], outputs: &[&TensorType]) -> Work<'_> {
+        Work::counted(self, inputs, outputs)
+    }
+
+    fn kind(&self) -> Kind {
+        Kind::Other
+    }
+
     fn gradient(&self, grad: &mut Gradient<'_>) -> Result<(), GraphError> {
         let Some(dy) = grad.result_grad(0) else { return Ok(()) };
         let input = grad.ty(grad.operand(0)).shape.clone();
@@ -109,6 +125,10 @@ pub struct ResizeGrad {
 }
 
 impl Operator for ResizeGrad {
+    fn names() -> &'static [&'static str] {
+        &["ResizeNearestNeighborV2Grad", "ResizeBilinearV2Grad"]
+    }
+
     fn name(&self) -> &'static str {
         match self.resize.interpolation {
             Interpolation::Nearest => "ResizeNearestNeighborV2Grad",
@@ -128,6 +148,18 @@ impl Operator for ResizeGrad {
             Interpolation::Nearest => per_element(1, inputs[0]),
             Interpolation::Bilinear { .. } => per_element(8, inputs[0]),
         }
+    }
+
+    fn operand(&self, _: usize) -> Operand {
+        Operand::MAP
+    }
+
+    fn work(&self, inputs: &[&TensorType], outputs: &[&TensorType]) -> Work<'_> {
+        Work::counted(self, inputs, outputs)
+    }
+
+    fn kind(&self) -> Kind {
+        Kind::Other
     }
 }
 

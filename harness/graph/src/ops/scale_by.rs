@@ -1,6 +1,6 @@
 //! `Mul` by a scalar tensor.
 
-use super::{OpError, Operator, expect_float, expect_shape, operands, per_element};
+use super::{Kind, OpError, Operand, Operator, Work, expect_float, expect_shape, operands, per_element};
 use crate::{tensor::TensorType, units::Flop};
 
 /// Operands: any tensor, a scalar. Result: their product, in the tensor's shape.
@@ -8,8 +8,8 @@ use crate::{tensor::TensorType, units::Flop};
 pub struct ScaleBy;
 
 impl Operator for ScaleBy {
-    fn name(&self) -> &'static str {
-        "Mul"
+    fn names() -> &'static [&'static str] {
+        &["Mul"]
     }
 
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, OpError> {
@@ -21,6 +21,18 @@ impl Operator for ScaleBy {
 
     fn flop(&self, inputs: &[&TensorType], _outputs: &[&TensorType]) -> Flop {
         per_element(1, inputs[0])
+    }
+
+    fn operand(&self, i: usize) -> Operand {
+        if i == 0 { Operand::ELEMENTS } else { Operand::AS_IS }
+    }
+
+    fn work(&self, inputs: &[&TensorType], outputs: &[&TensorType]) -> Work<'_> {
+        Work::one(inputs, outputs)
+    }
+
+    fn kind(&self) -> Kind {
+        Kind::Other
     }
 
     fn in_place(&self) -> &'static [(usize, usize)] {

@@ -1,7 +1,7 @@
 //! Cross entropy over pairs, averaged over positives and negatives apart.
 
 use super::balanced_bce::scale_own_gradient;
-use super::{OpError, Operator, expect_float, expect_shape, operands, per_element};
+use super::{Kind, OpError, Operand, Operator, Work, expect_float, expect_shape, operands, per_element};
 use crate::{
     differentiate::Gradient,
     error::GraphError,
@@ -18,8 +18,8 @@ use crate::{
 pub struct SelectCrossEntropy;
 
 impl Operator for SelectCrossEntropy {
-    fn name(&self) -> &'static str {
-        "SelectCrossEntropy"
+    fn names() -> &'static [&'static str] {
+        &["SelectCrossEntropy"]
     }
 
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, OpError> {
@@ -36,6 +36,18 @@ impl Operator for SelectCrossEntropy {
 
     fn flop(&self, inputs: &[&TensorType], _outputs: &[&TensorType]) -> Flop {
         per_element(2, inputs[0])
+    }
+
+    fn operand(&self, _: usize) -> Operand {
+        Operand::PLAIN
+    }
+
+    fn work(&self, inputs: &[&TensorType], outputs: &[&TensorType]) -> Work<'_> {
+        Work::counted(self, inputs, outputs)
+    }
+
+    fn kind(&self) -> Kind {
+        Kind::Other
     }
 
     fn gradient(&self, grad: &mut Gradient<'_>) -> Result<(), GraphError> {

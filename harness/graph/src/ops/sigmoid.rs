@@ -1,6 +1,8 @@
 //! `Sigmoid`: 1 / (1 + exp(-x)), and its gradient.
 
-use super::{OpError, Operator, expect_float, expect_same_storage, expect_shape, operands, per_element};
+use super::{
+    Kind, OpError, Operand, Operator, Work, expect_float, expect_same_storage, expect_shape, operands, per_element,
+};
 use crate::{differentiate::Gradient, error::GraphError, tensor::TensorType, units::Flop};
 
 /// Operand: any tensor. Result: `1 / (1 + exp(-x))`.
@@ -8,8 +10,8 @@ use crate::{differentiate::Gradient, error::GraphError, tensor::TensorType, unit
 pub struct Sigmoid;
 
 impl Operator for Sigmoid {
-    fn name(&self) -> &'static str {
-        "Sigmoid"
+    fn names() -> &'static [&'static str] {
+        &["Sigmoid"]
     }
 
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, OpError> {
@@ -20,6 +22,18 @@ impl Operator for Sigmoid {
 
     fn flop(&self, inputs: &[&TensorType], _outputs: &[&TensorType]) -> Flop {
         per_element(4, inputs[0])
+    }
+
+    fn operand(&self, _: usize) -> Operand {
+        Operand::PLAIN
+    }
+
+    fn work(&self, inputs: &[&TensorType], outputs: &[&TensorType]) -> Work<'_> {
+        Work::counted(self, inputs, outputs)
+    }
+
+    fn kind(&self) -> Kind {
+        Kind::Other
     }
 
     fn gradient(&self, grad: &mut Gradient<'_>) -> Result<(), GraphError> {
@@ -40,8 +54,8 @@ impl Operator for Sigmoid {
 pub struct SigmoidGrad;
 
 impl Operator for SigmoidGrad {
-    fn name(&self) -> &'static str {
-        "SigmoidGrad"
+    fn names() -> &'static [&'static str] {
+        &["SigmoidGrad"]
     }
 
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, OpError> {
@@ -53,6 +67,18 @@ impl Operator for SigmoidGrad {
 
     fn flop(&self, inputs: &[&TensorType], _outputs: &[&TensorType]) -> Flop {
         per_element(3, inputs[0])
+    }
+
+    fn operand(&self, _: usize) -> Operand {
+        Operand::PLAIN
+    }
+
+    fn work(&self, inputs: &[&TensorType], outputs: &[&TensorType]) -> Work<'_> {
+        Work::counted(self, inputs, outputs)
+    }
+
+    fn kind(&self) -> Kind {
+        Kind::Other
     }
 
     fn in_place(&self) -> &'static [(usize, usize)] {

@@ -1,6 +1,6 @@
 //! `Slice`: a box cut out of a tensor.
 
-use super::{OpError, Operator, Pad, operands};
+use super::{Kind, OpError, Operand, Operator, Pad, Read, Work, channel_run, operands};
 use crate::{differentiate::Gradient, error::GraphError, tensor::TensorType, units::Flop};
 
 /// Operand: any tensor. Result: the elements from `start`, `size` of them, per axis.
@@ -13,8 +13,8 @@ pub struct Slice {
 }
 
 impl Operator for Slice {
-    fn name(&self) -> &'static str {
-        "SliceD"
+    fn names() -> &'static [&'static str] {
+        &["SliceD"]
     }
 
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, OpError> {
@@ -34,6 +34,25 @@ impl Operator for Slice {
 
     fn flop(&self, _inputs: &[&TensorType], _outputs: &[&TensorType]) -> Flop {
         Flop(0)
+    }
+
+    fn operand(&self, _: usize) -> Operand {
+        Operand { read: Read::Part, ..Operand::MAP }
+    }
+
+    fn work(&self, inputs: &[&TensorType], outputs: &[&TensorType]) -> Work<'_> {
+        Work::Moves {
+            run: channel_run(inputs, outputs, outputs[0])
+                .unwrap_or_else(|| inputs[0].shape.last().copied().unwrap_or(1) as u64 * outputs[0].dtype.bytes().0),
+        }
+    }
+
+    fn kind(&self) -> Kind {
+        Kind::Other
+    }
+
+    fn passes_on(&self, _result: usize) -> bool {
+        true
     }
 
     fn gradient(&self, grad: &mut Gradient<'_>) -> Result<(), GraphError> {

@@ -1,6 +1,6 @@
 //! Softmax cross entropy with label smoothing.
 
-use super::{OpError, Operator, ScaleBy, expect_shape, operands, per_element};
+use super::{Kind, OpError, Operand, Operator, ScaleBy, Work, expect_shape, operands, per_element};
 use crate::{
     differentiate::Gradient,
     error::GraphError,
@@ -42,8 +42,8 @@ impl SoftmaxCrossEntropy {
 }
 
 impl Operator for SoftmaxCrossEntropy {
-    fn name(&self) -> &'static str {
-        "SoftmaxCrossEntropyWithLogits"
+    fn names() -> &'static [&'static str] {
+        &["SoftmaxCrossEntropyWithLogits"]
     }
 
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, OpError> {
@@ -68,6 +68,18 @@ impl Operator for SoftmaxCrossEntropy {
 
     fn flop(&self, inputs: &[&TensorType], _outputs: &[&TensorType]) -> Flop {
         per_element(8, inputs[0])
+    }
+
+    fn operand(&self, i: usize) -> Operand {
+        if i == 0 { Operand::PLAIN } else { Operand::AS_IS }
+    }
+
+    fn work(&self, inputs: &[&TensorType], outputs: &[&TensorType]) -> Work<'_> {
+        Work::counted(self, inputs, outputs)
+    }
+
+    fn kind(&self) -> Kind {
+        Kind::Other
     }
 
     fn gradient(&self, grad: &mut Gradient<'_>) -> Result<(), GraphError> {

@@ -1,10 +1,10 @@
 //! `TransData`: the same tensor in another memory layout.
 
-use super::{OpError, Operator, operands};
+use super::{Kind, OpError, Operand, OperandLayout, Operator, Work, operands};
 use crate::{
     differentiate::Gradient,
     error::GraphError,
-    tensor::{Layout, TensorType},
+    tensor::{C0, Layout, TensorType},
     units::Flop,
 };
 
@@ -16,8 +16,8 @@ pub struct TransData {
 }
 
 impl Operator for TransData {
-    fn name(&self) -> &'static str {
-        "TransData"
+    fn names() -> &'static [&'static str] {
+        &["TransData"]
     }
 
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, OpError> {
@@ -28,6 +28,24 @@ impl Operator for TransData {
 
     fn flop(&self, _inputs: &[&TensorType], _outputs: &[&TensorType]) -> Flop {
         Flop(0)
+    }
+
+    fn operand(&self, _: usize) -> Operand {
+        Operand::in_layout(OperandLayout::Any)
+    }
+
+    fn work(&self, inputs: &[&TensorType], outputs: &[&TensorType]) -> Work<'_> {
+        // One pixel per map lies the same in row-major order and in blocks of channels.
+        let same = inputs[0].shape.nchw().is_some_and(|[_, c, h, w]| h * w == 1 && c.is_multiple_of(C0));
+        if same { Work::Nothing } else { Work::Moves { run: C0 as u64 * outputs[0].dtype.bytes().0 } }
+    }
+
+    fn kind(&self) -> Kind {
+        Kind::Other
+    }
+
+    fn passes_on(&self, _result: usize) -> bool {
+        true
     }
 
     fn gradient(&self, grad: &mut Gradient<'_>) -> Result<(), GraphError> {

@@ -1,10 +1,10 @@
 //! `TransposeD`: the axes in another order.
 
-use super::{OpError, Operator, operands};
+use super::{Kind, OpError, Operand, Operator, Work, operands};
 use crate::{
     differentiate::Gradient,
     error::GraphError,
-    tensor::{Layout, TensorType},
+    tensor::{C0, Layout, TensorType},
     units::Flop,
 };
 
@@ -33,8 +33,8 @@ impl Transpose {
 }
 
 impl Operator for Transpose {
-    fn name(&self) -> &'static str {
-        "TransposeD"
+    fn names() -> &'static [&'static str] {
+        &["TransposeD"]
     }
 
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, OpError> {
@@ -53,6 +53,25 @@ impl Operator for Transpose {
 
     fn flop(&self, _inputs: &[&TensorType], _outputs: &[&TensorType]) -> Flop {
         Flop(0)
+    }
+
+    fn operand(&self, _: usize) -> Operand {
+        Operand::PLAIN
+    }
+
+    fn work(&self, _inputs: &[&TensorType], outputs: &[&TensorType]) -> Work<'_> {
+        if self.is_metadata() {
+            return Work::Nothing;
+        }
+        Work::Moves { run: C0 as u64 * outputs[0].dtype.bytes().0 }
+    }
+
+    fn kind(&self) -> Kind {
+        Kind::Other
+    }
+
+    fn passes_on(&self, _result: usize) -> bool {
+        true
     }
 
     fn gradient(&self, grad: &mut Gradient<'_>) -> Result<(), GraphError> {

@@ -1,7 +1,7 @@
 //! Weighted distance of box offsets.
 
 use super::balanced_bce::scale_own_gradient;
-use super::{OpError, Operator, expect_float, expect_shape, feature_map, operands, per_element};
+use super::{Kind, OpError, Operand, Operator, Work, expect_float, expect_shape, feature_map, operands, per_element};
 use crate::{
     differentiate::Gradient,
     error::GraphError,
@@ -17,8 +17,8 @@ use crate::{
 pub struct WeightedL1;
 
 impl Operator for WeightedL1 {
-    fn name(&self) -> &'static str {
-        "WeightedL1Loss"
+    fn names() -> &'static [&'static str] {
+        &["WeightedL1Loss"]
     }
 
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, OpError> {
@@ -35,6 +35,18 @@ impl Operator for WeightedL1 {
 
     fn flop(&self, inputs: &[&TensorType], _outputs: &[&TensorType]) -> Flop {
         per_element(4, inputs[0])
+    }
+
+    fn operand(&self, _: usize) -> Operand {
+        Operand::PLAIN
+    }
+
+    fn work(&self, inputs: &[&TensorType], outputs: &[&TensorType]) -> Work<'_> {
+        Work::counted(self, inputs, outputs)
+    }
+
+    fn kind(&self) -> Kind {
+        Kind::Other
     }
 
     fn gradient(&self, grad: &mut Gradient<'_>) -> Result<(), GraphError> {

@@ -1,6 +1,8 @@
 //! Weighted sum of tensors: the total of several loss components, the difference of two maps.
 
-use super::{OpError, Operator, Scale, expect_float, expect_same_storage, expect_shape, per_element};
+use super::{
+    Kind, OpError, Operand, Operator, Scale, Work, expect_float, expect_same_storage, expect_shape, per_element,
+};
 use crate::{differentiate::Gradient, error::GraphError, tensor::TensorType, units::Flop};
 
 /// Operands: one tensor per weight, all of one shape. Result: `sum(weight * operand)`, added from left to right.
@@ -11,8 +13,8 @@ pub struct WeightedSum {
 }
 
 impl Operator for WeightedSum {
-    fn name(&self) -> &'static str {
-        "AccumulateNV2"
+    fn names() -> &'static [&'static str] {
+        &["AccumulateNV2"]
     }
 
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, OpError> {
@@ -29,6 +31,18 @@ impl Operator for WeightedSum {
 
     fn flop(&self, inputs: &[&TensorType], _outputs: &[&TensorType]) -> Flop {
         per_element(2 * inputs.len() as u64, inputs[0])
+    }
+
+    fn operand(&self, _: usize) -> Operand {
+        Operand::EXACT
+    }
+
+    fn work(&self, inputs: &[&TensorType], outputs: &[&TensorType]) -> Work<'_> {
+        Work::counted(self, inputs, outputs)
+    }
+
+    fn kind(&self) -> Kind {
+        Kind::Other
     }
 
     fn gradient(&self, grad: &mut Gradient<'_>) -> Result<(), GraphError> {

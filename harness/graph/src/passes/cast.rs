@@ -10,7 +10,7 @@ use super::{Pass, Patch, patch::Draft};
 use crate::{
     error::GraphError,
     graph::{Graph, Node, Phase, Scope, Source, ValueId},
-    ops::{Cast, Op},
+    ops::{Cast, Element},
     tensor::{DType, TensorType},
 };
 use serde::Serialize;
@@ -219,7 +219,9 @@ impl<'g> Placement<'g> {
     /// Decides the types around the node at place `n`.
     fn place(&mut self, n: usize) -> Result<(), GraphError> {
         let node = &self.graph.nodes[n];
-        let data = |i: &usize| role(&node.op, *i) == Role::Data && self.dtypes[node.inputs[*i].0].is_float();
+        let data = |i: &usize| {
+            node.op.rules().operand(*i).element == Element::Computed && self.dtypes[node.inputs[*i].0].is_float()
+        };
         let first = (0..node.inputs.len()).find(data);
         let (dtype, why) = self.policy.choose(node, first.map(|i| self.dtypes[node.inputs[i].0]));
         self.choices.push((dtype, why));
@@ -230,10 +232,10 @@ impl<'g> Placement<'g> {
         let places: Vec<usize> = node.inputs.iter().map(|v| gradient_place(*v)).collect();
         let mut inputs = node.inputs.clone();
         for (i, v) in inputs.iter_mut().enumerate() {
-            let wanted = match role(&node.op, i) {
-                Role::Data => dtype,
-                Role::Statistic => DType::F32,
-                Role::Free => continue,
+            let wanted = match node.op.rules().operand(i).element {
+                Element::Computed => dtype,
+                Element::F32 => DType::F32,
+                Element::AsIs => continue,
             };
             if self.dtypes[v.0].is_float() {
                 *v = self.converted(*v, wanted, places[i])?;
@@ -314,38 +316,5 @@ impl Draft<'_> {
     /// Adds a cast of a value whose type this pass has changed already.
     fn cast(&mut self, near: usize, scope: &Scope, name: String, v: ValueId, ty: TensorType, to: DType) -> ValueId {
         self.add_typed(near, scope, name, Cast { to }.into(), vec![v], ty.with_dtype(to))
-    }
-}
-
-/// What an operand is to the choice of types.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Role {
-    /// Computed with: cast to the operator's type.
-    Data,
-    /// A value per channel, kept in f32 beside data of any type.
-    Statistic,
-    /// A scalar or index that is read as it is.
-    Free,
-}
-
-/// The role of operand `i`. Operators that are not named here compute with all their operands.
-fn role(op: &Op, i: usize) -> Role {
-    let data_until = |n: usize| if i < n { Role::Data } else { Role::Statistic };
-    match op {
-        Op::BnInfer(_) | Op::BnInferGrad(_) => data_until(1),
-        Op::BnTrainingUpdate(_) if i == 5 => Role::Data,
-        Op::BnTrainingUpdate(_) => data_until(1),
-        Op::BnTrainingUpdateGrad(_) | Op::BnTrainingReduceGrad(_) => data_until(2),
-        Op::BnTrainingGrad(op) if i == 5 && op.relu == crate::ops::GradRelu::Output => Role::Data,
-        Op::BnTrainingGrad(_) => data_until(2),
-        Op::BnRunningUpdate(_)
-        | Op::ApplyAdam(_)
-        | Op::ApplyMomentum(_)
-        | Op::GatherStatistics(_)
-        | Op::WeightedSum(_) => Role::Statistic,
-        Op::AllReduce(_) => Role::Free,
-        Op::ScaleBy(_) if i == 1 => Role::Free,
-        Op::SoftmaxCrossEntropy(_) if i == 1 => Role::Free,
-        _ => Role::Data,
     }
 }

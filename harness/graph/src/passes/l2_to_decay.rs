@@ -11,7 +11,7 @@ use super::{Pass, Patch, patch::Draft, readers};
 use crate::{
     error::GraphError,
     graph::{Graph, Node, NodeId, Source, ValueId},
-    ops::{Add, ApplyAdam, ApplyMomentum, Op, WeightedSum},
+    ops::{Add, Op, Update, WeightedSum},
 };
 
 /// See the module's documentation. Runs before casts and loss scaling, whose nodes would hide the pattern.
@@ -44,23 +44,16 @@ fn rewrite(graph: &Graph) -> Option<Vec<Patch>> {
     let mut gone = Vec::new();
     for square in &sum.inputs {
         let Source::Node(place, _) = graph.value(*square).source else { return None };
-        let (loss, parameter) = (graph.node(place), graph.node(place).inputs[0]);
+        let parameter = graph.node(place).inputs[0];
         draft.patch.remove.push(place);
-        let update = graph.nodes.iter().position(|node| is_update(&node.op) && node.inputs[0] == parameter)?;
+        let update = graph.nodes.iter().position(|node| {
+            matches!(node.op.update(), Some(Update::Optimizer { .. })) && node.inputs[0] == parameter
+        })?;
         let gradient = *graph.nodes[update].inputs.last()?;
         let Source::Node(added, _) = graph.value(gradient).source else { return None };
         let parts = &graph.nodes[added.0];
-        let scaled = |v: &&ValueId| {
-            graph.producer(**v).is_some_and(|node| {
-                matches!(node.op, Op::ScaleBy(_)) && node.inputs[0] == parameter && node.name.starts_with(&loss.name)
-            })
-        };
-        let own = match parts.op {
-            Op::Add(_) => *parts.inputs.iter().find(scaled)?,
-            _ => return None,
-        };
-        let Source::Node(scale, _) = graph.value(own).source else { return None };
-        let factor = constant(graph, graph.node(scale).inputs[1])?;
+        let Op::Add(_) = parts.op else { return None };
+        let (own, scale, factor) = parts.inputs.iter().find_map(|v| scaled(graph, *v, parameter))?;
         draft.patch.remove.push(scale);
         gone.push(graph.node(scale).inputs[1]);
         let rest: Vec<ValueId> = parts.inputs.iter().copied().filter(|v| *v != own).collect();
@@ -78,11 +71,8 @@ fn rewrite(graph: &Graph) -> Option<Vec<Patch>> {
         let node = &graph.nodes[update];
         let mut inputs = node.inputs.clone();
         *inputs.last_mut()? = left;
-        let op = match &node.op {
-            Op::ApplyMomentum(op) => ApplyMomentum { weight_decay: op.weight_decay + factor, ..op.clone() }.into(),
-            Op::ApplyAdam(op) => ApplyAdam { weight_decay: op.weight_decay + factor, ..op.clone() }.into(),
-            _ => return None,
-        };
+        let mut op = node.op.clone();
+        *op.group()?.weight_decay += factor;
         draft.replace(update, Node { op, inputs, ..node.clone() });
     }
     // Scalars that nothing reads any more once the terms are gone.
@@ -107,16 +97,21 @@ fn rewrite(graph: &Graph) -> Option<Vec<Patch>> {
     Some(draft.finish(format!("{} parameters", sum.inputs.len())))
 }
 
-fn is_update(op: &Op) -> bool {
-    matches!(op, Op::ApplyMomentum(_) | Op::ApplyAdam(_))
+/// The gradient `factor * parameter`, if a value is that: the value, the node that computes it, and the factor.
+fn scaled(graph: &Graph, v: ValueId, parameter: ValueId) -> Option<(ValueId, NodeId, f64)> {
+    let Source::Node(place, _) = graph.value(v).source else { return None };
+    let node = graph.node(place);
+    let [x, factor] = node.inputs[..] else { return None };
+    let is_own = matches!(node.op, Op::ScaleBy(_)) && x == parameter;
+    is_own.then(|| Some((v, place, constant(graph, factor)?)))?
 }
 
 /// The value of a scalar that is a product of constants.
 fn constant(graph: &Graph, v: ValueId) -> Option<f64> {
     let node = graph.producer(v)?;
-    match &node.op {
-        Op::Fill(fill) => Some(fill.value),
-        Op::Scale(scale) => Some(scale.factor * constant(graph, node.inputs[0])?),
-        _ => None,
+    if let Op::Fill(fill) = &node.op {
+        return Some(fill.value);
     }
+    let Op::Scale(scale) = &node.op else { return None };
+    Some(scale.factor * constant(graph, node.inputs[0])?)
 }

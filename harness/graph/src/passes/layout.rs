@@ -13,7 +13,7 @@ use super::{NewNode, Pass, Patch};
 use crate::{
     error::GraphError,
     graph::{Graph, Node, NodeId, Phase, Place, Source, ValueId, VariableRole},
-    ops::{Op, TransData},
+    ops::{Op, OperandLayout, TransData},
     tensor::{Layout, TensorType},
 };
 use std::collections::{BTreeSet, HashMap};
@@ -106,90 +106,20 @@ impl<'g> Placement<'g> {
 
     /// The layout in which the node wants each operand.
     fn wanted(&self, node: &Node) -> Vec<Layout> {
-        let layout = |i: usize| self.types[node.inputs[i].0].layout;
-        let blocked = Layout::Nc1hwc0;
-        let all = |map: Layout| node.inputs.iter().map(|v| self.map_layout(*v, map)).collect::<Vec<_>>();
         if self.row_major.contains(node.op.name()) {
-            return all(Layout::Plain);
+            return vec![Layout::Plain; node.inputs.len()];
         }
-        match &node.op {
-            Op::Conv2D(conv) => {
-                let mut wanted = all(Layout::Plain);
-                wanted[0] = self.image_layout(node.inputs[0]);
-                wanted[1] = Layout::FractalZ { groups: conv.groups };
-                wanted
-            }
-            Op::Conv2DBackpropInput(op) => vec![blocked, Layout::FractalZ { groups: op.conv.groups }],
-            Op::Conv2DBackpropFilter(_) => vec![self.image_layout(node.inputs[0]), blocked],
-            // The gradient of a pool is larger than what it is made of: what is small is converted.
-            Op::AdaptiveAvgPoolGrad(op) if op.input.iter().skip(2).product::<usize>() > 1 => all(blocked),
-            Op::AdaptiveAvgPool(_)
-            | Op::AdaptiveAvgPoolGrad(_)
-            | Op::Add(_)
-            | Op::ApplyAdam(_)
-            | Op::ApplyEma(_)
-            | Op::ApplyMomentum(_)
-            | Op::AvgPool(_)
-            | Op::AvgPoolGrad(_)
-            | Op::BiasAdd(_)
-            | Op::BiasAddGrad(_)
-            | Op::BnInfer(_)
-            | Op::BnInferGrad(_)
-            | Op::BnTrainingGrad(_)
-            | Op::BnTrainingReduce(_)
-            | Op::BnTrainingReduceGrad(_)
-            | Op::BnTrainingUpdate(_)
-            | Op::BnTrainingUpdateGrad(_)
-            | Op::Cast(_)
-            | Op::ClipByValue(_)
-            | Op::Concat(_)
-            | Op::DepthwiseCorrelation(_)
-            | Op::DepthwiseCorrelationGrad(_)
-            | Op::Dropout(_)
-            | Op::ExtractPatches(_)
-            | Op::ExtractPatchesGrad(_)
-            | Op::L2Loss(_)
-            | Op::Lrn(_)
-            | Op::LrnGrad(_)
-            | Op::MaxPool(_)
-            | Op::MaxPoolGrad(_)
-            | Op::Pad(_)
-            | Op::Relu(_)
-            | Op::Relu6(_)
-            | Op::Relu6Grad(_)
-            | Op::ReluGrad(_)
-            | Op::Resize(_)
-            | Op::ResizeGrad(_)
-            | Op::LossScale(_)
-            | Op::Scale(_)
-            | Op::ScaleBy(_)
-            | Op::Slice(_) => {
-                let mut layouts = (0..node.inputs.len()).map(layout);
-                all(layouts.find(|l| *l != Layout::Plain).unwrap_or(Layout::Plain))
-            }
-            Op::BalancedBce(_)
-            | Op::BnRunningUpdate(_)
-            | Op::GatherStatistics(_)
-            | Op::DiceLoss(_)
-            | Op::Eye(_)
-            | Op::Fill(_)
-            | Op::MaskedL1(_)
-            | Op::MatMul(_)
-            | Op::PairLogSoftmax(_)
-            | Op::PairLogSoftmaxGrad(_)
-            | Op::Reshape(_)
-            | Op::SelectCrossEntropy(_)
-            | Op::Sigmoid(_)
-            | Op::SigmoidGrad(_)
-            | Op::SoftmaxCrossEntropy(_)
-            | Op::Transpose(_)
-            | Op::WeightedL1(_)
-            | Op::WeightedSum(_) => all(Layout::Plain),
-            Op::MaskSoftMargin(_) => vec![layout(0), Layout::Plain, Layout::Plain],
-            Op::AllReduce(_) | Op::ClipByGlobalNorm(_) | Op::TransData(_) => {
-                (0..node.inputs.len()).map(layout).collect()
-            }
-        }
+        let layouts = || node.inputs.iter().map(|v| self.types[v.0].layout);
+        let common = layouts().find(|layout| *layout != Layout::Plain).unwrap_or(Layout::Plain);
+        let wanted = |(i, v): (usize, &ValueId)| match node.op.rules().operand(i).layout {
+            OperandLayout::Elements | OperandLayout::Map => self.map_layout(*v, common),
+            OperandLayout::Plain => Layout::Plain,
+            OperandLayout::Blocked => Layout::Nc1hwc0,
+            OperandLayout::Image => self.image_layout(*v),
+            OperandLayout::Filters { groups } => Layout::FractalZ { groups },
+            OperandLayout::Any => self.types[v.0].layout,
+        };
+        node.inputs.iter().enumerate().map(wanted).collect()
     }
 
     /// `map` for a feature map, row-major for everything else.
@@ -263,25 +193,22 @@ fn filter_layout(graph: &Graph, value: ValueId) -> Option<Layout> {
     let mut open = vec![value];
     while let Some(value) = open.pop() {
         for node in graph.nodes.iter().filter(|n| n.inputs.contains(&value)) {
-            let groups = match &node.op {
-                Op::Conv2D(conv) if node.inputs[1] == value => conv.groups,
-                Op::Conv2DBackpropInput(op) if node.inputs[1] == value => op.conv.groups,
-                Op::Cast(_) => {
-                    open.extend(&node.outputs);
-                    continue;
+            if let Op::Cast(_) = &node.op {
+                open.extend(&node.outputs);
+                continue;
+            }
+            let reads = node.inputs.iter().enumerate().filter(|(_, v)| **v == value);
+            for (i, _) in reads {
+                match node.op.rules().operand(i).layout {
+                    OperandLayout::Filters { groups } if *found.get_or_insert(groups) == groups => {}
+                    OperandLayout::Elements => {}
+                    OperandLayout::Filters { .. }
+                    | OperandLayout::Map
+                    | OperandLayout::Plain
+                    | OperandLayout::Blocked
+                    | OperandLayout::Image
+                    | OperandLayout::Any => return None,
                 }
-                Op::Add(_)
-                | Op::ApplyAdam(_)
-                | Op::ApplyEma(_)
-                | Op::ApplyMomentum(_)
-                | Op::L2Loss(_)
-                | Op::LossScale(_)
-                | Op::Scale(_)
-                | Op::ScaleBy(_) => continue,
-                _ => return None,
-            };
-            if *found.get_or_insert(groups) != groups {
-                return None;
             }
         }
     }

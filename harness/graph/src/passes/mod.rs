@@ -41,7 +41,11 @@ pub use scale_loss::ScaleLoss;
 pub use split_decay::SplitDecay;
 pub use sync_batch_norm::SyncBatchNorm;
 
-use crate::{error::GraphError, graph::Graph, verify::verify};
+use crate::{
+    error::GraphError,
+    graph::{Graph, Node},
+    verify::verify,
+};
 
 /// A rewrite of the graph that keeps its meaning.
 pub trait Pass {
@@ -121,4 +125,10 @@ fn readers(graph: &Graph) -> Vec<Vec<usize>> {
         readers[v.0].push(graph.nodes.len());
     }
     readers
+}
+
+/// The error of an operator that updates a parameter and names nothing that its group sets.
+fn without_group(node: &Node) -> GraphError {
+    let message = format!("`{}` ({}) optimizes and has no decay to set", node.name, node.op.name());
+    GraphError::Invariant { after: None, message }
 }

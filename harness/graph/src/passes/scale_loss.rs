@@ -10,7 +10,7 @@ use super::{Pass, Patch, patch::Draft};
 use crate::{
     error::GraphError,
     graph::{Graph, Node, Phase, Scope, Source, ValueId, VariableId},
-    ops::{LossScale, Op},
+    ops::{LossScale, Op, Update},
 };
 use std::collections::HashMap;
 
@@ -88,8 +88,5 @@ impl ScaleLoss {
 
 /// The gradient that a node updates a parameter with, if it does: the last operand of an optimizer's operator.
 fn optimizes(node: &Node) -> Option<ValueId> {
-    match &node.op {
-        Op::ApplyMomentum(_) | Op::ApplyAdam(_) => node.inputs.last().copied(),
-        _ => None,
-    }
+    matches!(node.op.update(), Some(Update::Optimizer { .. })).then(|| node.inputs.last().copied())?
 }

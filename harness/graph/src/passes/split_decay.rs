@@ -6,11 +6,11 @@
 //! stream every parameter twice more (MindSpore's `nn.Optimizer.decay_weight`).
 //! When not: parameters that do not decay.
 
-use super::{Pass, Patch, patch::Draft};
+use super::{Pass, Patch, patch::Draft, without_group};
 use crate::{
     error::GraphError,
     graph::{Graph, Node, Phase, Scope},
-    ops::{Add, ApplyAdam, ApplyMomentum, Op, Scale},
+    ops::{Add, Scale, Update},
 };
 
 /// See the module's documentation.
@@ -25,16 +25,14 @@ impl Pass for SplitDecay {
         let mut draft = Draft::new(graph);
         let mut count = 0;
         for (n, node) in graph.nodes.iter().enumerate() {
-            let (decay, op): (f64, Op) = match &node.op {
-                Op::ApplyMomentum(op) => (op.weight_decay, ApplyMomentum { weight_decay: 0.0, ..op.clone() }.into()),
-                Op::ApplyAdam(op) => (op.weight_decay, ApplyAdam { weight_decay: 0.0, ..op.clone() }.into()),
-                _ => continue,
-            };
+            let Some(Update::Optimizer { weight_decay: decay, .. }) = node.op.update() else { continue };
             let (Some((gradient, kept)), false) = (node.inputs.split_last(), decay == 0.0) else { continue };
             let scope = Scope { phase: Phase::Update, origin: node.origin.clone() };
             let term = draft.add(n, &scope, format!("{}/decay", node.name), Scale { factor: decay }, &[kept[0]])?;
             let sum = draft.add(n, &scope, format!("{}/decayed", node.name), Add, &[*gradient, term])?;
             let inputs = kept.iter().copied().chain([sum]).collect();
+            let mut op = node.op.clone();
+            *op.group().ok_or_else(|| without_group(node))?.weight_decay = 0.0;
             draft.replace(n, Node { op, inputs, ..node.clone() });
             count += 1;
         }

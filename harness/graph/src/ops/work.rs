@@ -1,0 +1,115 @@
+//! What an operator is to a device: which units work, and what a compiler may join it with.
+
+use super::{Conv2D, MatMul, Operator, Update};
+use crate::tensor::{DType, TensorType};
+
+/// What a device does in one application of an operator.
+///
+/// Counts of vector instructions are those of a straight implementation; loads and stores are moved by other units.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Work<'a> {
+    /// Nothing: memory is read as something else, the result is a constant, or another operator does it on the way.
+    Nothing,
+    /// Moves data and computes nothing.
+    Moves {
+        /// Length of the contiguous runs in which it copies, in bytes.
+        run: u64,
+    },
+    /// Vector instructions, element by element.
+    Stream {
+        /// Elements as stored.
+        elements: u64,
+        /// Instructions per element.
+        instructions: u64,
+        /// Bytes per element.
+        width: u64,
+    },
+    /// Vector instructions, row by row of a map: one takes a row of a block of channels, so that narrow maps pay the start
+    /// of an instruction for few elements.
+    Rows {
+        /// The map, `[n, c, h, w]`.
+        map: TensorType,
+        /// Instructions per row.
+        instructions: u64,
+    },
+    /// A product of matrices, and vector instructions in f32 on each element of its result.
+    Product {
+        /// Which product.
+        product: Product<'a>,
+        /// Vector instructions per element of the result.
+        instructions: u64,
+    },
+}
+
+/// A product of matrices.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Product<'a> {
+    /// A convolution of operand 0 by the filters of operand 1.
+    Convolution(&'a Conv2D),
+    /// The gradient of a convolution by its input: operand 0 is the output gradient, operand 1 the filters.
+    ConvolutionInput(&'a Conv2D),
+    /// The gradient of a convolution by its filters: operand 0 is the input, operand 1 the output gradient.
+    ConvolutionFilter(&'a Conv2D),
+    /// The product of operands 0 and 1.
+    Matrices(&'a MatMul),
+}
+
+/// What kind of operator it is: which others a compiler may join it with, and what it updates.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Kind {
+    /// A product whose results pass through the vector unit on their way out: it carries element-wise operators.
+    Product,
+    /// A normalisation, which carries an activation behind it.
+    Normalisation,
+    /// An activation of operand 0.
+    Activation,
+    /// An element-wise operator on operand 0.
+    Elementwise,
+    /// An element-wise operator on all operands alike.
+    Sum,
+    /// Sums over operand 0 that leave it as it is.
+    Statistics,
+    /// An update of what outlives the step.
+    Update(Update),
+    /// None of these: it runs on its own.
+    Other,
+}
+
+/// Bytes of the f32 in which normalisations, and what stands behind products, compute whatever type they read.
+const F32: u64 = DType::F32.bytes().0;
+
+impl Work<'_> {
+    /// So many instructions per element of a tensor, in f32.
+    pub(super) fn in_f32(ty: &TensorType, instructions: u64) -> Self {
+        Self::Stream { elements: ty.stored_numel() as u64, instructions, width: F32 }
+    }
+
+    /// So many instructions per element of the first result, in its own type.
+    pub(super) fn per_result(outputs: &[&TensorType], instructions: u64) -> Self {
+        let [y, ..] = outputs else { return Self::Nothing };
+        Self::Stream { elements: y.stored_numel() as u64, instructions, width: y.dtype.bytes().0 }
+    }
+
+    /// One instruction per element of the first result, in the wider type of it and the first operand.
+    pub(super) fn one(inputs: &[&TensorType], outputs: &[&TensorType]) -> Self {
+        let ([x, ..], [y, ..]) = (inputs, outputs) else { return Self::Nothing };
+        Self::Stream { elements: y.stored_numel() as u64, instructions: 1, width: wider(x, y) }
+    }
+
+    /// One instruction per operation that the operator counts: for what nobody has looked at more closely.
+    pub(super) fn counted(op: &impl Operator, inputs: &[&TensorType], outputs: &[&TensorType]) -> Self {
+        let ([x, ..], [y, ..]) = (inputs, outputs) else { return Self::Nothing };
+        let elements = op.flop(inputs, outputs).0.max(y.stored_numel() as u64);
+        Self::Stream { elements, instructions: 1, width: wider(x, y) }
+    }
+
+    /// So many instructions per row of a map.
+    pub(super) fn rows(map: &TensorType, instructions: usize) -> Self {
+        Self::Rows { map: map.clone(), instructions: instructions as u64 }
+    }
+}
+
+/// Bytes of an element of the wider type.
+fn wider(x: &TensorType, y: &TensorType) -> u64 {
+    x.dtype.bytes().0.max(y.dtype.bytes().0)
+}
