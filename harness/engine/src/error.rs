@@ -87,6 +87,9 @@ pub enum EngineError {
     },
 }
 
+/// What most kernels take and give.
+pub(crate) const MAP: &str = "a map of four axes";
+
 /// An operator that cannot be computed.
 #[derive(Debug, Error)]
 pub enum KernelError {
@@ -118,7 +121,23 @@ pub enum KernelError {
     /// The kernels do not know this element type.
     #[error("the reference kernels compute floating-point tensors only, this one is {0}")]
     DType(zoo_graph::DType),
-    /// A node with operands that its shape rule would refuse.
+    /// An operand that the kernel of its node was not made for.
+    #[error("operand {place} is not {expected}")]
+    Operand {
+        /// Its place.
+        place: usize,
+        /// What the kernel takes.
+        expected: &'static str,
+    },
+    /// A result that the kernel of its node was not made for.
+    #[error("result {place} is not {expected}")]
+    Result {
+        /// Its place.
+        place: usize,
+        /// What the kernel gives.
+        expected: &'static str,
+    },
+    /// A node with more or fewer operands or results than its shape rule allows.
     #[error("{found} operands or results where the operator has others")]
     Arity {
         /// How many there are.

@@ -1,7 +1,7 @@
 //! What a kernel is called with.
 
-use crate::{KernelError, Scalars, simulate::Held};
-use zoo_graph::{Layout, TensorType};
+use crate::{KernelError, Scalars, error::MAP, simulate::Held};
+use zoo_graph::TensorType;
 use zoo_kernels::{AlignedBuf, Blocked, Isa, half::Rounding};
 use zoo_ranks::Ranks;
 
@@ -42,7 +42,9 @@ impl<'a> Call<'a> {
     pub fn operand(&self, i: usize) -> Result<&'a [f32], KernelError> {
         match self.operands.get(i) {
             Some(Operand::Float(values)) => Ok(values),
-            _ => Err(self.arity()),
+            Some(Operand::Index(_) | Operand::Overwritten { .. }) | None => {
+                Err(KernelError::Operand { place: i, expected: "a tensor of numbers that no result overwrites" })
+            }
         }
     }
 
@@ -50,7 +52,7 @@ impl<'a> Call<'a> {
     pub fn apart(&self, i: usize) -> Option<&'a [f32]> {
         match self.operands.get(i) {
             Some(Operand::Float(values)) => Some(values),
-            _ => None,
+            Some(Operand::Index(_) | Operand::Overwritten { .. }) | None => None,
         }
     }
 
@@ -61,7 +63,9 @@ impl<'a> Call<'a> {
     pub fn indices(&self, i: usize) -> Result<&'a [u32], KernelError> {
         match self.operands.get(i) {
             Some(Operand::Index(values)) => Ok(values),
-            _ => Err(self.arity()),
+            Some(Operand::Float(_) | Operand::Overwritten { .. }) | None => {
+                Err(KernelError::Operand { place: i, expected: "a tensor of class indices" })
+            }
         }
     }
 
@@ -70,7 +74,7 @@ impl<'a> Call<'a> {
     /// # Errors
     /// Another number of them.
     pub fn results<const N: usize>(&mut self) -> Result<[&mut [f32]; N], KernelError> {
-        let arity = self.arity();
+        let arity = KernelError::Arity { found: self.results.len() };
         let all: Vec<&mut [f32]> = self.results.iter_mut().map(|r| &mut **r).collect();
         all.try_into().map_err(|_| arity)
     }
@@ -86,7 +90,7 @@ impl<'a> Call<'a> {
     /// # Errors
     /// Not a map.
     pub fn map(&self, i: usize) -> Result<Blocked, KernelError> {
-        self.operand_types.get(i).and_then(|ty| extent(ty)).ok_or_else(|| self.arity())
+        self.operand_types.get(i).and_then(|ty| extent(ty)).ok_or(KernelError::Operand { place: i, expected: MAP })
     }
 
     /// Extent of the `i`-th result, a blocked map.
@@ -94,17 +98,7 @@ impl<'a> Call<'a> {
     /// # Errors
     /// Not a map.
     pub fn result_map(&self, i: usize) -> Result<Blocked, KernelError> {
-        self.result_types.get(i).and_then(|ty| extent(ty)).ok_or_else(|| self.arity())
-    }
-
-    /// Whether the `i`-th operand are filters in FRACTAL_Z.
-    pub fn is_packed(&self, i: usize) -> bool {
-        self.operand_types.get(i).is_some_and(|ty| matches!(ty.layout, Layout::FractalZ { .. }))
-    }
-
-    /// The error of a node that does not fit its kernel.
-    pub fn arity(&self) -> KernelError {
-        KernelError::Arity { found: self.operands.len() }
+        self.result_types.get(i).and_then(|ty| extent(ty)).ok_or(KernelError::Result { place: i, expected: MAP })
     }
 }
 

@@ -1,7 +1,7 @@
 //! Convolutions.
 
 use super::call::Call;
-use crate::KernelError;
+use crate::{KernelError, error::MAP};
 use zoo_graph::{
     Layout, TensorType,
     ops::{Conv2D, Conv2DBackpropFilter, Conv2DBackpropInput},
@@ -11,7 +11,7 @@ use zoo_kernels::conv::{self, ConvParams, ConvShape, Epilogue, Maps, Statistics}
 /// The convolution of these shapes: input `[n, c, h, w]`, filters `[o, c / groups, kh, kw]`.
 fn shape(op: &Conv2D, input: &TensorType, filter: &TensorType) -> Result<ConvShape, KernelError> {
     let (Some([n, c_in, h, w]), Some([c_out, _, kh, kw])) = (input.shape.nchw(), filter.shape.nchw()) else {
-        return Err(KernelError::Arity { found: 0 });
+        return Err(KernelError::Operand { place: 0, expected: MAP });
     };
     let window = &op.window;
     let params = ConvParams {
@@ -61,23 +61,22 @@ pub(super) fn forward(op: &Conv2D, mut call: Call<'_>) -> Result<(), KernelError
     let shape = shape(op, call.operand_types[0], call.operand_types[1])?;
     let (x, w) = (maps(call.operand_types[0], call.operand(0)?), call.operand(1)?);
     let (isa, bias, rounding) = (call.isa, call.apart(2), call.rounding(0));
-    let arity = call.arity();
-    let mut results = call.results.iter_mut();
-    let y = results.next().ok_or(arity)?;
-    let statistics = match (results.next(), results.next()) {
-        (Some(mean), Some(variance)) => Some(Statistics { mean, variance }),
-        _ => None,
+    let found = call.results.len();
+    let (y, statistics) = match &mut call.results[..] {
+        [y] => (y, None),
+        [y, mean, variance] => (y, Some(Statistics { mean, variance })),
+        _ => return Err(KernelError::Arity { found }),
     };
     conv::forward(isa, &shape, x, w, y, Epilogue { bias, statistics, relu: op.relu, rounding });
     Ok(())
 }
 
-/// Elements of the workspace of [`input_gradient`]; none where the shape has no fast kernel.
+/// Elements of the workspace of [`input_gradient`]; none for a shape that it refuses.
 pub(super) fn input_workspace(op: &Conv2D, input: &TensorType, filter: &TensorType) -> usize {
     shape(op, input, filter).map_or(0, |shape| conv::transposed_len(&shape))
 }
 
-/// Elements of the workspace of [`filter_gradient`]; none where the shape has no fast kernel.
+/// Elements of the workspace of [`filter_gradient`]; none for a shape that it refuses.
 pub(super) fn filter_workspace(op: &Conv2D, input: &TensorType, filter: &TensorType) -> usize {
     shape(op, input, filter).map_or(0, |shape| conv::filter_workspace_len(&shape))
 }

@@ -1,7 +1,7 @@
 //! Operators of networks that answer per pixel, and of siamese ones.
 
-use super::{call::Call, fallback};
-use crate::KernelError;
+use super::call::Call;
+use crate::{KernelError, error::MAP};
 use zoo_graph::{
     Layout, Shape,
     ops::{
@@ -59,9 +59,9 @@ pub(super) fn correlation_gradient(_: &DepthwiseCorrelationGrad, mut call: Call<
 
 /// Extents of windows over maps of this shape in this layout.
 fn windows(window: &Window, map: &Shape, layout: Layout) -> Result<Patches, KernelError> {
-    let arity = || KernelError::Arity { found: 1 };
-    let [n, c, h, w] = map.nchw().ok_or_else(arity)?;
-    let out = window.output(h, w).map_err(|_| arity())?;
+    let expected = "a map that holds the window";
+    let [n, c, h, w] = map.nchw().ok_or(KernelError::Operand { place: 0, expected })?;
+    let out = window.output(h, w).map_err(|_| KernelError::Operand { place: 0, expected })?;
     let (planes, lanes) = match layout {
         Layout::Nc1hwc0 => (c.div_ceil(C0), C0),
         Layout::Plain | Layout::FractalZ { .. } => (c, 1),
@@ -87,15 +87,16 @@ pub(super) fn patches_gradient(op: &ExtractPatchesGrad, mut call: Call<'_>) -> R
 }
 
 pub(super) fn mask_soft_margin(op: &MaskSoftMargin, mut call: Call<'_>) -> Result<(), KernelError> {
-    let arity = call.arity();
-    let Some([n, one, h, w]) = call.operand_types[2].shape.nchw() else { return Err(arity) };
+    let Some([n, one, h, w]) = call.operand_types[2].shape.nchw() else {
+        return Err(KernelError::Operand { place: 2, expected: MAP });
+    };
     let blocked = call.operand_types[0].layout == Layout::Nc1hwc0;
     let layout = op.logit_layout(&call.operand_types[0].shape, [n, one, h, w]);
     let (logits, side) = match (layout, blocked) {
         (Ok(LogitLayout::Rows), _) => (Logits::Rows, op.size),
         (Ok(LogitLayout::Channels { side }), false) => (Logits::Channels { side }, side),
         (Ok(LogitLayout::Channels { side }), true) => (Logits::Blocked { side }, side),
-        (Err(_), _) => return Err(arity),
+        (Err(_), _) => return Err(KernelError::Operand { place: 0, expected: "logits of masks" }),
     };
     let taps = taps(Interpolation::Bilinear { align_corners: op.align_corners }, side, op.size);
     let shape = mask::Shape { places: h * w, size: op.size, logits, taps: &taps };
@@ -141,9 +142,6 @@ pub(super) fn global_norm(bound: f64, mut call: Call<'_>) -> Result<(), KernelEr
 }
 
 pub(super) fn bias_add(mut call: Call<'_>) -> Result<(), KernelError> {
-    if call.operand_types[0].layout != Layout::Nc1hwc0 {
-        return fallback::run(&zoo_graph::ops::BiasAdd.into(), call);
-    }
     let (isa, shape, x, bias) = (call.isa, call.map(0)?, call.apart(0), call.operand(1)?);
     let rounding = call.rounding(0);
     let [y] = call.results()?;

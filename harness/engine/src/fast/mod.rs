@@ -1,10 +1,10 @@
 //! Fast kernels: a graph in blocked layouts on planned buffers of f32.
 //!
 //! Values live in the buffers of a [`MemoryPlan`]; a node's results are taken out of the table while it runs, so that its
-//! operands can be read beside them without copies. Operators without a fast kernel for their layout fall back to the
-//! reference kernels.
+//! operands can be read beside them without copies. Which kernel computes a node is decided in one place ([`choice`]).
 
 mod call;
+mod choice;
 mod conv;
 mod dense;
 mod elementwise;
@@ -25,10 +25,11 @@ use crate::{
 };
 use call::{Call, Operand};
 use candle_core::{DType, Device, Tensor};
+use choice::choose;
 use rayon::prelude::*;
 use std::time::Instant;
 use transfer::{Travelling, UnderWay};
-use zoo_graph::{BufferId, Bytes, Graph, Layout, MemoryPlan, Node, Op, TensorType, ValueId, VariableId};
+use zoo_graph::{BufferId, Bytes, Graph, MemoryPlan, Node, Op, TensorType, ValueId, VariableId};
 use zoo_kernels::{AlignedBuf, Isa};
 use zoo_ranks::{Ranks, RanksError};
 
@@ -269,11 +270,11 @@ impl Executor {
         node: &Node,
         scalars: Scalars,
     ) -> Result<Vec<Option<Held>>, KernelError> {
-        let arity = || KernelError::Arity { found: node.inputs.len() };
-        let result_types: Vec<&TensorType> = node.outputs.iter().map(|v| graph.ty(*v)).collect();
-        let operand_types: Vec<&TensorType> = node.inputs.iter().map(|v| graph.ty(*v)).collect();
-        let places =
-            node.outputs.iter().map(|v| self.plan.buffer(*v).ok_or_else(arity)).collect::<Result<Vec<_>, _>>()?;
+        let (operand_types, result_types) = (graph.types(&node.inputs), graph.types(&node.outputs));
+        let place = |(place, v): (usize, &ValueId)| {
+            self.plan.buffer(*v).ok_or(KernelError::Result { place, expected: "in a buffer" })
+        };
+        let places = node.outputs.iter().enumerate().map(place).collect::<Result<Vec<_>, _>>()?;
         let loss = heeded_loss(graph, node);
         let loss = loss.and_then(|v| self.plan.buffer(v)).map(|b| f64::from(self.buffers[b.0][0]));
         let overflowed = self.findings().is_some_and(|findings| findings.skipped);
@@ -286,8 +287,8 @@ impl Executor {
             }
             match (self.plan.buffer(*v), graph.value(*v).source) {
                 (Some(b), _) => Ok(Operand::Float(&self.buffers[b.0][..graph.ty(*v).stored_numel()])),
-                (None, zoo_graph::Source::Input(i)) => Ok(Operand::Index(&self.indices[i])),
-                (None, _) => Err(arity()),
+                (None, zoo_graph::Source::Input(n)) => Ok(Operand::Index(&self.indices[n])),
+                (None, _) => Err(KernelError::Operand { place: i, expected: "in a buffer" }),
             }
         };
         let operands = node.inputs.iter().enumerate().map(operand).collect::<Result<Vec<_>, _>>();
@@ -304,7 +305,10 @@ impl Executor {
                     update::keep(call, count);
                     Ok(())
                 }
-                None => dispatch(&node.op, call),
+                None => match choose(&node.op, &call.operand_types, &call.result_types) {
+                    Some(kernel) => (kernel.run)(call),
+                    None => fallback::run(&node.op, call),
+                },
             }
         });
         if matches!(node.op, Op::AllReduce(_)) && done.is_ok() {
@@ -347,18 +351,10 @@ pub(crate) fn plan(graph: &Graph) -> MemoryPlan {
 /// The most that a node of the graph will need beside the buffers.
 pub(crate) fn scratch(graph: &Graph) -> Bytes {
     let elements = graph.nodes.iter().map(|node| {
-        let operands: Vec<&TensorType> = node.inputs.iter().map(|v| graph.ty(*v)).collect();
-        let results: Vec<&TensorType> = node.outputs.iter().map(|v| graph.ty(*v)).collect();
-        match &node.op {
-            Op::Conv2DBackpropInput(op) => conv::input_workspace(&op.conv, results[0], operands[1]),
-            Op::Conv2DBackpropFilter(op) => conv::filter_workspace(&op.conv, operands[0], results[0]),
-            Op::MatMul(op) => matmul::workspace(op, &operands),
-            // Always by the reference kernel: on copies of its operands in row-major order.
-            Op::Relu6(_) | Op::Relu6Grad(_) | Op::Transpose(_) => {
-                let elements = |types: &[&TensorType]| types.iter().map(|ty| ty.shape.numel()).sum::<usize>();
-                elements(&operands) + elements(&results)
-            }
-            _ => 0,
+        let (operands, results) = (graph.types(&node.inputs), graph.types(&node.outputs));
+        match choose(&node.op, &operands, &results) {
+            Some(kernel) => kernel.workspace,
+            None => fallback::copies(&operands, &results),
         }
     });
     Bytes(4 * elements.max().unwrap_or(0) as u64)
@@ -390,96 +386,4 @@ fn tensor(isa: Isa, ty: &TensorType, stored: &[f32]) -> Result<Tensor, EngineErr
     let mut values = vec![0.0; ty.shape.numel()];
     to_plain(isa, ty, &stored[..ty.stored_numel()], &mut values);
     Ok(Tensor::from_vec(values, ty.shape.to_vec(), &Device::Cpu)?)
-}
-
-/// The kernel of an operator. What has none for its layout goes to the reference kernels.
-fn dispatch(op: &Op, call: Call<'_>) -> Result<(), KernelError> {
-    let blocked = call.operand_types.first().is_some_and(|ty| ty.layout == Layout::Nc1hwc0);
-    match op {
-        Op::Conv2D(op) if call.is_packed(1) => conv::forward(op, call),
-        Op::Conv2DBackpropFilter(op) if call.result_types[0].layout != Layout::Plain => conv::filter_gradient(op, call),
-        Op::Conv2DBackpropInput(op) if call.is_packed(1) => conv::input_gradient(op, call),
-        Op::Conv2D(_) | Op::Conv2DBackpropFilter(_) | Op::Conv2DBackpropInput(_) => fallback::run(op, call),
-        Op::MatMul(matmul) => matmul::product(matmul, call),
-        Op::Add(_) => elementwise::add(call),
-        Op::AllReduce(_) => transfer::all_reduce(call),
-        Op::GatherStatistics(_) => transfer::gather_statistics(call),
-        Op::Relu(_) => elementwise::relu(call),
-        Op::ReluGrad(_) => elementwise::relu_gradient(call),
-        Op::LossScale(op) => elementwise::scale(op.factor(call.scalars.loss_scale), call),
-        Op::Scale(op) => elementwise::scale(op.factor, call),
-        Op::ScaleBy(_) => elementwise::scale_by(call),
-        Op::Dropout(op) => elementwise::dropout(op, call),
-        Op::BiasAddGrad(_) => norm::bias_gradient(call),
-        Op::BnTrainingReduce(_) if blocked => norm::statistics(call),
-        Op::BnTrainingUpdate(op) if blocked => norm::normalise(op, call),
-        Op::BnTrainingUpdateGrad(op) if blocked => norm::gradient_sums(op, call),
-        Op::BnTrainingReduceGrad(op) if blocked => norm::input_gradient(op, call),
-        Op::BnTrainingGrad(op) if blocked => norm::gradient(op, call),
-        Op::BnInfer(op) if blocked => norm::infer(op, call),
-        Op::BnInferGrad(op) if blocked => norm::infer_gradient(op, call),
-        Op::BnTrainingReduce(_)
-        | Op::BnTrainingUpdate(_)
-        | Op::BnTrainingUpdateGrad(_)
-        | Op::BnTrainingReduceGrad(_)
-        | Op::BnTrainingGrad(_)
-        | Op::BnInfer(_)
-        | Op::BnInferGrad(_) => fallback::run(op, call),
-        Op::BnRunningUpdate(op) => norm::running(op, call),
-        Op::MaxPool(op) if blocked => pool::max(op, call),
-        Op::MaxPoolGrad(op) if blocked => pool::max_gradient(op, call),
-        Op::AvgPool(op) if blocked => pool::average(op, call),
-        Op::AvgPoolGrad(op) if blocked => pool::average_gradient(op, call),
-        Op::AdaptiveAvgPool(op) if blocked => pool::adaptive(op, call),
-        Op::AdaptiveAvgPoolGrad(op) if blocked => pool::adaptive_gradient(op, call),
-        Op::Lrn(op) if blocked => pool::lrn(op, call),
-        Op::LrnGrad(op) if blocked => pool::lrn_gradient(op, call),
-        Op::MaxPool(_)
-        | Op::MaxPoolGrad(_)
-        | Op::AvgPool(_)
-        | Op::AvgPoolGrad(_)
-        | Op::AdaptiveAvgPool(_)
-        | Op::AdaptiveAvgPoolGrad(_)
-        | Op::Lrn(_)
-        | Op::LrnGrad(_) => fallback::run(op, call),
-        Op::Pad(pad) if blocked => shape::pad(pad, call),
-        Op::Slice(slice) if blocked => shape::slice(slice, call),
-        Op::Concat(concat) if blocked => shape::concat(concat, call),
-        Op::Pad(_) | Op::Slice(_) | Op::Concat(_) => fallback::run(op, call),
-        Op::Cast(_) => elementwise::copy(call),
-        Op::Relu6(_) | Op::Relu6Grad(_) | Op::Transpose(_) => fallback::run(op, call),
-        Op::Reshape(_) => shape::reshape(call),
-        Op::TransData(_) => shape::trans_data(call),
-        Op::Eye(op) => elementwise::eye(op.size, call),
-        Op::Fill(op) => elementwise::fill(op.value, call),
-        Op::L2Loss(_) => loss::l2(call),
-        Op::SoftmaxCrossEntropy(op) => loss::softmax_cross_entropy(op, call),
-        Op::WeightedSum(op) => loss::weighted_sum(&op.weights, call),
-        Op::ApplyMomentum(op) => update::momentum(op, call),
-        Op::ApplyAdam(op) => update::adam(op, call),
-        Op::ApplyEma(op) => update::ema(op, call),
-        Op::ClipByValue(op) => update::clip_by_value(op, call),
-        Op::ClipByGlobalNorm(op) => dense::global_norm(op.bound, call),
-        Op::BiasAdd(_) => dense::bias_add(call),
-        Op::Resize(op) if blocked => dense::resize(op, call),
-        Op::ResizeGrad(op) if blocked => dense::resize_gradient(op, call),
-        Op::DepthwiseCorrelation(_) if blocked => dense::correlation(call),
-        Op::DepthwiseCorrelationGrad(op) if blocked => dense::correlation_gradient(op, call),
-        Op::ExtractPatches(op) => dense::patches(op, call),
-        Op::ExtractPatchesGrad(op) => dense::patches_gradient(op, call),
-        Op::MaskSoftMargin(op) => dense::mask_soft_margin(op, call),
-        Op::Sigmoid(_) => dense::sigmoid(call),
-        Op::SigmoidGrad(_) => dense::sigmoid_gradient(call),
-        Op::BalancedBce(_)
-        | Op::DepthwiseCorrelation(_)
-        | Op::DepthwiseCorrelationGrad(_)
-        | Op::DiceLoss(_)
-        | Op::MaskedL1(_)
-        | Op::PairLogSoftmax(_)
-        | Op::PairLogSoftmaxGrad(_)
-        | Op::Resize(_)
-        | Op::ResizeGrad(_)
-        | Op::SelectCrossEntropy(_)
-        | Op::WeightedL1(_) => fallback::run(op, call),
-    }
 }

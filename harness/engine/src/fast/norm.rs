@@ -127,20 +127,16 @@ pub(super) fn running(op: &BnRunningUpdate, mut call: Call<'_>) -> Result<(), Ke
     Ok(())
 }
 
+/// Of a blocked map, or of rows.
 pub(super) fn bias_gradient(mut call: Call<'_>) -> Result<(), KernelError> {
     let (isa, dy, ty) = (call.isa, call.operand(0)?, call.operand_types[0]);
-    match (ty.layout, ty.shape.len()) {
-        (Layout::Nc1hwc0, _) => {
-            let shape = call.map(0)?;
-            let [dbias] = call.results()?;
-            bias::bias_gradient(isa, shape, dy, dbias);
-            Ok(())
-        }
-        (_, 2) => {
-            let [dbias] = call.results()?;
-            bias::bias_gradient_of_rows(isa, dy, dbias);
-            Ok(())
-        }
-        _ => super::fallback::run(&zoo_graph::ops::BiasAddGrad.into(), call),
+    if ty.layout != Layout::Nc1hwc0 {
+        let [dbias] = call.results()?;
+        bias::bias_gradient_of_rows(isa, dy, dbias);
+        return Ok(());
     }
+    let shape = call.map(0)?;
+    let [dbias] = call.results()?;
+    bias::bias_gradient(isa, shape, dy, dbias);
+    Ok(())
 }

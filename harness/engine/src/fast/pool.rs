@@ -1,6 +1,6 @@
 //! Pools and the normalisation across channels, on blocked maps.
 
-use super::call::{Call, extent};
+use super::call::Call;
 use crate::KernelError;
 use zoo_graph::ops::{
     AdaptiveAvgPool, AdaptiveAvgPoolGrad, AvgPool, AvgPoolGrad, Lrn, LrnGrad, MaxPool, MaxPoolGrad, Window,
@@ -41,8 +41,8 @@ pub(super) fn average(op: &AvgPool, call: Call<'_>) -> Result<(), KernelError> {
 }
 
 pub(super) fn average_gradient(op: &AvgPoolGrad, call: Call<'_>) -> Result<(), KernelError> {
-    let input = extent(call.result_types[0]).ok_or_else(|| call.arity())?;
-    average_backward(&sliding(&op.pool, input)?, call)
+    let pool = sliding(&op.pool, call.result_map(0)?)?;
+    average_backward(&pool, call)
 }
 
 pub(super) fn adaptive(op: &AdaptiveAvgPool, call: Call<'_>) -> Result<(), KernelError> {
@@ -51,8 +51,8 @@ pub(super) fn adaptive(op: &AdaptiveAvgPool, call: Call<'_>) -> Result<(), Kerne
 }
 
 pub(super) fn adaptive_gradient(op: &AdaptiveAvgPoolGrad, call: Call<'_>) -> Result<(), KernelError> {
-    let input = extent(call.result_types[0]).ok_or_else(|| call.arity())?;
-    average_backward(&AveragePool::adaptive(input, op.pool.out)?, call)
+    let pool = AveragePool::adaptive(call.result_map(0)?, op.pool.out)?;
+    average_backward(&pool, call)
 }
 
 fn average_forward(pool: &AveragePool, mut call: Call<'_>) -> Result<(), KernelError> {

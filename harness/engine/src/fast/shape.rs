@@ -2,56 +2,60 @@
 
 use super::{
     call::Call,
-    fallback,
     plain::{from_plain, to_plain},
 };
 use crate::KernelError;
-use zoo_graph::{
-    Layout,
-    ops::{Concat, Pad, Slice},
-};
+use zoo_graph::{Layout, TensorType, ops::Slice};
 use zoo_kernels::{Blocked, channels, pad as kernel};
 
-pub(super) fn pad(op: &Pad, mut call: Call<'_>) -> Result<(), KernelError> {
-    let (inner, padded) = (call.map(0)?, call.result_map(0)?);
-    let x = call.operand(0)?;
-    match (margin(&op.before, &op.after), (op.before[1], op.before[0] + op.after[0])) {
-        (Some(margin), _) => kernel::pad(inner, margin, x, call.results[0]),
-        (None, (first, 0)) if inner.pixels() == padded.pixels() => {
-            channels::slice_channels_gradient(inner, x, first, padded, call.results[0]);
-        }
-        _ => return fallback::run(&op.clone().into(), call),
-    }
-    Ok(())
+/// Where a map lies within a larger one.
+#[derive(Clone, Copy)]
+pub(super) enum Within {
+    /// On all channels, this far from the edges.
+    Margin(kernel::Margin),
+    /// On all pixels, from this channel on.
+    Channels(usize),
 }
 
-pub(super) fn slice(op: &Slice, mut call: Call<'_>) -> Result<(), KernelError> {
-    let (whole, part) = (call.map(0)?, call.result_map(0)?);
-    let x = call.operand(0)?;
-    let sizes = [whole.n, whole.c, whole.h, whole.w];
-    let after: Vec<usize> = sizes.iter().zip(op.start.iter().zip(&op.size)).map(|(n, (b, s))| n - b - s).collect();
-    match (margin(&op.start, &after), part.n == whole.n && part.pixels() == whole.pixels()) {
-        (Some(margin), _) => kernel::crop(part, margin, x, call.results[0]),
-        (None, true) => channels::slice_channels(whole, x, op.start[1], part, call.results[0]),
-        (None, false) => return fallback::run(&op.clone().into(), call),
-    }
-    Ok(())
-}
-
-/// Rows and columns around a map, if nothing else is added or taken.
-fn margin(before: &[usize], after: &[usize]) -> Option<kernel::Margin> {
+/// Where a map lies within a blocked one, if it leaves out pixels or channels only; `before` and `after` are what it leaves
+/// out per axis.
+pub(super) fn within(before: &[usize], after: &[usize]) -> Option<Within> {
     match (before, after) {
         ([0, 0, top, left], [0, 0, bottom, right]) => {
-            Some(kernel::Margin { top: *top, bottom: *bottom, left: *left, right: *right })
+            Some(Within::Margin(kernel::Margin { top: *top, bottom: *bottom, left: *left, right: *right }))
         }
+        ([0, first, 0, 0], [0, _, 0, 0]) => Some(Within::Channels(*first)),
         _ => None,
     }
 }
 
-pub(super) fn concat(op: &Concat, mut call: Call<'_>) -> Result<(), KernelError> {
-    if op.axis != 1 {
-        return fallback::run(&op.clone().into(), call);
+/// What a slice leaves out behind itself.
+pub(super) fn after(op: &Slice, whole: &TensorType) -> Vec<usize> {
+    whole.shape.iter().zip(op.start.iter().zip(&op.size)).map(|(n, (b, s))| n - b - s).collect()
+}
+
+pub(super) fn pad(within: Within, mut call: Call<'_>) -> Result<(), KernelError> {
+    let (inner, padded, x) = (call.map(0)?, call.result_map(0)?, call.operand(0)?);
+    let [y] = call.results()?;
+    match within {
+        Within::Margin(margin) => kernel::pad(inner, margin, x, y),
+        Within::Channels(first) => channels::slice_channels_gradient(inner, x, first, padded, y),
     }
+    Ok(())
+}
+
+pub(super) fn slice(within: Within, mut call: Call<'_>) -> Result<(), KernelError> {
+    let (whole, part, x) = (call.map(0)?, call.result_map(0)?, call.operand(0)?);
+    let [y] = call.results()?;
+    match within {
+        Within::Margin(margin) => kernel::crop(part, margin, x, y),
+        Within::Channels(first) => channels::slice_channels(whole, x, first, part, y),
+    }
+    Ok(())
+}
+
+/// Along the channels of blocked maps.
+pub(super) fn concat(mut call: Call<'_>) -> Result<(), KernelError> {
     let joined = call.result_map(0)?;
     let parts = (0..call.operands.len()).map(|i| Ok((call.map(i)?, call.operand(i)?)));
     let parts = parts.collect::<Result<Vec<(Blocked, &[f32])>, KernelError>>()?;

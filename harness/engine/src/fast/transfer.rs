@@ -36,7 +36,9 @@ pub(super) fn all_reduce(mut call: Call<'_>) -> Result<(), KernelError> {
         match operand {
             Operand::Float(operand) => call.results[i].copy_from_slice(operand),
             Operand::Overwritten { result } if *result == i => {}
-            Operand::Overwritten { .. } | Operand::Index(_) => return Err(call.arity()),
+            Operand::Overwritten { .. } | Operand::Index(_) => {
+                return Err(KernelError::Operand { place: i, expected: "a tensor that its own result overwrites" });
+            }
         }
     }
     Ok(())

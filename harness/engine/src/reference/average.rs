@@ -1,7 +1,7 @@
 //! Average pools.
 
-use crate::KernelError;
 use crate::elements::{Elements, by_chunks};
+use crate::{KernelError, error::MAP};
 use candle_core::{FloatDType, Tensor};
 use std::ops::Range;
 use zoo_graph::ops::{AdaptiveAvgPool, AdaptiveAvgPoolGrad, AvgPool, AvgPoolGrad, adaptive_range};
@@ -19,7 +19,7 @@ pub(super) fn pool<T: FloatDType>(op: &AvgPool, [x]: [&Tensor; 1]) -> Result<Ten
 /// Gives each window's gradient back to its elements.
 pub(super) fn pool_grad<T: FloatDType>(op: &AvgPoolGrad, [dy]: [&Tensor; 1]) -> Result<Tensor, KernelError> {
     let (_, _, oh, ow) = dy.dims4()?;
-    let [.., h, w] = op.input[..] else { return Err(KernelError::Arity { found: op.input.len() }) };
+    let [.., h, w] = op.input[..] else { return Err(KernelError::Result { place: 0, expected: MAP }) };
     let pool = &op.pool;
     mean_grad::<T>(dy, [h, w], &spans(oh, |i| pool.span(i, 0, h)), &spans(ow, |i| pool.span(i, 1, w)))
 }
@@ -35,7 +35,7 @@ pub(super) fn adaptive_grad<T: FloatDType>(
     op: &AdaptiveAvgPoolGrad,
     [dy]: [&Tensor; 1],
 ) -> Result<Tensor, KernelError> {
-    let [.., h, w] = op.input[..] else { return Err(KernelError::Arity { found: op.input.len() }) };
+    let [.., h, w] = op.input[..] else { return Err(KernelError::Result { place: 0, expected: MAP }) };
     mean_grad::<T>(dy, [h, w], &adaptive_spans(op.pool.out[0], h), &adaptive_spans(op.pool.out[1], w))
 }
 

@@ -9,8 +9,8 @@ use super::{
     matmul::{add_per_channel, product},
     norm,
 };
-use crate::KernelError;
 use crate::elements::map;
+use crate::{KernelError, error::MAP};
 use candle_core::{FloatDType, Tensor};
 use zoo_graph::{
     TensorType,
@@ -39,7 +39,9 @@ struct Extents {
 
 impl Extents {
     fn new(op: &Conv2D, x: &[usize], y: &[usize]) -> Result<Self, KernelError> {
-        let (&[n, c, h, w], &[_, o, oh, ow]) = (x, y) else { return Err(KernelError::Arity { found: x.len() }) };
+        let (&[n, c, h, w], &[_, o, oh, ow]) = (x, y) else {
+            return Err(KernelError::Operand { place: 0, expected: MAP });
+        };
         let unfold = Unfold { window: op.window, n, c, input: [h, w], output: [oh, ow] };
         Ok(Self { unfold, groups: op.groups, o })
     }
@@ -120,7 +122,7 @@ pub(super) fn filter_grad<T: FloatDType>(
             None => part,
         });
     }
-    let total = total.ok_or(KernelError::Arity { found: 0 })?;
+    let total = total.ok_or(KernelError::Operand { place: 0, expected: "a batch of images" })?;
     Ok(total.reshape(op.filter.to_vec())?)
 }
 

@@ -1,7 +1,7 @@
 //! Depth-wise cross-correlation of two maps.
 
-use crate::KernelError;
 use crate::elements::{Elements, by_chunks};
+use crate::{KernelError, error::MAP};
 use candle_core::{FloatDType, Tensor};
 use zoo_graph::ops::DepthwiseCorrelationGrad;
 
@@ -28,7 +28,7 @@ pub(super) fn forward<T: FloatDType>([x, k]: [&Tensor; 2]) -> Result<Tensor, Ker
 /// Gradient by the search.
 pub(super) fn grad<T: FloatDType>(op: &DepthwiseCorrelationGrad, [dy, k]: [&Tensor; 2]) -> Result<Tensor, KernelError> {
     let ((n, c, oh, ow), (_, _, kh, kw)) = (dy.dims4()?, k.dims4()?);
-    let &[_, _, h, w] = &op.input[..] else { return Err(KernelError::Arity { found: 2 }) };
+    let &[_, _, h, w] = &op.input[..] else { return Err(KernelError::Result { place: 0, expected: MAP }) };
     let (dy, k) = (Elements::of(dy)?, Elements::of(k)?);
     let (dy, k) = (dy.slice::<T>()?, k.slice::<T>()?);
     Ok(by_chunks::<T>(&[n, c, h, w], h * w, |plane, out| {

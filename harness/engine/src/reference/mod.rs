@@ -1,8 +1,9 @@
 //! Reference kernels: what every operator computes, in any floating-point type.
 //!
 //! Products and moves of whole tensors are candle's, where candle is right; the rest are loops that compute each element
-//! in f64 and round it once, so that a kernel's error in f32 is that of one rounding. Products of f16 and bf16 matrices
-//! are summed in f32. Graphs must be row-major; the only operator that may see a blocked layout is `TransData`.
+//! in f64 and round it once, so that a kernel's error in f32 is that of one rounding. Values of f16 and bf16 are held in
+//! f32, and rounded by who simulates a device. Graphs must be row-major; the only operator that may see a blocked layout
+//! is `TransData`.
 //!
 //! Work is cut up by shapes alone and sums have a fixed order, so results have the same bits for any number of threads.
 //! (candle's `gemm` keeps that too: its threads share out output tiles, and how it splits the summed axis depends on the
@@ -32,7 +33,10 @@ pub(crate) use executor::Executor;
 
 use crate::{EngineError, KernelError, Scalars};
 use candle_core::{FloatDType, Tensor};
-use zoo_graph::{Bytes, DType, Graph, GraphError, Node, Op, Shape, TensorType};
+use zoo_graph::{
+    Bytes, DType, Graph, GraphError, Node, Op, Shape, TensorType,
+    ops::{Product, Work},
+};
 use zoo_ranks::Ranks;
 
 /// What a kernel gives: the operator's results, or why there are none.
@@ -200,14 +204,14 @@ fn dispatch<T: FloatDType>(op: &Op, call: &Call<'_>) -> Results {
 /// What a node needs beside what lives: products copy their operands into the order that they want, and convolutions lay out
 /// the input as a matrix.
 pub(crate) fn scratch(graph: &Graph, node: &Node) -> Bytes {
-    let ty = |v: usize| graph.ty(node.inputs[v]);
-    let matrix = match &node.op {
-        Op::Conv2D(op) => conv::matrix_elements(op, ty(0), graph.ty(node.outputs[0])),
-        Op::Conv2DBackpropInput(op) => conv::matrix_elements(&op.conv, graph.ty(node.outputs[0]), ty(0)),
-        Op::Conv2DBackpropFilter(op) => conv::matrix_elements(&op.conv, ty(0), ty(1)),
-        Op::MatMul(_) => 0,
-        _ => return Bytes(0),
+    let (operands, results) = (graph.types(&node.inputs), graph.types(&node.outputs));
+    let Work::Product { product, .. } = node.op.rules().work(&operands, &results) else { return Bytes(0) };
+    let matrix = match product {
+        Product::Convolution(conv) => conv::matrix_elements(conv, operands[0], results[0]),
+        Product::ConvolutionInput(conv) => conv::matrix_elements(conv, results[0], operands[0]),
+        Product::ConvolutionFilter(conv) => conv::matrix_elements(conv, operands[0], operands[1]),
+        Product::Matrices(_) => 0,
     };
     let values: u64 = node.inputs.iter().chain(&node.outputs).map(|v| graph.ty(*v).bytes().0).sum();
-    Bytes(values + matrix as u64 * ty(0).dtype.bytes().0)
+    Bytes(values + matrix as u64 * operands[0].dtype.bytes().0)
 }

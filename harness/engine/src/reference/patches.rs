@@ -1,7 +1,7 @@
 //! Windows of a map as a batch of maps.
 
-use crate::KernelError;
 use crate::elements::{Elements, by_chunks};
+use crate::{KernelError, error::MAP};
 use candle_core::{FloatDType, Tensor};
 use zoo_graph::ops::{ExtractPatches, ExtractPatchesGrad, Window};
 
@@ -33,7 +33,7 @@ pub(super) fn forward<T: FloatDType>(op: &ExtractPatches, [x]: [&Tensor; 1]) -> 
 
 /// For each pixel the sum over the windows that hold it.
 pub(super) fn grad<T: FloatDType>(op: &ExtractPatchesGrad, [dy]: [&Tensor; 1]) -> Result<Tensor, KernelError> {
-    let &[n, c, h, w] = &op.input[..] else { return Err(KernelError::Arity { found: 1 }) };
+    let &[n, c, h, w] = &op.input[..] else { return Err(KernelError::Result { place: 0, expected: MAP }) };
     let window = &op.patches.window;
     let [oh, ow] = window.output(h, w).map_err(|e| candle_core::Error::Msg(e.to_string()))?;
     let [kh, kw] = window.kernel;

@@ -1,7 +1,7 @@
 //! Nearest and bilinear interpolation.
 
-use crate::KernelError;
 use crate::elements::{Elements, by_chunks};
+use crate::{KernelError, error::MAP};
 use candle_core::{FloatDType, Tensor};
 use zoo_graph::ops::{Resize, ResizeGrad};
 
@@ -29,7 +29,7 @@ pub(super) fn forward<T: FloatDType>(op: &Resize, [x]: [&Tensor; 1]) -> Result<T
 /// What each input pixel gets back from those that read it.
 pub(super) fn grad<T: FloatDType>(op: &ResizeGrad, [dy]: [&Tensor; 1]) -> Result<Tensor, KernelError> {
     let (n, c, oh, ow) = dy.dims4()?;
-    let &[_, _, h, w] = &op.input[..] else { return Err(KernelError::Arity { found: 1 }) };
+    let &[_, _, h, w] = &op.input[..] else { return Err(KernelError::Result { place: 0, expected: MAP }) };
     let interpolation = op.resize.interpolation;
     let (rows, columns) = (interpolation.taps(h, oh), interpolation.taps(w, ow));
     let dy = Elements::of(dy)?;

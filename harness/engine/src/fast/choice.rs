@@ -1,0 +1,117 @@
+//! Which kernel computes a node: the one decision that execution and the forecast of its memory read.
+
+use super::{call::Call, conv, dense, elementwise, loss, matmul, norm, pool, shape, transfer, update};
+use crate::KernelError;
+use zoo_graph::{Layout, Op, TensorType};
+
+/// A fast kernel for a node.
+pub(super) struct FastKernel<'a> {
+    /// Elements that it needs beside operands and results.
+    pub workspace: usize,
+    /// Computes the node.
+    pub run: Box<dyn FnOnce(Call<'_>) -> Result<(), KernelError> + 'a>,
+}
+
+impl FastKernel<'_> {
+    fn with_workspace(self, workspace: usize) -> Self {
+        Self { workspace, ..self }
+    }
+}
+
+/// A kernel without workspace.
+fn fast<'a>(run: impl FnOnce(Call<'_>) -> Result<(), KernelError> + 'a) -> FastKernel<'a> {
+    FastKernel { workspace: 0, run: Box::new(run) }
+}
+
+/// The fast kernel of an operator on operands and results of these types; without one the reference kernel computes it, on
+/// row-major copies.
+pub(super) fn choose<'a>(op: &'a Op, operands: &[&TensorType], results: &[&TensorType]) -> Option<FastKernel<'a>> {
+    let blocked = operands.first().is_some_and(|ty| ty.layout == Layout::Nc1hwc0);
+    let is_packed = |ty: Option<&&TensorType>| ty.is_some_and(|ty| matches!(ty.layout, Layout::FractalZ { .. }));
+    let if_blocked = |kernel: FastKernel<'a>| blocked.then_some(kernel);
+    match op {
+        Op::Conv2D(op) => is_packed(operands.get(1)).then(|| fast(|call| conv::forward(op, call))),
+        Op::Conv2DBackpropFilter(op) => is_packed(results.first()).then(|| {
+            let workspace = conv::filter_workspace(&op.conv, operands[0], results[0]);
+            fast(|call| conv::filter_gradient(op, call)).with_workspace(workspace)
+        }),
+        Op::Conv2DBackpropInput(op) => is_packed(operands.get(1)).then(|| {
+            let workspace = conv::input_workspace(&op.conv, results[0], operands[1]);
+            fast(|call| conv::input_gradient(op, call)).with_workspace(workspace)
+        }),
+        Op::MatMul(op) => matmul::layer(op, operands)
+            .map(|layer| fast(move |call| matmul::product(op, layer, call)).with_workspace(layer.workspace_len())),
+        Op::Add(_) => Some(fast(elementwise::add)),
+        Op::AllReduce(_) => Some(fast(transfer::all_reduce)),
+        Op::GatherStatistics(_) => Some(fast(transfer::gather_statistics)),
+        Op::Relu(_) => Some(fast(elementwise::relu)),
+        Op::ReluGrad(_) => Some(fast(elementwise::relu_gradient)),
+        Op::LossScale(op) => Some(fast(|call| elementwise::scale(op.factor(call.scalars.loss_scale), call))),
+        Op::Scale(op) => Some(fast(|call| elementwise::scale(op.factor, call))),
+        Op::ScaleBy(_) => Some(fast(elementwise::scale_by)),
+        Op::Dropout(op) => Some(fast(|call| elementwise::dropout(op, call))),
+        Op::BiasAdd(_) => if_blocked(fast(dense::bias_add)),
+        Op::BiasAddGrad(_) => {
+            let rows = operands.first().is_some_and(|ty| ty.shape.len() == 2);
+            (blocked || rows).then(|| fast(norm::bias_gradient))
+        }
+        Op::BnTrainingReduce(_) => if_blocked(fast(norm::statistics)),
+        Op::BnTrainingUpdate(op) => if_blocked(fast(|call| norm::normalise(op, call))),
+        Op::BnTrainingUpdateGrad(op) => if_blocked(fast(|call| norm::gradient_sums(op, call))),
+        Op::BnTrainingReduceGrad(op) => if_blocked(fast(|call| norm::input_gradient(op, call))),
+        Op::BnTrainingGrad(op) => if_blocked(fast(|call| norm::gradient(op, call))),
+        Op::BnInfer(op) => if_blocked(fast(|call| norm::infer(op, call))),
+        Op::BnInferGrad(op) => if_blocked(fast(|call| norm::infer_gradient(op, call))),
+        Op::BnRunningUpdate(op) => Some(fast(|call| norm::running(op, call))),
+        Op::MaxPool(op) => if_blocked(fast(|call| pool::max(op, call))),
+        Op::MaxPoolGrad(op) => if_blocked(fast(|call| pool::max_gradient(op, call))),
+        Op::AvgPool(op) => if_blocked(fast(|call| pool::average(op, call))),
+        Op::AvgPoolGrad(op) => if_blocked(fast(|call| pool::average_gradient(op, call))),
+        Op::AdaptiveAvgPool(op) => if_blocked(fast(|call| pool::adaptive(op, call))),
+        Op::AdaptiveAvgPoolGrad(op) => if_blocked(fast(|call| pool::adaptive_gradient(op, call))),
+        Op::Lrn(op) => if_blocked(fast(|call| pool::lrn(op, call))),
+        Op::LrnGrad(op) => if_blocked(fast(|call| pool::lrn_gradient(op, call))),
+        Op::Pad(op) => {
+            let within = shape::within(&op.before, &op.after).filter(|_| blocked)?;
+            Some(fast(move |call| shape::pad(within, call)))
+        }
+        Op::Slice(op) => {
+            let whole = operands.first().filter(|_| blocked)?;
+            let within = shape::within(&op.start, &shape::after(op, whole))?;
+            Some(fast(move |call| shape::slice(within, call)))
+        }
+        Op::Concat(op) => (blocked && op.axis == 1).then(|| fast(shape::concat)),
+        Op::Cast(_) => Some(fast(elementwise::copy)),
+        Op::Reshape(_) => Some(fast(shape::reshape)),
+        Op::TransData(_) => Some(fast(shape::trans_data)),
+        Op::Eye(op) => Some(fast(|call| elementwise::eye(op.size, call))),
+        Op::Fill(op) => Some(fast(|call| elementwise::fill(op.value, call))),
+        Op::L2Loss(_) => Some(fast(loss::l2)),
+        Op::SoftmaxCrossEntropy(op) => Some(fast(|call| loss::softmax_cross_entropy(op, call))),
+        Op::WeightedSum(op) => Some(fast(|call| loss::weighted_sum(&op.weights, call))),
+        Op::ApplyMomentum(op) => Some(fast(|call| update::momentum(op, call))),
+        Op::ApplyAdam(op) => Some(fast(|call| update::adam(op, call))),
+        Op::ApplyEma(op) => Some(fast(|call| update::ema(op, call))),
+        Op::ClipByValue(op) => Some(fast(|call| update::clip_by_value(op, call))),
+        Op::ClipByGlobalNorm(op) => Some(fast(|call| dense::global_norm(op.bound, call))),
+        Op::Resize(op) => if_blocked(fast(|call| dense::resize(op, call))),
+        Op::ResizeGrad(op) => if_blocked(fast(|call| dense::resize_gradient(op, call))),
+        Op::DepthwiseCorrelation(_) => if_blocked(fast(dense::correlation)),
+        Op::DepthwiseCorrelationGrad(op) => if_blocked(fast(|call| dense::correlation_gradient(op, call))),
+        Op::ExtractPatches(op) => Some(fast(|call| dense::patches(op, call))),
+        Op::ExtractPatchesGrad(op) => Some(fast(|call| dense::patches_gradient(op, call))),
+        Op::MaskSoftMargin(op) => Some(fast(|call| dense::mask_soft_margin(op, call))),
+        Op::Sigmoid(_) => Some(fast(dense::sigmoid)),
+        Op::SigmoidGrad(_) => Some(fast(dense::sigmoid_gradient)),
+        Op::BalancedBce(_)
+        | Op::DiceLoss(_)
+        | Op::MaskedL1(_)
+        | Op::PairLogSoftmax(_)
+        | Op::PairLogSoftmaxGrad(_)
+        | Op::Relu6(_)
+        | Op::Relu6Grad(_)
+        | Op::SelectCrossEntropy(_)
+        | Op::Transpose(_)
+        | Op::WeightedL1(_) => None,
+    }
+}
