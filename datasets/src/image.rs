@@ -138,12 +138,6 @@ impl Image {
         &self.pixels[y * self.size.width * 3..][..self.size.width * 3]
     }
 
-    /// The same image with red and blue exchanged, for networks that were made for OpenCV's order (BGR).
-    pub fn red_and_blue_exchanged(mut self) -> Self {
-        self.pixels.as_chunks_mut::<3>().0.iter_mut().for_each(|pixel| pixel.swap(0, 2));
-        self
-    }
-
     /// A copy of the part inside `rect`; `None` if `rect` is empty or reaches beyond the image.
     pub fn crop(&self, rect: Rect) -> Option<Image> {
         if rect.right() > self.width() || rect.bottom() > self.height() {

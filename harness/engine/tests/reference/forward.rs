@@ -381,22 +381,7 @@ fn dropout_scales_what_it_keeps_and_follows_the_mask() {
 }
 
 #[test]
-fn narrow_types_sum_in_f32() {
-    // 1 + 2048 * 2^-11 is 2; sums rounded to f16 on the way would stay at 1.
-    for dtype in [DType::F16, DType::Bf16] {
-        let mut tiny = Tiny::new(dtype);
-        let mut row = vec![2f64.powi(-11); 2049];
-        row[0] = 1.0;
-        let a = tiny.given(&[1, 2049], row);
-        let b = tiny.given(&[2049, 1], vec![1.0; 2049]);
-        let y = tiny.add(MatMul { transpose_a: false, transpose_b: false }, &[a, b]);
-        tiny.show(y);
-        assert_eq!(elements(&tiny.run().outputs[0].1), [2.0], "{dtype}");
-    }
-}
-
-#[test]
-fn every_type_computes_a_layer() {
+fn a_layer_in_f32_is_that_in_f64_rounded() {
     let result = |dtype| {
         let mut tiny = Tiny::new(dtype);
         let (x, w) = (tiny.noisy(&[2, 4, 6, 6]), tiny.noisy(&[3, 4, 3, 3]));
@@ -407,7 +392,5 @@ fn every_type_computes_a_layer() {
         elements(&tiny.run().outputs[0].1)
     };
     let exact = result(DType::F64);
-    for (dtype, tolerance) in [(DType::F32, 1e-6), (DType::F16, 4e-3), (DType::Bf16, 3e-2)] {
-        assert_close(&result(dtype), &exact, tolerance, &dtype.to_string());
-    }
+    assert_close(&result(DType::F32), &exact, 1e-6, "f32");
 }
