@@ -7,6 +7,7 @@ use crate::{
 use std::collections::BTreeSet;
 use zoo_graph::{
     DType, Graph,
+    ops::{ExtractPatches, ExtractPatchesGrad, Operator},
     passes::{
         Applied, BlockedLayout, ChannelsLastInput, FoldPad, FuseBnRelu, FuseConvRelu, FuseConvStatistics,
         HostPlacement, L2ToDecay, NormalizeOnDevice, Pass, PatchesAsConvolution, Pipeline, PlaceCasts, PrecisionMode,
@@ -103,7 +104,8 @@ fn pipeline(recipe: &Recipe, device: &Device, work: Work) -> Pipeline {
     add(device.matrix.blocked_channels, Box::new(BlockedLayout { row_major }));
     let mut on_host: BTreeSet<String> = device.operators.missing.iter().chain(&npu.host_operators).cloned().collect();
     if npu.extract_patches == PatchesForm::Host {
-        on_host.extend(["ExtractImagePatches".to_owned(), "ExtractImagePatchesGrad".to_owned()]);
+        let names = [ExtractPatches::names(), ExtractPatchesGrad::names()];
+        on_host.extend(names.concat().into_iter().map(str::to_owned));
     }
     add(!on_host.is_empty(), Box::new(HostPlacement { operators: on_host }));
     Pipeline::of(passes)

@@ -4,11 +4,11 @@ mod training;
 
 pub use training::{Trained, Training, TrainingOutcome, TrainingRow, TrainingTable};
 
-use crate::device::yaml_files;
+use crate::device::{unknown_operator, yaml_files};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
-use zoo_recipe::{Diagnostics, Document};
+use zoo_recipe::{Diagnostics, Document, texts_of};
 
 /// A published series of measurements, and how to simulate it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -214,10 +214,26 @@ pub fn read(path: &Path) -> Result<Study, Diagnostics> {
             found.push(document.error_at(&path, "a step has a `batch`: name it here, or for the whole study"));
         }
     }
+    found.extend(study.overrides().flat_map(|(path, set)| {
+        let unknown = texts_of(set, "npu.host_operators").into_iter().filter_map(|name| unknown_operator(&name));
+        unknown.map(|message| document.error_at(&path, message)).collect::<Vec<_>>()
+    }));
     if !found.is_empty() {
         return Err(document.errors(found));
     }
     Ok(document.value)
+}
+
+impl Study {
+    /// The overrides of step times, with their paths.
+    fn overrides(&self) -> impl Iterator<Item = (String, &str)> {
+        let rows = self.tables.iter().enumerate().flat_map(|(t, table)| {
+            let rows = table.rows.iter().enumerate();
+            rows.map(move |(r, row)| (format!("tables[{t}].rows[{r}].set"), &row.set))
+        });
+        let sets = std::iter::once(("set".to_owned(), &self.set)).chain(rows);
+        sets.flat_map(|(path, sets)| sets.iter().enumerate().map(move |(n, set)| (format!("{path}[{n}]"), set.as_str())))
+    }
 }
 
 impl StudyRow {

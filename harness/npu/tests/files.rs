@@ -93,6 +93,20 @@ fn a_wrong_device_file_is_refused_with_its_lines() {
     assert!(share.contains("a share is at most 1, found 1.694"), "{share}");
     let zero = broken(|text| text.replace("gib: {value: 32", "gib: {value: 0"));
     assert!(zero.contains("must be more than 0"), "{zero}");
+    let operator = broken(|text| text.replace("L2Loss", "L2Lost"));
+    assert!(operator.contains("no operator has the name `L2Lost`") && operator.contains("did you mean `L2Loss`?"), "{operator}");
+    assert!(operator.contains("v100.yaml:"), "{operator}");
     let name = broken(|text| text.replace("name: v100", "name: v200"));
     assert!(name.contains("a device is named as its file"), "{name}");
+}
+
+#[test]
+fn a_study_names_operators_that_there_are() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("gaudi-guide.yaml");
+    let text = std::fs::read_to_string(folder().join("studies/gaudi-guide.yaml")).unwrap();
+    assert!(text.contains("[MaxPool, MaxPoolGrad]"));
+    std::fs::write(&path, text.replace("[MaxPool, MaxPoolGrad]", "[MaxPool, MaxPoolGard]")).unwrap();
+    let wrong = study::read(&path).unwrap_err().to_string();
+    assert!(wrong.contains("did you mean `MaxPoolGrad`?") && wrong.contains("gaudi-guide.yaml:33"), "{wrong}");
 }

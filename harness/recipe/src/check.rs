@@ -8,6 +8,7 @@ use crate::schema::{
     Characters, DecayGroup, Goal, Layer, LossScale, Optimizer, Period, Recipe, Source, TextScenes, Videos, WarmupShape,
 };
 use crate::span::ConfigPath;
+use zoo_graph::Op;
 
 /// All that is wrong or unusual in a recipe that fits the schema.
 pub(crate) fn check(recipe: &Recipe) -> Vec<Diagnostic> {
@@ -279,6 +280,13 @@ impl Check<'_> {
     }
 
     fn npu(&mut self) {
+        for (n, name) in self.recipe.npu.host_operators.iter().enumerate() {
+            if !Op::names().any(|known| known == name) {
+                let message = format!("no operator has the name `{}` on a device", name.escape_debug());
+                let hint = suggest(name, Op::names().collect::<Vec<_>>());
+                self.error(&format!("npu.host_operators[{n}]"), message, &hint);
+            }
+        }
         let (path, scale) = match &self.recipe.npu.loss_scale {
             LossScale::None => return,
             LossScale::Fixed(fixed) => ("npu.loss_scale.fixed.scale", fixed.scale),

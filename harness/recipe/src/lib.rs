@@ -31,6 +31,7 @@ pub use document::Document;
 pub use editor_schema::{block_file_schema, document_schema, json_schema};
 pub use library::{Library, LoadOptions, Loaded};
 pub use lower::{BuildOptions, LABEL, Mode, ROOT, across, build, stages};
+pub use overrides::texts_of;
 pub use reference::{Page, reference};
 pub use resolve::{LayerKind, ResolvedLayer, ResolvedModel};
 pub use schema::Recipe;

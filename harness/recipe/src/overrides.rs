@@ -12,6 +12,15 @@ use crate::shape::{Shape, ShapeId, Shapes};
 use crate::span::{ConfigPath, Span};
 use crate::tree::{self, Entry, Map, Node, Value};
 
+/// The texts of the list that an override `path=[a, b]` gives to this path; none if it changes something else. What is wrong
+/// with it is for who applies it to say.
+pub fn texts_of(argument: &str, path: &str) -> Vec<String> {
+    let Ok(change) = Override::from_argument(argument, 0) else { return Vec::new() };
+    let Value::List(nodes) = change.value.value else { return Vec::new() };
+    let text = |node: Node| if let Value::Text(text) = node.value { Some(text) } else { None };
+    nodes.into_iter().filter(|_| change.path == path).filter_map(text).collect()
+}
+
 /// One value to change.
 #[derive(Clone, Debug)]
 pub(crate) struct Override {

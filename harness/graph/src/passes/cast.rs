@@ -10,7 +10,8 @@ use super::{Pass, Patch, patch::Draft};
 use crate::{
     error::GraphError,
     graph::{Graph, Node, Phase, Scope, Source, ValueId},
-    ops::{Cast, Element},
+    ops::{Cast, Element, Op},
+    origin::Origin,
     tensor::{DType, TensorType},
 };
 use serde::Serialize;
@@ -120,24 +121,31 @@ impl PrecisionPolicy {
         self.keep.contains(node.op.name()) || self.keep.iter().any(|name| is_within(&node.name, name))
     }
 
-    /// An error if `keep` has a name that no operator, layer or node of a training step has. The node's own part behind
-    /// the layer is left out: which gradients there are depends on what is trained.
-    fn refuse_unknown(&self, graph: &Graph) -> Result<(), GraphError> {
+    /// An error if one of these names, each with the entry of the recipe that has it, is that of no operator on a device,
+    /// and of no layer or node of a training step. The node's own part behind the layer is left out: which gradients there
+    /// are depends on what is trained.
+    ///
+    /// # Errors
+    /// The first name that nothing has, with a proposal.
+    pub fn refuse_unknown<'a>(
+        graph: &Graph,
+        names: impl IntoIterator<Item = (&'a str, Option<Origin>)>,
+    ) -> Result<(), GraphError> {
         if graph.gradients.is_empty() {
             return Ok(());
         }
         let known = |name: &str| {
             let layer = name.split('/').next().unwrap_or(name);
-            graph.nodes.iter().any(|node| node.op.name() == name || is_within(&node.name, layer))
+            Op::names().any(|known| known == name) || graph.nodes.iter().any(|node| is_within(&node.name, layer))
         };
-        let Some(unknown) = self.keep.iter().find(|name| !known(name)) else { return Ok(()) };
-        let candidates = graph.nodes.iter().flat_map(|node| [node.op.name(), node.name.as_str()]);
+        let Some((unknown, origin)) = names.into_iter().find(|(name, _)| !known(name)) else { return Ok(()) };
+        let candidates = graph.nodes.iter().map(|node| node.name.as_str()).chain(Op::names());
         let hint = crate::did_you_mean(unknown, candidates).map(|name| format!(": did you mean `{name}`?"));
         let message = format!(
             "npu.keep_fp32 names `{unknown}`, and no operator, layer or node has that name{}",
             hint.unwrap_or_default()
         );
-        Err(GraphError::Model { origin: None, message })
+        Err(GraphError::Model { origin, message })
     }
 
     /// An error if operators of the graph would have to compute in f32 and cannot on this device: it names each, with the
@@ -184,7 +192,7 @@ impl Pass for PlaceCasts {
         if graph.values.iter().any(other) {
             return Ok(Vec::new());
         }
-        self.0.refuse_unknown(graph)?;
+        PrecisionPolicy::refuse_unknown(graph, self.0.keep.iter().map(|name| (name.as_str(), None)))?;
         self.0.refuse_unavailable(graph)?;
         let mut placement = Placement::of(graph, &self.0)?;
         placement.finish()?;

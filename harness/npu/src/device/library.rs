@@ -2,6 +2,7 @@
 
 use super::Device;
 use std::path::{Path, PathBuf};
+use zoo_graph::Op;
 use zoo_recipe::{Diagnostic, Diagnostics, Document};
 
 /// Folders of devices: `devices/` in each folder of recipes; the first that has a name wins.
@@ -73,6 +74,18 @@ fn check(document: &Document<Device>, path: &Path) -> Vec<Diagnostic> {
     if device.matrix.tile.contains(&0) {
         found.push(document.error_at("matrix.tile", "a tile has at least one row, column and step"));
     }
+    let operators = &device.operators;
+    let lists = [
+        ("white", &operators.white),
+        ("black", &operators.black),
+        ("half_only", &operators.half_only),
+        ("row_major", &operators.row_major),
+        ("missing", &operators.missing),
+    ];
+    for (list, names) in lists {
+        let unknown = names.iter().enumerate().filter_map(|(n, name)| Some((n, unknown_operator(name)?)));
+        found.extend(unknown.map(|(n, message)| document.error_at(&format!("operators.{list}[{n}]"), message)));
+    }
     let shares = ["efficiency", "tuned_efficiency", "f32_rate", "resident", "in_order_overlap", "_share"];
     for (path, figure) in device.figures() {
         let value = format!("{path}.value");
@@ -95,4 +108,14 @@ fn check(document: &Document<Device>, path: &Path) -> Vec<Diagnostic> {
         }
     }
     found
+}
+
+/// What is wrong with the name of an operator that nothing stands for, with a proposal.
+pub(crate) fn unknown_operator(name: &str) -> Option<String> {
+    if Op::names().any(|known| known == name) {
+        return None;
+    }
+    let hint = zoo_recipe::did_you_mean(name, Op::names()).map(|known| format!(": did you mean `{known}`?"));
+    let name = name.escape_debug();
+    Some(format!("no operator has the name `{name}` on a device{}", hint.unwrap_or_default()))
 }

@@ -3,7 +3,7 @@
 mod library;
 
 pub use library::DeviceLibrary;
-pub(crate) use library::yaml_files;
+pub(crate) use library::{unknown_operator, yaml_files};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -7,7 +7,8 @@ mod ranks;
 
 use crate::{ConfigPath, Recipe, ResolvedModel, schema::Training};
 use zoo_graph::{
-    DType, Graph, GraphError, Origin, Phase, Scope, Tap, TapState, ValueId, VariableId, differentiate, verify,
+    DType, Graph, GraphError, Origin, Phase, Scope, Tap, TapState, ValueId, VariableId, differentiate,
+    passes::PrecisionPolicy, verify,
 };
 
 pub use ranks::across;
@@ -71,6 +72,9 @@ pub fn build(recipe: &Recipe, model: &ResolvedModel, options: &BuildOptions) -> 
         optimizer::lower(&mut graph, recipe, &training)?;
         graph.skip_loss_above = recipe.gradients.skip_loss_above;
         move_statistics_to_the_end(&mut graph);
+        let kept = recipe.npu.keep_fp32.iter().enumerate();
+        let origin = |n: usize| section(recipe, &format!("npu.keep_fp32[{n}]"), Phase::Forward).origin;
+        PrecisionPolicy::refuse_unknown(&graph, kept.map(|(n, name)| (name.as_str(), origin(n))))?;
     }
     root_taps(&mut graph, recipe);
     verify(&graph, None)?;
