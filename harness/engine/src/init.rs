@@ -27,9 +27,14 @@ pub fn initial(graph: &Graph, id: VariableId, seed: u64) -> Result<Tensor, Engin
 /// An initialiser that needs fans where there are none: a tensor of fewer than two axes that is not the bias of a weight.
 pub fn first_values(graph: &Graph, id: VariableId, seed: u64, count: usize) -> Result<Vec<f32>, EngineError> {
     let variable = match graph.variable(id).role {
-        // A moving average starts where its parameter does.
-        VariableRole::Slot { parameter, slot: zoo_graph::EMA } => graph.variable(parameter),
-        _ => graph.variable(id),
+        VariableRole::Average { parameter } => graph.variable(parameter),
+        VariableRole::Weight
+        | VariableRole::Bias
+        | VariableRole::NormWeight
+        | VariableRole::NormBias
+        | VariableRole::RunningMean
+        | VariableRole::RunningVar
+        | VariableRole::Slot { .. } => graph.variable(id),
     };
     let distribution = Distribution::of(graph, variable)?;
     let words = Words::new(seed, &variable.name);
@@ -106,7 +111,8 @@ impl Fans {
             | VariableRole::NormBias
             | VariableRole::RunningMean
             | VariableRole::RunningVar
-            | VariableRole::Slot { .. } => Some(shape(variable)),
+            | VariableRole::Slot { .. }
+            | VariableRole::Average { .. } => Some(shape(variable)),
         };
         weight.as_ref().and_then(Self::of_shape).ok_or_else(|| EngineError::Initializer {
             name: variable.name.clone(),

@@ -6,7 +6,7 @@
 
 use crate::manifest::Manifest;
 use serde::Serialize;
-use zoo_graph::{Graph, Op};
+use zoo_graph::{Graph, Node, Op, Optimized};
 use zoo_recipe::{
     ConfigPath, Recipe,
     schema::{Clip, L2Over, Optimizer, SmoothingOver},
@@ -26,6 +26,15 @@ pub struct Difference {
     /// Why it does not count, if the recipe declares it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub declared: Option<String>,
+}
+
+/// What the normalisation adds to its variance whose statistics a `BNRunningUpdate` takes over.
+pub(crate) fn eps(graph: &Graph, running: &Node) -> Option<f64> {
+    let mean = running.inputs.get(2)?;
+    graph.nodes.iter().find_map(|node| match &node.op {
+        Op::BnTrainingUpdate(op) if node.inputs.get(1) == Some(mean) => Some(op.eps),
+        _ => None,
+    })
 }
 
 /// Number of conditions that are compared.
@@ -102,12 +111,8 @@ impl Found<'_> {
     fn rates(&mut self, graph: &Graph, golden: &Manifest) {
         let base = golden.optimizer.base_lr();
         for node in &graph.nodes {
-            let ours = match &node.op {
-                Op::ApplyMomentum(op) => op.lr_scale,
-                Op::ApplyAdam(op) => op.lr_scale,
-                _ => continue,
-            };
-            let Some(name) = node.name.strip_suffix("/update") else { continue };
+            let Some(Optimized { parameter, lr_scale: ours, .. }) = graph.optimized(node) else { continue };
+            let name = &graph.variable(parameter).name;
             let group = golden.optimizer.groups.iter().find(|g| g.params.iter().any(|p| p == name));
             let Some(theirs) = group.map(|g| g.lr / base).filter(|theirs| (ours - theirs).abs() > 1e-12) else {
                 continue;
@@ -119,18 +124,14 @@ impl Found<'_> {
 
     /// Decay is compared per parameter: groups are only a way of writing it.
     fn decay(&mut self, graph: &Graph, golden: &Manifest) {
-        let mut wrong: Vec<(String, f64, f64)> = Vec::new();
+        let mut wrong: Vec<(&str, f64, f64)> = Vec::new();
         for node in &graph.nodes {
-            let ours = match &node.op {
-                Op::ApplyMomentum(op) => op.weight_decay,
-                Op::ApplyAdam(op) => op.weight_decay,
-                _ => continue,
-            };
-            let Some(name) = node.name.strip_suffix("/update") else { continue };
+            let Some(Optimized { parameter, weight_decay: ours, .. }) = graph.optimized(node) else { continue };
+            let name = &graph.variable(parameter).name;
             let mut groups = golden.optimizer.groups.iter();
             let group = groups.find(|g| g.params.iter().any(|p| p == name));
             if let Some(group) = group.filter(|g| g.weight_decay != ours) {
-                wrong.push((name.to_string(), ours, group.weight_decay));
+                wrong.push((name, ours, group.weight_decay));
             }
         }
         if let Some((name, ours, theirs)) = wrong.first() {
@@ -197,13 +198,8 @@ impl Found<'_> {
         let mut layers: Vec<(String, f64, f64)> = Vec::new();
         for node in &graph.nodes {
             let Op::BnRunningUpdate(running) = &node.op else { continue };
-            let Some(layer) = node.name.strip_suffix("/running") else { continue };
-            let eps = graph.nodes.iter().find_map(|n| match &n.op {
-                Op::BnTrainingUpdate(update) if n.name == layer => Some(update.eps),
-                _ => None,
-            });
             let path = node.origin.as_ref().map_or_else(String::new, |o| o.path.clone());
-            layers.push((path, eps.unwrap_or(f64::NAN), running.momentum));
+            layers.push((path, eps(graph, node).unwrap_or(f64::NAN), running.momentum));
         }
         let mut seen: Vec<String> = Vec::new();
         for (path, eps, momentum) in layers {

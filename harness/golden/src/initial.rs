@@ -10,7 +10,7 @@ use std::{
     path::Path,
 };
 use zoo_engine::init::first_values;
-use zoo_graph::{EMA, Graph, VariableId, VariableRole};
+use zoo_graph::{Graph, VariableId, VariableRole};
 
 /// Standard errors that a statistic of initial values may be off.
 pub const INIT_SIGMAS: f64 = 6.0;
@@ -87,9 +87,12 @@ fn start(role: &VariableRole) -> Option<f64> {
     match role {
         VariableRole::RunningMean => Some(0.0),
         VariableRole::RunningVar => Some(1.0),
-        VariableRole::Slot { slot: EMA, .. } => None,
         VariableRole::Slot { .. } => Some(0.0),
-        VariableRole::Weight | VariableRole::Bias | VariableRole::NormWeight | VariableRole::NormBias => None,
+        VariableRole::Weight
+        | VariableRole::Bias
+        | VariableRole::NormWeight
+        | VariableRole::NormBias
+        | VariableRole::Average { .. } => None,
     }
 }
 

@@ -246,7 +246,7 @@ pub(crate) fn changes(
             VariableRole::Slot { parameter, slot: "momentum_buffer" } => {
                 (format!("momentum{steps}/{}", graph.variable(*parameter).name), false)
             }
-            VariableRole::Slot { .. } => continue,
+            VariableRole::Slot { .. } | VariableRole::Average { .. } => continue,
             role if role.is_statistic() => (format!("buffer{steps}/{}", variable.name), false),
             _ => (format!("param{steps}/{}", variable.name), true),
         };
@@ -269,9 +269,9 @@ pub(crate) fn changes(
             items.push(Item::wrong(&variable.name, "has another shape than the reference's"));
             continue;
         }
-        let trained = match &variable.role {
-            VariableRole::Slot { parameter, .. } => &graph.variable(*parameter).name,
-            _ => &variable.name,
+        let trained = match variable.role.kept_beside() {
+            Some(parameter) => &graph.variable(parameter).name,
+            None => &variable.name,
         };
         let degenerate = manifest.tensors.get(&format!("{GRAD}{trained}")).is_some_and(|g| g.degenerate);
         if is_parameter && degenerate && manifest.optimizer.betas.is_some() {

@@ -243,7 +243,7 @@ impl Recording {
                 VariableRole::Slot { parameter, slot: "momentum_buffer" } => {
                     format!("momentum{steps}/{}", graph.variable(*parameter).name)
                 }
-                VariableRole::Slot { .. } => continue,
+                VariableRole::Slot { .. } | VariableRole::Average { .. } => continue,
                 role if role.is_statistic() => format!("buffer{steps}/{}", variable.name),
                 _ if variable.next.is_none() => continue,
                 _ => format!("param{steps}/{}", variable.name),

@@ -108,7 +108,9 @@ pub fn differentiate(graph: &mut Graph, trained: &[VariableId]) -> Result<(), Gr
     let mut contributions: Vec<Vec<ValueId>> = vec![Vec::new(); graph.values.len()];
     let scope = Scope { phase: Phase::Backward, origin: None };
     let seed = Fill { value: 1.0, ty: graph.ty(loss).clone() };
-    contributions[loss.0].push(graph.add(&scope, "loss/seed", seed, &[])?);
+    let seed = graph.add(&scope, "loss/seed", seed, &[])?;
+    graph.seed = Some(seed);
+    contributions[loss.0].push(seed);
 
     for n in (0..graph.nodes.len()).rev() {
         let node = graph.nodes[n].clone();

@@ -18,6 +18,7 @@ impl Graph {
                 defined[v.0] = true;
             }
         }
+        graph.seed = None;
         graph.gradients.clear();
         graph.metrics.retain(|(_, v)| defined[v.0]);
         graph.taps.retain(|tap| !matches!(tap.state, TapState::Value(v) if !defined[v.0]));

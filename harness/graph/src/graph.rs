@@ -106,7 +106,7 @@ pub struct Input {
     pub value: ValueId,
 }
 
-/// Name of the slot that holds the moving average of a parameter.
+/// How the name of a moving average ends: `PARAMETER/ema`.
 pub const EMA: &str = "ema";
 
 /// What a variable is for.
@@ -131,6 +131,11 @@ pub enum VariableRole {
         /// The slot's name in PyTorch's optimizer state.
         slot: &'static str,
     },
+    /// The moving average of a parameter, which starts where its parameter does.
+    Average {
+        /// The parameter.
+        parameter: VariableId,
+    },
 }
 
 impl VariableRole {
@@ -142,6 +147,19 @@ impl VariableRole {
     /// Whether it is a running statistic.
     pub fn is_statistic(&self) -> bool {
         matches!(self, Self::RunningMean | Self::RunningVar)
+    }
+
+    /// The parameter beside which it is kept, as slots and averages are.
+    pub fn kept_beside(&self) -> Option<VariableId> {
+        match self {
+            Self::Slot { parameter, .. } | Self::Average { parameter } => Some(*parameter),
+            Self::Weight
+            | Self::Bias
+            | Self::NormWeight
+            | Self::NormBias
+            | Self::RunningMean
+            | Self::RunningVar => None,
+        }
     }
 }
 
@@ -215,10 +233,25 @@ pub struct Graph {
     pub metrics: Vec<(String, ValueId)>,
     /// A step whose total loss is above this, or no number, leaves parameters, optimizer slots and averages alone.
     pub skip_loss_above: Option<f64>,
+    /// What differentiation starts from: the gradient of the total loss by itself. None in an evaluation.
+    pub seed: Option<ValueId>,
     /// Gradient of the total loss, per parameter that has one, before any clipping.
     pub gradients: Vec<(VariableId, ValueId)>,
     /// The network's outputs, by name.
     pub outputs: Vec<(String, ValueId)>,
+}
+
+/// How a node optimizes a parameter.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Optimized {
+    /// The parameter.
+    pub parameter: VariableId,
+    /// The gradient that it is moved by.
+    pub gradient: ValueId,
+    /// Decay that is added to the gradient.
+    pub weight_decay: f64,
+    /// Factor on the step's learning rate.
+    pub lr_scale: f64,
 }
 
 /// What nodes get while they are added: phase, name prefix and origin.
@@ -360,6 +393,13 @@ impl Graph {
     pub(crate) fn add_value(&mut self, ty: TensorType, source: Source) -> ValueId {
         self.values.push(Value { ty, source });
         ValueId(self.values.len() - 1)
+    }
+
+    /// How a node optimizes a parameter, if it does.
+    pub fn optimized(&self, node: &Node) -> Option<Optimized> {
+        let Some(Update::Optimizer { weight_decay, lr_scale, .. }) = node.op.update() else { return None };
+        let Source::Variable(parameter) = self.value(*node.inputs.first()?).source else { return None };
+        Some(Optimized { parameter, gradient: *node.inputs.last()?, weight_decay, lr_scale })
     }
 
     /// Whether a step with this total loss updates nothing but running statistics.

@@ -23,7 +23,7 @@ mod error;
 pub use differentiate::differentiate;
 pub use error::GraphError;
 pub use graph::{
-    EMA, Graph, Node, NodeId, Phase, Place, Scope, Source, Tap, TapState, Value, ValueId, Variable, VariableId,
+    EMA, Graph, Node, NodeId, Optimized, Phase, Place, Scope, Source, Tap, TapState, Value, ValueId, Variable, VariableId,
     VariableRole,
 };
 pub use init::Init;

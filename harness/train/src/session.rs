@@ -69,15 +69,20 @@ impl Session {
             step.graph().variables.iter().map(|v| (v.name.clone(), v.role.clone())).collect();
         for (name, role) in names {
             let from = match role {
-                VariableRole::Slot { slot: EMA, .. } => match self.step.graph().find_variable(&name) {
-                    Some(_) => name.as_str(),
+                VariableRole::Average { parameter } => match self.step.graph().find_variable(&name) {
+                    Some(_) => name.clone(),
                     // An average that begins now begins with the parameter as it is.
-                    None => name.trim_end_matches(EMA).trim_end_matches('/'),
+                    None => step.graph().variable(parameter).name.clone(),
                 },
                 VariableRole::Slot { .. } => continue,
-                _ => name.as_str(),
+                VariableRole::Weight
+                | VariableRole::Bias
+                | VariableRole::NormWeight
+                | VariableRole::NormBias
+                | VariableRole::RunningMean
+                | VariableRole::RunningVar => name.clone(),
             };
-            step.set_variable(&name, &self.step.variable(from)?)?;
+            step.set_variable(&name, &self.step.variable(&from)?)?;
         }
         self.step = step;
         Ok(())

@@ -3,7 +3,7 @@
 use super::{Fault, Mutant, shift};
 use crate::report::Stage;
 use zoo_graph::{
-    Graph, Node, Op, Phase, Variable, VariableRole,
+    Graph, Node, Op, Phase, ValueId, Variable, VariableRole,
     ops::{AvgPool, AvgPoolGrad, BnInferGrad, Scale},
 };
 use zoo_recipe::schema::Init;
@@ -89,16 +89,11 @@ pub(super) fn all() -> Vec<Mutant> {
             any
         }),
         mutant("biases learn twice as fast", Stage::Update, |g| {
-            let biases: Vec<String> = g
-                .variables
-                .iter()
-                .filter(|v| matches!(v.role, VariableRole::Bias | VariableRole::NormBias))
-                .map(|v| format!("{}/update", v.name))
-                .collect();
-            every(g, |n| match &mut n.op {
-                Op::ApplyMomentum(op) if biases.contains(&n.name) => Some(op.lr_scale = 2.0),
-                Op::ApplyAdam(op) if biases.contains(&n.name) => Some(op.lr_scale = 2.0),
-                _ => None,
+            let is_bias = |v: &&Variable| matches!(v.role, VariableRole::Bias | VariableRole::NormBias);
+            let biases: Vec<ValueId> = g.variables.iter().filter(is_bias).map(|v| v.value).collect();
+            every(g, |n| {
+                let group = n.op.group().filter(|_| biases.contains(&n.inputs[0]));
+                group.map(|group| *group.lr_scale = 2.0)
             })
         }),
         mutant("one parameter is frozen", Stage::Update, |g| {
@@ -113,11 +108,7 @@ pub(super) fn all() -> Vec<Mutant> {
             any
         }),
         mutant("learning rate off by one per cent", Stage::Update, |g| {
-            every(g, |n| match &mut n.op {
-                Op::ApplyMomentum(op) => Some(op.lr_scale = 1.01),
-                Op::ApplyAdam(op) => Some(op.lr_scale = 1.01),
-                _ => None,
-            })
+            every(g, |n| n.op.group().map(|group| *group.lr_scale = 1.01))
         }),
     ]
 }

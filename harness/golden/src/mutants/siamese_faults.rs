@@ -7,7 +7,7 @@ use super::{
 };
 use crate::report::Stage;
 use zoo_graph::{
-    Graph, Node, NodeId, Op, Scope, Source, ValueId,
+    Graph, Node, NodeId, Op, Scope, Source, ValueId, Variable, VariableRole,
     ops::{ApplyMomentum, WeightedSum},
 };
 use zoo_recipe::{
@@ -203,8 +203,13 @@ fn graph() -> Vec<Mutant> {
         }),
         mutant("the second call of the backbone gives no gradient", Stage::Backward, |g| {
             let calls: Vec<String> = g.taps.iter().filter(|t| t.call > 0).map(|t| t.module.clone()).collect();
-            let filters = |n: &Node| matches!(n.op, Op::Add(_)) && n.name.ends_with(".weight/grad");
-            let shared = |n: &&mut Node| filters(n) && calls.iter().any(|c| n.name.starts_with(&format!("{c}.")));
+            let is_shared = |v: &Variable| {
+                matches!(v.role, VariableRole::Weight | VariableRole::NormWeight)
+                    && calls.iter().any(|c| v.name.starts_with(&format!("{c}.")))
+            };
+            let gradients = g.gradients.iter().filter(|(id, _)| is_shared(g.variable(*id)));
+            let gradients: Vec<ValueId> = gradients.map(|(_, gradient)| *gradient).collect();
+            let shared = |n: &&mut Node| matches!(n.op, Op::Add(_)) && gradients.contains(&n.outputs[0]);
             g.nodes.iter_mut().find(shared).map(|n| n.inputs[1] = n.inputs[0]).is_some()
         }),
         mutant("running statistics forget the first call", Stage::Update, |g| {
@@ -224,11 +229,12 @@ fn graph() -> Vec<Mutant> {
 
 /// Adds each parameter's decay to its gradient before the norm's factor, and not after it.
 fn clip_after_decay(graph: &mut Graph) -> bool {
+    let bounds = |n: &Node| matches!(n.op, Op::ClipByGlobalNorm(_));
     let clips: Vec<(usize, usize)> = graph
         .nodes
         .iter()
         .enumerate()
-        .filter(|(_, n)| matches!(n.op, Op::ScaleBy(_)) && n.name.ends_with("/clip"))
+        .filter(|(_, n)| matches!(n.op, Op::ScaleBy(_)) && graph.producer(n.inputs[1]).is_some_and(bounds))
         .filter_map(|(place, n)| {
             let reads = |m: &Node| matches!(m.op, Op::ApplyMomentum(_)) && m.inputs[2] == n.outputs[0];
             Some((place, graph.nodes.iter().position(reads)?))

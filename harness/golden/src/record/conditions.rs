@@ -1,10 +1,11 @@
 //! What a recorded golden says of its step before it has run: hyper-parameters, starts, learning rates.
 
 use super::{RecordOptions, inputs::MadeInputs};
+use crate::conditions::eps;
 use crate::manifest::{Group, HashVectors, Hyper, Init, Manifest, Optimizer, ScheduleTable};
 use std::collections::BTreeMap;
 use zoo_datasets::hash::{NameHash, fnv1a64};
-use zoo_graph::{Graph, Op, VariableRole};
+use zoo_graph::{Graph, Op, Optimized, VariableRole};
 use zoo_recipe::{Recipe, schema};
 
 /// Everything of the manifest that is known before a step has run.
@@ -12,24 +13,14 @@ pub(super) fn conditions(recipe: &Recipe, graph: &Graph, inputs: &MadeInputs, op
     let mut groups: Vec<Group> = Vec::new();
     let (mut bn, mut shapes, mut init) = (Vec::new(), BTreeMap::new(), BTreeMap::new());
     for node in &graph.nodes {
-        let (weight_decay, lr_scale) = match &node.op {
-            Op::ApplyMomentum(op) => (op.weight_decay, op.lr_scale),
-            Op::ApplyAdam(op) => (op.weight_decay, op.lr_scale),
-            Op::BnRunningUpdate(op) => {
-                let layer = node.name.trim_end_matches("/running");
-                let eps = graph.nodes.iter().find_map(|n| match &n.op {
-                    Op::BnTrainingUpdate(update) if n.name == layer => Some(update.eps),
-                    _ => None,
-                });
-                let pair = (eps.unwrap_or_default(), op.momentum);
-                if !bn.contains(&pair) {
-                    bn.push(pair);
-                }
-                continue;
+        if let Op::BnRunningUpdate(op) = &node.op {
+            let pair = (eps(graph, node).unwrap_or_default(), op.momentum);
+            if !bn.contains(&pair) {
+                bn.push(pair);
             }
-            _ => continue,
-        };
-        let name = node.name.trim_end_matches("/update").to_string();
+        }
+        let Some(Optimized { parameter, weight_decay, lr_scale, .. }) = graph.optimized(node) else { continue };
+        let name = graph.variable(parameter).name.clone();
         let lr = options.learning_rate * lr_scale;
         match groups.iter_mut().find(|g| g.weight_decay == weight_decay && g.lr == lr) {
             Some(group) => group.params.push(name),
@@ -129,7 +120,7 @@ fn start(role: &VariableRole, shape: &[usize]) -> Option<Init> {
         VariableRole::NormWeight => Init::OnePlus { bound: tenth, gain: 1.0 },
         VariableRole::RunningMean => Init::Const { value: 0.0 },
         VariableRole::RunningVar => Init::Const { value: 1.0 },
-        VariableRole::Slot { .. } => return None,
+        VariableRole::Slot { .. } | VariableRole::Average { .. } => return None,
     })
 }
 

@@ -12,7 +12,7 @@
 use super::{NewNode, Pass, Patch};
 use crate::{
     error::GraphError,
-    graph::{Graph, Node, NodeId, Phase, Place, Source, ValueId, VariableRole},
+    graph::{Graph, Node, NodeId, Phase, Place, Source, ValueId},
     ops::{Op, OperandLayout, TransData},
     tensor::{Layout, TensorType},
 };
@@ -64,10 +64,7 @@ impl<'g> Placement<'g> {
         let mut placement = Self { graph, row_major, types, conversions: HashMap::new(), patch: Patch::default() };
         for (id, variable) in graph.parameters() {
             let Some(layout) = filter_layout(graph, variable.value) else { continue };
-            let slots = graph
-                .variables
-                .iter()
-                .filter(|v| matches!(v.role, VariableRole::Slot { parameter, .. } if parameter == id));
+            let slots = graph.variables.iter().filter(|v| v.role.kept_beside() == Some(id));
             for value in std::iter::once(variable.value).chain(slots.map(|s| s.value)) {
                 placement.retype(value, placement.types[value.0].with_layout(layout));
             }

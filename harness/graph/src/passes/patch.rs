@@ -182,7 +182,7 @@ fn redirect(graph: &mut Graph, from: ValueId, to: ValueId) {
     let outputs = graph.outputs.iter_mut().map(|o| &mut o.1);
     let gradients = graph.gradients.iter_mut().map(|g| &mut g.1);
     let next = graph.variables.iter_mut().filter_map(|v| v.next.as_mut());
-    for v in losses.chain(outputs).chain(gradients).chain(next) {
+    for v in losses.chain(outputs).chain(graph.seed.as_mut()).chain(gradients).chain(next) {
         if *v == from {
             *v = to;
         }

@@ -10,7 +10,7 @@ use super::{Pass, Patch, patch::Draft};
 use crate::{
     error::GraphError,
     graph::{Graph, Node, Phase, Scope, Source, ValueId, VariableId},
-    ops::{LossScale, Op, Update},
+    ops::LossScale,
 };
 use std::collections::HashMap;
 
@@ -27,19 +27,12 @@ impl Pass for ScaleLoss {
     }
 
     fn patches(&self, graph: &Graph) -> Result<Vec<Patch>, GraphError> {
+        let Some(seed) = graph.seed else { return Ok(Vec::new()) };
+        let Source::Node(near, _) = graph.value(seed).source else { return Ok(Vec::new()) };
         let mut draft = Draft::new(graph);
-        let mut scaled: HashMap<ValueId, ValueId> = HashMap::new();
-        for (n, node) in graph.nodes.iter().enumerate() {
-            let seed = matches!(node.op, Op::Fill(_)) && node.phase == Phase::Backward && node.name == "loss/seed";
-            if let (true, [seed]) = (seed, node.outputs.as_slice()) {
-                let scope = Scope { phase: Phase::Backward, origin: node.origin.clone() };
-                let result = draft.add(n, &scope, "loss/scale".into(), LossScale { inverse: false }, &[*seed])?;
-                scaled.insert(*seed, result);
-            }
-        }
-        if scaled.is_empty() {
-            return Ok(Vec::new());
-        }
+        let scope = Scope { phase: Phase::Backward, origin: graph.node(near).origin.clone() };
+        let scale = draft.add(near.0, &scope, "loss/scale".into(), LossScale { inverse: false }, &[seed])?;
+        let scaled = HashMap::from([(seed, scale)]);
         let mut unscaled: HashMap<ValueId, ValueId> = HashMap::new();
         for (variable, gradient, near) in self.divided(graph) {
             let variable = graph.variable(variable);
@@ -52,7 +45,7 @@ impl Pass for ScaleLoss {
             }
             unscaled.insert(gradient, result);
         }
-        let clips = |node: &Node| self.clips_scaled && optimizes(node).is_none();
+        let clips = |node: &Node| self.clips_scaled && graph.optimized(node).is_none();
         for (n, node) in graph.nodes.iter().enumerate() {
             let moved = if node.phase == Phase::Update && !clips(node) { &unscaled } else { &scaled };
             let inputs: Vec<_> = node.inputs.iter().map(|v| *moved.get(v).unwrap_or(v)).collect();
@@ -76,17 +69,9 @@ impl ScaleLoss {
             return graph.gradients.iter().map(|(id, gradient)| (*id, *gradient, place(*gradient))).collect();
         }
         let updates = graph.nodes.iter().enumerate().filter_map(|(n, node)| {
-            let gradient = optimizes(node)?;
-            match graph.value(*node.inputs.first()?).source {
-                Source::Variable(id) => Some((id, gradient, n)),
-                Source::Input(_) | Source::Node(..) => None,
-            }
+            let optimized = graph.optimized(node)?;
+            Some((optimized.parameter, optimized.gradient, n))
         });
         updates.collect()
     }
-}
-
-/// The gradient that a node updates a parameter with, if it does: the last operand of an optimizer's operator.
-fn optimizes(node: &Node) -> Option<ValueId> {
-    matches!(node.op.update(), Some(Update::Optimizer { .. })).then(|| node.inputs.last().copied())?
 }

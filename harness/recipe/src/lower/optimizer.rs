@@ -44,7 +44,8 @@ fn leak(
         if !training(&graph.variable(*parameter).name).leaks {
             continue;
         }
-        let slot = slot(graph, *parameter, LEAKED, Init::Constant(0.0));
+        let role = VariableRole::Slot { parameter: *parameter, slot: LEAKED };
+        let slot = beside(graph, *parameter, LEAKED, role, Init::Constant(0.0));
         let operands = [graph.variable(slot).value, *gradient];
         let name = format!("{}/leak", graph.variable(*parameter).name);
         *gradient = graph.add(&scope, name, Add, &operands)?;
@@ -99,7 +100,11 @@ fn update(
         }
     };
     let scope = section(recipe, path, Phase::Update);
-    let slots: Vec<VariableId> = slots.iter().map(|name| slot(graph, parameter, name, Init::Constant(0.0))).collect();
+    let slot = |name: &&'static str| {
+        let role = VariableRole::Slot { parameter, slot: name };
+        beside(graph, parameter, name, role, Init::Constant(0.0))
+    };
+    let slots: Vec<VariableId> = slots.iter().map(slot).collect();
     let variable = graph.variable(parameter).clone();
     let mut operands = vec![variable.value];
     operands.extend(slots.iter().map(|s| graph.variable(*s).value));
@@ -107,8 +112,7 @@ fn update(
     let next = graph.add_node(&scope, format!("{}/update", variable.name), op, &operands)?;
     if let Some(decay) = recipe.train.ema {
         let scope = section(recipe, "train.ema", Phase::Update);
-        // The engine starts it as its parameter.
-        let average = slot(graph, parameter, EMA, variable.init.clone());
+        let average = beside(graph, parameter, EMA, VariableRole::Average { parameter }, variable.init.clone());
         let operands = [graph.variable(average).value, next[0]];
         let after = graph.add(&scope, format!("{}/{EMA}", variable.name), ApplyEma { decay }, &operands)?;
         graph.variables[average.0].next = Some(after);
@@ -119,12 +123,11 @@ fn update(
     Ok(())
 }
 
-/// A variable that the optimizer keeps beside a parameter.
-fn slot(graph: &mut Graph, parameter: VariableId, slot: &'static str, init: Init) -> VariableId {
+/// A variable that is kept beside a parameter, named `PARAMETER/name`.
+fn beside(graph: &mut Graph, parameter: VariableId, name: &str, role: VariableRole, init: Init) -> VariableId {
     let variable = graph.variable(parameter).clone();
     let ty = graph.ty(variable.value).clone();
-    let name = format!("{}/{slot}", variable.name);
-    graph.add_variable(name, VariableRole::Slot { parameter, slot }, ty, init, variable.origin)
+    graph.add_variable(format!("{}/{name}", variable.name), role, ty, init, variable.origin)
 }
 
 /// The decay that a parameter gets from the optimizer.
@@ -133,7 +136,11 @@ fn weight_decay(optimizer: &Optimizer, role: &VariableRole) -> f64 {
     let group = match role {
         VariableRole::NormWeight | VariableRole::NormBias => Some(DecayGroup::Bn),
         VariableRole::Bias => Some(DecayGroup::Bias),
-        VariableRole::Weight | VariableRole::RunningMean | VariableRole::RunningVar | VariableRole::Slot { .. } => None,
+        VariableRole::Weight
+        | VariableRole::RunningMean
+        | VariableRole::RunningVar
+        | VariableRole::Slot { .. }
+        | VariableRole::Average { .. } => None,
     };
     if group.is_some_and(|g| exempt.contains(&g)) { 0.0 } else { decay }
 }

@@ -7,7 +7,7 @@ use std::{
     fmt,
     path::PathBuf,
 };
-use zoo_graph::{Graph, VariableRole};
+use zoo_graph::Graph;
 use zoo_recipe::schema;
 
 use super::Weights;
@@ -80,7 +80,7 @@ pub struct Fit {
 impl Fit {
     /// Holds the tensors against the variables. PyTorch's `num_batches_tracked` and what optimizers keep are left out.
     pub fn new(graph: &Graph, weights: &Weights, naming: &Naming) -> Self {
-        let kept = graph.variables.iter().filter(|v| !matches!(v.role, VariableRole::Slot { .. }));
+        let kept = graph.variables.iter().filter(|v| v.role.kept_beside().is_none());
         let wanted = kept.map(|v| (v.name.as_str(), graph.ty(v.value).shape.to_vec()));
         Self::between(wanted, weights, naming)
     }
