@@ -33,7 +33,7 @@ impl<'t> Elements<'t> {
     pub fn slice<T: WithDType>(&self) -> Result<&[T]> {
         match &*self.storage {
             Storage::Cpu(storage) => Ok(&T::cpu_storage_as_slice(storage)?[self.range.clone()]),
-            _ => Err(Error::Msg("a tensor that is not on the host".into())),
+            Storage::Cuda(_) | Storage::Metal(_) => Err(Error::Msg("a tensor that is not on the host".into())),
         }
     }
 }

@@ -4,6 +4,8 @@
 //! inputs through the whole graph, shows an [`Observer`] the values that it asks for, and replaces the variables by their
 //! next values. The kernels of [`reference`] compute every operator in any floating-point type and decide what is right.
 
+#![deny(clippy::wildcard_enum_match_arm, reason = "a new operator is a decision wherever operators are told apart")]
+
 pub mod init;
 pub mod layout;
 mod mask_windows;

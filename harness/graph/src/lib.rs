@@ -4,6 +4,8 @@
 //! differentiated as a graph transform ([`mod@differentiate`]), checked by the verifier ([`mod@verify`]) and
 //! rewritten by [`passes`]. The engine executes it and the device clock prices it; none of these is known here.
 
+#![deny(clippy::wildcard_enum_match_arm, reason = "a new operator is a decision wherever operators are told apart")]
+
 pub mod differentiate;
 mod forward;
 pub mod graph;

@@ -78,11 +78,11 @@ fn expect_own_statistics(graph: &Graph, node: &crate::Node) -> Result<(), String
         [mean, var] = [0, 1].map(|i| gather.inputs[i]);
     }
     let own = match graph.producer(mean).filter(|_| graph.producer(var).is_some()) {
-        Some(reduce) => match &reduce.op {
-            Op::BnTrainingReduce(_) => reduce.inputs[0] == x && reduce.outputs[..] == [mean, var],
-            Op::Conv2D(_) => reduce.outputs[..] == [x, mean, var],
-            _ => false,
-        },
+        Some(reduce) if matches!(reduce.op, Op::Conv2D(_)) => reduce.outputs[..] == [x, mean, var],
+        Some(reduce) => {
+            let reduces = matches!(reduce.op, Op::BnTrainingReduce(_));
+            reduces && reduce.inputs[0] == x && reduce.outputs[..] == [mean, var]
+        }
         None => false,
     };
     if own { Ok(()) } else { Err(format!("`{}` normalises with the statistics of another tensor", node.name)) }

@@ -4,6 +4,8 @@
 //! ([`matrix`]) and instructions ([`vector`]) -> price of each kernel ([`price`]) -> events on streams ([`schedule`]) ->
 //! step ([`mod@profile`]). Every option is priced by rewriting the graph or the plan, never by a factor on the result.
 
+#![deny(clippy::wildcard_enum_match_arm, reason = "a new operator is a decision wherever operators are told apart")]
+
 pub mod advise;
 pub mod collective;
 pub mod compile;

@@ -163,11 +163,8 @@ fn mask_bytes(graph: &Graph, v: ValueId) -> u64 {
 
 /// Whether a ReLU ends the operator.
 fn has_relu(op: &Op) -> bool {
-    match op {
-        Op::Conv2D(conv) => conv.relu,
-        Op::BnTrainingUpdate(bn) => bn.relu,
-        op => matches!(op, Op::Relu(_)),
-    }
+    let fused = matches!(op, Op::Conv2D(conv) if conv.relu) || matches!(op, Op::BnTrainingUpdate(bn) if bn.relu);
+    fused || matches!(op, Op::Relu(_))
 }
 
 /// Bytes of converting the weights of a dense layer, or their gradient, to or from the matrix unit's layout.

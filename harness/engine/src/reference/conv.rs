@@ -6,7 +6,7 @@
 use super::{
     activation,
     columns::{Unfold, by_channel},
-    matmul::{add_per_channel, product},
+    matmul::add_per_channel,
     norm,
 };
 use crate::elements::map;
@@ -90,7 +90,7 @@ pub(super) fn forward<T: FloatDType>(op: &Conv2D, [x, w]: [&Tensor; 2], bias: Op
     let extents = Extents::new(op, x.dims(), &dims)?;
     let filters = extents.filters(w)?;
     let run = |(start, run): (usize, Unfold)| {
-        let matrix = product(&filters, &extents.input::<T>(x, start, &run)?)?;
+        let matrix = filters.matmul(&extents.input::<T>(x, start, &run)?)?;
         by_channel(&matrix, extents.o, run.n, extents.pixels())
     };
     let runs = extents.runs().into_iter().map(run).collect::<Result<Vec<_>, _>>()?;
@@ -113,7 +113,7 @@ pub(super) fn filter_grad<T: FloatDType>(
     let mut total: Option<Tensor> = None;
     for (start, run) in extents.runs() {
         let columns = extents.input::<T>(x, start, &run)?;
-        let part = product(&extents.output_gradient(dy, start, &run)?, &columns.transpose(1, 2)?)?;
+        let part = extents.output_gradient(dy, start, &run)?.matmul(&columns.transpose(1, 2)?)?;
         total = Some(match total {
             Some(total) => {
                 let [total] = map::<T, 2, 1>([&total, &part], |[a, b]| [a + b])?;
@@ -134,7 +134,7 @@ pub(super) fn input_grad<T: FloatDType>(
     let extents = Extents::new(&op.conv, &op.input, dy.dims())?;
     let filters = extents.filters(w)?.transpose(1, 2)?;
     let run = |(start, run): (usize, Unfold)| {
-        let matrix = product(&filters, &extents.output_gradient(dy, start, &run)?)?;
+        let matrix = filters.matmul(&extents.output_gradient(dy, start, &run)?)?;
         run.fold::<T>(&matrix)
     };
     let runs = extents.runs().into_iter().map(run).collect::<Result<Vec<_>, _>>()?;

@@ -2,7 +2,7 @@
 
 use crate::KernelError;
 use crate::elements::{Elements, by_chunks, widened};
-use candle_core::{DType, FloatDType, Result, Tensor};
+use candle_core::{FloatDType, Result, Tensor};
 use zoo_graph::ops::MatMul;
 
 /// `op(a) * op(b) + bias`.
@@ -13,22 +13,11 @@ pub(super) fn matmul<T: FloatDType>(
 ) -> std::result::Result<Tensor, KernelError> {
     let a = if op.transpose_a { a.t()? } else { a.clone() };
     let b = if op.transpose_b { b.t()? } else { b.clone() };
-    let y = product(&a, &b)?;
+    let y = a.matmul(&b)?;
     Ok(match bias {
         Some(bias) => add_per_channel::<T>(&y, bias)?,
         None => y,
     })
-}
-
-/// Product of matrices, or of equally many matrices each. Types narrower than f32 are summed in f32 (candle's product of
-/// f16 rounds partial sums to f16).
-pub(super) fn product(a: &Tensor, b: &Tensor) -> Result<Tensor> {
-    match a.dtype() {
-        narrow @ (DType::F16 | DType::BF16) => {
-            a.to_dtype(DType::F32)?.matmul(&b.to_dtype(DType::F32)?)?.to_dtype(narrow)
-        }
-        _ => a.matmul(b),
-    }
 }
 
 /// `x + bias`, one value per element of the second axis.

@@ -84,7 +84,9 @@ impl Operator for Conv2D {
         let layout = match w.layout {
             Layout::FractalZ { groups } if groups == self.groups => Layout::Nc1hwc0,
             Layout::Plain if x.layout == Layout::Plain => Layout::Plain,
-            other => return Err(OpError::Attribute(format!("filters in {other} for an input in {}", x.layout))),
+            other @ (Layout::Plain | Layout::Nc1hwc0 | Layout::FractalZ { .. }) => {
+                return Err(OpError::Attribute(format!("filters in {other} for an input in {}", x.layout)));
+            }
         };
         let mut results = vec![x.with_shape(y).with_layout(layout)];
         if self.statistics {

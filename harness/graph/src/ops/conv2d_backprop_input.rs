@@ -37,7 +37,9 @@ impl Operator for Conv2DBackpropInput {
         let layout = match w.layout {
             Layout::FractalZ { groups } if groups == self.conv.groups => Layout::Nc1hwc0,
             Layout::Plain if dy.layout == Layout::Plain => Layout::Plain,
-            other => return Err(OpError::Attribute(format!("filters in {other} for a gradient in {}", dy.layout))),
+            other @ (Layout::Plain | Layout::Nc1hwc0 | Layout::FractalZ { .. }) => {
+                return Err(OpError::Attribute(format!("filters in {other} for a gradient in {}", dy.layout)));
+            }
         };
         Ok(vec![dy.with_shape(self.input.clone()).with_layout(layout)])
     }

@@ -235,7 +235,7 @@ impl<'g> Placement<'g> {
         self.choices.push((dtype, why));
         let gradient_place = |v: ValueId| match self.graph.value(v).source {
             Source::Node(made_by, _) if node.phase == Phase::Update => made_by.0,
-            _ => n,
+            Source::Node(..) | Source::Variable(_) | Source::Input(_) => n,
         };
         let places: Vec<usize> = node.inputs.iter().map(|v| gradient_place(*v)).collect();
         let mut inputs = node.inputs.clone();

@@ -45,31 +45,31 @@ fn fold(graph: &Graph, readers: &[Vec<usize>], n: usize, pad: &Node) -> Option<V
     let mut weight = None;
     for &reader in &readers[padded.0] {
         let node = graph.nodes.get(reader)?;
-        let op: Op = match &node.op {
-            Op::Conv2D(conv) if node.inputs[0] == padded && weight.is_none() => {
-                weight = Some((node.inputs[1], conv));
-                folded(conv).into()
-            }
-            Op::Conv2DBackpropFilter(op) if node.inputs[0] == padded => {
-                Conv2DBackpropFilter { conv: folded(&op.conv), filter: op.filter.clone() }.into()
-            }
-            _ => return None,
+        if node.inputs[0] != padded {
+            return None;
+        }
+        let op: Op = if let (Op::Conv2D(conv), None) = (&node.op, weight) {
+            weight = Some((node.inputs[1], conv));
+            folded(conv).into()
+        } else if let Op::Conv2DBackpropFilter(op) = &node.op {
+            Conv2DBackpropFilter { conv: folded(&op.conv), filter: op.filter.clone() }.into()
+        } else {
+            return None;
         };
         let inputs = node.inputs.iter().map(|v| if *v == padded { x } else { *v }).collect();
         draft.replace(reader, Node { op, inputs, ..node.clone() });
     }
     let (weight, conv) = weight?;
-    let of_conv = |node: &&Node| match &node.op {
-        Op::Conv2DBackpropInput(op) => node.inputs[1] == weight && op.conv == *conv,
-        _ => false,
+    let of_conv = |node: &&Node| {
+        matches!(&node.op, Op::Conv2DBackpropInput(op) if node.inputs[1] == weight && op.conv == *conv)
     };
     if let Some((place, gradient)) = graph.nodes.iter().enumerate().find(|(_, node)| of_conv(node)) {
         let [slice] = readers[gradient.outputs[0].0][..] else { return None };
         let cut = graph.nodes.get(slice)?;
         let shape = &graph.ty(x).shape;
-        match &cut.op {
-            Op::Slice(op) if op.start == *before && op.size[..] == shape[..] => {}
-            _ => return None,
+        let Op::Slice(op) = &cut.op else { return None };
+        if op.start != *before || op.size[..] != shape[..] {
+            return None;
         }
         let op = Conv2DBackpropInput { conv: folded(conv), input: shape.clone() }.into();
         draft.replace(place, Node { op, outputs: cut.outputs.clone(), ..gradient.clone() });

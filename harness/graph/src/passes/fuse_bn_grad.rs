@@ -89,10 +89,6 @@ fn relu_before<'g>(graph: &'g Graph, dy: ValueId, taken: &HashSet<usize>) -> Opt
 fn own_beta(graph: &Graph, relu_grad: &Node, operands: [ValueId; 4]) -> Option<ValueId> {
     let relu = graph.producer(relu_grad.inputs[1]).filter(|r| matches!(r.op, Op::Relu(_)))?;
     let bn = graph.producer(relu.inputs[0])?;
-    match (&bn.op, &bn.inputs[..]) {
-        (Op::BnTrainingUpdate(op), [x, mean, var, gamma, beta]) if !op.relu => {
-            ([*x, *mean, *var, *gamma] == operands).then_some(*beta)
-        }
-        _ => None,
-    }
+    let (Op::BnTrainingUpdate(op), [own @ .., beta]) = (&bn.op, &bn.inputs[..]) else { return None };
+    (!op.relu && !op.residual && *own == operands).then_some(*beta)
 }

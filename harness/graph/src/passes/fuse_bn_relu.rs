@@ -35,10 +35,8 @@ fn fuse(graph: &Graph, readers: &[Vec<usize>], n: usize, relu: &Node) -> Option<
     }
     let normalisation = |v: ValueId| -> Option<(usize, &BnTrainingUpdate)> {
         let Source::Node(NodeId(b), _) = graph.value(v).source else { return None };
-        match &graph.nodes[b].op {
-            Op::BnTrainingUpdate(op) if !op.relu && !op.residual && readers[v.0].len() == 1 => Some((b, op)),
-            _ => None,
-        }
+        let Op::BnTrainingUpdate(op) = &graph.nodes[b].op else { return None };
+        (!op.relu && !op.residual && readers[v.0].len() == 1).then_some((b, op))
     };
     let input = relu.inputs[0];
     let (bn, op, add) = match (graph.value(input).source, normalisation(input)) {

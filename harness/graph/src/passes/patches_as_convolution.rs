@@ -27,18 +27,17 @@ impl Pass for PatchesAsConvolution {
         let mut draft = Draft::new(graph);
         let mut count = 0;
         for (n, node) in graph.nodes.iter().enumerate() {
-            let (patches, map) = match &node.op {
-                Op::ExtractPatches(op) => (op, graph.ty(node.inputs[0])),
-                Op::ExtractPatchesGrad(op) => (&op.patches, graph.ty(node.outputs[0])),
-                _ => continue,
+            let (patches, map, is_forward) = if let Op::ExtractPatches(op) = &node.op {
+                (op, graph.ty(node.inputs[0]), true)
+            } else if let Op::ExtractPatchesGrad(op) = &node.op {
+                (&op.patches, graph.ty(node.outputs[0]), false)
+            } else {
+                continue;
             };
             let (Layout::Plain, Some(shape)) = (map.layout, map.shape.nchw()) else { continue };
             let mut rewrite = Rewrite::new(&mut draft, n, node, patches, shape)?;
             let filter = rewrite.filter(map.dtype)?;
-            match &node.op {
-                Op::ExtractPatches(_) => rewrite.forward(filter)?,
-                _ => rewrite.gradient(filter)?,
-            }
+            if is_forward { rewrite.forward(filter)? } else { rewrite.gradient(filter)? }
             count += 1;
         }
         Ok(draft.finish(format!("{count} extractions")))

@@ -33,10 +33,12 @@ impl Pass for SyncBatchNorm {
         let mut statistics: HashMap<ValueId, ValueId> = HashMap::new();
         let mut sums: HashMap<ValueId, ValueId> = HashMap::new();
         for (n, node) in graph.nodes.iter().enumerate() {
-            let (op, moved): (Op, _) = match node.op {
-                Op::BnTrainingReduce(_) => (GatherStatistics { ranks }.into(), &mut statistics),
-                Op::BnTrainingUpdateGrad(_) => (AllReduce { ranks }.into(), &mut sums),
-                _ => continue,
+            let (op, moved): (Op, _) = if matches!(node.op, Op::BnTrainingReduce(_)) {
+                (GatherStatistics { ranks }.into(), &mut statistics)
+            } else if matches!(node.op, Op::BnTrainingUpdateGrad(_)) {
+                (AllReduce { ranks }.into(), &mut sums)
+            } else {
+                continue;
             };
             let types: Vec<_> = node.outputs.iter().map(|v| draft.ty(*v).clone()).collect();
             let outputs: Vec<ValueId> = types.into_iter().map(|ty| draft.value(ty)).collect();
@@ -51,10 +53,10 @@ impl Pass for SyncBatchNorm {
             let moved = |v: &ValueId| *statistics.get(v).or_else(|| sums?.get(v)).unwrap_or(v);
             let inputs: Vec<ValueId> = node.inputs.iter().map(moved).collect();
             if inputs != node.inputs {
-                let op = match &node.op {
-                    Op::BnRunningUpdate(op) => BnRunningUpdate { count: op.count * ranks, ..op.clone() }.into(),
-                    op => op.clone(),
-                };
+                let mut op = node.op.clone();
+                if let Op::BnRunningUpdate(BnRunningUpdate { count, .. }) = &mut op {
+                    *count *= ranks;
+                }
                 draft.replace(n, Node { op, inputs, ..node.clone() });
             }
         }
