@@ -153,12 +153,9 @@ impl VariableRole {
     pub fn kept_beside(&self) -> Option<VariableId> {
         match self {
             Self::Slot { parameter, .. } | Self::Average { parameter } => Some(*parameter),
-            Self::Weight
-            | Self::Bias
-            | Self::NormWeight
-            | Self::NormBias
-            | Self::RunningMean
-            | Self::RunningVar => None,
+            Self::Weight | Self::Bias | Self::NormWeight | Self::NormBias | Self::RunningMean | Self::RunningVar => {
+                None
+            }
         }
     }
 }

@@ -25,8 +25,8 @@ mod error;
 pub use differentiate::differentiate;
 pub use error::GraphError;
 pub use graph::{
-    EMA, Graph, Node, NodeId, Optimized, Phase, Place, Scope, Source, Tap, TapState, Value, ValueId, Variable, VariableId,
-    VariableRole,
+    EMA, Graph, Node, NodeId, Optimized, Phase, Place, Scope, Source, Tap, TapState, Value, ValueId, Variable,
+    VariableId, VariableRole,
 };
 pub use init::Init;
 pub use memory::{BufferId, MemoryPlan};

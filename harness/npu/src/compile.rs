@@ -113,7 +113,11 @@ fn pipeline(recipe: &Recipe, device: &Device, work: Work) -> Pipeline {
 
 /// The recipe's normalisation of training images, if it has one.
 pub(crate) fn normalization(recipe: &Recipe) -> Option<&Normalize> {
-    recipe.preprocess.train.iter().find_map(|step| if let Step::Normalize(normalize) = step { Some(normalize) } else { None })
+    recipe
+        .preprocess
+        .train
+        .iter()
+        .find_map(|step| if let Step::Normalize(normalize) = step { Some(normalize) } else { None })
 }
 
 /// The precision policy of a device in a mode; `keep` are operators, layers or nodes that stay f32.

@@ -232,7 +232,9 @@ impl Study {
             rows.map(move |(r, row)| (format!("tables[{t}].rows[{r}].set"), &row.set))
         });
         let sets = std::iter::once(("set".to_owned(), &self.set)).chain(rows);
-        sets.flat_map(|(path, sets)| sets.iter().enumerate().map(move |(n, set)| (format!("{path}[{n}]"), set.as_str())))
+        sets.flat_map(|(path, sets)| {
+            sets.iter().enumerate().map(move |(n, set)| (format!("{path}[{n}]"), set.as_str()))
+        })
     }
 }
 

@@ -94,7 +94,10 @@ fn a_wrong_device_file_is_refused_with_its_lines() {
     let zero = broken(|text| text.replace("gib: {value: 32", "gib: {value: 0"));
     assert!(zero.contains("must be more than 0"), "{zero}");
     let operator = broken(|text| text.replace("L2Loss", "L2Lost"));
-    assert!(operator.contains("no operator has the name `L2Lost`") && operator.contains("did you mean `L2Loss`?"), "{operator}");
+    assert!(
+        operator.contains("no operator has the name `L2Lost`") && operator.contains("did you mean `L2Loss`?"),
+        "{operator}"
+    );
     assert!(operator.contains("v100.yaml:"), "{operator}");
     let name = broken(|text| text.replace("name: v100", "name: v200"));
     assert!(name.contains("a device is named as its file"), "{name}");

@@ -4,12 +4,15 @@ use super::{call::Call, conv, dense, elementwise, loss, matmul, norm, pool, shap
 use crate::KernelError;
 use zoo_graph::{Layout, Op, TensorType};
 
+/// Computes a node with these operands and results.
+type Run<'a> = dyn FnOnce(Call<'_>) -> Result<(), KernelError> + 'a;
+
 /// A fast kernel for a node.
 pub(super) struct FastKernel<'a> {
     /// Elements that it needs beside operands and results.
     pub workspace: usize,
     /// Computes the node.
-    pub run: Box<dyn FnOnce(Call<'_>) -> Result<(), KernelError> + 'a>,
+    pub run: Box<Run<'a>>,
 }
 
 impl FastKernel<'_> {

@@ -1,7 +1,7 @@
-//! The closed set of device operators: one file each, with shape rule, cost and gradient.
+//! The closed set of device operators: one file each, with all that anybody asks of it ([`Operator`]).
 //!
-//! To add one, write its file, list it in the `operators!` table below, and follow the compiler: the
-//! engine's kernels match over [`Op`] without a wildcard.
+//! To add one, write its file, list it in the `operators!` table below, and follow the compiler: the engine's kernels and
+//! ONNX match over [`Op`] without a wildcard.
 
 mod adam;
 mod adaptive_avg_pool;

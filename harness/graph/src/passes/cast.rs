@@ -139,7 +139,8 @@ impl PrecisionPolicy {
             Op::names().any(|known| known == name) || graph.nodes.iter().any(|node| is_within(&node.name, layer))
         };
         let Some((unknown, origin)) = names.into_iter().find(|(name, _)| !known(name)) else { return Ok(()) };
-        let candidates = graph.nodes.iter().map(|node| node.name.as_str()).chain(Op::names());
+        let operators: Vec<&str> = Op::names().collect();
+        let candidates = graph.nodes.iter().map(|node| node.name.as_str()).chain(operators);
         let hint = crate::did_you_mean(unknown, candidates).map(|name| format!(": did you mean `{name}`?"));
         let message = format!(
             "npu.keep_fp32 names `{unknown}`, and no operator, layer or node has that name{}",

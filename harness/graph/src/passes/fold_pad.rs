@@ -60,9 +60,8 @@ fn fold(graph: &Graph, readers: &[Vec<usize>], n: usize, pad: &Node) -> Option<V
         draft.replace(reader, Node { op, inputs, ..node.clone() });
     }
     let (weight, conv) = weight?;
-    let of_conv = |node: &&Node| {
-        matches!(&node.op, Op::Conv2DBackpropInput(op) if node.inputs[1] == weight && op.conv == *conv)
-    };
+    let of_conv =
+        |node: &&Node| matches!(&node.op, Op::Conv2DBackpropInput(op) if node.inputs[1] == weight && op.conv == *conv);
     if let Some((place, gradient)) = graph.nodes.iter().enumerate().find(|(_, node)| of_conv(node)) {
         let [slice] = readers[gradient.outputs[0].0][..] else { return None };
         let cut = graph.nodes.get(slice)?;

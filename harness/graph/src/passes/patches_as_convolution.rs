@@ -37,7 +37,11 @@ impl Pass for PatchesAsConvolution {
             let (Layout::Plain, Some(shape)) = (map.layout, map.shape.nchw()) else { continue };
             let mut rewrite = Rewrite::new(&mut draft, n, node, patches, shape)?;
             let filter = rewrite.filter(map.dtype)?;
-            if is_forward { rewrite.forward(filter)? } else { rewrite.gradient(filter)? }
+            if is_forward {
+                rewrite.forward(filter)?
+            } else {
+                rewrite.gradient(filter)?
+            }
             count += 1;
         }
         Ok(draft.finish(format!("{count} extractions")))
