@@ -137,6 +137,9 @@ pub enum KernelError {
         /// What the kernel gives.
         expected: &'static str,
     },
+    /// A formula with terms that kernels know only in parts.
+    #[error("a formula was not expanded before its kernel")]
+    Unexpanded,
     /// A node with more or fewer operands or results than its shape rule allows.
     #[error("{found} operands or results where the operator has others")]
     Arity {

@@ -17,6 +17,7 @@ mod elements;
 mod error;
 mod fast;
 mod footprint;
+mod formula;
 mod memory;
 
 pub use elements::Elements;

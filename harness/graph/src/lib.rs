@@ -7,6 +7,7 @@
 #![deny(clippy::wildcard_enum_match_arm, reason = "a new operator is a decision wherever operators are told apart")]
 
 pub mod differentiate;
+pub mod formula;
 mod forward;
 pub mod graph;
 pub mod init;

@@ -111,7 +111,10 @@ impl<'g> Planner<'g> {
         let mut live: u64 = self.sizes.iter().zip(&self.widths).map(|(n, w)| *n as u64 * w).sum();
         let mut live_at = Vec::with_capacity(graph.nodes.len());
         for (n, node) in graph.nodes.iter().enumerate() {
-            let overwritten: Vec<Option<usize>> = (0..node.outputs.len()).map(|r| self.overwritten(n, r)).collect();
+            let mut overwritten: Vec<Option<usize>> = Vec::with_capacity(node.outputs.len());
+            for r in 0..node.outputs.len() {
+                overwritten.push(self.overwritten(n, r, &overwritten));
+            }
             for (result, operand) in node.outputs.iter().zip(&overwritten) {
                 let buffer = match operand {
                     Some(operand) => self.buffer_of[node.inputs[*operand].0],
@@ -149,9 +152,10 @@ impl<'g> Planner<'g> {
 
     /// The operand that the `r`-th result of node `n` may overwrite: nobody needs it later, it is as large, and it is no
     /// other tensor of the node. A variable may only be overwritten by its own next value.
-    fn overwritten(&self, n: usize, r: usize) -> Option<usize> {
+    fn overwritten(&self, n: usize, r: usize, taken: &[Option<usize>]) -> Option<usize> {
         let node = &self.graph.nodes[n];
         let allowed = node.op.rules().in_place().iter().filter(|(_, result)| *result == r);
+        let allowed = allowed.filter(|(operand, _)| !taken.contains(&Some(*operand)));
         allowed.map(|(operand, _)| *operand).find(|&operand| {
             let v = node.inputs[operand];
             let mine = match self.graph.value(v).source {

@@ -1,5 +1,7 @@
 //! From the graph of an evaluation to the nodes of a model.
 
+mod formula;
+
 use crate::message::{
     Attribute, Dimension, Element, Entry, Graph as GraphMessage, Model, Node as NodeMessage, OperatorSet, Shape,
     Tensor, TensorType, Type, ValueInfo,
@@ -281,6 +283,7 @@ impl Translation<'_> {
                 let attributes = numbers.map(|(name, value)| Attribute::float(name, value)).into_iter().chain([size]);
                 self.plain(node, "LRN", attributes.collect());
             }
+            Op::Map(map) => self.formula(node, map)?,
             Op::MatMul(matmul) => {
                 let flag = |name: &str, on: bool| Attribute::int(name, usize::from(on));
                 let attributes = vec![flag("transA", matmul.transpose_a), flag("transB", matmul.transpose_b)];

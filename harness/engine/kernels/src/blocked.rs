@@ -76,6 +76,18 @@ impl Blocked {
         self.c.saturating_sub(c1 * C0).min(C0)
     }
 
+    /// Sets the lanes beyond the last channel to zero.
+    pub fn clear_filling(&self, values: &mut [f32]) {
+        let lanes = self.c % C0;
+        if lanes == 0 || self.is_empty() {
+            return;
+        }
+        for image in values.chunks_exact_mut(self.image_len()) {
+            let last = &mut image[(self.c1() - 1) * self.plane_len()..];
+            last.chunks_exact_mut(C0).for_each(|pixel| pixel[lanes..].fill(0.0));
+        }
+    }
+
     /// Position of element (n, c, h, w).
     #[must_use]
     pub const fn index(&self, n: usize, c: usize, h: usize, w: usize) -> usize {

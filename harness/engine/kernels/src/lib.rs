@@ -16,6 +16,7 @@ pub mod depthwise_correlation;
 pub mod dropout;
 pub mod elementwise;
 mod exp;
+pub mod formula;
 pub mod half;
 pub mod isa;
 pub mod l2_loss;

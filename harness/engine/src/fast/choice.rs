@@ -1,6 +1,6 @@
 //! Which kernel computes a node: the one decision that execution and the forecast of its memory read.
 
-use super::{call::Call, conv, dense, elementwise, loss, matmul, norm, pool, shape, transfer, update};
+use super::{call::Call, conv, dense, elementwise, formula, loss, matmul, norm, pool, shape, transfer, update};
 use crate::KernelError;
 use zoo_graph::{Layout, Op, TensorType};
 
@@ -103,6 +103,7 @@ pub(super) fn choose<'a>(op: &'a Op, operands: &[&TensorType], results: &[&Tenso
         Op::DepthwiseCorrelationGrad(op) => if_blocked(fast(|call| dense::correlation_gradient(op, call))),
         Op::ExtractPatches(op) => Some(fast(|call| dense::patches(op, call))),
         Op::ExtractPatchesGrad(op) => Some(fast(|call| dense::patches_gradient(op, call))),
+        Op::Map(op) => Some(fast(|call| formula::map(op, call))),
         Op::MaskSoftMargin(op) => Some(fast(|call| dense::mask_soft_margin(op, call))),
         Op::Sigmoid(_) => Some(fast(dense::sigmoid)),
         Op::SigmoidGrad(_) => Some(fast(dense::sigmoid_gradient)),

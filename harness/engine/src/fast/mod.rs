@@ -9,6 +9,7 @@ mod conv;
 mod dense;
 mod elementwise;
 mod fallback;
+mod formula;
 mod loss;
 mod matmul;
 mod norm;

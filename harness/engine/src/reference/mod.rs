@@ -17,6 +17,7 @@ mod conv;
 mod correlation;
 mod dense_loss;
 mod executor;
+mod formula;
 mod loss;
 mod lrn;
 mod matmul;
@@ -165,6 +166,7 @@ fn dispatch<T: FloatDType>(op: &Op, call: &Call<'_>) -> Results {
         Op::L2Loss(_) => vec![arithmetic::l2_loss::<T>(call.take()?)?],
         Op::Lrn(op) => vec![lrn::forward::<T>(op, call.take()?)?],
         Op::LrnGrad(op) => vec![lrn::grad::<T>(op, call.take()?)?],
+        Op::Map(op) => formula::map::<T>(op, call)?,
         Op::MaskSoftMargin(op) => siamese_loss::mask_soft_margin::<T>(op, call.take()?)?,
         Op::MaskedL1(_) => dense_loss::masked_l1::<T>(call.take()?)?,
         Op::MatMul(op) => {

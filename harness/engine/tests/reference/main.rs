@@ -4,6 +4,7 @@ mod autograd;
 mod dense;
 mod determinism;
 mod device_passes;
+mod formulas;
 mod forward;
 mod gradients;
 mod layouts;

@@ -34,6 +34,7 @@ mod fill;
 mod l2_loss;
 mod loss_scale;
 mod lrn;
+mod map;
 mod mask_soft_margin;
 mod masked_l1;
 mod matmul;
@@ -92,6 +93,7 @@ pub use fill::Fill;
 pub use l2_loss::L2Loss;
 pub use loss_scale::LossScale;
 pub use lrn::{Lrn, LrnGrad};
+pub use map::{DeviceName, Map};
 pub use mask_soft_margin::{LogitLayout, MaskSoftMargin};
 pub use masked_l1::MaskedL1;
 pub use matmul::MatMul;
@@ -241,7 +243,7 @@ pub trait Operator {
     }
 
     /// Pairs (operand, result) that may share memory: the result may overwrite the operand.
-    fn in_place(&self) -> &'static [(usize, usize)] {
+    fn in_place(&self) -> &[(usize, usize)] {
         &[]
     }
 
@@ -291,7 +293,7 @@ operators! {
     BiasAdd, BiasAddGrad, BnInfer, BnInferGrad, BnRunningUpdate, BnTrainingGrad, BnTrainingReduce,
     BnTrainingReduceGrad, BnTrainingUpdate, BnTrainingUpdateGrad, Cast, ClipByGlobalNorm, ClipByValue, Concat, Conv2D,
     Conv2DBackpropFilter, Conv2DBackpropInput, DepthwiseCorrelation, DepthwiseCorrelationGrad, DiceLoss, Dropout,
-    ExtractPatches, ExtractPatchesGrad, Eye, Fill, GatherStatistics, L2Loss, LossScale, Lrn, LrnGrad, MaskSoftMargin, MaskedL1, MatMul,
+    ExtractPatches, ExtractPatchesGrad, Eye, Fill, GatherStatistics, L2Loss, LossScale, Lrn, LrnGrad, Map, MaskSoftMargin, MaskedL1, MatMul,
     MaxPool, MaxPoolGrad, Pad, PairLogSoftmax, PairLogSoftmaxGrad, Relu, Relu6, Relu6Grad, ReluGrad, Reshape, Resize,
     ResizeGrad, Scale, ScaleBy, SelectCrossEntropy, Sigmoid, SigmoidGrad, Slice, SoftmaxCrossEntropy, TransData,
     Transpose, WeightedL1, WeightedSum,

@@ -106,6 +106,9 @@ impl<'g> Placement<'g> {
         if self.row_major.contains(node.op.name()) {
             return vec![Layout::Plain; node.inputs.len()];
         }
+        if let Op::Map(map) = &node.op {
+            return map.layouts(&node.inputs.iter().map(|v| &self.types[v.0]).collect::<Vec<_>>());
+        }
         let layouts = || node.inputs.iter().map(|v| self.types[v.0].layout);
         let common = layouts().find(|layout| *layout != Layout::Plain).unwrap_or(Layout::Plain);
         let wanted = |(i, v): (usize, &ValueId)| match node.op.rules().operand(i).layout {
@@ -193,6 +196,13 @@ fn filter_layout(graph: &Graph, value: ValueId) -> Option<Layout> {
             if let Op::Cast(_) = &node.op {
                 open.extend(&node.outputs);
                 continue;
+            }
+            if let Op::Map(map) = &node.op {
+                let types: Vec<&TensorType> = node.inputs.iter().map(|v| graph.ty(*v)).collect();
+                if map.suits_filters(&types) {
+                    continue;
+                }
+                return None;
             }
             let reads = node.inputs.iter().enumerate().filter(|(_, v)| **v == value);
             for (i, _) in reads {

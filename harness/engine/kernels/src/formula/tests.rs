@@ -1,0 +1,139 @@
+use super::*;
+use crate::testing::{filled, same_bits_on_any_threads};
+use proptest::prelude::*;
+
+fn run(formula: &Formula, isa: Isa, operands: &[Operand<'_>], sizes: &[usize]) -> Vec<Vec<f32>> {
+    let mut results: Vec<Vec<f32>> = sizes.iter().map(|size| vec![f32::NAN; *size]).collect();
+    formula.run(isa, operands, &mut results.iter_mut().map(Vec::as_mut_slice).collect::<Vec<_>>());
+    results
+}
+
+/// Softmax over rows, as instructions.
+fn softmax(space: Vec<usize>, rows: usize) -> Formula {
+    let instructions = vec![
+        Instruction::Operand(0),
+        Instruction::RowMax(0),
+        Instruction::Binary(Binary::Sub, 0, 1),
+        Instruction::Unary(Unary::Exp, 2),
+        Instruction::RowSum(3),
+        Instruction::Binary(Binary::Div, 3, 4),
+    ];
+    let outputs = vec![
+        Output { place: 5, kind: OutputKind::Elements },
+        Output { place: 4, kind: OutputKind::Rows },
+        Output { place: 4, kind: OutputKind::Sums { strides: vec![0; space.len()], rows: true } },
+    ];
+    Formula { space, rows, instructions, outputs }
+}
+
+#[test]
+fn rows_of_any_length_are_folded() {
+    for isa in Isa::available() {
+        for row in [1, 3, 17, 1000, LONGEST_ROW, LONGEST_ROW + 1, 3 * LONGEST_ROW + 5] {
+            let x = filled(3 * row, 1);
+            let operand = Operand { data: Data::Float(&x), strides: &[row, 1] };
+            let found = run(&softmax(vec![3, row], 1), isa, &[operand], &[3 * row, 3, 1]);
+            let total: f64 = found[1].iter().map(|sum| f64::from(*sum)).sum();
+            assert_eq!(found[2], [total as f32], "rows of {row} count once");
+            for (n, x) in x.chunks(row).enumerate() {
+                let largest = x.iter().copied().fold(f32::MIN, f32::max);
+                let sum: f64 = x.iter().map(|x| f64::from(x - largest).exp()).sum();
+                assert!((f64::from(found[1][n]) / sum - 1.0).abs() < 1e-6, "row of {row}");
+                for (x, y) in x.iter().zip(&found[0][n * row..]) {
+                    let exact = f64::from(x - largest).exp() / sum;
+                    assert!((f64::from(*y) - exact).abs() <= 4e-7 * exact + 1e-30, "row of {row}: {y} {exact}");
+                }
+            }
+        }
+    }
+}
+
+/// `x * s` over `[n, c, p]` with `s` per channel, in place, and the sum of the product per channel.
+#[test]
+fn operands_broadcast_and_results_are_summed() {
+    let (n, c, p) = (5, 7, 700);
+    let (x, s) = (filled(n * c * p, 1), filled(c, 2));
+    let formula = Formula {
+        space: vec![n, c, p],
+        rows: 0,
+        instructions: vec![
+            Instruction::Operand(0),
+            Instruction::Operand(1),
+            Instruction::Binary(Binary::Mul, 0, 1),
+            Instruction::Coordinate { inner: p, extent: c },
+        ],
+        outputs: vec![
+            Output { place: 2, kind: OutputKind::Elements },
+            Output { place: 2, kind: OutputKind::Sums { strides: vec![0, 1, 0], rows: false } },
+            Output { place: 3, kind: OutputKind::Elements },
+        ],
+    };
+    for isa in Isa::available() {
+        let mut results = [x.clone(), vec![f32::NAN; c], vec![f32::NAN; n * c * p]];
+        let operands = [
+            Operand { data: Data::Result(0), strides: &[c * p, p, 1] },
+            Operand { data: Data::Float(&s), strides: &[0, 1, 0] },
+        ];
+        formula.run(isa, &operands, &mut results.iter_mut().map(Vec::as_mut_slice).collect::<Vec<_>>());
+        for channel in 0..c {
+            let mut sum = 0.0;
+            for image in 0..n {
+                for pixel in 0..p {
+                    let at = (image * c + channel) * p + pixel;
+                    assert_eq!(results[0][at], x[at] * s[channel]);
+                    assert_eq!(results[2][at], channel as f32);
+                    sum += f64::from(x[at] * s[channel]);
+                }
+            }
+            assert!((f64::from(results[1][channel]) - sum).abs() < 1e-6 * sum.abs().max(1.0));
+        }
+    }
+}
+
+#[test]
+fn threads_do_not_matter() {
+    let x = filled(40 * 3000, 3);
+    let long = filled(2 * 50_000, 4);
+    same_bits_on_any_threads(|isa| {
+        let mut formula = softmax(vec![40, 3000], 1);
+        formula.outputs.push(Output { place: 5, kind: OutputKind::Sums { strides: vec![0, 1], rows: false } });
+        let operand = Operand { data: Data::Float(&x), strides: &[3000, 1] };
+        let mut found = run(&formula, isa, &[operand], &[40 * 3000, 40, 1, 3000]);
+        let mut formula = softmax(vec![2, 50_000], 1);
+        formula.outputs.push(Output { place: 2, kind: OutputKind::Sums { strides: vec![0, 0], rows: false } });
+        let operand = Operand { data: Data::Float(&long), strides: &[50_000, 1] };
+        found.extend(run(&formula, isa, &[operand], &[100_000, 2, 1, 1]));
+        found
+    });
+}
+
+proptest! {
+    /// Registers are reused, and no value is lost by it.
+    #[test]
+    fn registers_hold_what_is_read(picks in prop::collection::vec((0usize..100, 0usize..100), 1..30)) {
+        let mut instructions = vec![Instruction::Operand(0), Instruction::Constant(0.5)];
+        for (a, b) in picks {
+            let n = instructions.len();
+            instructions.push(Instruction::Binary(Binary::Max, a % n, b % n));
+            instructions.push(Instruction::Binary(Binary::Sub, n, a % n));
+        }
+        let x = filled(9, 7);
+        let mut values: Vec<Vec<f32>> = Vec::new();
+        for instruction in &instructions {
+            values.push(match instruction {
+                Instruction::Operand(_) => x.clone(),
+                Instruction::Constant(value) => vec![*value; 9],
+                Instruction::Binary(Binary::Max, a, b) => values[*a].iter().zip(&values[*b]).map(|(a, b)| a.max(*b)).collect(),
+                Instruction::Binary(_, a, b) => values[*a].iter().zip(&values[*b]).map(|(a, b)| a - b).collect(),
+                _ => unreachable!(),
+            });
+        }
+        let place = instructions.len() - 1;
+        let outputs = vec![Output { place, kind: OutputKind::Elements }, Output { place: 2, kind: OutputKind::Elements }];
+        let formula = Formula { space: vec![9], rows: 0, instructions, outputs };
+        let operand = Operand { data: Data::Float(&x), strides: &[1] };
+        let found = run(&formula, Isa::best(), &[operand], &[9, 9]);
+        prop_assert_eq!(&found[0], &values[place]);
+        prop_assert_eq!(&found[1], &values[2]);
+    }
+}

@@ -1,0 +1,172 @@
+//! Formulas: their gradients against central differences, and the fast kernels against the reference in every layout.
+
+use crate::{
+    gradients::{check, check_loss},
+    tiny::{OPTIONS, SCALARS, Tiny, apply, assert_close, elements},
+};
+use candle_core::{Device, Tensor};
+use zoo_engine::{Inputs, Kernels, Options, Step};
+use zoo_graph::{
+    DType, Layout, Op, Shape, TensorType, ValueId,
+    formula::{Formula, parse},
+    ops::{Conv2D, Map, Reshape, Scale, Window},
+    passes::Pipeline,
+};
+
+/// A formula over operands of these shapes.
+fn over(formula: Formula, tiny: &mut Tiny, operands: &[ValueId]) -> ValueId {
+    let types: Vec<_> = operands.iter().map(|v| tiny.graph.ty(*v)).collect();
+    let map = Map::over(formula, &types).unwrap();
+    tiny.add(map, operands)
+}
+
+/// (what, formula, shapes of the operands): broadcasts of every kind, rows of one and several axes.
+fn cases() -> Vec<(&'static str, Formula, Vec<Vec<usize>>)> {
+    vec![
+        ("silu", parse("x * sigmoid(x)", &["x"]).unwrap(), vec![vec![2, 20, 3, 5]]),
+        ("gate", Formula::define(0, |[x, s]| [x * s]), vec![vec![2, 20, 3, 5], vec![2, 20, 1, 1]]),
+        ("scale", Formula::define(0, |[x, s]| [x * s + 1.0]), vec![vec![2, 20, 3, 5], vec![1, 20, 1, 1]]),
+        ("place", Formula::define(0, |[x, s]| [x * s]), vec![vec![2, 20, 3, 5], vec![2, 1, 3, 5]]),
+        ("trailing", Formula::define(0, |[x, s]| [x * s]), vec![vec![4, 6], vec![6]]),
+        ("number", Formula::define(0, |[x, s]| [x / s.exp()]), vec![vec![2, 20, 3, 5], vec![]]),
+        ("softmax", Formula::define(1, |[x]| [x.softmax()]), vec![vec![3, 4, 7]]),
+        ("log softmax", Formula::define(2, |[x]| [x - x.row_log_sum_exp()]), vec![vec![3, 4, 7]]),
+        ("largest", Formula::define(1, |[x, w]| [w * x.row_max()]), vec![vec![5, 7], vec![7]]),
+        (
+            "layer norm",
+            Formula::define(1, |[x, weight, bias]| {
+                let centred = x - x.row_mean();
+                [centred * (centred.square().row_mean() + 1e-2).rsqrt() * weight + bias]
+            }),
+            vec![vec![3, 4, 9], vec![9], vec![9]],
+        ),
+        (
+            "group norm",
+            Formula::define(2, |[x, weight]| {
+                let centred = x - x.row_mean();
+                [centred / (centred.square().row_mean() + 1e-2).sqrt() * weight]
+            }),
+            vec![vec![2, 3, 4, 5], vec![3, 4, 1]],
+        ),
+        (
+            "select",
+            Formula::define(0, |[a, b]| [a.greater(b).select(a.tanh(), b.square() * 0.5).max(a.min(b)).abs()]),
+            vec![vec![2, 20, 3, 5], vec![2, 20, 3, 5]],
+        ),
+    ]
+}
+
+#[test]
+fn gradients_are_differences() {
+    for (what, formula, shapes) in cases() {
+        let shapes: Vec<&[usize]> = shapes.iter().map(Vec::as_slice).collect();
+        check(&shapes, what, |tiny, operands| over(formula, tiny, operands));
+    }
+}
+
+#[test]
+fn folds_and_sums_by_hand() {
+    let x = vec![1.0, 2.0, 3.0, 4.0, 5.0, 6.5];
+    let of = |formula: Formula| {
+        let map = Map::with_space(formula, Shape::from([2, 3]));
+        apply(map, &[(&[2, 3], x.clone())]).remove(0)
+    };
+    assert_eq!(of(Formula::define(1, |[x]| [x.row_sum()])), [6.0, 15.5]);
+    assert_eq!(of(Formula::define(1, |[x]| [x - x.row_max()])), [-2.0, -1.0, 0.0, -2.5, -1.5, 0.0]);
+    assert_eq!(of(Formula::define(0, |[x]| [x * 2.0]).summed(vec![0])), [10.0, 14.0, 19.0]);
+    assert_eq!(of(Formula::define(0, |[x]| [x + x.coordinate(1)]).summed(vec![0, 1])), [27.5]);
+    let softmax = of(Formula::define(2, |[x]| [x.softmax()]));
+    assert_close(&[softmax.iter().sum()], &[1.0], 1e-15, "softmax over two axes");
+}
+
+/// Cross entropy of rows of logits against class indices.
+#[test]
+fn a_loss_over_class_indices() {
+    let mut tiny = Tiny::new(DType::F64);
+    let logits = tiny.noisy(&[4, 6]);
+    let labels = tiny.graph.add_input("label", TensorType::plain([4, 1], DType::U32));
+    let formula = Formula::define(1, |[x, label]| {
+        let own = x.coordinate(1).equal(label).select(x, 0.0).row_sum();
+        [(x.row_log_sum_exp() - own) / 4.0]
+    });
+    let mean = over(formula.summed(vec![0]), &mut tiny, &[logits, labels]);
+    let loss = tiny.add(Reshape { shape: Shape::scalar() }, &[mean]);
+    tiny.graph.losses.push(("loss".into(), loss));
+    let labels = [5u32, 0, 3, 3];
+    let inputs = Inputs::new().with("label", Tensor::from_slice(&labels, (4, 1), &Device::Cpu).unwrap());
+    let found = tiny.run_with(&inputs).losses[0].1;
+    let rows = elements(&tiny.values[0]);
+    let rows = rows
+        .chunks(6)
+        .zip(labels)
+        .map(|(row, label)| row.iter().map(|x| x.exp()).sum::<f64>().ln() - row[label as usize]);
+    assert_close(&[found], &[rows.sum::<f64>() / 4.0], 1e-15, "loss");
+    check_loss(tiny, 1, &inputs, "cross entropy");
+}
+
+/// The fast kernels in the layout of their neighbours, in place where the plan says so, against the reference in f64.
+#[test]
+fn fast_kernels_agree_with_the_reference() {
+    for (what, formula, shapes) in cases() {
+        let build = |dtype: DType, blocked: bool| {
+            let mut tiny = Tiny::new(dtype);
+            let operands: Vec<ValueId> = shapes.iter().map(|dims| tiny.noisy(dims)).collect();
+            let mut inputs = operands.clone();
+            // A convolution gives blocks, anything else what it is given; neither is needed afterwards.
+            inputs[0] = match shapes[0][..] {
+                [_, c, _, _] if blocked => {
+                    let filter = tiny.noisy(&[c, c, 1, 1]);
+                    tiny.add(Conv2D::new(Window::new([1, 1], [1, 1]), 1), &[inputs[0], filter])
+                }
+                _ => tiny.add(Scale { factor: 1.5 }, &inputs[..1]),
+            };
+            let y = over(formula.clone(), &mut tiny, &inputs);
+            tiny.probe(y);
+            tiny.differentiate(shapes.len());
+            tiny
+        };
+        for blocked in [false, true] {
+            let expected = build(DType::F64, blocked).run();
+            let tiny = build(DType::F32, blocked);
+            let kernels = Kernels::Fast { fusion: true };
+            let mut step = Step::new(tiny.graph.clone(), Options { kernels, ..OPTIONS }).unwrap();
+            for (n, value) in tiny.values.iter().enumerate() {
+                step.set_variable(&format!("v{n}"), value).unwrap();
+            }
+            let found = step.run(&Inputs::new(), SCALARS, &mut ()).unwrap();
+            for ((name, found), (_, expected)) in found.outputs.iter().zip(&expected.outputs) {
+                let found = elements(&found.to_dtype(candle_core::DType::F64).unwrap());
+                assert_close(&found, &elements(expected), 3e-6, &format!("{what}: {name}, blocked: {blocked}"));
+            }
+        }
+    }
+}
+
+/// A formula between blocked neighbours needs no conversion.
+#[test]
+fn blocks_stay_blocks() {
+    let mut tiny = Tiny::new(DType::F32);
+    let (x, filter) = (tiny.noisy(&[2, 20, 6, 6]), tiny.noisy(&[24, 20, 3, 3]));
+    let conv = || Conv2D::new(Window::new([3, 3], [1, 1]), 1);
+    let y = tiny.add(conv(), &[x, filter]);
+    let y = over(parse("y * sigmoid(y)", &["y"]).unwrap(), &mut tiny, &[y]);
+    let filter = tiny.noisy(&[4, 24, 3, 3]);
+    let y = tiny.add(conv(), &[y, filter]);
+    tiny.probe(y);
+    tiny.differentiate(3);
+    Pipeline::fast(true).run(&mut tiny.graph, None).unwrap();
+    for node in tiny.graph.nodes.iter().filter(|node| matches!(node.op, Op::Map(_))) {
+        assert!(node.inputs.iter().all(|v| tiny.graph.ty(*v).layout == Layout::Nc1hwc0), "{}", node.name);
+    }
+}
+
+#[test]
+fn operands_that_do_not_fit_are_refused() {
+    let mut tiny = Tiny::new(DType::F64);
+    let (a, b) = (tiny.noisy(&[2, 3]), tiny.noisy(&[2, 4]));
+    let formula = Formula::define(0, |[a, b]| [a + b]);
+    let error = Map::over(formula, &[tiny.graph.ty(a), tiny.graph.ty(b)]).unwrap_err();
+    assert!(error.to_string().contains("1 along an axis"), "{error}");
+    let rows = Map::over(Formula::define(3, |[a]| [a.row_sum()]), &[tiny.graph.ty(a)]);
+    assert!(rows.unwrap_err().to_string().contains("more axes than"));
+}

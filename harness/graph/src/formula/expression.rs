@@ -1,0 +1,296 @@
+//! Formulas written like arithmetic.
+
+use super::{Binary, Fold, StepScalar, Term, TermId, Unary};
+use std::cell::RefCell;
+use std::ops::{Add, Div, Mul, Neg, Sub};
+
+/// The terms of a formula that is being written.
+#[derive(Default)]
+pub struct Sheet(RefCell<Vec<Term>>);
+
+impl Sheet {
+    /// A sheet that goes on from these terms.
+    pub(super) fn of(terms: Vec<Term>) -> Self {
+        Self(RefCell::new(terms))
+    }
+
+    pub(super) fn into_terms(self) -> Vec<Term> {
+        self.0.into_inner()
+    }
+
+    pub(super) fn operand(&self, n: usize) -> Expression<'_> {
+        self.write(Term::Operand(n))
+    }
+
+    pub(super) fn number(&self, value: f64) -> Expression<'_> {
+        self.write(Term::Constant(value))
+    }
+
+    pub(super) fn at(&self, term: TermId) -> Expression<'_> {
+        Expression { sheet: self, id: term }
+    }
+
+    pub(super) fn term(&self, id: TermId) -> Term {
+        self.0.borrow()[id.0]
+    }
+
+    /// The term, which may stand there already.
+    pub(super) fn write(&self, term: Term) -> Expression<'_> {
+        let mut terms = self.0.borrow_mut();
+        let known = terms.iter().position(|known| same(known, &term));
+        let id = known.unwrap_or_else(|| {
+            terms.push(term);
+            terms.len() - 1
+        });
+        Expression { sheet: self, id: TermId(id) }
+    }
+}
+
+/// Equal terms; constants by their bits.
+fn same(a: &Term, b: &Term) -> bool {
+    match (a, b) {
+        (Term::Constant(a), Term::Constant(b)) => a.to_bits() == b.to_bits(),
+        _ => a == b,
+    }
+}
+
+/// A value of a formula that is being written.
+#[derive(Clone, Copy)]
+pub struct Expression<'f> {
+    sheet: &'f Sheet,
+    id: TermId,
+}
+
+impl<'f> Expression<'f> {
+    pub(super) fn id(self) -> TermId {
+        self.id
+    }
+
+    pub(super) fn constant(self) -> Option<f64> {
+        match self.sheet.term(self.id) {
+            Term::Constant(value) => Some(value),
+            _ => None,
+        }
+    }
+
+    pub(super) fn unary(self, function: Unary) -> Self {
+        match self.constant() {
+            Some(x) => self.sheet.number(function.of(x)),
+            None => self.sheet.write(Term::Unary(function, self.id)),
+        }
+    }
+
+    /// A function of two values. Constants are folded, and what leaves the other value as it is (`x + 0`, `x * 1`, ...).
+    pub(super) fn binary(self, function: Binary, other: Self) -> Self {
+        let (a, b) = (self.constant(), other.constant());
+        match (function, a, b) {
+            (_, Some(a), Some(b)) => self.sheet.number(function.of(a, b)),
+            (Binary::Add, Some(0.0), _) | (Binary::Mul, Some(1.0), _) => other,
+            (Binary::Add | Binary::Sub, _, Some(0.0)) | (Binary::Mul | Binary::Div | Binary::Pow, _, Some(1.0)) => self,
+            (Binary::Mul, Some(-1.0), _) => -other,
+            (Binary::Mul, _, Some(-1.0)) => -self,
+            _ => self.sheet.write(Term::Binary(function, self.id, other.id)),
+        }
+    }
+
+    fn with(self, function: Binary, other: impl Operand<'f>) -> Self {
+        self.binary(function, other.on(self.sheet))
+    }
+
+    /// A constant beside this value.
+    pub fn number(self, value: f64) -> Self {
+        self.sheet.number(value)
+    }
+
+    /// What each step brings along, beside this value.
+    pub fn step(self, scalar: StepScalar) -> Self {
+        self.sheet.write(Term::Step(scalar))
+    }
+
+    /// Each element's place along an axis, from 0, beside this value.
+    pub fn coordinate(self, axis: usize) -> Self {
+        self.sheet.write(Term::Coordinate(axis))
+    }
+
+    /// |x|
+    pub fn abs(self) -> Self {
+        self.unary(Unary::Abs)
+    }
+
+    /// -1, 0 or 1; without a gradient.
+    pub fn sign(self) -> Self {
+        self.unary(Unary::Sign)
+    }
+
+    /// e^x
+    pub fn exp(self) -> Self {
+        self.unary(Unary::Exp)
+    }
+
+    /// Natural logarithm.
+    pub fn log(self) -> Self {
+        self.unary(Unary::Log)
+    }
+
+    /// Square root.
+    pub fn sqrt(self) -> Self {
+        self.unary(Unary::Sqrt)
+    }
+
+    /// 1 / sqrt(x)
+    pub fn rsqrt(self) -> Self {
+        self.unary(Unary::Rsqrt)
+    }
+
+    /// Hyperbolic tangent.
+    pub fn tanh(self) -> Self {
+        self.unary(Unary::Tanh)
+    }
+
+    /// 1 / (1 + e^-x)
+    pub fn sigmoid(self) -> Self {
+        self.unary(Unary::Sigmoid)
+    }
+
+    /// log(1 + e^x)
+    pub fn softplus(self) -> Self {
+        self.unary(Unary::Softplus)
+    }
+
+    /// Error function.
+    pub fn erf(self) -> Self {
+        self.unary(Unary::Erf)
+    }
+
+    /// x * x
+    pub fn square(self) -> Self {
+        self * self
+    }
+
+    /// The larger one. Where both are equal the gradient goes to `other`.
+    pub fn max(self, other: impl Operand<'f>) -> Self {
+        self.with(Binary::Max, other)
+    }
+
+    /// The smaller one. Where both are equal the gradient goes to `other`.
+    pub fn min(self, other: impl Operand<'f>) -> Self {
+        self.with(Binary::Min, other)
+    }
+
+    /// x^y
+    pub fn pow(self, exponent: impl Operand<'f>) -> Self {
+        self.with(Binary::Pow, exponent)
+    }
+
+    /// 1 where it is larger, else 0.
+    pub fn greater(self, other: impl Operand<'f>) -> Self {
+        self.with(Binary::Greater, other)
+    }
+
+    /// 1 where it is as large or larger, else 0.
+    pub fn at_least(self, other: impl Operand<'f>) -> Self {
+        self.with(Binary::AtLeast, other)
+    }
+
+    /// 1 where both are equal, else 0.
+    pub fn equal(self, other: impl Operand<'f>) -> Self {
+        self.with(Binary::Equal, other)
+    }
+
+    /// `yes` where this is not zero, else `no`.
+    pub fn select(self, yes: impl Operand<'f>, no: impl Operand<'f>) -> Self {
+        let (yes, no) = (yes.on(self.sheet), no.on(self.sheet));
+        match self.constant() {
+            Some(condition) => {
+                if condition != 0.0 {
+                    yes
+                } else {
+                    no
+                }
+            }
+            None if yes.id == no.id => yes,
+            None => self.sheet.write(Term::Select(self.id, yes.id, no.id)),
+        }
+    }
+
+    /// The sum of the elements of each row.
+    pub fn row_sum(self) -> Self {
+        self.sheet.write(Term::Row(Fold::Sum, self.id))
+    }
+
+    /// The largest element of each row; equal ones share the gradient.
+    pub fn row_max(self) -> Self {
+        self.sheet.write(Term::Row(Fold::Max, self.id))
+    }
+
+    /// e^x over the sum of e^x of its row.
+    pub fn softmax(self) -> Self {
+        self.sheet.write(Term::Softmax(self.id))
+    }
+
+    /// log(sum(e^x)) of the elements of each row.
+    pub fn row_log_sum_exp(self) -> Self {
+        self.sheet.write(Term::Row(Fold::LogSumExp, self.id))
+    }
+
+    /// The mean of the elements of each row.
+    pub fn row_mean(self) -> Self {
+        self.row_sum() / self.row_size()
+    }
+
+    /// Number of elements of a row.
+    pub fn row_size(self) -> Self {
+        self.sheet.write(Term::RowSize)
+    }
+}
+
+/// What may stand on either side of an operator: a value or a number.
+pub trait Operand<'f> {
+    #[doc(hidden)]
+    fn on(self, sheet: &'f Sheet) -> Expression<'f>;
+}
+
+impl<'f> Operand<'f> for Expression<'f> {
+    fn on(self, _: &'f Sheet) -> Expression<'f> {
+        self
+    }
+}
+
+impl<'f> Operand<'f> for f64 {
+    fn on(self, sheet: &'f Sheet) -> Expression<'f> {
+        sheet.number(self)
+    }
+}
+
+impl<'f> Neg for Expression<'f> {
+    type Output = Self;
+    fn neg(self) -> Self {
+        match self.sheet.term(self.id) {
+            Term::Unary(Unary::Neg, x) => self.sheet.at(x),
+            _ => self.unary(Unary::Neg),
+        }
+    }
+}
+
+macro_rules! operator {
+    ($trait:ident, $method:ident) => {
+        impl<'f, O: Operand<'f>> $trait<O> for Expression<'f> {
+            type Output = Self;
+            fn $method(self, other: O) -> Self {
+                self.with(Binary::$trait, other)
+            }
+        }
+
+        impl<'f> $trait<Expression<'f>> for f64 {
+            type Output = Expression<'f>;
+            fn $method(self, other: Expression<'f>) -> Expression<'f> {
+                self.on(other.sheet).binary(Binary::$trait, other)
+            }
+        }
+    };
+}
+
+operator!(Add, add);
+operator!(Sub, sub);
+operator!(Mul, mul);
+operator!(Div, div);

@@ -1,0 +1,381 @@
+//! Formulas: arithmetic on tensors, element by element, with folds along rows.
+//!
+//! A [`Formula`] is a list of [`Term`]s over operands that broadcast. It is written in Rust like arithmetic
+//! ([`Formula::define`]) or read from a text ([`parse`]), differentiated symbolically ([`mod@differentiate`]) and printed
+//! readably. The operator [`crate::ops::Map`] applies one to tensors; an activation, a normalisation, a loss or the update
+//! of an optimizer is a formula.
+//!
+//! Equal terms are one term, constants are folded while a formula is written, and nothing else is rearranged: a kernel
+//! computes what is written, in the order in which it is written.
+
+mod differentiate;
+mod display;
+mod expression;
+mod parse;
+
+pub use differentiate::{Given, GradientFormula};
+pub use expression::Expression;
+pub use parse::{ParseError, names, parse};
+
+/// Index of a [`Term`] in its formula; a term refers to earlier ones only.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TermId(pub usize);
+
+/// One step of a formula.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Term {
+    /// The n-th operand, broadcast.
+    Operand(usize),
+    /// A number.
+    Constant(f64),
+    /// What comes with each step, the same for all elements.
+    Step(StepScalar),
+    /// Number of elements of a row.
+    RowSize,
+    /// An element's place along this axis, from 0.
+    Coordinate(usize),
+    /// A function of one term.
+    Unary(Unary, TermId),
+    /// A function of two terms.
+    Binary(Binary, TermId, TermId),
+    /// The second where the first is not zero, else the third. Only the chosen one counts: a NaN in the other is gone.
+    Select(TermId, TermId, TermId),
+    /// The term folded along each row; the same for all elements of the row.
+    Row(Fold, TermId),
+    /// e^x over the sum of e^x of its row, without overflow.
+    Softmax(TermId),
+}
+
+/// A number that a step brings along.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StepScalar {
+    /// The learning rate of the schedule.
+    LearningRate,
+    /// How many updates there have been, this one included.
+    Update,
+}
+
+/// A function of one number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unary {
+    /// -x
+    Neg,
+    /// |x|
+    Abs,
+    /// -1, 0 or 1.
+    Sign,
+    /// e^x
+    Exp,
+    /// Natural logarithm.
+    Log,
+    /// Square root.
+    Sqrt,
+    /// 1 / sqrt(x)
+    Rsqrt,
+    /// Hyperbolic tangent.
+    Tanh,
+    /// 1 / (1 + e^-x)
+    Sigmoid,
+    /// log(1 + e^x), without overflow.
+    Softplus,
+    /// Error function.
+    Erf,
+    /// Sine.
+    Sin,
+    /// Cosine.
+    Cos,
+    /// Largest whole number that is not above x.
+    Floor,
+}
+
+/// A function of two numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Binary {
+    /// a + b
+    Add,
+    /// a - b
+    Sub,
+    /// a * b
+    Mul,
+    /// a / b
+    Div,
+    /// The larger one, NaN if one is NaN. Where both are equal the gradient goes to `b`.
+    Max,
+    /// The smaller one, NaN if one is NaN. Where both are equal the gradient goes to `b`.
+    Min,
+    /// a^b
+    Pow,
+    /// 1 if a > b, else 0.
+    Greater,
+    /// 1 if a >= b, else 0.
+    AtLeast,
+    /// 1 if a = b, else 0.
+    Equal,
+}
+
+/// How the elements of a row become one number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fold {
+    /// Their sum.
+    Sum,
+    /// The largest.
+    Max,
+    /// log(sum(e^x)), without overflow.
+    LogSumExp,
+}
+
+/// A result of a formula.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Outcome {
+    /// What is given.
+    pub term: TermId,
+    /// Axes over which it is summed; they stay, with one element.
+    pub over: Vec<usize>,
+    /// Given for every element, even if it is the same for all elements of a row.
+    pub whole: bool,
+}
+
+/// Arithmetic on tensors, element by element.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Formula {
+    operands: usize,
+    rows: usize,
+    terms: Vec<Term>,
+    results: Vec<Outcome>,
+}
+
+/// Within what a term is the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Extent {
+    /// The same for all elements.
+    Step,
+    /// The same for all elements of a row.
+    Row,
+    /// Another for each element.
+    Element,
+}
+
+impl Formula {
+    /// Writes a formula of `OPERANDS` operands, one result per expression that `write` returns. A row are the last `rows`
+    /// axes.
+    pub fn define<const OPERANDS: usize, const RESULTS: usize>(
+        rows: usize,
+        write: impl for<'f> FnOnce([Expression<'f>; OPERANDS]) -> [Expression<'f>; RESULTS],
+    ) -> Self {
+        let sheet = expression::Sheet::default();
+        let results = write(std::array::from_fn(|n| sheet.operand(n))).map(|result| result.id());
+        let results = results.into_iter().map(|term| Outcome { term, over: Vec::new(), whole: false }).collect();
+        Self { operands: OPERANDS, rows, terms: sheet.into_terms(), results }.pruned()
+    }
+
+    /// The same, with the first result summed over these axes.
+    #[must_use]
+    pub fn summed(mut self, over: Vec<usize>) -> Self {
+        self.results[0].over = over;
+        self
+    }
+
+    /// Sums each result over these axes.
+    pub(crate) fn sum_results(&mut self, over: impl Iterator<Item = Vec<usize>>) {
+        self.results.iter_mut().zip(over).for_each(|(result, over)| result.over = over);
+    }
+
+    /// Axes whose coordinates it reads.
+    pub fn coordinates(&self) -> impl Iterator<Item = usize> {
+        self.terms.iter().filter_map(|term| if let Term::Coordinate(axis) = term { Some(*axis) } else { None })
+    }
+
+    /// Number of operands.
+    pub fn operands(&self) -> usize {
+        self.operands
+    }
+
+    /// Number of axes, the last ones, that make a row; 0 if nothing is folded.
+    pub fn rows(&self) -> usize {
+        self.rows
+    }
+
+    /// The terms, each behind those that it refers to.
+    pub fn terms(&self) -> &[Term] {
+        &self.terms
+    }
+
+    /// The results.
+    pub fn results(&self) -> &[Outcome] {
+        &self.results
+    }
+
+    /// Within what each term is the same.
+    pub fn extents(&self) -> Vec<Extent> {
+        let mut extents: Vec<Extent> = Vec::with_capacity(self.terms.len());
+        for term in &self.terms {
+            let extent = match term {
+                Term::Operand(_) | Term::Coordinate(_) | Term::Softmax(_) => Extent::Element,
+                Term::Constant(_) | Term::Step(_) | Term::RowSize => Extent::Step,
+                Term::Row(..) => Extent::Row,
+                Term::Unary(..) | Term::Binary(..) | Term::Select(..) => {
+                    term.arguments().map(|argument| extents[argument.0]).max().unwrap_or(Extent::Step)
+                }
+            };
+            extents.push(extent);
+        }
+        extents
+    }
+
+    /// The same with softmax and log-sum-exp written as sums and maxima of rows: what a kernel needs to know.
+    #[must_use]
+    pub fn expanded(&self) -> Self {
+        let sheet = expression::Sheet::default();
+        let mut places: Vec<TermId> = Vec::with_capacity(self.terms.len());
+        for term in &self.terms {
+            let expression = |id: &TermId| sheet.at(places[id.0]);
+            let shifted = |x: expression::Expression<'_>| {
+                // A row of nothing but -infinity has no number to be shifted by.
+                let largest = x.row_max().max(f64::from(f32::MIN));
+                (largest.id(), (x - largest).exp().id())
+            };
+            let written = match term {
+                Term::Softmax(x) => {
+                    let (_, power) = shifted(expression(x));
+                    let power = sheet.at(power);
+                    power / power.row_sum()
+                }
+                Term::Row(Fold::LogSumExp, x) => {
+                    let (largest, power) = shifted(expression(x));
+                    sheet.at(largest) + sheet.at(power).row_sum().log()
+                }
+                other => sheet.write(other.mapped(|argument| places[argument.0])),
+            };
+            places.push(written.id());
+        }
+        let results = self.results.iter().map(|r| Outcome { term: places[r.term.0], ..r.clone() }).collect();
+        Self { operands: self.operands, rows: self.rows, terms: sheet.into_terms(), results }.pruned()
+    }
+
+    /// Arithmetic operations per element, a function of one number counted as `Unary::operations` says.
+    pub fn operations(&self) -> u64 {
+        let extents = self.extents();
+        let counted = self
+            .terms
+            .iter()
+            .zip(extents)
+            .filter(|(term, extent)| *extent == Extent::Element || matches!(term, Term::Row(..)));
+        counted.map(|(term, _)| term.operations()).sum()
+    }
+
+    /// Without terms that no result needs.
+    fn pruned(self) -> Self {
+        let mut needed = vec![false; self.terms.len()];
+        self.results.iter().for_each(|result| needed[result.term.0] = true);
+        for (n, term) in self.terms.iter().enumerate().rev() {
+            if needed[n] {
+                term.arguments().for_each(|argument| needed[argument.0] = true);
+            }
+        }
+        let mut places = vec![TermId(0); self.terms.len()];
+        let mut terms = Vec::new();
+        for (n, term) in self.terms.iter().enumerate().filter(|(n, _)| needed[*n]) {
+            places[n] = TermId(terms.len());
+            terms.push(term.mapped(|argument| places[argument.0]));
+        }
+        let results = self.results.into_iter().map(|r| Outcome { term: places[r.term.0], ..r }).collect();
+        Self { terms, results, ..self }
+    }
+}
+
+impl Term {
+    /// The terms that it refers to.
+    pub fn arguments(&self) -> impl Iterator<Item = TermId> {
+        let arguments = match *self {
+            Self::Operand(_) | Self::Constant(_) | Self::Step(_) | Self::RowSize | Self::Coordinate(_) => [None; 3],
+            Self::Unary(_, x) | Self::Row(_, x) | Self::Softmax(x) => [Some(x), None, None],
+            Self::Binary(_, a, b) => [Some(a), Some(b), None],
+            Self::Select(condition, yes, no) => [Some(condition), Some(yes), Some(no)],
+        };
+        arguments.into_iter().flatten()
+    }
+
+    /// The same with other arguments.
+    fn mapped(&self, to: impl Fn(TermId) -> TermId) -> Self {
+        match *self {
+            Self::Operand(_) | Self::Constant(_) | Self::Step(_) | Self::RowSize | Self::Coordinate(_) => *self,
+            Self::Unary(function, x) => Self::Unary(function, to(x)),
+            Self::Row(fold, x) => Self::Row(fold, to(x)),
+            Self::Softmax(x) => Self::Softmax(to(x)),
+            Self::Binary(function, a, b) => Self::Binary(function, to(a), to(b)),
+            Self::Select(condition, yes, no) => Self::Select(to(condition), to(yes), to(no)),
+        }
+    }
+
+    /// Vector instructions of a straight implementation: a function without an instruction of its own counts as the
+    /// polynomial or the quotient of polynomials that computes it.
+    pub fn operations(&self) -> u64 {
+        match self {
+            Self::Operand(_) | Self::Constant(_) | Self::Step(_) | Self::RowSize | Self::Coordinate(_) => 0,
+            Self::Unary(function, _) => match function {
+                Unary::Neg | Unary::Abs | Unary::Exp | Unary::Log | Unary::Sqrt | Unary::Rsqrt | Unary::Floor => 1,
+                Unary::Sign => 2,
+                Unary::Softplus => 3,
+                Unary::Sigmoid => 4,
+                Unary::Tanh => 6,
+                Unary::Sin | Unary::Cos => 10,
+                Unary::Erf => 15,
+            },
+            Self::Binary(function, ..) => match function {
+                Binary::Add | Binary::Sub | Binary::Mul | Binary::Div | Binary::Max | Binary::Min => 1,
+                Binary::Greater | Binary::AtLeast | Binary::Equal => 1,
+                Binary::Pow => 3,
+            },
+            Self::Select(..) | Self::Row(Fold::Sum | Fold::Max, _) => 1,
+            Self::Row(Fold::LogSumExp, _) => 4,
+            Self::Softmax(_) => 5,
+        }
+    }
+}
+
+impl Unary {
+    /// Its value in f64.
+    pub fn of(self, x: f64) -> f64 {
+        match self {
+            Self::Neg => -x,
+            Self::Abs => x.abs(),
+            Self::Sign if x == 0.0 || x.is_nan() => x,
+            Self::Sign => x.signum(),
+            Self::Exp => libm::exp(x),
+            Self::Log => libm::log(x),
+            Self::Sqrt => x.sqrt(),
+            Self::Rsqrt => 1.0 / x.sqrt(),
+            Self::Tanh => libm::tanh(x),
+            Self::Sigmoid => 1.0 / (1.0 + libm::exp(-x)),
+            Self::Softplus => x.max(0.0) + libm::log1p(libm::exp(-x.abs())),
+            Self::Erf => libm::erf(x),
+            Self::Sin => libm::sin(x),
+            Self::Cos => libm::cos(x),
+            Self::Floor => x.floor(),
+        }
+    }
+}
+
+impl Binary {
+    /// Its value in f64.
+    pub fn of(self, a: f64, b: f64) -> f64 {
+        let truth = |truth: bool| f64::from(u8::from(truth));
+        match self {
+            Self::Add => a + b,
+            Self::Sub => a - b,
+            Self::Mul => a * b,
+            Self::Div => a / b,
+            Self::Max if a.is_nan() || a > b => a,
+            Self::Max => b,
+            Self::Min if a.is_nan() || a < b => a,
+            Self::Min => b,
+            Self::Pow => libm::pow(a, b),
+            Self::Greater => truth(a > b),
+            Self::AtLeast => truth(a >= b),
+            Self::Equal => truth(a == b),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

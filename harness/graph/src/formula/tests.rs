@@ -1,0 +1,136 @@
+use super::*;
+use differentiate::Given;
+use proptest::prelude::*;
+
+/// The value of a formula without rows at one place.
+fn at(formula: &Formula, operands: &[f64]) -> Vec<f64> {
+    let mut values = Vec::new();
+    for term in formula.terms() {
+        let value = |id: &TermId| -> f64 { values[id.0] };
+        values.push(match term {
+            Term::Operand(n) => operands[*n],
+            Term::Constant(value) => *value,
+            Term::Unary(function, x) => function.of(value(x)),
+            Term::Binary(function, a, b) => function.of(value(a), value(b)),
+            Term::Select(condition, yes, no) => {
+                if value(condition) != 0.0 {
+                    value(yes)
+                } else {
+                    value(no)
+                }
+            }
+            Term::Step(_) | Term::RowSize | Term::Coordinate(_) | Term::Softmax(_) | Term::Row(..) => {
+                unreachable!("not in these tests")
+            }
+        });
+    }
+    formula.results().iter().map(|result| values[result.term.0]).collect()
+}
+
+/// The gradient by the first operand at one place.
+fn slope(formula: &Formula, x: f64) -> f64 {
+    let y = at(formula, &[x]);
+    let gradient = formula.gradient(&[0], &[0]);
+    let given = gradient.operands.iter().map(|given| match given {
+        Given::Operand(n) => [x][*n],
+        Given::Result(n) => y[*n],
+        Given::ResultGradient(_) => 1.0,
+    });
+    at(&gradient.formula, &given.collect::<Vec<_>>())[0]
+}
+
+#[test]
+fn formulas_print_as_they_read() {
+    for text in [
+        "a * sigmoid(1.702 * a)",
+        "a * min(max(a + 3, 0), 6) / 6",
+        "(a + b) * c",
+        "a - (b - c)",
+        "a / (b * c)",
+        "-(a + b)",
+        "a ^ 2",
+        "select(a > 0, a, 0.01 * a)",
+        "a * tanh(softplus(a))",
+        "a >= b",
+    ] {
+        let formula = parse(text, &["a", "b", "c"]).unwrap();
+        let printed = formula.to_string();
+        assert_eq!(parse(&printed, &["a", "b", "c"]).unwrap(), formula, "{text} -> {printed}");
+    }
+    assert_eq!(parse("a*sigmoid( 1.702*a )", &["a"]).unwrap().to_string(), "a * sigmoid(1.702 * a)");
+    assert_eq!(parse("2 * 3 + x * 1 + 0", &["x"]).unwrap().to_string(), "6 + a");
+}
+
+#[test]
+fn mistakes_point_at_their_place() {
+    for (text, at, part) in [
+        ("x * sigmod(x)", 4, "did you mean `sigmoid`?"),
+        ("x + y", 4, "no operand is called `y`"),
+        ("x +", 3, "ends too early"),
+        ("x * (1 + x", 10, "expected `)`"),
+        ("max(x)", 0, "takes 2 values, not 1"),
+        ("exp(x, x)", 0, "takes 1 value, not 2"),
+        ("x $ 2", 2, "no meaning"),
+        ("x x", 2, "after the end"),
+        ("1.2.3 * x", 0, "not a number"),
+        ("1e999", 0, "not a number"),
+        ("", 0, "ends too early"),
+    ] {
+        let error = parse(text, &["x"]).unwrap_err();
+        assert_eq!(error.at, at, "{text}: {error}");
+        assert!(error.message.contains(part), "{text}: {error}");
+    }
+    let deep = format!("{}x", "-".repeat(10_000));
+    assert!(parse(&deep, &["x"]).unwrap_err().message.contains("nested"));
+}
+
+#[test]
+fn a_gradient_reads_the_result_where_that_is_enough() {
+    let reads = |formula: Formula| formula.gradient(&[0], &[0]).operands;
+    let by_result = [Given::ResultGradient(0), Given::Result(0)];
+    for formula in [
+        Formula::define(0, |[x]| [x.sigmoid()]),
+        Formula::define(0, |[x]| [x.tanh()]),
+        Formula::define(0, |[x]| [x.exp()]),
+        Formula::define(1, |[x]| [x.softmax()]),
+    ] {
+        let mut operands = reads(formula);
+        operands.sort_by_key(|given| !matches!(given, Given::ResultGradient(_)));
+        assert_eq!(operands, by_result);
+    }
+    assert!(reads(Formula::define(0, |[x]| [x * x.sigmoid()])).contains(&Given::Operand(0)));
+}
+
+#[test]
+fn ties_go_where_pytorch_sends_them() {
+    let relu = Formula::define(0, |[x]| [x.max(0.0)]);
+    let relu6 = Formula::define(0, |[x]| [x.max(0.0).min(6.0)]);
+    assert_eq!((slope(&relu, 0.0), slope(&relu, 1e-300), slope(&relu, -1.0)), (0.0, 1.0, 0.0));
+    assert_eq!((slope(&relu6, 0.0), slope(&relu6, 6.0), slope(&relu6, 3.0)), (0.0, 0.0, 1.0));
+}
+
+proptest! {
+    /// Slopes against central differences, away from kinks.
+    #[test]
+    fn gradients_are_slopes(x in -4.0..4.0f64) {
+        for text in [
+            "x * sigmoid(x)", "x * tanh(softplus(x))", "0.5 * x * (1 + erf(x / sqrt(2)))", "exp(sin(x)) / (2 + cos(x))",
+            "(x * x + 1) ^ 1.5", "log(x * x + 0.5) * rsqrt(x * x + 2)", "2 ^ x", "abs(x) * x", "-sqrt(x * x + 1)",
+        ] {
+            let formula = parse(text, &["x"]).unwrap();
+            let h = 1e-6;
+            let expected = (at(&formula, &[x + h])[0] - at(&formula, &[x - h])[0]) / (2.0 * h);
+            let found = slope(&formula, x);
+            prop_assert!((found - expected).abs() <= 1e-6 * (1.0 + expected.abs()), "{text} at {x}: {found} {expected}");
+        }
+    }
+
+    #[test]
+    fn any_text_is_read_or_refused(text in "[x0-9a-c+*/^(),.<>= -]{0,40}") {
+        if let Ok(formula) = parse(&text, &["x", "a"]) {
+            let printed = formula.to_string();
+            let again = parse(&printed, &["a", "b"]).unwrap();
+            prop_assert_eq!(again.terms().len(), formula.terms().len());
+        }
+    }
+}

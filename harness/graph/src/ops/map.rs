@@ -1,0 +1,282 @@
+//! `Map`: a formula applied to tensors.
+
+use super::{Kind, OpError, Operand, OperandLayout, Operator, Work};
+use crate::{
+    differentiate::Gradient,
+    error::GraphError,
+    formula::{Extent, Formula, Given, Outcome},
+    ops::Reshape,
+    tensor::{DType, Layout, Shape, TensorType},
+    units::Flop,
+};
+
+/// Device operators that formulas are: first what has no name.
+static NAMES: [&str; 29] = [
+    "Formula",
+    "Elu",
+    "EluGrad",
+    "Gelu",
+    "GeluGrad",
+    "GroupNorm",
+    "GroupNormGrad",
+    "HardSigmoid",
+    "HardSigmoidGrad",
+    "HardSwish",
+    "HardSwishGrad",
+    "InstanceNorm",
+    "InstanceNormGrad",
+    "LayerNorm",
+    "LayerNormGrad",
+    "LeakyRelu",
+    "LeakyReluGrad",
+    "Mish",
+    "MishGrad",
+    "Mul",
+    "MulGrad",
+    "RmsNorm",
+    "RmsNormGrad",
+    "SoftmaxGrad",
+    "SoftmaxV2",
+    "Swish",
+    "SwishGrad",
+    "Tanh",
+    "TanhGrad",
+];
+
+/// The device operators that a formula and its gradient are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DeviceName {
+    /// The formula.
+    pub formula: &'static str,
+    /// Its gradient.
+    pub gradient: &'static str,
+}
+
+impl DeviceName {
+    /// Both names.
+    pub const fn new(formula: &'static str, gradient: &'static str) -> Self {
+        Self { formula, gradient }
+    }
+}
+
+/// Operands: tensors that broadcast to `space`, as in NumPy: axes are counted from the last one, and an axis of one element
+/// serves all. Class indices are read as numbers. Results: one per result of the formula, of the type of the floating-point
+/// operands. A result has the shape of `space`, with one element along the axes over which it is summed, and along the
+/// axes of a row if it is the same for all of its elements.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Map {
+    /// What is computed.
+    pub formula: Formula,
+    /// For which elements.
+    pub space: Shape,
+    /// The device operator that it is. Without one it is the vector instructions that it consists of.
+    pub device: Option<&'static str>,
+    /// The device operator that its gradient is.
+    pub device_gradient: Option<&'static str>,
+    /// Pairs (operand, result) that may share memory.
+    in_place: Vec<(usize, usize)>,
+}
+
+impl Map {
+    /// A formula over the common shape of its operands.
+    ///
+    /// # Errors
+    /// Shapes that do not broadcast.
+    pub fn over(formula: Formula, operands: &[&TensorType]) -> Result<Self, OpError> {
+        let mut space: Vec<usize> = Vec::new();
+        for ty in operands {
+            let missing = ty.shape.len().saturating_sub(space.len());
+            space.splice(0..0, std::iter::repeat_n(1, missing));
+            let first = space.len() - ty.shape.len();
+            for (axis, extent) in space[first..].iter_mut().zip(ty.shape.iter()) {
+                if *axis == 1 {
+                    *axis = *extent;
+                }
+            }
+        }
+        let map = Self::with_space(formula, space.into());
+        map.check(operands)?;
+        Ok(map)
+    }
+
+    /// A formula over `space`.
+    pub fn with_space(formula: Formula, space: Shape) -> Self {
+        let elements = |r: &usize| formula.results()[*r].over.is_empty();
+        let results: Vec<usize> = (0..formula.results().len()).filter(elements).collect();
+        let pairs = |operand| results.iter().map(move |result| (operand, *result));
+        let in_place = (0..formula.operands()).flat_map(pairs).collect();
+        Self { formula, space, device: None, device_gradient: None, in_place }
+    }
+
+    /// The same under the names of device operators.
+    #[must_use]
+    pub fn named(self, name: DeviceName) -> Self {
+        Self { device: Some(name.formula), device_gradient: Some(name.gradient), ..self }
+    }
+
+    /// Shape of the `r`-th result.
+    fn result_shape(&self, outcome: &Outcome, extent: Extent) -> Shape {
+        let mut shape = self.space.to_vec();
+        let row = shape.len().saturating_sub(self.formula.rows());
+        if extent == Extent::Row && !outcome.whole {
+            shape[row..].fill(1);
+        }
+        for axis in &outcome.over {
+            shape[*axis] = 1;
+        }
+        shape.into()
+    }
+
+    fn check(&self, inputs: &[&TensorType]) -> Result<(), OpError> {
+        if inputs.len() != self.formula.operands() {
+            return Err(OpError::Arity { expected: "as many operands as its formula", found: inputs.len() });
+        }
+        let rank = self.space.len();
+        let axes = self.formula.results().iter().flat_map(|result| result.over.iter().copied());
+        let axes = axes.chain(self.formula.coordinates());
+        if self.formula.rows() > rank || axes.max().is_some_and(|axis| axis >= rank) {
+            return Err(OpError::Attribute(format!("a formula over more axes than {} has", self.space)));
+        }
+        for ty in inputs {
+            let fits = ty.shape.len() <= rank
+                && ty.shape.iter().rev().zip(self.space.iter().rev()).all(|(own, whole)| own == whole || *own == 1);
+            if !fits {
+                let expected = format!("{}, or 1 along an axis", self.space);
+                return Err(OpError::Shape { operand: "an operand", expected, found: ty.shape.clone() });
+            }
+        }
+        Ok(())
+    }
+
+    /// Extent of an operand of this shape along an axis of the space.
+    pub fn extent_along(&self, shape: &Shape, axis: usize) -> usize {
+        (axis + shape.len()).checked_sub(self.space.len()).map_or(1, |own| shape[own])
+    }
+
+    /// Layouts in which it reads operands of these types, if it can read blocked ones at all: a feature map in blocks where
+    /// another one is, everything else row-major; all of a parameter's size as the parameter lies.
+    pub fn layouts(&self, inputs: &[&TensorType]) -> Vec<Layout> {
+        let whole = |ty: &TensorType| ty.shape == self.space && ty.dtype.is_float();
+        let filters = inputs.iter().map(|ty| ty.layout).find(|layout| matches!(layout, Layout::FractalZ { .. }));
+        if let Some(filters) = filters.filter(|_| self.suits_filters(inputs)) {
+            return inputs.iter().map(|ty| if whole(ty) { filters } else { Layout::Plain }).collect();
+        }
+        let blocked = inputs.iter().any(|ty| ty.layout == Layout::Nc1hwc0) && self.suits_blocks();
+        let follows =
+            |ty: &TensorType| blocked && ty.dtype.is_float() && ty.shape.len() == 4 && ty.shape[1] == self.space[1];
+        inputs.iter().map(|ty| if follows(ty) { Layout::Nc1hwc0 } else { Layout::Plain }).collect()
+    }
+
+    /// Whether it can compute in blocks of channels: nothing depends on a channel's place, or on all channels together.
+    fn suits_blocks(&self) -> bool {
+        let over_channels = self.formula.results().iter().any(|result| result.over.contains(&1));
+        self.space.len() == 4
+            && self.formula.rows() == 0
+            && !over_channels
+            && self.formula.coordinates().all(|axis| axis != 1)
+    }
+
+    /// Whether it can compute on packed filters: operands of their shape, or single numbers; sums of everything.
+    pub fn suits_filters(&self, inputs: &[&TensorType]) -> bool {
+        let rank = self.space.len();
+        inputs.iter().all(|ty| ty.shape == self.space || ty.shape.numel() == 1)
+            && [0, rank].contains(&self.formula.rows())
+            && self.formula.results().iter().all(|result| [0, rank].contains(&result.over.len()))
+            && self.formula.coordinates().next().is_none()
+    }
+
+    /// The layout of a result, given those of the operands.
+    fn result_layout(&self, inputs: &[&TensorType], shape: &Shape) -> Result<Layout, OpError> {
+        let found = inputs.iter().map(|ty| ty.layout).find(|layout| *layout != Layout::Plain);
+        let Some(found) = found else { return Ok(Layout::Plain) };
+        if !self.layouts(inputs).iter().eq(inputs.iter().map(|ty| &ty.layout)) {
+            return Err(OpError::Attribute(format!(
+                "a formula over {} reads its operands in other layouts",
+                self.space
+            )));
+        }
+        Ok(match found {
+            Layout::FractalZ { .. } if *shape != self.space => Layout::Plain,
+            Layout::FractalZ { .. } | Layout::Nc1hwc0 | Layout::Plain => found,
+        })
+    }
+}
+
+impl Operator for Map {
+    fn names() -> &'static [&'static str] {
+        &NAMES
+    }
+
+    fn name(&self) -> &'static str {
+        self.device.unwrap_or(NAMES[0])
+    }
+
+    fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, OpError> {
+        self.check(inputs)?;
+        let mut floats = inputs.iter().map(|ty| ty.dtype).filter(|dtype| dtype.is_float());
+        let dtype = floats.next().unwrap_or(DType::F32);
+        if let Some(found) = floats.find(|other| *other != dtype) {
+            return Err(OpError::DType { operand: "an operand", expected: "the type of the others", found });
+        }
+        let extents = self.formula.extents();
+        let ty = |result: &Outcome| {
+            let shape = self.result_shape(result, extents[result.term.0]);
+            let layout = self.result_layout(inputs, &shape)?;
+            Ok(TensorType::plain(shape, dtype).with_layout(layout))
+        };
+        self.formula.results().iter().map(ty).collect()
+    }
+
+    fn flop(&self, _inputs: &[&TensorType], _outputs: &[&TensorType]) -> Flop {
+        Flop(self.formula.operations() * self.space.numel() as u64)
+    }
+
+    fn operand(&self, _: usize) -> Operand {
+        Operand::in_layout(OperandLayout::Any)
+    }
+
+    fn work(&self, inputs: &[&TensorType], outputs: &[&TensorType]) -> Work<'_> {
+        let width = inputs.iter().chain(outputs).map(|ty| ty.dtype.bytes().0).max().unwrap_or(0);
+        let elements = self.space.numel() as u64;
+        Work::Stream { elements, instructions: self.formula.operations().max(1), width }
+    }
+
+    fn kind(&self) -> Kind {
+        Kind::Other
+    }
+
+    fn gradient(&self, grad: &mut Gradient<'_>) -> Result<(), GraphError> {
+        let results = self.formula.results().len();
+        let given: Vec<usize> = (0..results).filter(|n| grad.result_grad(*n).is_some()).collect();
+        let wanted: Vec<usize> = (0..grad.operands()).filter(|n| grad.wants(*n)).collect();
+        let mut gradient = self.formula.gradient(&given, &wanted);
+        let operands = gradient.operands.iter().map(|given| match given {
+            Given::Operand(n) => Some(grad.operand(*n)),
+            Given::Result(n) => Some(grad.result(*n)),
+            Given::ResultGradient(n) => grad.result_grad(*n),
+        });
+        let Some(operands) = operands.collect::<Option<Vec<_>>>() else { return Ok(()) };
+        if gradient.of.is_empty() {
+            return Ok(());
+        }
+        let shapes: Vec<Shape> = gradient.of.iter().map(|n| grad.ty(grad.operand(*n)).shape.clone()).collect();
+        let over = shapes.iter().map(|shape| {
+            let broadcast = |axis: &usize| self.space[*axis] != 1 && self.extent_along(shape, *axis) == 1;
+            (0..self.space.len()).filter(broadcast).collect()
+        });
+        gradient.formula.sum_results(over);
+        let map = Self { device: self.device_gradient, ..Self::with_space(gradient.formula, self.space.clone()) };
+        let found = grad.emit_all("grad", map, &operands)?;
+        for ((n, shape), mut value) in gradient.of.iter().zip(shapes).zip(found) {
+            if grad.ty(value).shape != shape {
+                value = grad.emit("grad_shape", Reshape { shape }, &[value])?;
+            }
+            grad.set(*n, value);
+        }
+        Ok(())
+    }
+
+    fn in_place(&self) -> &[(usize, usize)] {
+        &self.in_place
+    }
+}

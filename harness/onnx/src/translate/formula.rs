@@ -1,0 +1,113 @@
+//! Formulas, term by term.
+
+use super::{OnnxError, Translation, refuse};
+use crate::message::Attribute;
+use zoo_graph::Node;
+use zoo_graph::formula::{Binary, Extent, Fold, Term, TermId, Unary};
+use zoo_graph::ops::Map;
+
+/// ONNX's numbers of element types (`TensorProto.DataType`).
+const FLOAT: usize = 1;
+const BOOL: usize = 9;
+
+impl Translation<'_> {
+    /// A node per term, the last of which has the result's name.
+    pub(super) fn formula(&mut self, node: &Node, map: &Map) -> Result<(), OnnxError> {
+        let [result] = map.formula.results() else {
+            return Err(refuse(node, "a formula with several results belongs to training"));
+        };
+        // ONNX's softmax knows one axis.
+        let formula = if map.formula.rows() > 1 { map.formula.expanded() } else { map.formula.clone() };
+        let rank = map.space.len();
+        let row: Vec<i64> = (rank - formula.rows()..rank).map(|axis| axis as i64).collect();
+        let mut names: Vec<String> = Vec::with_capacity(formula.terms().len());
+        for term in formula.terms() {
+            let name = |id: &TermId| names[id.0].clone();
+            let written = match term {
+                Term::Operand(n) => self.names[node.inputs[*n].0].clone(),
+                Term::Constant(value) => self.floats(node, "number", &[], &[*value as f32]),
+                Term::RowSize => {
+                    let size: usize = map.space[rank - formula.rows()..].iter().product();
+                    self.floats(node, "number", &[], &[size as f32])
+                }
+                Term::Step(_) => return Err(refuse(node, "it reads what only a training step has")),
+                Term::Coordinate(_) => return Err(refuse(node, "it reads the places of elements")),
+                Term::Unary(Unary::Rsqrt, x) => {
+                    let root = self.part(node, "sqrt", "Sqrt", vec![name(x)], vec![]);
+                    self.part(node, "rsqrt", "Reciprocal", vec![root], vec![])
+                }
+                Term::Unary(function, x) => self.part(node, function.name(), unary(*function), vec![name(x)], vec![]),
+                Term::Binary(function, a, b) => {
+                    let operands = vec![name(a), name(b)];
+                    match function {
+                        Binary::Add => self.part(node, "add", "Add", operands, vec![]),
+                        Binary::Sub => self.part(node, "sub", "Sub", operands, vec![]),
+                        Binary::Mul => self.part(node, "mul", "Mul", operands, vec![]),
+                        Binary::Div => self.part(node, "div", "Div", operands, vec![]),
+                        Binary::Max => self.part(node, "max", "Max", operands, vec![]),
+                        Binary::Min => self.part(node, "min", "Min", operands, vec![]),
+                        Binary::Pow => self.part(node, "pow", "Pow", operands, vec![]),
+                        Binary::Greater => self.truth(node, "Greater", operands),
+                        Binary::AtLeast => self.truth(node, "GreaterOrEqual", operands),
+                        Binary::Equal => self.truth(node, "Equal", operands),
+                    }
+                }
+                Term::Select(condition, yes, no) => {
+                    let to = vec![Attribute::int("to", BOOL)];
+                    let condition = self.part(node, "condition", "Cast", vec![name(condition)], to);
+                    self.part(node, "select", "Where", vec![condition, name(yes), name(no)], vec![])
+                }
+                Term::Softmax(x) => {
+                    self.part(node, "softmax", "Softmax", vec![name(x)], vec![Attribute::int("axis", rank - 1)])
+                }
+                Term::Row(fold, x) => {
+                    let operator = match fold {
+                        Fold::Sum => "ReduceSum",
+                        Fold::Max => "ReduceMax",
+                        Fold::LogSumExp => "ReduceLogSumExp",
+                    };
+                    let axes = self.integers(node, "axes", &row);
+                    self.part(node, "row", operator, vec![name(x), axes], vec![])
+                }
+            };
+            names.push(written);
+        }
+        let mut value = names[result.term.0].clone();
+        if !result.over.is_empty() {
+            let axes: Vec<i64> = result.over.iter().map(|axis| *axis as i64).collect();
+            let axes = self.integers(node, "axes", &axes);
+            value = self.part(node, "sum", "ReduceSum", vec![value, axes], vec![]);
+        }
+        let smaller = formula.extents()[result.term.0] != Extent::Element && result.whole;
+        if smaller {
+            return Err(refuse(node, "its result is the same for all elements of a row"));
+        }
+        self.push("Identity", &node.name, vec![value], self.result(node), vec![]);
+        Ok(())
+    }
+
+    /// A comparison, as 1 or 0.
+    fn truth(&mut self, node: &Node, operator: &str, operands: Vec<String>) -> String {
+        let truth = self.part(node, "compare", operator, operands, vec![]);
+        self.part(node, "truth", "Cast", vec![truth], vec![Attribute::int("to", FLOAT)])
+    }
+}
+
+fn unary(function: Unary) -> &'static str {
+    match function {
+        Unary::Neg => "Neg",
+        Unary::Abs => "Abs",
+        Unary::Sign => "Sign",
+        Unary::Exp => "Exp",
+        Unary::Log => "Log",
+        Unary::Sqrt => "Sqrt",
+        Unary::Rsqrt => "Reciprocal",
+        Unary::Tanh => "Tanh",
+        Unary::Sigmoid => "Sigmoid",
+        Unary::Softplus => "Softplus",
+        Unary::Erf => "Erf",
+        Unary::Sin => "Sin",
+        Unary::Cos => "Cos",
+        Unary::Floor => "Floor",
+    }
+}
