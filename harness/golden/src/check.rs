@@ -16,7 +16,7 @@ use crate::{
 use std::{collections::HashSet, path::Path};
 use zoo_graph::{Bytes, Graph, GraphError, ValueId};
 use zoo_recipe::{BuildOptions, Mode};
-use zoo_recipe::{LayerKind, Recipe, ResolvedLayer, ResolvedModel};
+use zoo_recipe::{Recipe, ResolvedLayer, ResolvedModel};
 
 /// How a check is made.
 #[derive(Clone, Debug)]
@@ -268,19 +268,15 @@ pub(crate) fn build_options(
         Precision::F64 => zoo_graph::DType::F64,
         Precision::F32 => zoo_graph::DType::F32,
     };
-    BuildOptions { mode: Mode::Train, batch, dtype, dropout: dropout_overridden(recipe, &model.body), epoch: 0 }
+    BuildOptions { mode: Mode::Train, batch, dtype, dropout: chance_overridden(recipe, &model.body), epoch: 0 }
 }
 
-fn dropout_overridden(recipe: &Recipe, layers: &[ResolvedLayer]) -> bool {
-    layers.iter().any(|layer| match &layer.kind {
-        LayerKind::Dropout { .. } => recipe.span_of(&layer.path.key("dropout").key("rate")).is_override(),
-        LayerKind::Sequential(body) => dropout_overridden(recipe, body),
-        LayerKind::Residual { main, shortcut } => {
-            dropout_overridden(recipe, main) || dropout_overridden(recipe, shortcut)
-        }
-        LayerKind::Concat { branches, .. } => branches.iter().any(|b| dropout_overridden(recipe, b)),
-        LayerKind::Again(module) => dropout_overridden(recipe, std::slice::from_ref(module)),
-        _ => false,
+/// Whether the command line sets how much a layer leaves to chance; goldens leave such layers out.
+fn chance_overridden(recipe: &Recipe, layers: &[ResolvedLayer]) -> bool {
+    layers.iter().any(|layer| {
+        let path = |key| layer.path.key(layer.kind.tag()).key(key);
+        layer.kind.chance().is_some_and(|key| recipe.span_of(&path(key)).is_override())
+            || layer.kind.describe().inside().into_iter().any(|inside| chance_overridden(recipe, inside))
     })
 }
 

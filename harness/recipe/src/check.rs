@@ -5,13 +5,16 @@ mod preprocess;
 
 use crate::diagnostic::{Diagnostic, Severity, suggest};
 use crate::schema::{
-    Characters, DecayGroup, Goal, Layer, LossScale, Optimizer, Period, Recipe, Source, TextScenes, Videos, WarmupShape,
+    Characters, DecayGroup, Goal, LossScale, Optimizer, Period, Recipe, Source, TextScenes, Videos, WarmupShape,
 };
 use crate::span::ConfigPath;
 use zoo_graph::Op;
+use crate::{ResolvedLayer, ResolvedModel};
 
 /// All that is wrong or unusual in a recipe that fits the schema.
-pub(crate) fn check(recipe: &Recipe) -> Vec<Diagnostic> {
+///
+/// Layers are asked where the architecture resolves.
+pub(crate) fn check(recipe: &Recipe, model: Option<&ResolvedModel>) -> Vec<Diagnostic> {
     let mut check = Check { recipe, found: Vec::new() };
     check.name();
     check.data();
@@ -19,7 +22,9 @@ pub(crate) fn check(recipe: &Recipe) -> Vec<Diagnostic> {
     check.loss();
     check.optimizer();
     check.schedule();
-    check.layers();
+    if let Some(model) = model {
+        check.layers(model);
+    }
     check.npu();
     check.found
 }
@@ -298,67 +303,35 @@ impl Check<'_> {
         }
     }
 
-    fn layers(&mut self) {
-        let model = &self.recipe.model;
-        // Statistics of two or three samples are noise: arXiv 1803.08494, figure 1.
-        let batch = self.recipe.train.batch;
-        let bodies = || model.blocks.values().map(|block| &block.body).chain([&model.body]);
-        if batch < 4 && self.recipe.train.parts.is_empty() && bodies().any(|body| normalises(body)) {
-            let message = format!("batch normalisation over {batch} samples: their statistics are mostly noise");
-            self.warn("train.batch", message, "16 or more per device; error rises below (arXiv 1803.08494, figure 1)");
-        }
-        self.list(&model.body, "model.body");
-        for (name, block) in &model.blocks {
-            self.list(&block.body, &format!("model.blocks.{name}.body"));
-        }
-    }
-
-    fn list(&mut self, layers: &[Layer], path: &str) {
-        for (index, layer) in layers.iter().enumerate() {
-            let path = format!("{path}[{index}]");
-            match layer {
-                Layer::Bn(bn) => {
-                    if bn.momentum >= 0.5 {
-                        let message = format!("momentum {} is the share of the new batch here", bn.momentum);
-                        let hint =
-                            "TensorFlow and MindSpore write the share of the old statistics: 0.9 there is 0.1 here";
-                        self.warn(&format!("{path}.bn.momentum"), message, hint);
-                    }
-                    if bn.eps > 0.01 || bn.eps < 1e-8 {
-                        let message = format!("eps {} is far from the usual 1e-5", bn.eps);
-                        self.warn(&format!("{path}.bn.eps"), message, "1e-5 in PyTorch and MindSpore, 1e-3 in Keras");
-                    }
-                }
-                Layer::Dropout(dropout) if dropout.rate > 0.8 => {
-                    let message = format!("rate {} is the share of elements that are dropped", dropout.rate);
-                    self.warn(&format!("{path}.dropout.rate"), message, "TensorFlow 1 writes the share that is kept");
-                }
-                Layer::Residual(residual) => {
-                    self.list(&residual.main, &format!("{path}.residual.main"));
-                    self.list(&residual.shortcut, &format!("{path}.residual.shortcut"));
-                }
-                Layer::Scope(scope) => self.list(&scope.body, &format!("{path}.scope.body")),
-                Layer::Unused(unused) => self.list(&unused.body, &format!("{path}.unused.body")),
-                Layer::Sequential(sequential) => self.list(&sequential.body, &format!("{path}.sequential.body")),
-                Layer::Concat(concat) => {
-                    for (branch, layers) in concat.branches.iter().enumerate() {
-                        self.list(layers, &format!("{path}.concat.branches[{branch}]"));
-                    }
-                }
-                _ => {}
-            }
+    fn layers(&mut self, model: &ResolvedModel) {
+        let mut open: Vec<&ResolvedLayer> = model.body.iter().collect();
+        while let Some(layer) = open.pop() {
+            layer.kind.lint(&mut Lints { recipe: self.recipe, layer, found: &mut self.found });
+            open.extend(layer.kind.describe().inside().into_iter().flatten());
         }
     }
 }
 
-/// Whether there is a batch normalisation among these layers.
-fn normalises(layers: &[Layer]) -> bool {
-    layers.iter().any(|layer| match layer {
-        Layer::Bn(_) => true,
-        Layer::Residual(residual) => normalises(&residual.main) || normalises(&residual.shortcut),
-        Layer::Scope(scope) => normalises(&scope.body),
-        Layer::Sequential(sequential) => normalises(&sequential.body),
-        Layer::Concat(concat) => concat.branches.iter().any(|branch| normalises(branch)),
-        _ => false,
-    })
+/// Where a layer says what is unusual about it.
+pub(crate) struct Lints<'a> {
+    pub(crate) recipe: &'a Recipe,
+    layer: &'a ResolvedLayer,
+    found: &'a mut Vec<Diagnostic>,
+}
+
+impl Lints<'_> {
+    /// Warns of the value of one of the layer's keys.
+    pub(crate) fn warn(&mut self, key: &str, message: String, hint: &str) {
+        let path = self.layer.path.key(self.layer.kind.tag()).key(key);
+        self.push(path, message, hint);
+    }
+
+    /// Warns of another value of the recipe.
+    pub(crate) fn warn_at(&mut self, path: &str, message: String, hint: &str) {
+        self.push(ConfigPath::from(path), message, hint);
+    }
+
+    fn push(&mut self, path: ConfigPath, message: String, hint: &str) {
+        self.found.push(Diagnostic::warning(self.recipe.span_of(&path), path, message).with_hint(hint));
+    }
 }

@@ -1,11 +1,11 @@
-//! The JSON Schema for editors: what schemars makes of [`Recipe`], plus what a file may have beyond a recipe.
+//! The JSON Schema for editors: the schema of [`crate::Recipe`], plus what a file may have beyond a recipe.
 
 use std::collections::HashSet;
 
 use schemars::JsonSchema;
 use serde_json::{Map, Value, json};
 
-use crate::schema::Recipe;
+use crate::layers::recipe_schema;
 use crate::shared_blocks::BlockFile;
 
 /// Suffix of definitions in which nothing is required, for profiles and for files with `extends`.
@@ -17,7 +17,7 @@ const FRAGMENT: &str = "Fragment";
 /// leave out what it inherits or take it away with `null`, and accepts the short forms of values: fractions and
 /// percentages for numbers, a variant's name for a variant without values.
 pub fn json_schema() -> Value {
-    let mut recipe = schemars::schema_for!(Recipe).to_value();
+    let mut recipe = recipe_schema();
     let mut definitions = Map::new();
     if let Some(root) = recipe.as_object_mut() {
         if let Some(Value::Object(found)) = root.remove("$defs") {

@@ -1,7 +1,7 @@
 //! Recipes: YAML schema, loader, inheritance, overrides, diagnostics.
 //!
-//! [`schema`] is the recipe as written, [`resolve`] the architecture with everything decided, which graphs are built
-//! from. A [`Library`] finds and loads recipes:
+//! [`schema`] is the recipe as written, [`layers`] its layers, [`resolve`] the architecture with everything decided, which
+//! graphs are built from. A [`Library`] finds and loads recipes:
 //!
 //! file -> spanned tree -> `extends`, blocks of others, `set`, profile, `--set` (merges on the tree) -> validation against the schema,
 //! all errors at once -> typed [`Recipe`] -> checks of what a schema cannot say -> [`Recipe::resolve`].
@@ -10,6 +10,7 @@ mod check;
 mod diagnostic;
 mod document;
 mod editor_schema;
+pub mod layers;
 mod library;
 mod lower;
 mod merge;
@@ -29,11 +30,12 @@ pub use check::{NAMES, is_name};
 pub use diagnostic::{Diagnostic, Diagnostics, Severity};
 pub use document::Document;
 pub use editor_schema::{block_file_schema, document_schema, json_schema};
+pub use layers::Layer;
 pub use library::{Library, LoadOptions, Loaded};
 pub use lower::{BuildOptions, LABEL, Mode, ROOT, across, build, stages};
 pub use overrides::texts_of;
 pub use reference::{Page, reference};
-pub use resolve::{LayerKind, ResolvedLayer, ResolvedModel};
+pub use resolve::{ResolvedLayer, ResolvedModel};
 pub use schema::Recipe;
 pub use source::MAX_FILE_BYTES;
 pub use span::{ConfigPath, SpanTable};

@@ -82,9 +82,10 @@ impl Library {
         let mut places = Vec::new();
         root.spans(&ConfigPath::default(), &mut places);
         recipe.spans = SpanTable::new(places, sources.clone());
-        found.extend(check(&recipe));
+        let resolved = recipe.resolve();
+        found.extend(check(&recipe, resolved.as_ref().ok()));
         let mut diagnostics = Diagnostics::new(found, &sources);
-        if let Err(errors) = recipe.resolve() {
+        if let Err(errors) = resolved {
             diagnostics.extend(errors);
         }
         if diagnostics.has_errors() {
@@ -413,9 +414,16 @@ pub(crate) fn identity(path: &Path) -> PathBuf {
     path.canonicalize().unwrap_or_else(|_| path.to_owned())
 }
 
-/// Reads a tree that has been validated.
+/// Reads a tree that has been validated. Layers are read only where they stand, so their defaults are written out here.
 fn typed(root: &Node) -> Result<Recipe, Diagnostic> {
-    singleton_map_recursive::deserialize(root.to_yaml()).map_err(|error: serde_yaml::Error| {
+    let mut whole = root.clone();
+    let shapes = Shapes::get();
+    if let (Value::Map(map), Some(shape)) = (&mut whole.value, shapes.key(shapes.root, "model"))
+        && let Some(model) = map.get_mut("model")
+    {
+        shapes.write_out_defaults(&mut model.node, shape);
+    }
+    singleton_map_recursive::deserialize(whole.to_yaml()).map_err(|error: serde_yaml::Error| {
         Diagnostic::error(root.span.clone(), ConfigPath::default(), error.to_string())
     })
 }

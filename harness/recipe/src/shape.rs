@@ -10,8 +10,8 @@ use indexmap::IndexMap;
 use schemars::JsonSchema;
 use serde_json::{Map as JsonMap, Value as Json};
 
-use crate::schema::Recipe;
-use crate::tree::{Node, Value};
+use crate::layers::recipe_schema;
+use crate::tree::{Entry, Map, Node, Value};
 
 /// What may stand at a place of a recipe.
 #[derive(Debug)]
@@ -48,6 +48,8 @@ pub(crate) struct Field {
     pub(crate) required: bool,
     /// First sentence of the documentation.
     pub(crate) summary: String,
+    /// What it is where it is not written.
+    pub(crate) default: Option<Json>,
 }
 
 /// Range of a number.
@@ -58,6 +60,16 @@ pub(crate) struct NumberShape {
     pub(crate) max: Option<f64>,
     pub(crate) above: Option<f64>,
     pub(crate) below: Option<f64>,
+}
+
+impl NumberShape {
+    /// Whether a number lies in the range.
+    pub(crate) fn contains(&self, value: f64) -> bool {
+        self.min.is_none_or(|min| value >= min)
+            && self.max.is_none_or(|max| value <= max)
+            && self.above.is_none_or(|above| value > above)
+            && self.below.is_none_or(|below| value < below)
+    }
 }
 
 /// Whole numbers stay below 2^63, so that they fit the types that read them.
@@ -83,6 +95,8 @@ pub(crate) struct Shapes {
     all: Vec<Shape>,
     /// The whole document; of a recipe, without [`FILE_KEYS`].
     pub(crate) root: ShapeId,
+    /// A layer of a recipe.
+    layer: Option<ShapeId>,
     /// Keys that a file has besides those of the document.
     pub(crate) file_keys: &'static [&'static str],
 }
@@ -91,19 +105,70 @@ impl Shapes {
     /// The shapes of [`Recipe`], compiled once.
     pub(crate) fn get() -> &'static Self {
         static SHAPES: OnceLock<Shapes> = OnceLock::new();
-        SHAPES.get_or_init(|| Self::of::<Recipe>(&FILE_KEYS))
+        SHAPES.get_or_init(|| Self::compile(&recipe_schema(), &FILE_KEYS))
     }
 
     /// The shapes of a type.
     pub(crate) fn of<T: JsonSchema>(file_keys: &'static [&'static str]) -> Self {
-        let schema = schemars::schema_for!(T).to_value();
-        let mut compiler = Compiler { all: Vec::new(), known: HashMap::new(), root: &schema };
-        let root = compiler.compile(&schema);
-        Shapes { all: compiler.all, root, file_keys }
+        Self::compile(&schemars::schema_for!(T).to_value(), file_keys)
+    }
+
+    fn compile(schema: &Json, file_keys: &'static [&'static str]) -> Self {
+        let mut compiler = Compiler { all: Vec::new(), known: HashMap::new(), root: schema };
+        let root = compiler.compile(schema);
+        let layer = compiler.known.get("#/$defs/Layer").copied();
+        Shapes { all: compiler.all, root, layer, file_keys }
     }
 
     pub(crate) fn shape(&self, id: ShapeId) -> &Shape {
         &self.all[id.0]
+    }
+
+    /// Whether this is the shape of a layer.
+    pub(crate) fn is_layer(&self, id: ShapeId) -> bool {
+        self.layer == Some(id)
+    }
+
+    /// The shape of what stands at the key of a layer.
+    pub(crate) fn layer(&self, tag: &str) -> Option<ShapeId> {
+        self.key(self.layer?, tag)
+    }
+
+    /// Writes out what the layers below `node`, of shape `id`, leave to defaults.
+    pub(crate) fn write_out_defaults(&self, node: &mut Node, id: ShapeId) {
+        let Some(chosen) = self.choose(id, node) else { return };
+        let span = node.span.clone();
+        match (self.shape(chosen), &mut node.value) {
+            (Shape::Struct(fields), Value::Map(map)) => {
+                for (name, default) in fields.iter().filter_map(|(name, field)| Some((name, field.default.as_ref()?))) {
+                    let absent = || Entry { key_span: span.clone(), node: Node::from_json(default, &span) };
+                    map.entry(name.clone()).or_insert_with(absent);
+                }
+                self.write_out_entries(map, chosen);
+            }
+            (Shape::Union { .. }, Value::Map(map)) => {
+                // A switch that is on says nothing.
+                for entry in map.values_mut().filter(|_| self.is_layer(chosen)) {
+                    if let Value::Map(keys) = &mut entry.node.value {
+                        keys.retain(|key, entry| key != "enabled" || entry.node.value != Value::Bool(true));
+                    }
+                }
+                self.write_out_entries(map, chosen);
+            }
+            (Shape::Dict(_), Value::Map(map)) => self.write_out_entries(map, chosen),
+            (Shape::List { item, .. }, Value::List(list)) => {
+                list.iter_mut().for_each(|element| self.write_out_defaults(element, *item));
+            }
+            _ => {}
+        }
+    }
+
+    fn write_out_entries(&self, map: &mut Map, id: ShapeId) {
+        for (key, entry) in map {
+            if let Some(shape) = self.key(id, key) {
+                self.write_out_defaults(&mut entry.node, shape);
+            }
+        }
     }
 
     /// The shape of the value of `key` in a map of shape `id`.
@@ -312,10 +377,9 @@ impl<'a> Compiler<'a> {
             let text = property.get("description").and_then(Json::as_str).unwrap_or_default();
             let paragraph = text.split("\n\n").next().unwrap_or_default().replace('\n', " ");
             let summary = paragraph.split_inclusive(". ").next().unwrap_or_default().trim_end().to_owned();
-            (
-                name.clone(),
-                Field { shape: self.compile(property), required: required.contains(&name.as_str()), summary },
-            )
+            let default = property.get("default").filter(|default| !default.is_null()).cloned();
+            let required = required.contains(&name.as_str());
+            (name.clone(), Field { shape: self.compile(property), required, summary, default })
         };
         Shape::Struct(properties.iter().map(field).collect())
     }

@@ -138,6 +138,37 @@ impl Node {
         }
     }
 
+    /// A value without places; tags, which validated trees do not have, are left out.
+    pub(crate) fn from_yaml(value: serde_yaml::Value) -> Self {
+        use serde_yaml::Value as Yaml;
+        let entry = |(key, value): (Yaml, Yaml)| {
+            let key = key.as_str().map(str::to_owned)?;
+            Some((key, Entry { key_span: Span::default(), node: Self::from_yaml(value) }))
+        };
+        let value = match value {
+            Yaml::Null => Value::Null,
+            Yaml::Bool(value) => Value::Bool(value),
+            Yaml::Number(number) => match (number.as_i64(), number.as_u64(), number.as_f64()) {
+                (Some(value), ..) => Value::Int(value.into()),
+                (_, Some(value), _) => Value::Int(value.into()),
+                (.., Some(value)) => Value::Float(value),
+                _ => Value::Null,
+            },
+            Yaml::String(text) => Value::Text(text),
+            Yaml::Sequence(list) => Value::List(list.into_iter().map(Self::from_yaml).collect()),
+            Yaml::Mapping(map) => Value::Map(map.into_iter().filter_map(entry).collect()),
+            Yaml::Tagged(tagged) => return Self::from_yaml(tagged.value),
+        };
+        Self { span: Span::default(), value }
+    }
+
+    /// A value that stands at `span`.
+    pub(crate) fn from_json(value: &serde_json::Value, span: &Span) -> Self {
+        let mut node = Self::from_yaml(serde_yaml::to_value(value).unwrap_or_default());
+        node.for_each_span(&mut |place| *place = span.clone());
+        node
+    }
+
     /// Places of this node and all below it, `path` being its own.
     pub(crate) fn spans(&self, path: &ConfigPath, out: &mut Vec<(ConfigPath, Span)>) {
         match &self.value {

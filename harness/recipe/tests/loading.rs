@@ -3,8 +3,9 @@
 use std::fs;
 
 use tempfile::TempDir;
-use zoo_recipe::schema::{Layer, LossScale, Optimizer, Padding, Param, Period, Schedule, Size, Source};
-use zoo_recipe::{Library, LoadOptions, Loaded, Recipe};
+use zoo_recipe::layers::{Conv, Stack};
+use zoo_recipe::schema::{LossScale, Optimizer, Padding, Pair, Period, Schedule, Size, Source};
+use zoo_recipe::{Layer, Library, LoadOptions, Loaded, Recipe, ResolvedLayer};
 
 const PARENT: &str = "\
 name: parent
@@ -61,16 +62,39 @@ fn child(text: &str, profile: Option<&str>) -> Recipe {
     load(&[("child.yaml", &text), ("parent.yaml", PARENT)], profile, &[]).recipe
 }
 
-fn conv(layer: &Layer) -> &zoo_recipe::schema::Conv {
-    if let Layer::Conv(conv) = layer { conv } else { panic!("{layer:?} is no convolution") }
+fn body(recipe: &Recipe) -> Vec<ResolvedLayer> {
+    recipe.resolve().unwrap_or_else(|diagnostics| panic!("{diagnostics}")).body
+}
+
+fn conv(layer: &ResolvedLayer) -> &Conv {
+    if let Layer::Conv(conv) = &layer.kind { conv } else { panic!("{layer:?} is no convolution") }
+}
+
+/// The convolution of the block `unit` in its first use.
+fn unit(recipe: &Recipe) -> Conv {
+    let body = body(recipe);
+    let unit = &stack(&body).uses.layers[0].kind.describe().inside()[0][0].kind.describe().inside()[0][0];
+    conv(unit).clone()
+}
+
+fn stack(body: &[ResolvedLayer]) -> &Stack {
+    let Layer::Stack(stack) = &body[2].kind else { panic!() };
+    stack
+}
+
+/// The convolution, and how many layers there are, in the module `features`.
+fn features(recipe: &Recipe) -> (Conv, usize) {
+    let body = body(recipe);
+    let Layer::Sequential(features) = &body[1].kind else { panic!() };
+    (conv(&features.body.layers[1]).clone(), features.body.layers.len())
 }
 
 #[test]
 fn fractions_percentages_and_short_forms() {
     let recipe = parent(&[]);
+    assert!(matches!(body(&recipe)[3].kind, Layer::GlobalAvgPool(_)));
     assert_eq!(recipe.loss.l2.unwrap().weight, 1.0 / 8192.0);
     assert_eq!(recipe.target.unwrap().value, 0.769);
-    assert!(matches!(recipe.model.body[3], Layer::GlobalAvgPool(_)));
     let set = parent(&["loss.l2.weight=1/32768", "train.batch=1e2", "loss.softmax_cross_entropy.label_smoothing=5%"]);
     assert_eq!((set.loss.l2.unwrap().weight, set.train.batch), (1.0 / 32768.0, 100));
     assert_eq!(set.loss.softmax_cross_entropy.unwrap().label_smoothing, 0.05);
@@ -98,7 +122,7 @@ fn another_choice_replaces_the_inherited_one() {
 #[test]
 fn lists_replace() {
     let recipe = child("model: {body: [flatten, linear: {name: fc, out: 10}]}", None);
-    assert_eq!(recipe.model.body.len(), 2);
+    assert_eq!(body(&recipe).len(), 2);
 }
 
 #[test]
@@ -121,8 +145,7 @@ fn profiles() {
     assert_eq!(mini.profiles, ["mini"]);
     assert_eq!((mini.recipe.train.epochs, mini.recipe.train.batch), (2, 32));
     assert!(mini.recipe.schedule.warmup().is_none());
-    let modules = |recipe: &Recipe| format!("{:?}", recipe.resolve().unwrap().body[1].kind).matches("Relu").count();
-    assert_eq!((modules(&mini.recipe), modules(&parent(&[]))), (1, 2));
+    assert_eq!((features(&mini.recipe).1, features(&parent(&[])).1), (2, 3));
     // Overrides of the command line come after the profile.
     assert_eq!(load(&files, Some("mini"), &["train.epochs=7"]).recipe.train.epochs, 7);
 }
@@ -134,8 +157,7 @@ fn profiles_are_inherited() {
     let own = "profiles:\n  mini: {train: {batch: 8}, set: {}}\n  long: {train: {epochs: 300}}";
     let recipe = child(own, Some("mini"));
     assert_eq!((recipe.train.batch, recipe.train.epochs), (8, 2));
-    let Layer::Sequential(features) = &recipe.model.body[1] else { panic!() };
-    assert!(matches!(&features.body[2], Layer::Relu(relu) if relu.enabled == Param::Value(true)));
+    assert_eq!(features(&recipe).1, 3);
     assert_eq!(child(own, Some("long")).train.epochs, 300);
     // `~` in a child's profile takes away what the recipe itself has.
     let recipe = child("profiles: {mini: {loss: {l2: ~}, target: ~}}", Some("mini"));
@@ -149,23 +171,17 @@ fn profiles_are_inherited() {
 fn set_changes_the_file_it_is_in() {
     let recipe = child("set: {model.conv1.stride: 2, model.layer1.repeat: 5}", None);
     assert!(recipe.span("model.body[0].conv.stride").file.ends_with("child.yaml"));
-    assert!(
-        matches!(&recipe.model.body[2], Layer::Stack(stack) if matches!(&stack.repeat, Param::Value(r) if r.0 == 5))
-    );
+    assert_eq!(stack(&body(&recipe)).repeat.0, 5);
 }
 
 #[test]
 fn layers_are_addressed_by_name_index_and_full_path() {
     for path in ["model.conv1.kernel", "model.body[0].kernel", "model.body[0].conv.kernel", "model.body.conv1.kernel"] {
         let recipe = parent(&[&format!("{path}=[5, 7]")]);
-        let zoo_recipe::schema::Pair::Each(kernel) = &conv(&recipe.model.body[0]).kernel else { panic!("{path}") };
-        assert_eq!(*kernel, [Param::Value(Size(5)), Param::Value(Size(7))]);
+        assert_eq!(conv(&body(&recipe)[0]).kernel, Pair([5, 7]), "{path}");
     }
     let recipe = parent(&["model.features.1.out=16", "model.blocks.unit.conv.pad=[0, 1, 2, 3]"]);
-    let Layer::Sequential(features) = &recipe.model.body[1] else { panic!() };
-    assert_eq!(conv(&features.body[1]).out, Param::Value(Size(16)));
-    let Layer::Residual(residual) = &recipe.model.blocks["unit"].body[0] else { panic!() };
-    assert!(matches!(conv(&residual.main[0]).pad, Padding::Sides(_)));
+    assert_eq!((features(&recipe).0.out, unit(&recipe).pad), (Size(16), Padding([0, 1, 2, 3])));
 }
 
 #[test]
@@ -185,7 +201,7 @@ fn overrides_make_what_was_not_written() {
     assert_eq!(recipe.schedule.warmup().unwrap().over, Period::Steps(10));
     assert!(matches!(&recipe.optimizer, Optimizer::Sgd(sgd) if sgd.momentum == 0.8 && sgd.nesterov));
     assert!(matches!(&recipe.data.source, Source::Characters(characters) if characters.train == 4000));
-    assert!(conv(&recipe.model.body[0]).init.is_some());
+    assert!(conv(&body(&recipe)[0]).init.weight.is_some());
 }
 
 #[test]
@@ -230,6 +246,5 @@ fn aliases_stand_for_what_they_name() {
 fn the_class_count_can_be_changed_after_loading() {
     let mut recipe = parent(&[]);
     recipe.model.classes = 1000;
-    let model = recipe.resolve().unwrap();
-    assert!(matches!(&model.body.last().unwrap().kind, zoo_recipe::LayerKind::Linear(linear) if linear.out == 1000));
+    assert!(matches!(&body(&recipe).last().unwrap().kind, Layer::Linear(linear) if linear.out == Size(1000)));
 }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
-use zoo_recipe::{LayerKind, Library, LoadOptions, Loaded, ResolvedLayer, ResolvedModel};
+use zoo_recipe::{Layer, Library, LoadOptions, Loaded, ResolvedLayer, ResolvedModel};
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -29,15 +29,7 @@ fn golden(name: &str) -> Value {
 fn modules(model: &ResolvedModel) -> Vec<String> {
     fn walk(layers: &[ResolvedLayer], calls: &mut HashMap<String, usize>, out: &mut Vec<String>) {
         for layer in layers {
-            match &layer.kind {
-                LayerKind::Sequential(body) => walk(body, calls, out),
-                LayerKind::Residual { main, shortcut } => {
-                    walk(main, calls, out);
-                    walk(shortcut, calls, out);
-                }
-                LayerKind::Concat { branches, .. } => branches.iter().for_each(|branch| walk(branch, calls, out)),
-                _ => {}
-            }
+            layer.kind.describe().inside().into_iter().for_each(|list| walk(list, calls, out));
             // The goldens of alexnet leave dropout out; here it has no name.
             if let Some(name) = &layer.name {
                 let call = calls.entry(name.clone()).or_default();
@@ -55,15 +47,7 @@ fn modules(model: &ResolvedModel) -> Vec<String> {
 fn for_each_layer(layers: &[ResolvedLayer], visit: &mut dyn FnMut(&ResolvedLayer)) {
     for layer in layers {
         visit(layer);
-        match &layer.kind {
-            LayerKind::Sequential(body) => for_each_layer(body, visit),
-            LayerKind::Residual { main, shortcut } => {
-                for_each_layer(main, visit);
-                for_each_layer(shortcut, visit);
-            }
-            LayerKind::Concat { branches, .. } => branches.iter().for_each(|branch| for_each_layer(branch, visit)),
-            _ => {}
-        }
+        layer.kind.describe().inside().into_iter().for_each(|list| for_each_layer(list, visit));
     }
 }
 
@@ -73,15 +57,15 @@ fn tensors(model: &ResolvedModel) -> Vec<(String, usize)> {
     for_each_layer(&model.body, &mut |layer| {
         let name = layer.name.clone().unwrap_or_default();
         let extent = match &layer.kind {
-            LayerKind::Conv(conv) => Some((conv.out, conv.bias_init.is_some())),
-            LayerKind::Linear(linear) => Some((linear.out, linear.bias_init.is_some())),
+            Layer::Conv(conv) => Some((conv.out.0, conv.bias)),
+            Layer::Linear(linear) => Some((linear.out.0, linear.bias)),
             _ => None,
         };
         if let Some((extent, bias)) = extent {
             out.push((format!("{name}.weight"), extent));
             out.extend(bias.then(|| (format!("{name}.bias"), extent)));
         }
-        if let LayerKind::BatchNorm(_) = layer.kind {
+        if let Layer::Bn(_) = layer.kind {
             let buffers = ["weight", "bias", "running_mean", "running_var"];
             out.extend(buffers.map(|buffer| (format!("{name}.{buffer}"), 0)));
         }
@@ -171,7 +155,7 @@ fn layers_know_their_lines() {
         let line = text.lines().nth(layer.span.line - 1).unwrap();
         let tag = line.trim_start_matches([' ', '-']);
         assert_eq!(line.len() - tag.len() + 1, layer.span.column, "{} is at {}", layer.path, layer.span);
-        if let LayerKind::Conv(_) = layer.kind {
+        if let Layer::Conv(_) = layer.kind {
             assert!(tag.starts_with("conv:"), "{} is at {}", layer.path, layer.span);
         }
     });

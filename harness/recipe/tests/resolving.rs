@@ -3,9 +3,9 @@
 use std::fs;
 
 use tempfile::TempDir;
-use zoo_recipe::resolve::{LayerKind, ResolvedLayer};
-use zoo_recipe::schema::{Init, Kaiming, UniformInit};
-use zoo_recipe::{Diagnostics, Library, LoadOptions, ResolvedModel};
+use zoo_recipe::layers::{Conv, Description};
+use zoo_recipe::schema::{Init, Kaiming, Padding, Pair, Size, UniformInit};
+use zoo_recipe::{Diagnostics, Layer, Library, LoadOptions, ResolvedLayer, ResolvedModel};
 
 /// The model of a recipe whose `model` section is `model`, indented by two.
 fn resolve(model: &str) -> Result<ResolvedModel, Diagnostics> {
@@ -31,15 +31,7 @@ fn names(layers: &[ResolvedLayer]) -> Vec<String> {
     let mut out = Vec::new();
     for layer in layers {
         out.push(layer.name.clone().unwrap_or_else(|| "-".to_owned()));
-        match &layer.kind {
-            LayerKind::Sequential(body) => out.extend(names(body)),
-            LayerKind::Residual { main, shortcut } => {
-                out.extend(names(main));
-                out.extend(names(shortcut));
-            }
-            LayerKind::Concat { branches, .. } => branches.iter().for_each(|branch| out.extend(names(branch))),
-            _ => {}
-        }
+        layer.kind.describe().inside().into_iter().for_each(|list| out.extend(names(list)));
     }
     out
 }
@@ -54,16 +46,65 @@ fn sizes_and_defaults() {
     - max_pool: {kernel: [3, 2]}
     - bn: {name: n, init: {gamma: 0}}",
     );
-    let LayerKind::Conv(a) = &layers[0].kind else { panic!() };
-    assert_eq!((a.kernel, a.stride, a.pad, a.dilation), ([3, 5], [2, 1], [1, 1, 2, 2], [1, 1]));
-    assert_eq!((&a.weight_init, &a.bias_init), (&Init::Uniform(UniformInit { bound: 0.5 }), &None));
-    let LayerKind::Conv(b) = &layers[1].kind else { panic!() };
-    assert_eq!((b.pad, &b.weight_init), ([1, 2, 3, 4], &Init::KaimingUniform(Kaiming::default())));
-    assert!(matches!(b.bias_init, Some(Init::TorchDefault(_))));
-    let LayerKind::MaxPool(pool) = &layers[2].kind else { panic!() };
-    assert_eq!((pool.kernel, pool.stride), ([3, 2], [3, 2]));
-    let LayerKind::BatchNorm(bn) = &layers[3].kind else { panic!() };
-    assert_eq!((bn.eps, bn.momentum, bn.gamma_init, bn.beta_init), (1e-5, 0.1, 0.0, 0.0));
+    let a = conv(&layers[0]);
+    assert_eq!((a.kernel, a.stride, a.dilation), (Pair([3, 5]), Pair([2, 1]), Pair([1, 1])));
+    assert_eq!(
+        (a.pad, a.bias, a.init.weight()),
+        (Padding([1, 1, 2, 2]), false, Init::Uniform(UniformInit { bound: 0.5 }))
+    );
+    let b = conv(&layers[1]);
+    assert_eq!((b.pad, b.init.weight()), (Padding([1, 2, 3, 4]), Init::KaimingUniform(Kaiming::default())));
+    assert!(b.bias && matches!(b.init.bias(), Init::TorchDefault(_)));
+    let Layer::MaxPool(pool) = &layers[2].kind else { panic!() };
+    assert_eq!((pool.kernel, pool.stride), (Pair([3, 2]), None));
+    let Layer::Bn(bn) = &layers[3].kind else { panic!() };
+    assert_eq!((bn.eps, bn.momentum, bn.init.gamma, bn.init.beta), (1e-5, 0.1, Some(0.0), None));
+}
+
+fn conv(layer: &ResolvedLayer) -> &Conv {
+    let Layer::Conv(conv) = &layer.kind else { panic!("{layer:?} is no convolution") };
+    conv
+}
+
+/// A layer's own initialiser counts before that of its block, that before those of the blocks around it, and `model.init`
+/// comes last; weight and bias apart.
+#[test]
+fn blocks_say_how_their_parameters_start() {
+    let layers = body(
+        "  init: {conv: {weight: {constant: 1}, bias: {constant: 1}}, bn: {gamma: 1, beta: 1}}
+  blocks:
+    inner:
+      init: {conv: {weight: {constant: 3}}}
+      body: [conv: {name: c, out: 1, kernel: 1}, conv: {name: d, out: 1, kernel: 1, init: {weight: {constant: 4}}}, bn: {name: n}]
+    outer:
+      init: {conv: {weight: {constant: 2}}, bn: {gamma: 2}}
+      body: [conv: {name: c, out: 1, kernel: 1}, block: {name: i, use: inner}, stack: {name: s, block: inner, repeat: 1}]
+  body: [conv: {name: c, out: 1, kernel: 1}, block: {name: o, use: outer}, conv: {name: d, out: 1, kernel: 1}]",
+    );
+    fn starts(layers: &[ResolvedLayer]) -> Vec<String> {
+        let start = |layer: &ResolvedLayer| {
+            let value = |init: Init| if let Init::Constant(value) = init { value } else { panic!("{init:?}") };
+            let name = layer.name.as_deref().unwrap_or_default();
+            match &layer.kind {
+                Layer::Conv(conv) => vec![format!("{name} {} {}", value(conv.init.weight()), value(conv.init.bias()))],
+                Layer::Bn(bn) => vec![format!("{name} {} {}", bn.init.gamma.unwrap(), bn.init.beta.unwrap())],
+                other => other.describe().inside().into_iter().flat_map(starts).collect(),
+            }
+        };
+        layers.iter().flat_map(start).collect()
+    }
+    let expected = [
+        "c 1 1",
+        "o.c 2 1",
+        "o.i.c 3 1",
+        "o.i.d 4 1",
+        "o.i.n 2 1",
+        "o.s.0.c 3 1",
+        "o.s.0.d 4 1",
+        "o.s.0.n 2 1",
+        "d 1 1",
+    ];
+    assert_eq!(starts(&layers), expected);
 }
 
 #[test]
@@ -94,9 +135,9 @@ fn expressions_are_computed_from_left_to_right() {
     unit: {args: {w: ~, g: 4}, body: [conv: {name: c, out: 2*$w/$g*3, kernel: $g, groups: $g}]}
   body: [block: {name: u, use: unit, args: {w: $classes*8}}]",
     );
-    let LayerKind::Sequential(unit) = &layers[0].kind else { panic!() };
-    let LayerKind::Conv(conv) = &unit[0].kind else { panic!() };
-    assert_eq!((conv.out, conv.kernel, conv.groups), (2 * 80 / 4 * 3, [4, 4], 4));
+    let Layer::Block(unit) = &layers[0].kind else { panic!() };
+    let conv = conv(&unit.body.layers[0]);
+    assert_eq!((conv.out, conv.kernel, conv.groups), (Size(2 * 80 / 4 * 3), Pair([4, 4]), Size(4)));
 }
 
 #[test]
@@ -111,11 +152,10 @@ fn taps_are_found_in_the_module_and_around_it() {
     fn taps(layers: &[ResolvedLayer]) -> Vec<String> {
         let mut out = Vec::new();
         for layer in layers {
-            match &layer.kind {
-                LayerKind::Tap(name) => out.push(format!("+{name}")),
-                LayerKind::From(name) => out.push(name.clone()),
-                LayerKind::Sequential(body) => out.extend(taps(body)),
-                _ => {}
+            match layer.kind.describe() {
+                Description::Tap(name) => out.push(format!("+{name}")),
+                Description::From(name) => out.push(name.to_owned()),
+                other => other.inside().into_iter().for_each(|list| out.extend(taps(list))),
             }
         }
         out

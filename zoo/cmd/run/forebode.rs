@@ -1,6 +1,7 @@
 //! What is known to keep a network from training, though nothing is wrong with its recipe.
 
-use zoo_recipe::{Diagnostic, LayerKind, Recipe, ResolvedLayer, ResolvedModel, Severity};
+use zoo_recipe::layers::Description;
+use zoo_recipe::{Diagnostic, Layer, Recipe, ResolvedLayer, ResolvedModel, Severity};
 
 /// A warning if the logits pass through a ReLU, as in the Ascend zoo's AlexNet.
 ///
@@ -8,7 +9,7 @@ use zoo_recipe::{Diagnostic, LayerKind, Recipe, ResolvedLayer, ResolvedModel, Se
 /// loss stayed at ln(classes) to the end, whatever the learning rate.
 pub(super) fn relu_on_logits(recipe: &Recipe, model: &ResolvedModel) -> Option<Diagnostic> {
     let layer = last(&model.body)?;
-    if layer.kind != LayerKind::Relu {
+    if !matches!(layer.kind, Layer::Relu(_)) {
         return None;
     }
     let message = "there is a ReLU on the logits: trained from scratch, this network stays at chance";
@@ -20,12 +21,13 @@ pub(super) fn relu_on_logits(recipe: &Recipe, model: &ResolvedModel) -> Option<D
     Some(warning)
 }
 
-/// The layer that computes the network's output; dropout computes nothing in evaluation.
+/// The layer that computes the network's output; what is left to chance computes nothing in evaluation.
 fn last(layers: &[ResolvedLayer]) -> Option<&ResolvedLayer> {
-    let layer =
-        layers.iter().rev().find(|layer| !matches!(layer.kind, LayerKind::Dropout { .. } | LayerKind::Tap(_)))?;
-    match &layer.kind {
-        LayerKind::Sequential(body) => last(body),
+    let computes =
+        |layer: &&ResolvedLayer| layer.kind.chance().is_none() && !matches!(layer.kind.describe(), Description::Tap(_));
+    let layer = layers.iter().rev().find(computes)?;
+    match layer.kind.describe() {
+        Description::Row(body) => last(body),
         _ => Some(layer),
     }
 }

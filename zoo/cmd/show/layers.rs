@@ -10,7 +10,8 @@ use serde::Serialize;
 use std::io::Write;
 use zoo_graph::{Graph, Node, Op, Shape};
 use zoo_recipe::BuildOptions;
-use zoo_recipe::{LayerKind, Recipe, ResolvedLayer, ResolvedModel, resolve::UpsampleTo, schema::UpsampleMode};
+use zoo_recipe::layers::Description;
+use zoo_recipe::{Recipe, ResolvedLayer, ResolvedModel};
 
 /// One layer.
 #[derive(Debug, Serialize)]
@@ -98,7 +99,7 @@ fn rows(model: &ResolvedModel, graph: &Graph) -> Vec<Row> {
     let row = |(layer, own): (&ResolvedLayer, Vec<&Node>)| {
         Some(Row {
             name: layer.name.clone(),
-            layer: describe(&layer.kind),
+            layer: text(layer)?,
             output: own.last()?.outputs.first().map_or(Shape::scalar(), |v| graph.ty(*v).shape.clone()),
             parameters: own.iter().map(|node| parameters(graph, node)).sum(),
             macs: own.iter().map(|node| macs(graph, node)).sum(),
@@ -126,20 +127,31 @@ pub(super) fn computed<'a>(model: &'a ResolvedModel, graph: &'a Graph) -> Vec<(&
 /// Layers that compute, in order of execution.
 fn leaves<'a>(layers: &'a [ResolvedLayer], out: &mut Vec<&'a ResolvedLayer>) {
     for layer in layers {
-        match &layer.kind {
-            LayerKind::Sequential(body) => leaves(body, out),
-            LayerKind::Again(module) => leaves(std::slice::from_ref(module.as_ref()), out),
-            LayerKind::Residual { main, shortcut } => {
-                leaves(main, out);
-                leaves(shortcut, out);
+        match layer.kind.describe() {
+            Description::Row(body) | Description::Again(body) => leaves(body, out),
+            Description::Branches { lanes, .. } => {
+                lanes.into_iter().for_each(|lane| leaves(lane, out));
                 out.push(layer);
             }
-            LayerKind::Concat { branches, .. } => {
-                branches.iter().for_each(|branch| leaves(branch, out));
+            Description::Step(_) | Description::Unused(_) | Description::Tap(_) | Description::From(_) => {
                 out.push(layer);
             }
-            _ => out.push(layer),
         }
+    }
+}
+
+/// A layer in the recipe's words; `None` if it computes nothing itself.
+fn text(layer: &ResolvedLayer) -> Option<String> {
+    match layer.kind.describe() {
+        Description::Step(step) => {
+            Some([step.text.as_str()].into_iter().chain(step.reads).collect::<Vec<_>>().join(" "))
+        }
+        Description::Branches { text, .. } => Some(text.to_owned()),
+        Description::Row(_)
+        | Description::Again(_)
+        | Description::Unused(_)
+        | Description::Tap(_)
+        | Description::From(_) => None,
     }
 }
 
@@ -164,79 +176,5 @@ fn macs(graph: &Graph, node: &Node) -> u64 {
             output.numel() as u64 * inputs[0].shape.last().copied().unwrap_or_default() as u64
         }
         _ => 0,
-    }
-}
-
-/// A layer in the recipe's words; what is usual is left out.
-pub(super) fn describe(kind: &LayerKind) -> String {
-    let pair = |[h, w]: [usize; 2]| format!("{h}x{w}");
-    let one = |values: &[usize]| match values {
-        [first, rest @ ..] if rest.iter().all(|v| v == first) => first.to_string(),
-        _ => format!("{values:?}"),
-    };
-    let window = |kernel, stride: [usize; 2], pad: [usize; 4], usual: [usize; 2]| {
-        let mut text = pair(kernel);
-        if stride != usual {
-            text += &format!(", stride {}", one(&stride));
-        }
-        if pad != [0; 4] {
-            text += &format!(", pad {}", one(&pad));
-        }
-        text
-    };
-    match kind {
-        LayerKind::Conv(conv) => {
-            let mut text = format!("conv {}", window(conv.kernel, conv.stride, conv.pad, [1, 1]));
-            if conv.dilation != [1, 1] {
-                text += &format!(", dilation {}", one(&conv.dilation));
-            }
-            if conv.groups != 1 {
-                text += &format!(", groups {}", conv.groups);
-            }
-            text
-        }
-        LayerKind::Pad(pad) => format!("pad {}", one(pad)),
-        LayerKind::BatchNorm(_) => "bn".to_owned(),
-        LayerKind::Relu => "relu".to_owned(),
-        LayerKind::Relu6 => "relu6".to_owned(),
-        LayerKind::MaxPool(pool) => format!("max_pool {}", window(pool.kernel, pool.stride, pool.pad, pool.kernel)),
-        LayerKind::AvgPool(pool) => format!("avg_pool {}", window(pool.kernel, pool.stride, pool.pad, pool.kernel)),
-        LayerKind::AdaptiveAvgPool(out) => format!("adaptive_avg_pool {}", pair(*out)),
-        LayerKind::GlobalAvgPool => "global_avg_pool".to_owned(),
-        LayerKind::Lrn(lrn) => format!("lrn {}", lrn.size),
-        LayerKind::Linear(_) => "linear".to_owned(),
-        LayerKind::Sigmoid => "sigmoid".to_owned(),
-        LayerKind::Scale(factor) => format!("scale {factor}"),
-        LayerKind::ConvTranspose(conv) => {
-            format!("conv_transpose {}", window(conv.kernel, conv.stride, conv.pad, [1, 1]))
-        }
-        LayerKind::Upsample(upsample) => {
-            let mode = match (upsample.mode, upsample.align_corners) {
-                (UpsampleMode::Nearest, _) => "nearest",
-                (UpsampleMode::Bilinear, true) => "bilinear, aligned corners",
-                (UpsampleMode::Bilinear, false) => "bilinear",
-            };
-            match upsample.to {
-                UpsampleTo::Scale(by) => format!("upsample x{}, {mode}", one(&by)),
-                UpsampleTo::Size(size) => format!("upsample to {}, {mode}", pair(size)),
-            }
-        }
-        LayerKind::Crop { margin, .. } => format!("crop {margin}"),
-        LayerKind::PairLogSoftmax => "pair_log_softmax".to_owned(),
-        LayerKind::Xcorr(kernel) => format!("xcorr {kernel}"),
-        LayerKind::Patches(patches) => {
-            format!("patches {}", window(patches.kernel, patches.stride, patches.pad, [1, 1]))
-        }
-        LayerKind::Add(name) => format!("add {name}"),
-        LayerKind::Subtract(name) => format!("subtract {name}"),
-        LayerKind::Unused(_) => "unused".to_owned(),
-        LayerKind::Again(_) => "again".to_owned(),
-        LayerKind::Dropout { rate } => format!("dropout {rate}"),
-        LayerKind::Flatten => "flatten".to_owned(),
-        LayerKind::Sequential(_) => "sequential".to_owned(),
-        LayerKind::Residual { .. } => "residual add".to_owned(),
-        LayerKind::Concat { .. } => "concat".to_owned(),
-        LayerKind::Tap(name) => format!("tap {name}"),
-        LayerKind::From(name) => format!("from {name}"),
     }
 }

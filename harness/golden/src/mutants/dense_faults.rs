@@ -2,13 +2,14 @@
 
 use super::{
     Fault, Mutant,
-    model_faults::{every, first},
+    model_faults::{every, first, nothing},
 };
 use crate::report::Stage;
 use zoo_graph::{Graph, Op, Variable, VariableRole, ops::Window};
 use zoo_recipe::{
-    LayerKind, Recipe,
-    schema::{Init, MineOver, Optimizer, TorchDefault, UpsampleMode},
+    Layer, Recipe,
+    layers::{Add, UpsampleMode},
+    schema::{MineOver, Optimizer, WeightInit},
 };
 
 pub(super) fn all() -> Vec<Mutant> {
@@ -19,55 +20,56 @@ fn model() -> Vec<Mutant> {
     let mutant = |name, expected, plant| Mutant { name, expected, fault: Fault::Model(plant) };
     vec![
         mutant("layers that are never called are missing", Stage::Init, |m| {
-            first(m, |k| matches!(k, LayerKind::Unused(_)).then(|| *k = LayerKind::Sequential(Vec::new())))
+            first(m, |k| matches!(k, Layer::Unused(_)).then(|| *k = nothing()))
         }),
         mutant("transposed convolutions without bias", Stage::Init, |m| {
             every(m, |k| match k {
-                LayerKind::ConvTranspose(conv) => conv.bias_init.take().map(|_| ()),
+                Layer::ConvTranspose(conv) => std::mem::take(&mut conv.bias).then_some(()),
                 _ => None,
             })
         }),
         mutant("a bias before a normalisation", Stage::Init, |m| {
             first(m, |k| match k {
-                LayerKind::Conv(conv) if conv.bias_init.is_none() => {
-                    Some(conv.bias_init = Some(Init::TorchDefault(TorchDefault {})))
+                Layer::Conv(conv) if !conv.bias => {
+                    conv.init = WeightInit { bias: None, ..conv.init.clone() };
+                    Some(conv.bias = true)
                 }
                 _ => None,
             })
         }),
         mutant("bilinear for nearest upsampling", Stage::Forward, |m| {
             first(m, |k| match k {
-                LayerKind::Upsample(up) if up.mode == UpsampleMode::Nearest => Some(up.mode = UpsampleMode::Bilinear),
+                Layer::Upsample(up) if up.mode == UpsampleMode::Nearest => Some(up.mode = UpsampleMode::Bilinear),
                 _ => None,
             })
         }),
         mutant("the fused maps in the order fine to coarse", Stage::Forward, |m| {
             first(m, |k| match k {
-                LayerKind::Concat { branches, .. } if branches.len() > 1 => Some(branches.reverse()),
+                Layer::Concat(concat) if concat.branches.len() > 1 => Some(concat.branches.reverse()),
                 _ => None,
             })
         }),
         mutant("a lateral connection is left out", Stage::Forward, |m| {
-            first(m, |k| matches!(k, LayerKind::Add(_)).then(|| *k = LayerKind::Sequential(Vec::new())))
+            first(m, |k| matches!(k, Layer::Add(_)).then(|| *k = nothing()))
         }),
         mutant("a head without its sigmoid", Stage::Forward, |m| {
-            first(m, |k| matches!(k, LayerKind::Sigmoid).then(|| *k = LayerKind::Sequential(Vec::new())))
+            first(m, |k| matches!(k, Layer::Sigmoid(_)).then(|| *k = nothing()))
         }),
         mutant("the step function with k = 10 for 50", Stage::Forward, |m| {
             first(m, |k| match k {
-                LayerKind::Scale(factor) if *factor == 50.0 => Some(*factor = 10.0),
+                Layer::Scale(scale) if scale.by == 50.0 => Some(scale.by = 10.0),
                 _ => None,
             })
         }),
         mutant("threshold minus probability", Stage::Forward, |m| {
             first(m, |k| match k {
-                LayerKind::Scale(factor) if *factor == 50.0 => Some(*factor = -50.0),
+                Layer::Scale(scale) if scale.by == 50.0 => Some(scale.by = -50.0),
                 _ => None,
             })
         }),
         mutant("probability plus threshold", Stage::Forward, |m| {
             first(m, |k| match k {
-                LayerKind::Subtract(tap) => Some(*k = LayerKind::Add(tap.clone())),
+                Layer::Subtract(tap) => Some(*k = Layer::Add(Add(tap.0.clone()))),
                 _ => None,
             })
         }),

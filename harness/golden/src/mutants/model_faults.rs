@@ -3,9 +3,9 @@
 use super::{Fault, Mutant, shift};
 use crate::report::Stage;
 use zoo_recipe::{
-    LayerKind, ResolvedLayer, ResolvedModel,
-    resolve::AvgPool,
-    schema::{FanMode, Init},
+    Layer, ResolvedLayer, ResolvedModel,
+    layers::{AvgPool, Sequential},
+    schema::{FanMode, Init, NormalInit, Padding, Pair},
 };
 
 pub(super) fn all() -> Vec<Mutant> {
@@ -13,8 +13,8 @@ pub(super) fn all() -> Vec<Mutant> {
     vec![
         mutant("initialiser by fan-in, not fan-out", Stage::Init, |m| {
             every(m, |k| match k {
-                LayerKind::Conv(conv) => match &mut conv.weight_init {
-                    Init::KaimingNormal(init) if init.mode == FanMode::FanOut => Some(init.mode = FanMode::FanIn),
+                Layer::Conv(conv) => match &mut conv.init.weight {
+                    Some(Init::KaimingNormal(init)) if init.mode == FanMode::FanOut => Some(init.mode = FanMode::FanIn),
                     _ => None,
                 },
                 _ => None,
@@ -22,9 +22,9 @@ pub(super) fn all() -> Vec<Mutant> {
         }),
         mutant("uniform weights for normal ones of the same deviation", Stage::Init, |m| {
             every(m, |k| match k {
-                LayerKind::Conv(conv) => match conv.weight_init.clone() {
-                    Init::KaimingNormal(init) => Some(conv.weight_init = Init::KaimingUniform(init)),
-                    Init::KaimingUniform(init) => Some(conv.weight_init = Init::KaimingNormal(init)),
+                Layer::Conv(conv) => match conv.init.weight() {
+                    Init::KaimingNormal(init) => Some(conv.init.weight = Some(Init::KaimingUniform(init))),
+                    Init::KaimingUniform(init) => Some(conv.init.weight = Some(Init::KaimingNormal(init))),
                     _ => None,
                 },
                 _ => None,
@@ -32,61 +32,59 @@ pub(super) fn all() -> Vec<Mutant> {
         }),
         mutant("dense layers start at a fixed deviation of 0.02", Stage::Init, |m| {
             every(m, |k| match k {
-                LayerKind::Linear(linear) => {
-                    Some(linear.weight_init = Init::Normal(zoo_recipe::schema::NormalInit { std: 0.02 }))
-                }
+                Layer::Linear(linear) => Some(linear.init.weight = Some(Init::Normal(NormalInit { std: 0.02 }))),
                 _ => None,
             })
         }),
         mutant("every scale starts at zero", Stage::Init, |m| {
             every(m, |k| match k {
-                LayerKind::BatchNorm(bn) => Some(bn.gamma_init = 0.0),
+                Layer::Bn(bn) => Some(bn.init.gamma = Some(0.0)),
                 _ => None,
             })
         }),
         mutant("one class too many", Stage::Init, |m| {
             last(m, |k| match k {
-                LayerKind::Linear(linear) => Some(linear.out += 1),
+                Layer::Linear(linear) => Some(linear.out.0 += 1),
                 _ => None,
             })
         }),
         mutant("the last layer has no bias", Stage::Init, |m| {
             last(m, |k| match k {
-                LayerKind::Linear(linear) => linear.bias_init.take().map(|_| ()),
+                Layer::Linear(linear) => std::mem::take(&mut linear.bias).then_some(()),
                 _ => None,
             })
         }),
         mutant("eps of the normalisation 1e-3", Stage::Forward, |m| {
             every(m, |k| match k {
-                LayerKind::BatchNorm(bn) if bn.eps != 1e-3 => Some(bn.eps = 1e-3),
+                Layer::Bn(bn) if bn.eps != 1e-3 => Some(bn.eps = 1e-3),
                 _ => None,
             })
         }),
         mutant("padding all after, as TensorFlow pads at stride 2", Stage::Forward, |m| {
             first(m, |k| match k {
-                LayerKind::Conv(conv) => shift(&mut conv.pad),
-                LayerKind::Pad(pad) => shift(pad),
+                Layer::Conv(conv) => shift(&mut conv.pad.0),
+                Layer::Pad(pad) => shift(&mut pad.size.0),
                 _ => None,
             })
         }),
         mutant("stride on the 1x1 convolution (v1, not v1.5)", Stage::Forward, |m| {
             every(m, |k| match k {
-                LayerKind::Residual { main, .. } => move_stride(main),
+                Layer::Residual(residual) => move_stride(&mut residual.main.layers),
                 _ => None,
             })
         }),
         mutant("dilation 2 on a 3x3 convolution", Stage::Forward, |m| {
             first(m, |k| match k {
-                LayerKind::Conv(conv) if conv.kernel == [3, 3] && conv.stride == [1, 1] => {
-                    conv.pad = conv.pad.map(|p| p + 1);
-                    Some(conv.dilation = [2, 2])
+                Layer::Conv(conv) if conv.kernel == Pair([3, 3]) && conv.stride == Pair([1, 1]) => {
+                    conv.pad.0 = conv.pad.0.map(|p| p + 1);
+                    Some(conv.dilation = Pair([2, 2]))
                 }
                 _ => None,
             })
         }),
         mutant("average pool for max pool", Stage::Forward, |m| {
             first(m, |k| match k {
-                LayerKind::MaxPool(p) => {
+                Layer::MaxPool(p) => {
                     let pool = AvgPool {
                         kernel: p.kernel,
                         stride: p.stride,
@@ -94,70 +92,62 @@ pub(super) fn all() -> Vec<Mutant> {
                         ceil_mode: p.ceil_mode,
                         count_include_pad: false,
                     };
-                    Some(*k = LayerKind::AvgPool(pool))
+                    Some(*k = Layer::AvgPool(pool))
                 }
                 _ => None,
             })
         }),
         mutant("pool in ceil mode for a padded one", Stage::Forward, |m| {
             first(m, |k| match k {
-                LayerKind::MaxPool(p) if p.pad[0] > 0 => {
-                    p.pad = [0; 4];
+                Layer::MaxPool(p) if p.pad.0[0] > 0 => {
+                    p.pad = Padding::default();
                     Some(p.ceil_mode = true)
                 }
                 _ => None,
             })
         }),
         mutant("a ReLU is missing", Stage::Forward, |m| {
-            first(m, |k| matches!(k, LayerKind::Relu).then(|| *k = LayerKind::Sequential(Vec::new())))
+            first(m, |k| matches!(k, Layer::Relu(_)).then(|| *k = nothing()))
         }),
         mutant("the ReLU after the last layer is missing", Stage::Forward, |m| {
-            let last_is_relu = m.body.last().is_some_and(|l| matches!(l.kind, LayerKind::Relu));
+            let last_is_relu = m.body.last().is_some_and(|l| matches!(l.kind, Layer::Relu(_)));
             last_is_relu && m.body.pop().is_some()
         }),
         mutant("momentum of running statistics in TensorFlow's sense", Stage::Update, |m| {
             every(m, |k| match k {
-                LayerKind::BatchNorm(bn) => Some(bn.momentum = 1.0 - bn.momentum),
+                Layer::Bn(bn) => Some(bn.momentum = 1.0 - bn.momentum),
                 _ => None,
             })
         }),
     ]
 }
 
+/// What is left of a layer that is taken out.
+pub(super) fn nothing() -> Layer {
+    Layer::Sequential(Sequential { body: Default::default(), returns: Default::default() })
+}
+
 /// Moves a stride one convolution forward.
 fn move_stride(main: &mut [ResolvedLayer]) -> Option<()> {
     let mut convs = main.iter_mut().filter_map(|l| match &mut l.kind {
-        LayerKind::Conv(conv) => Some(conv),
+        Layer::Conv(conv) => Some(conv),
         _ => None,
     });
     let (one, three) = (convs.next()?, convs.next()?);
-    (one.kernel == [1, 1] && three.stride != [1, 1]).then(|| std::mem::swap(&mut one.stride, &mut three.stride))
+    (one.kernel == Pair([1, 1]) && three.stride != Pair([1, 1]))
+        .then(|| std::mem::swap(&mut one.stride, &mut three.stride))
 }
 
 /// Walks all layers, inner ones included, until `change` has done something and `once` says to stop.
-fn walk(layers: &mut [ResolvedLayer], once: bool, change: &mut dyn FnMut(&mut LayerKind) -> Option<()>) -> bool {
+fn walk(layers: &mut [ResolvedLayer], once: bool, change: &mut dyn FnMut(&mut Layer) -> Option<()>) -> bool {
     let mut changed = false;
     for layer in layers {
         changed |= change(&mut layer.kind).is_some();
-        if changed && once {
-            return true;
+        for body in layer.kind.bodies_mut() {
+            if !(changed && once) {
+                changed |= walk(&mut body.layers, once, change);
+            }
         }
-        changed |= match &mut layer.kind {
-            LayerKind::Sequential(body) => walk(body, once, change),
-            LayerKind::Residual { main, shortcut } => {
-                walk(main, once, change) || (!once && walk(shortcut, once, change))
-            }
-            LayerKind::Concat { branches, .. } => {
-                let mut found = false;
-                for branch in branches {
-                    if !(found && once) {
-                        found |= walk(branch, once, change);
-                    }
-                }
-                found
-            }
-            _ => false,
-        };
         if changed && once {
             return true;
         }
@@ -165,21 +155,21 @@ fn walk(layers: &mut [ResolvedLayer], once: bool, change: &mut dyn FnMut(&mut La
     changed
 }
 
-pub(super) fn first(model: &mut ResolvedModel, mut change: impl FnMut(&mut LayerKind) -> Option<()>) -> bool {
+pub(super) fn first(model: &mut ResolvedModel, mut change: impl FnMut(&mut Layer) -> Option<()>) -> bool {
     walk(&mut model.body, true, &mut change)
 }
 
-pub(super) fn every(model: &mut ResolvedModel, mut change: impl FnMut(&mut LayerKind) -> Option<()>) -> bool {
+pub(super) fn every(model: &mut ResolvedModel, mut change: impl FnMut(&mut Layer) -> Option<()>) -> bool {
     walk(&mut model.body, false, &mut change)
 }
 
 /// Changes the last layer of those that `change` knows.
-fn last(model: &mut ResolvedModel, change: fn(&mut LayerKind) -> Option<()>) -> bool {
+fn last(model: &mut ResolvedModel, change: fn(&mut Layer) -> Option<()>) -> bool {
     let mut count = 0;
     let mut probe = model.clone();
     walk(&mut probe.body, false, &mut |k| change(k).map(|()| count += 1));
     let mut seen = 0;
-    let mut only_last = |k: &mut LayerKind| {
+    let mut only_last = |k: &mut Layer| {
         change(&mut k.clone())?;
         seen += 1;
         if seen == count { change(k) } else { None }

@@ -2,7 +2,7 @@
 
 use super::{
     Fault, Mutant,
-    model_faults::{every, first},
+    model_faults::{every, first, nothing},
     shift,
 };
 use crate::report::Stage;
@@ -11,8 +11,9 @@ use zoo_graph::{
     ops::{ApplyMomentum, WeightedSum},
 };
 use zoo_recipe::{
-    LayerKind, Recipe, ResolvedLayer, ResolvedModel,
-    schema::{Clip, Statistics},
+    Layer, Recipe, ResolvedLayer, ResolvedModel,
+    layers::{Conv, Description, Relu},
+    schema::{Clip, Padding, Pair, Statistics},
 };
 
 pub(super) fn all() -> Vec<Mutant> {
@@ -20,9 +21,9 @@ pub(super) fn all() -> Vec<Mutant> {
 }
 
 /// Changes the first convolution that `change` has something to do with.
-fn conv(model: &mut ResolvedModel, mut change: impl FnMut(&mut zoo_recipe::resolve::Conv) -> bool) -> bool {
+fn conv(model: &mut ResolvedModel, mut change: impl FnMut(&mut Conv) -> bool) -> bool {
     first(model, |k| match k {
-        LayerKind::Conv(conv) => change(conv).then_some(()),
+        Layer::Conv(conv) => change(conv).then_some(()),
         _ => None,
     })
 }
@@ -30,10 +31,9 @@ fn conv(model: &mut ResolvedModel, mut change: impl FnMut(&mut zoo_recipe::resol
 /// Whether the model calls a part of it twice.
 fn siamese(model: &mut ResolvedModel) -> bool {
     fn again(layers: &[ResolvedLayer]) -> bool {
-        layers.iter().any(|layer| match &layer.kind {
-            LayerKind::Again(_) => true,
-            LayerKind::Sequential(body) => again(body),
-            _ => false,
+        layers.iter().any(|layer| match layer.kind.describe() {
+            Description::Again(_) => true,
+            inside => inside.inside().into_iter().any(again),
         })
     }
     again(&model.body)
@@ -43,17 +43,17 @@ fn siamese(model: &mut ResolvedModel) -> bool {
 fn follow(model: &mut ResolvedModel) -> bool {
     let body = model.body.clone();
     fn find<'a>(layers: &'a [ResolvedLayer], name: &str) -> Option<&'a ResolvedLayer> {
-        layers.iter().find_map(|layer| match &layer.kind {
-            _ if layer.name.as_deref() == Some(name) => Some(layer),
-            LayerKind::Sequential(body) => find(body, name),
-            _ => None,
+        layers.iter().find_map(|layer| match layer.name.as_deref() == Some(name) {
+            true => Some(layer),
+            false => layer.kind.describe().inside().into_iter().find_map(|inside| find(inside, name)),
         })
     }
     for layer in &mut model.body {
-        if let LayerKind::Again(module) = &mut layer.kind
-            && let Some(first) = module.name.as_deref().and_then(|name| find(&body, name))
-        {
-            **module = first.clone();
+        if let Layer::Again(again) = &mut layer.kind {
+            for module in &mut again.called.layers {
+                let first = module.name.as_deref().and_then(|name| find(&body, name));
+                *module = first.unwrap_or(module).clone();
+            }
         }
     }
     true
@@ -65,26 +65,35 @@ fn model() -> Vec<Mutant> {
         mutant("1x1 for the 3x3 shortcut", Stage::Init, |m| {
             siamese(m)
                 && conv(m, |c| {
-                    let found = c.kernel == [3, 3] && c.pad == [0; 4] && c.stride == [2, 2] && c.out > 100;
-                    found.then(|| (c.kernel, c.pad) = ([1, 1], [0; 4])).is_some()
+                    let found = c.kernel == Pair([3, 3])
+                        && c.pad == Padding([0; 4])
+                        && c.stride == Pair([2, 2])
+                        && c.out.0 > 100;
+                    found.then(|| (c.kernel, c.pad) = (Pair([1, 1]), Padding([0; 4]))).is_some()
                 })
                 && follow(m)
         }),
         mutant("the stem is padded by 3", Stage::Forward, |m| {
             siamese(m)
-                && conv(m, |c| c.kernel == [7, 7] && c.pad == [0; 4] && std::mem::replace(&mut c.pad, [3; 4]) == [0; 4])
+                && conv(m, |c| {
+                    c.kernel == Pair([7, 7])
+                        && c.pad == Padding([0; 4])
+                        && std::mem::replace(&mut c.pad, Padding([3; 4])) == Padding([0; 4])
+                })
                 && follow(m)
         }),
         mutant("a 3x3 convolution with stride 2 is padded by 1", Stage::Forward, |m| {
-            let unpadded = |c: &mut zoo_recipe::resolve::Conv| {
-                let found = c.kernel == [3, 3] && c.pad == [0; 4] && c.stride == [2, 2];
-                found.then(|| c.pad = [1; 4]).is_some()
+            let unpadded = |c: &mut Conv| {
+                let found = c.kernel == Pair([3, 3]) && c.pad == Padding([0; 4]) && c.stride == Pair([2, 2]);
+                found.then(|| c.pad = Padding([1; 4])).is_some()
             };
             siamese(m) && conv(m, unpadded) && follow(m)
         }),
         mutant("no dilation in the last stage", Stage::Forward, |m| {
             let changed = every(m, |k| match k {
-                LayerKind::Conv(c) if c.dilation == [2, 2] => Some((c.dilation, c.pad) = ([1, 1], [1; 4])),
+                Layer::Conv(c) if c.dilation == Pair([2, 2]) => {
+                    Some((c.dilation, c.pad) = (Pair([1, 1]), Padding([1; 4])))
+                }
                 _ => None,
             });
             changed && follow(m)
@@ -93,26 +102,30 @@ fn model() -> Vec<Mutant> {
             let mut before = None;
             // The block before the first dilated one has the only padded 3x3 convolution of its width.
             every(m, |k| match k {
-                LayerKind::Conv(c) if c.kernel == [3, 3] && c.dilation == [2, 2] => {
-                    before.get_or_insert(c.out);
+                Layer::Conv(c) if c.kernel == Pair([3, 3]) && c.dilation == Pair([2, 2]) => {
+                    before.get_or_insert(c.out.0);
                     None
                 }
                 _ => None,
             });
             let width = before.unwrap_or(0);
-            let undilated = |c: &mut zoo_recipe::resolve::Conv| {
-                let found = c.kernel == [3, 3] && c.out == width && c.pad == [1; 4] && c.stride == [1, 1];
-                found.then(|| (c.dilation, c.pad) = ([2, 2], [2; 4])).is_some()
+            let undilated = |c: &mut Conv| {
+                let found = c.kernel == Pair([3, 3])
+                    && c.out.0 == width
+                    && c.pad == Padding([1; 4])
+                    && c.stride == Pair([1, 1]);
+                found.then(|| (c.dilation, c.pad) = (Pair([2, 2]), Padding([2; 4]))).is_some()
             };
             conv(m, undilated) && follow(m)
         }),
         mutant("a ReLU after the reduction", Stage::Forward, |m| {
             let mut done = false;
             let found = first(m, |k| match k {
-                LayerKind::Sequential(body)
-                    if !done && matches!(body.last().map(|l| &l.kind), Some(LayerKind::Crop { .. })) =>
+                Layer::Sequential(sequential)
+                    if !done && matches!(sequential.body.layers.last().map(|l| &l.kind), Some(Layer::Crop(_))) =>
                 {
-                    let relu = ResolvedLayer { name: None, kind: LayerKind::Relu, ..body[0].clone() };
+                    let body = &mut sequential.body.layers;
+                    let relu = ResolvedLayer { name: None, kind: Layer::Relu(Relu {}), ..body[0].clone() };
                     body.insert(1, relu);
                     done = true;
                     Some(())
@@ -122,9 +135,7 @@ fn model() -> Vec<Mutant> {
             found && follow(m)
         }),
         mutant("the template keeps its border", Stage::Forward, |m| {
-            siamese(m)
-                && first(m, |k| matches!(k, LayerKind::Crop { .. }).then(|| *k = LayerKind::Sequential(Vec::new())))
-                && follow(m)
+            siamese(m) && first(m, |k| matches!(k, Layer::Crop(_)).then(|| *k = nothing())) && follow(m)
         }),
         mutant("the search loses its border too", Stage::Forward, |m| {
             // From 160 pixels on the search is too wide to be cropped.
@@ -132,7 +143,7 @@ fn model() -> Vec<Mutant> {
                 return false;
             }
             let widened = first(m, |k| match k {
-                LayerKind::Crop { narrower_than, .. } => narrower_than.take().map(|_| ()),
+                Layer::Crop(crop) => crop.narrower_than.take().map(|_| ()),
                 _ => None,
             });
             widened && follow(m)
@@ -140,8 +151,8 @@ fn model() -> Vec<Mutant> {
         mutant("heads padded by 1", Stage::Forward, |m| {
             siamese(m)
                 && conv(m, |c| {
-                    c.kernel == [3, 3] && c.pad == [0; 4] && c.stride == [1, 1] && {
-                        c.pad = [1; 4];
+                    c.kernel == Pair([3, 3]) && c.pad == Padding([0; 4]) && c.stride == Pair([1, 1]) && {
+                        c.pad = Padding([1; 4]);
                         true
                     }
                 })

@@ -1,6 +1,6 @@
 //! The `loss` section: components and their total.
 
-use super::{BuildOptions, LABEL, layers::LOGITS, section};
+use super::{BuildOptions, LABEL, builder::LOGITS, section};
 use crate::{Recipe, schema};
 use zoo_graph::{
     DType, Graph, GraphError, Op, Phase, Scope, Shape, TensorType, ValueId, VariableRole,

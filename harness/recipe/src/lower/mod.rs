@@ -1,6 +1,6 @@
 //! From a resolved recipe to a graph: the network, and for training its loss, gradients and update.
 
-mod layers;
+mod builder;
 mod loss;
 mod optimizer;
 mod ranks;
@@ -11,6 +11,7 @@ use zoo_graph::{
     passes::PrecisionPolicy, verify,
 };
 
+pub(crate) use builder::Builder;
 pub use ranks::across;
 
 /// What a graph is for.
@@ -59,7 +60,7 @@ pub const LABEL: &str = "label";
 pub fn build(recipe: &Recipe, model: &ResolvedModel, options: &BuildOptions) -> Result<Graph, GraphError> {
     let mut graph = Graph::default();
     let parts = &recipe.train.parts;
-    layers::lower(&mut graph, model, parts, options)?;
+    builder::lower(&mut graph, model, parts, options)?;
     if options.mode == Mode::Train {
         loss::lower(&mut graph, recipe, options)?;
         let training = |name: &str| Training::of(parts, name, options.epoch);

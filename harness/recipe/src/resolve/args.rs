@@ -1,14 +1,17 @@
-//! Arguments of blocks and the values of expressions.
+//! Arguments of blocks, and their values in the place of expressions.
 
 use std::collections::BTreeMap;
 
 use crate::diagnostic::suggest;
-use crate::schema::{Count, Expression, Operator, Param, Repeat, Scalar, Size, Term};
+use crate::schema::{Expression, Operator, Scalar, Term};
+use crate::shape::{NumberShape, Shape, ShapeId, Shapes, TextShape};
+use crate::span::ConfigPath;
+use crate::tree::{Node, Value};
 
 /// Arguments by name.
 pub(super) type Args = BTreeMap<String, Scalar>;
 
-/// Why an expression has no value of the type that is wanted: a message and a hint.
+/// Why an expression has no value of the kind that is wanted: a message and a hint.
 pub(super) struct ArgError {
     pub(super) message: String,
     pub(super) hint: Option<String>,
@@ -20,75 +23,85 @@ impl ArgError {
     }
 }
 
-/// What an expression may stand for.
-pub(super) trait FromScalar: Sized {
-    /// What is wanted, in words.
-    const WANTED: &'static str;
-
-    /// The value, if it is one of this type.
-    fn from_scalar(value: Scalar) -> Option<Self>;
+/// Puts values in the place of all expressions in `node`, which stands at `path` and has the shape `id`; layers inside it
+/// keep theirs, as they may be switched off. Reports every expression without a value.
+pub(super) fn substitute(
+    node: &mut Node,
+    id: ShapeId,
+    path: &ConfigPath,
+    args: &Args,
+    report: &mut dyn FnMut(&ConfigPath, ArgError),
+) {
+    let shapes = Shapes::get();
+    let Some(chosen) = shapes.choose(id, node) else { return };
+    match (shapes.shape(chosen), &mut node.value) {
+        (Shape::Text(TextShape::Expression), Value::Text(text)) => match evaluate(text, id, args) {
+            Ok(value) => node.value = value,
+            Err(error) => report(path, error),
+        },
+        (Shape::Struct(_) | Shape::Dict(_) | Shape::Union { .. }, Value::Map(map)) if !shapes.is_layer(chosen) => {
+            for (key, entry) in map {
+                if let Some(shape) = shapes.key(chosen, key) {
+                    substitute(&mut entry.node, shape, &path.key(key), args, report);
+                }
+            }
+        }
+        (Shape::List { item, .. }, Value::List(list)) => {
+            for (index, element) in list.iter_mut().enumerate() {
+                substitute(element, *item, &path.index(index), args, report);
+            }
+        }
+        _ => {}
+    }
 }
 
-fn whole(value: Scalar) -> Option<usize> {
-    match value {
-        Scalar::Int(value) => usize::try_from(value).ok(),
-        Scalar::Float(value) if value.fract() == 0.0 && (0.0..1e15).contains(&value) => Some(value as usize),
+/// The value of an expression where a value of shape `id` may stand.
+fn evaluate(text: &str, id: ShapeId, args: &Args) -> Result<Value, ArgError> {
+    let expression = Expression::try_from(text).map_err(|error| ArgError::new(error.to_string()))?;
+    let value = compute(&expression, args)?;
+    let mut options = Shapes::get().options(id);
+    options.find_map(|shape| fit(value, shape)).ok_or_else(|| {
+        let given = expression.arguments().filter_map(|name| args.get(name).map(|value| format!("{name} = {value}")));
+        let given: Vec<_> = given.collect();
+        let wanted: Vec<_> = Shapes::get().options(id).filter_map(wanted).collect();
+        let wanted = wanted.join(", or ");
+        ArgError::new(format!("`{expression}` is {value} ({}), expected {wanted}", given.join(", ")))
+    })
+}
+
+/// A value as one of this shape.
+fn fit(value: Scalar, shape: &Shape) -> Option<Value> {
+    match (shape, value) {
+        (Shape::Bool, Scalar::Bool(value)) => Some(Value::Bool(value)),
+        (Shape::Number(shape), Scalar::Int(value)) => {
+            shape.contains(value as f64).then_some(Value::Int(i128::from(value)))
+        }
+        (Shape::Number(shape), Scalar::Float(value)) if !shape.integer => {
+            shape.contains(value).then_some(Value::Float(value))
+        }
+        (Shape::Number(shape), Scalar::Float(value)) => {
+            let whole = value.fract() == 0.0 && value.abs() < 1e15 && shape.contains(value);
+            whole.then_some(Value::Int(value as i128))
+        }
         _ => None,
     }
 }
 
-impl FromScalar for Size {
-    const WANTED: &'static str = "a whole number from 1 to 16777216";
-
-    fn from_scalar(value: Scalar) -> Option<Self> {
-        whole(value).filter(|size| (1..=1 << 24).contains(size)).map(Self)
+/// What may stand there, in words.
+fn wanted(shape: &Shape) -> Option<String> {
+    match shape {
+        Shape::Bool => Some("`true` or `false`".to_owned()),
+        Shape::Number(NumberShape { integer, min, max, .. }) => {
+            let kind = if *integer { "a whole number" } else { "a number" };
+            Some(match (min, max) {
+                (Some(min), Some(max)) => format!("{kind} from {min} to {max}"),
+                (Some(min), None) => format!("{kind} of at least {min}"),
+                (None, Some(max)) => format!("{kind} of at most {max}"),
+                (None, None) => kind.to_owned(),
+            })
+        }
+        _ => None,
     }
-}
-
-impl FromScalar for Count {
-    const WANTED: &'static str = "a whole number from 0 to 65536";
-
-    fn from_scalar(value: Scalar) -> Option<Self> {
-        whole(value).filter(|count| *count <= 1 << 16).map(Self)
-    }
-}
-
-impl FromScalar for Repeat {
-    const WANTED: &'static str = "a whole number from 1 to 1024";
-
-    fn from_scalar(value: Scalar) -> Option<Self> {
-        whole(value).filter(|count| (1..=1024).contains(count)).map(Self)
-    }
-}
-
-impl FromScalar for bool {
-    const WANTED: &'static str = "`true` or `false`";
-
-    fn from_scalar(value: Scalar) -> Option<Self> {
-        if let Scalar::Bool(value) = value { Some(value) } else { None }
-    }
-}
-
-impl FromScalar for Scalar {
-    const WANTED: &'static str = "a number, `true` or `false`";
-
-    fn from_scalar(value: Scalar) -> Option<Self> {
-        Some(value)
-    }
-}
-
-/// The value of a parameter with these arguments.
-pub(super) fn evaluate<T: FromScalar + Copy>(param: &Param<T>, args: &Args) -> Result<T, ArgError> {
-    let expression = match param {
-        Param::Value(value) => return Ok(*value),
-        Param::Expression(expression) => expression,
-    };
-    let value = compute(expression, args)?;
-    T::from_scalar(value).ok_or_else(|| {
-        let given = expression.arguments().filter_map(|name| args.get(name).map(|value| format!("{name} = {value}")));
-        let given: Vec<_> = given.collect();
-        ArgError::new(format!("`{expression}` is {value} ({}), expected {}", given.join(", "), T::WANTED))
-    })
 }
 
 fn compute(expression: &Expression, args: &Args) -> Result<Scalar, ArgError> {

@@ -3,37 +3,33 @@
 //! Docstrings of fields are what editors show, so they are written for authors of recipes.
 
 mod data;
-mod dense;
+mod expression;
 mod gradients;
 mod init;
-mod layer;
 mod loss;
 mod metric;
 mod model;
 mod npu;
-mod operators;
-mod param;
 mod part;
 mod period;
 mod run;
+mod size;
 mod text;
 mod tracking;
 mod training;
 
 pub use data::*;
-pub use dense::*;
+pub use expression::*;
 pub use gradients::*;
 pub use init::*;
-pub use layer::*;
 pub use loss::*;
 pub use metric::*;
 pub use model::*;
 pub use npu::*;
-pub use operators::*;
-pub use param::*;
 pub use part::*;
 pub use period::*;
 pub use run::*;
+pub use size::*;
 pub use text::*;
 pub use tracking::*;
 pub use training::*;

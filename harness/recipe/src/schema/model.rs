@@ -4,7 +4,8 @@ use indexmap::IndexMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{InitDefaults, Layer, Scalar};
+use super::{InitDefaults, Scalar};
+use crate::layers::Body;
 
 /// The architecture.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -25,7 +26,7 @@ pub struct Model {
     pub blocks: IndexMap<String, Block>,
     /// The layers, from input to output.
     #[schemars(length(min = 1))]
-    pub body: Vec<Layer>,
+    pub body: Body,
     /// What the network gives where that is several values: taps, by the names that losses and metrics call them. Without
     /// an entry: the last value, as `logits`.
     #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
@@ -44,7 +45,10 @@ pub struct Block {
     /// Arguments and their defaults; `~` makes an argument required. Layers of the body say `$name`.
     #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
     pub args: IndexMap<String, Option<Scalar>>,
+    /// How parameters inside start where their layer does not say; before `model.init`.
+    #[serde(default, skip_serializing_if = "InitDefaults::is_empty")]
+    pub init: InitDefaults,
     /// The layers.
     #[schemars(length(min = 1))]
-    pub body: Vec<Layer>,
+    pub body: Body,
 }

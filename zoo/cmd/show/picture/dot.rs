@@ -81,7 +81,7 @@ impl Dot {
 
     fn unit(&mut self, unit: &Unit, depth: usize) -> usize {
         let label: Vec<&str> = unit.text().collect();
-        let node = self.node(&label.join("\n"), fill(unit.kind), depth);
+        let node = self.node(&label.join("\n"), fill(unit.work), depth);
         for name in &unit.reads {
             let from = self.taps.get(name).cloned();
             self.edge(from.as_ref(), node);

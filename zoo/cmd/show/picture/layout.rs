@@ -4,8 +4,9 @@
 //! axis, branches side by side. What begins from a named value begins a strand of its own; strands that need nothing of each
 //! other stand side by side, others below what they begin from. Lengths are in pixels of 1/96 inch.
 
-use super::outline::{Kind, Outline, Part, Unit};
+use super::outline::{Outline, Part, Unit};
 use std::collections::BTreeMap;
+use zoo_recipe::layers::Work;
 
 /// Height of a line of text.
 pub(super) const LINE: f64 = 14.0;
@@ -449,13 +450,13 @@ fn branches(lanes: &[Vec<Part>], join: &Unit, depth: usize) -> Block {
 }
 
 /// The colour of a kind of work.
-pub(super) fn fill(kind: Kind) -> &'static str {
-    match kind {
-        Kind::Conv => "#dbe9f9",
-        Kind::Dense => "#e6dff5",
-        Kind::Size => "#fbe6d2",
-        Kind::Join => "#dff0d8",
-        Kind::Other => "#f2f2f2",
+pub(super) fn fill(work: Work) -> &'static str {
+    match work {
+        Work::Conv => "#dbe9f9",
+        Work::Dense => "#e6dff5",
+        Work::Size => "#fbe6d2",
+        Work::Join => "#dff0d8",
+        Work::Other => "#f2f2f2",
     }
 }
 

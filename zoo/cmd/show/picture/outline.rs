@@ -1,9 +1,10 @@
 //! What a picture shows of an architecture: chains of layers as one box, modules as frames, equal neighbours once.
 
-use crate::cmd::show::layers::{computed, describe, parameters};
+use crate::cmd::show::layers::{computed, parameters};
 use std::collections::BTreeSet;
 use zoo_graph::{Graph, Node, Shape};
-use zoo_recipe::{LayerKind, ResolvedLayer, ResolvedModel};
+use zoo_recipe::layers::{Description, Work};
+use zoo_recipe::{ResolvedLayer, ResolvedModel};
 
 /// An architecture in order of execution.
 #[derive(Debug)]
@@ -54,26 +55,13 @@ pub(super) struct Unit {
     /// What it does, a line for each step.
     pub lines: Vec<String>,
     /// What kind of work the first layer is.
-    pub kind: Kind,
+    pub work: Work,
+    /// Whether it is shown in the box of the step before.
+    rides: bool,
     /// Shape of its result, without the batch.
     pub shape: String,
     /// Named values that it reads beside what comes in.
     pub reads: Vec<String>,
-}
-
-/// Kinds of work, by colour.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
-    /// Convolutions.
-    Conv,
-    /// Dense layers.
-    Dense,
-    /// Pools and other changes of size.
-    Size,
-    /// Sums, concatenations, correlations.
-    Join,
-    /// The rest.
-    Other,
 }
 
 impl Outline {
@@ -97,15 +85,15 @@ impl Outline {
 /// Names of taps that anything goes on from.
 fn used(layers: &[ResolvedLayer], names: &mut BTreeSet<String>) {
     for layer in layers {
-        match &layer.kind {
-            LayerKind::From(name) | LayerKind::Add(name) | LayerKind::Subtract(name) | LayerKind::Xcorr(name) => {
-                names.insert(name.clone());
+        match layer.kind.describe() {
+            Description::From(name) => {
+                names.insert(name.to_owned());
             }
-            LayerKind::Sequential(body) => used(body, names),
-            LayerKind::Again(module) => used(std::slice::from_ref(module.as_ref()), names),
-            LayerKind::Residual { main, shortcut } => [main, shortcut].into_iter().for_each(|lane| used(lane, names)),
-            LayerKind::Concat { branches, .. } => branches.iter().for_each(|lane| used(lane, names)),
-            _ => {}
+            Description::Step(step) => names.extend(step.reads.into_iter().map(str::to_owned)),
+            Description::Tap(_) | Description::Unused(_) => {}
+            inside @ (Description::Row(_) | Description::Again(_) | Description::Branches { .. }) => {
+                inside.inside().into_iter().for_each(|list| used(list, names));
+            }
         }
     }
 }
@@ -138,54 +126,38 @@ impl<'a, I: Iterator<Item = (&'a ResolvedLayer, Vec<&'a Node>)>> Drawn<'a, I> {
     fn layer(&mut self, layer: &ResolvedLayer, within: &str) -> Vec<Part> {
         let name = layer.name.clone().unwrap_or_default();
         let short = short(&name, within);
-        match &layer.kind {
-            LayerKind::Sequential(body) => self.frame(&name, within, body),
-            LayerKind::Again(module) => self.again(module, within),
-            LayerKind::Residual { main, shortcut } => {
-                let lanes = vec![self.list(main, within), self.list(shortcut, within)];
-                let shape = self.shape();
-                let join =
-                    Unit { name: String::new(), lines: vec!["add".into()], kind: Kind::Join, shape, reads: vec![] };
-                self.branches(lanes, join)
+        match layer.kind.describe() {
+            Description::Row(body) => self.frame(&name, within, body),
+            Description::Again(called) => called.iter().flat_map(|module| self.again(module, within)).collect(),
+            Description::Branches { lanes, join, .. } => {
+                let lanes = lanes.into_iter().map(|lane| self.list(lane, within)).collect();
+                let join = Unit { shape: self.shape(), ..Unit::new(String::new(), join, Work::Join) };
+                vec![Part::Branches { lanes, join }]
             }
-            LayerKind::Concat { branches, .. } => {
-                let lanes = branches.iter().map(|lane| self.list(lane, within)).collect();
-                let (lines, shape) = (vec!["concat".into()], self.shape());
-                self.branches(lanes, Unit { name: String::new(), lines, kind: Kind::Join, shape, reads: vec![] })
-            }
-            LayerKind::Tap(tap) => {
+            Description::Tap(tap) => {
                 let shape = self.shape();
                 let output = self.model.outputs.iter().find(|(_, value)| *value == tap).map(|(name, _)| name.clone());
                 match output.is_some() || self.used.contains(tap) {
-                    true => vec![Part::Tap { name: tap.clone(), output, shape }],
+                    true => vec![Part::Tap { name: tap.to_owned(), output, shape }],
                     false => vec![],
                 }
             }
-            LayerKind::From(from) => {
+            Description::From(from) => {
                 self.shape();
-                let input = self.graph.inputs.iter().find(|input| input.name == *from);
+                let (name, input) = (from.to_owned(), self.graph.inputs.iter().find(|input| input.name == from));
                 vec![match input {
-                    Some(input) => Part::Input { name: from.clone(), shape: dims(&self.graph.ty(input.value).shape) },
-                    None => Part::From(from.clone()),
+                    Some(input) => Part::Input { name, shape: dims(&self.graph.ty(input.value).shape) },
+                    None => Part::From(name),
                 }]
             }
-            LayerKind::Unused(_) => {
+            Description::Unused(_) => {
                 self.shape();
                 vec![]
             }
-            kind => {
-                let shape = self.shape();
-                let reads = match kind {
-                    LayerKind::Add(name) | LayerKind::Subtract(name) | LayerKind::Xcorr(name) => vec![name.clone()],
-                    _ => vec![],
-                };
-                let text = match kind {
-                    LayerKind::Add(_) => "add".to_owned(),
-                    LayerKind::Subtract(_) => "subtract".to_owned(),
-                    LayerKind::Xcorr(_) => "xcorr".to_owned(),
-                    kind => describe(kind),
-                };
-                vec![Part::Box(Unit { name: short, lines: vec![text], kind: Kind::of(kind), shape, reads })]
+            Description::Step(step) => {
+                let reads = step.reads.into_iter().map(str::to_owned).collect();
+                let unit = Unit::new(short, step.text, step.work);
+                vec![Part::Box(Unit { shape: self.shape(), reads, rides: step.rides, ..unit })]
             }
         }
     }
@@ -216,12 +188,7 @@ impl<'a, I: Iterator<Item = (&'a ResolvedLayer, Vec<&'a Node>)>> Drawn<'a, I> {
         if has_taps(&parts) {
             return parts.into_iter().map(frame).collect();
         }
-        let lines = vec!["again, with the same weights".to_owned()];
-        vec![Part::Box(Unit { name, lines, kind: Kind::Other, shape, reads: vec![] })]
-    }
-
-    fn branches(&self, lanes: Vec<Vec<Part>>, join: Unit) -> Vec<Part> {
-        vec![Part::Branches { lanes, join }]
+        vec![Part::Box(Unit { shape, ..Unit::new(name, "again, with the same weights", Work::Other) })]
     }
 
     /// Shape of what the next layer gives, without the batch; empty if nothing is computed for it.
@@ -233,6 +200,12 @@ impl<'a, I: Iterator<Item = (&'a ResolvedLayer, Vec<&'a Node>)>> Drawn<'a, I> {
 }
 
 impl Unit {
+    /// A box of one step.
+    fn new(name: String, line: impl Into<String>, work: Work) -> Self {
+        let lines = vec![line.into()];
+        Self { name, lines, work, rides: false, shape: String::new(), reads: Vec::new() }
+    }
+
     /// What its box says: its name, unless that is what it does, and what it does.
     pub fn text(&self) -> impl Iterator<Item = &str> {
         let says_more = !self.name.is_empty() && self.lines.first() != Some(&self.name);
@@ -241,14 +214,11 @@ impl Unit {
 
     /// Adds a step that needs no box of its own; says whether it did.
     fn take(&mut self, next: &Unit) -> bool {
-        let rides = ["bn", "relu", "relu6", "sigmoid", "lrn", "dropout", "flatten", "scale", "pair_log_softmax"];
-        let word = next.lines.first().and_then(|line| line.split(' ').next()).unwrap_or_default();
-        let starts = self.kind != Kind::Join || self.lines.len() == 1;
-        let before = self.lines.last().and_then(|line| line.split([' ', ',']).next()).unwrap_or_default();
-        let riding = self.lines.len() > 1 && rides.contains(&before);
-        if !rides.contains(&word) || !starts || !next.reads.is_empty() {
+        let starts = self.work != Work::Join || self.lines.len() == 1;
+        if !next.rides || !starts {
             return false;
         }
+        let riding = self.lines.len() > 1;
         // Steps that ride along share a line.
         match self.lines.last_mut() {
             Some(last) if riding => {
@@ -261,42 +231,6 @@ impl Unit {
             self.shape.clone_from(&next.shape);
         }
         true
-    }
-}
-
-impl Kind {
-    fn of(layer: &LayerKind) -> Self {
-        match layer {
-            LayerKind::Conv(_) | LayerKind::ConvTranspose(_) => Self::Conv,
-            LayerKind::Linear(_) => Self::Dense,
-            LayerKind::MaxPool(_)
-            | LayerKind::AvgPool(_)
-            | LayerKind::AdaptiveAvgPool(_)
-            | LayerKind::GlobalAvgPool
-            | LayerKind::Upsample(_)
-            | LayerKind::Crop { .. }
-            | LayerKind::Pad(_)
-            | LayerKind::Patches(_) => Self::Size,
-            LayerKind::Add(_)
-            | LayerKind::Subtract(_)
-            | LayerKind::Xcorr(_)
-            | LayerKind::Residual { .. }
-            | LayerKind::Concat { .. } => Self::Join,
-            LayerKind::BatchNorm(_)
-            | LayerKind::Relu
-            | LayerKind::Relu6
-            | LayerKind::Lrn(_)
-            | LayerKind::Sigmoid
-            | LayerKind::Scale(_)
-            | LayerKind::PairLogSoftmax
-            | LayerKind::Dropout { .. }
-            | LayerKind::Flatten
-            | LayerKind::Sequential(_)
-            | LayerKind::Tap(_)
-            | LayerKind::From(_)
-            | LayerKind::Unused(_)
-            | LayerKind::Again(_) => Self::Other,
-        }
     }
 }
 
@@ -326,7 +260,7 @@ fn once(parts: Vec<Part>) -> Vec<Part> {
 
 /// Whether two modules do the same, whatever their parts are called.
 fn alike(a: &[Part], b: &[Part]) -> bool {
-    let unit = |a: &Unit, b: &Unit| (&a.lines, &a.shape, a.kind) == (&b.lines, &b.shape, b.kind);
+    let unit = |a: &Unit, b: &Unit| (&a.lines, &a.shape, a.work) == (&b.lines, &b.shape, b.work);
     let same = |a: &Part, b: &Part| match (a, b) {
         (Part::Box(a), Part::Box(b)) => unit(a, b),
         (Part::Frame { body: a, .. }, Part::Frame { body: b, .. }) => alike(a, b),

@@ -75,7 +75,7 @@ fn paint(mark: &Mark, out: &mut String) {
                     escape(line)
                 );
             }
-            let colour = fill(unit.kind);
+            let colour = fill(unit.work);
             writeln!(
                 out,
                 "<rect x=\"{x:.1}\" y=\"{y:.1}\" width=\"{width:.1}\" height=\"{height:.1}\" rx=\"4\" fill=\"{colour}\" \

@@ -1,56 +1,15 @@
-//! Values that may be written as an expression of the arguments of the enclosing block.
+//! Expressions of block arguments, which may stand wherever a layer has a number or switch.
 
-use std::borrow::Cow;
 use std::fmt;
 
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-
-/// A literal, or an expression of block arguments such as `$width*4`.
-///
-/// Values of this kind exist only in the recipe as written; [`crate::resolve`] replaces them by clean values.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(untagged)]
-pub enum Param<T> {
-    /// A value as it stands.
-    Value(T),
-    /// To be computed from the arguments of the block.
-    Expression(Expression),
-}
-
-impl<T: Default> Default for Param<T> {
-    fn default() -> Self {
-        Self::Value(T::default())
-    }
-}
-
-impl<T> From<T> for Param<T> {
-    fn from(value: T) -> Self {
-        Self::Value(value)
-    }
-}
-
-impl<T: JsonSchema> JsonSchema for Param<T> {
-    fn inline_schema() -> bool {
-        true
-    }
-
-    fn schema_name() -> Cow<'static, str> {
-        format!("Param_of_{}", T::schema_name()).into()
-    }
-
-    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-        let value = generator.subschema_for::<T>();
-        let expression = generator.subschema_for::<Expression>();
-        json_schema!({ "anyOf": [value, expression] })
-    }
-}
+use serde_json::json;
 
 /// A product or quotient of block arguments and numbers, from left to right: `$width`, `$width*4`, `$width/$groups`.
 ///
 /// `$classes` is the model's class count and known everywhere.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Expression {
     first: Term,
     rest: Vec<(Operator, Term)>,
@@ -76,8 +35,18 @@ pub enum Operator {
 
 impl Expression {
     /// Pattern of expressions for editors.
-    pub const PATTERN: &'static str =
+    const PATTERN: &'static str =
         r"^[0-9.*/ ]*\$[A-Za-z_][A-Za-z0-9_]*([ ]*[*/][ ]*([0-9.]+|\$[A-Za-z_][A-Za-z0-9_]*))*$";
+
+    /// What editors know of expressions.
+    pub(crate) fn schema() -> serde_json::Value {
+        json!({
+            "description": "An expression of block arguments: `$width`, `$width*4`.",
+            "type": "string",
+            "format": "expression",
+            "pattern": Self::PATTERN,
+        })
+    }
 
     /// The factors: the first, then each with the operator before it.
     pub fn terms(&self) -> (&Term, &[(Operator, Term)]) {
@@ -99,14 +68,6 @@ impl Expression {
 pub struct ExpressionError {
     text: String,
     why: &'static str,
-}
-
-impl TryFrom<String> for Expression {
-    type Error = ExpressionError;
-
-    fn try_from(text: String) -> Result<Self, Self::Error> {
-        Self::try_from(text.as_str())
-    }
 }
 
 impl TryFrom<&str> for Expression {
@@ -159,12 +120,6 @@ impl TryFrom<&str> for Expression {
     }
 }
 
-impl From<Expression> for String {
-    fn from(expression: Expression) -> Self {
-        expression.to_string()
-    }
-}
-
 impl fmt::Display for Term {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -182,21 +137,6 @@ impl fmt::Display for Expression {
             write!(f, "{sign}{term}")?;
         }
         Ok(())
-    }
-}
-
-impl JsonSchema for Expression {
-    fn schema_name() -> Cow<'static, str> {
-        "Expression".into()
-    }
-
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({
-            "description": "An expression of block arguments: `$width`, `$width*4`.",
-            "type": "string",
-            "format": "expression",
-            "pattern": Self::PATTERN,
-        })
     }
 }
 

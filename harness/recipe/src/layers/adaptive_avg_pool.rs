@@ -1,0 +1,28 @@
+//! Mean of windows by output size.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use zoo_graph::{GraphError, ValueId, ops};
+
+use super::{Description, Module, Step, Word, Work};
+use crate::lower::Builder;
+use crate::schema::Pair;
+/// Mean of windows chosen such that the output has a given size (PyTorch's AdaptiveAvgPool2d).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct AdaptiveAvgPool {
+    /// Height and width of the output.
+    pub out: Pair,
+}
+
+impl Word for AdaptiveAvgPool {
+    const MODULE: Module = Module::Function;
+
+    fn build(&self, at: &mut Builder<'_, '_>, x: ValueId) -> Result<ValueId, GraphError> {
+        at.add(ops::AdaptiveAvgPool { out: self.out.0 }, &[x])
+    }
+
+    fn describe(&self) -> Description<'_> {
+        Step::new(Work::Size, format!("adaptive_avg_pool {}", self.out)).into()
+    }
+}

@@ -1,0 +1,38 @@
+//! Another call of a module.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use zoo_graph::{GraphError, ValueId};
+
+use super::{Body, Description, Module, Word};
+use crate::lower::Builder;
+use crate::resolve::Place;
+
+/// A named module above once more, with the same parameters (a siamese network). Its taps then stand for this call.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(transparent)]
+#[schemars(inline)]
+pub struct Again {
+    /// Name of the module, within the module around this layer or in full.
+    pub module: String,
+    /// The module.
+    #[serde(skip)]
+    pub called: Body,
+}
+
+impl Word for Again {
+    const MODULE: Module = Module::None;
+
+    fn resolve(&mut self, at: &mut Place<'_, '_>) -> Option<()> {
+        self.called = Body::resolved(vec![at.module(&self.module)?]);
+        Some(())
+    }
+
+    fn build(&self, at: &mut Builder<'_, '_>, x: ValueId) -> Result<ValueId, GraphError> {
+        at.again(&self.called, x)
+    }
+
+    fn describe(&self) -> Description<'_> {
+        Description::Again(&self.called.layers)
+    }
+}

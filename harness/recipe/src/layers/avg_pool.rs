@@ -1,0 +1,53 @@
+//! Mean of windows.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use zoo_graph::{GraphError, ValueId, ops};
+
+use super::{Description, Module, Step, Word, Work, window};
+use crate::lower::Builder;
+use crate::resolve::Place;
+use crate::schema::{Padding, Pair};
+/// Mean of each window.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct AvgPool {
+    /// Size of the window.
+    pub kernel: Pair,
+    /// Step of the window; the kernel if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stride: Option<Pair>,
+    /// Zeros around the image.
+    #[serde(default)]
+    pub pad: Padding,
+    /// Round the output size up instead of down.
+    #[serde(default)]
+    pub ceil_mode: bool,
+    /// Whether padding counts in the divisor (PyTorch: yes, TensorFlow: no).
+    #[serde(default = "counted")]
+    pub count_include_pad: bool,
+}
+
+fn counted() -> bool {
+    true
+}
+
+impl Word for AvgPool {
+    const MODULE: Module = Module::Function;
+
+    fn resolve(&mut self, at: &mut Place<'_, '_>) -> Option<()> {
+        window::check(self.kernel, self.pad, at);
+        Some(())
+    }
+
+    fn build(&self, at: &mut Builder<'_, '_>, x: ValueId) -> Result<ValueId, GraphError> {
+        let stride = self.stride.unwrap_or(self.kernel);
+        let window = ops::Window { ceil: self.ceil_mode, ..window::window(self.kernel, stride, self.pad) };
+        at.add(ops::AvgPool { window, count_include_pad: self.count_include_pad }, &[x])
+    }
+
+    fn describe(&self) -> Description<'_> {
+        let window = window::text(self.kernel, self.stride.unwrap_or(self.kernel), self.pad, self.kernel);
+        Step::new(Work::Size, format!("avg_pool {window}")).into()
+    }
+}

@@ -1,0 +1,51 @@
+//! One use of a block.
+
+use indexmap::IndexMap;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use zoo_graph::{GraphError, ValueId};
+
+use super::{Body, Description, Module, Word};
+use crate::lower::Builder;
+use crate::resolve::Place;
+use crate::schema::Scalar;
+/// A block used once, as one module.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "UseBlock")]
+#[serde(deny_unknown_fields)]
+pub struct Block {
+    /// Which of `model.blocks`.
+    #[serde(rename = "use")]
+    pub block: String,
+    /// Its arguments.
+    #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
+    pub args: IndexMap<String, Scalar>,
+    /// What it gives to its caller where that is several values: taps of its inside, by key.
+    #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
+    pub returns: IndexMap<String, String>,
+    /// The layers of the block, with these arguments.
+    #[serde(skip)]
+    pub body: Body,
+}
+
+impl Word for Block {
+    const MODULE: Module = Module::Container;
+
+    fn resolve(&mut self, at: &mut Place<'_, '_>) -> Option<()> {
+        self.body = at.block("use", &self.block, &[("args", &self.args)], None)?;
+        at.returns(&self.returns);
+        Some(())
+    }
+
+    fn build(&self, at: &mut Builder<'_, '_>, x: ValueId) -> Result<ValueId, GraphError> {
+        at.body(&self.body, x)
+    }
+
+    fn describe(&self) -> Description<'_> {
+        Description::Row(&self.body.layers)
+    }
+
+    fn bodies_mut(&mut self) -> Vec<&mut Body> {
+        vec![&mut self.body]
+    }
+}

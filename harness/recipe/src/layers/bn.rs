@@ -1,0 +1,93 @@
+//! Batch normalisation.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use zoo_graph::{GraphError, Init, Phase, ValueId, VariableRole, ops};
+
+use super::{Description, Module, Step, Word};
+use crate::check::Lints;
+use crate::lower::{Builder, Mode};
+use crate::resolve::Place;
+use crate::schema::{BnInit, Statistics};
+/// Batch normalisation over batch, height and width; normalises by the biased variance, keeps the unbiased one in the
+/// running statistics (PyTorch's BatchNorm2d).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Bn {
+    /// Added to the variance.
+    #[serde(default = "usual_eps")]
+    #[schemars(range(min = 0, max = 1))]
+    pub eps: f64,
+    /// Share of the new batch in the running statistics (PyTorch's sense; TensorFlow and MindSpore write 1 minus this).
+    #[serde(default = "usual_momentum")]
+    #[schemars(range(min = 0, max = 1))]
+    pub momentum: f64,
+    /// How the parameters start.
+    #[serde(default, skip_serializing_if = "BnInit::is_empty")]
+    pub init: BnInit,
+}
+
+fn usual_eps() -> f64 {
+    1e-5
+}
+
+fn usual_momentum() -> f64 {
+    0.1
+}
+
+impl Word for Bn {
+    const MODULE: Module = Module::Parameters;
+
+    fn resolve(&mut self, at: &mut Place<'_, '_>) -> Option<()> {
+        self.init = self.init.or(&at.init().bn);
+        Some(())
+    }
+
+    fn build(&self, at: &mut Builder<'_, '_>, x: ValueId) -> Result<ValueId, GraphError> {
+        let shape = &[at.shape(x).get(1).copied().unwrap_or(0)];
+        let count = at.shape(x).numel() / shape[0].max(1);
+        let (scale, shift) = (self.init.gamma.unwrap_or(1.0), self.init.beta.unwrap_or(0.0));
+        let gamma = at.parameter("weight", VariableRole::NormWeight, shape, &Init::Constant(scale))?;
+        let beta = at.parameter("bias", VariableRole::NormBias, shape, &Init::Constant(shift))?;
+        let mean = at.variable("running_mean", VariableRole::RunningMean, shape, &Init::Constant(0.0))?;
+        let var = at.variable("running_var", VariableRole::RunningVar, shape, &Init::Constant(1.0))?;
+        let running = [mean, var].map(|id| at.graph().variable(id).value);
+        if at.mode() == Mode::Eval || at.training().statistics == Statistics::Stored {
+            return at.add(ops::BnInfer { eps: self.eps }, &[x, gamma, beta, running[0], running[1]]);
+        }
+        let batch = at.add_parts("statistics", Phase::Forward, ops::BnTrainingReduce, &[x])?;
+        // A second call of the module moves on from where the first left them.
+        let [mean_now, var_now] = [mean, var].map(|id| at.graph().variable(id).next);
+        let operands = [mean_now.unwrap_or(running[0]), var_now.unwrap_or(running[1]), batch[0], batch[1]];
+        let update = ops::BnRunningUpdate { momentum: self.momentum, count };
+        let next = at.add_parts("running", Phase::Update, update, &operands)?;
+        at.graph().variables[mean.0].next = Some(next[0]);
+        at.graph().variables[var.0].next = Some(next[1]);
+        let op = ops::BnTrainingUpdate { eps: self.eps, residual: false, relu: false };
+        at.add(op, &[x, batch[0], batch[1], gamma, beta])
+    }
+
+    fn describe(&self) -> Description<'_> {
+        Step::riding("bn").into()
+    }
+
+    fn lint(&self, lints: &mut Lints<'_>) {
+        if self.momentum >= 0.5 {
+            let message = format!("momentum {} is the share of the new batch here", self.momentum);
+            let hint = "TensorFlow and MindSpore write the share of the old statistics: 0.9 there is 0.1 here";
+            lints.warn("momentum", message, hint);
+        }
+        if self.eps > 0.01 || self.eps < 1e-8 {
+            let message = format!("eps {} is far from the usual 1e-5", self.eps);
+            lints.warn("eps", message, "1e-5 in PyTorch and MindSpore, 1e-3 in Keras");
+        }
+        // Statistics of two or three samples are noise: arXiv 1803.08494, figure 1.
+        let train = &lints.recipe.train;
+        if train.batch < 4 && train.parts.is_empty() {
+            let message =
+                format!("batch normalisation over {} samples: their statistics are mostly noise", train.batch);
+            let hint = "16 or more per device; error rises below (arXiv 1803.08494, figure 1)";
+            lints.warn_at("train.batch", message, hint);
+        }
+    }
+}

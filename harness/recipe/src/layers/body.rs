@@ -1,0 +1,62 @@
+//! Lists of layers.
+
+use std::borrow::Cow;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use super::Layer;
+use crate::resolve::ResolvedLayer;
+use crate::tree::Node;
+
+/// A list of layers: as written, with expressions, until it is resolved; then as what stands there.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Body {
+    written: Vec<Node>,
+    /// The layers that are switched on; none before the list is resolved.
+    pub layers: Vec<ResolvedLayer>,
+}
+
+impl Body {
+    /// Layers with everything decided.
+    pub fn resolved(layers: Vec<ResolvedLayer>) -> Self {
+        Self { written: Vec::new(), layers }
+    }
+
+    /// The layers as written.
+    pub(crate) fn written(&self) -> &[Node] {
+        &self.written
+    }
+
+    /// Whether nothing is in it.
+    pub fn is_empty(&self) -> bool {
+        self.written.is_empty() && self.layers.is_empty()
+    }
+}
+
+impl<'de> Deserialize<'de> for Body {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let written = Vec::<serde_yaml::Value>::deserialize(deserializer)?;
+        Ok(Self { written: written.into_iter().map(Node::from_yaml).collect(), layers: Vec::new() })
+    }
+}
+
+impl Serialize for Body {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.written.iter().map(Node::to_yaml))
+    }
+}
+
+impl JsonSchema for Body {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        "Body".into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        Vec::<Layer>::json_schema(generator)
+    }
+}

@@ -1,0 +1,63 @@
+//! Branches, joined.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use zoo_graph::{GraphError, ValueId, ops};
+
+use super::{Body, Description, Module, Word};
+use crate::lower::Builder;
+use crate::resolve::Place;
+/// Several branches from one input, joined along one dimension, in order.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Concat {
+    /// The branches, each from the same input; an empty one is identity.
+    #[schemars(length(min = 1))]
+    pub branches: Vec<Body>,
+    /// The dimension that grows.
+    #[serde(default)]
+    pub axis: Axis,
+}
+
+/// A dimension of `[C, H, W]`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Axis {
+    /// C
+    #[default]
+    Channel,
+    /// H
+    Height,
+    /// W
+    Width,
+}
+
+impl Word for Concat {
+    const MODULE: Module = Module::Container;
+
+    fn resolve(&mut self, at: &mut Place<'_, '_>) -> Option<()> {
+        for (index, branch) in self.branches.iter_mut().enumerate() {
+            at.layers(&format!("branches[{index}]"), branch);
+        }
+        Some(())
+    }
+
+    fn build(&self, at: &mut Builder<'_, '_>, x: ValueId) -> Result<ValueId, GraphError> {
+        let parts = self.branches.iter().map(|branch| at.body(branch, x)).collect::<Result<Vec<_>, _>>()?;
+        let axis = match self.axis {
+            Axis::Channel => 1,
+            Axis::Height => 2,
+            Axis::Width => 3,
+        };
+        at.add_part("concat", ops::Concat { axis }, &parts)
+    }
+
+    fn describe(&self) -> Description<'_> {
+        let lanes = self.branches.iter().map(|branch| branch.layers.as_slice()).collect();
+        Description::Branches { lanes, text: "concat", join: "concat" }
+    }
+
+    fn bodies_mut(&mut self) -> Vec<&mut Body> {
+        self.branches.iter_mut().collect()
+    }
+}

@@ -1,0 +1,78 @@
+//! Convolution.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use zoo_graph::{GraphError, ValueId, VariableRole, ops};
+
+use super::window::{self, one};
+use super::{Description, Module, Step, Word, Work};
+use crate::lower::Builder;
+use crate::resolve::Place;
+use crate::schema::{Padding, Pair, Size, WeightInit};
+/// 2-D convolution of `[C, H, W]` with a weight `[out, C/groups, kernel h, kernel w]`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Conv {
+    /// Number of filters.
+    pub out: Size,
+    /// Size of the window.
+    pub kernel: Pair,
+    /// Step of the window.
+    #[serde(default = "Pair::ones")]
+    pub stride: Pair,
+    /// Zeros around the image.
+    #[serde(default)]
+    pub pad: Padding,
+    /// Distance between neighbouring taps of the window.
+    #[serde(default = "Pair::ones")]
+    pub dilation: Pair,
+    /// Number of groups that input and output channels are split in.
+    #[serde(default = "one_group")]
+    pub groups: Size,
+    /// Whether a bias is added.
+    #[serde(default = "yes")]
+    pub bias: bool,
+    /// How the parameters start.
+    #[serde(default, skip_serializing_if = "WeightInit::is_empty")]
+    pub init: WeightInit,
+}
+
+fn one_group() -> Size {
+    Size(1)
+}
+
+fn yes() -> bool {
+    true
+}
+
+impl Word for Conv {
+    const MODULE: Module = Module::Parameters;
+
+    fn resolve(&mut self, at: &mut Place<'_, '_>) -> Option<()> {
+        self.init = self.init.or(&at.init().conv);
+        Some(())
+    }
+
+    fn build(&self, at: &mut Builder<'_, '_>, x: ValueId) -> Result<ValueId, GraphError> {
+        let channels = at.shape(x).get(1).copied().unwrap_or(0);
+        let Pair([kh, kw]) = self.kernel;
+        let window = ops::Window { dilation: self.dilation.0, ..window::window(self.kernel, self.stride, self.pad) };
+        let shape = [self.out.0, channels / self.groups.0.max(1), kh, kw];
+        let mut operands = vec![x, at.parameter("weight", VariableRole::Weight, &shape, &self.init.weight())?];
+        if self.bias {
+            operands.push(at.parameter("bias", VariableRole::Bias, &[self.out.0], &self.init.bias())?);
+        }
+        at.add(ops::Conv2D::new(window, self.groups.0), &operands)
+    }
+
+    fn describe(&self) -> Description<'_> {
+        let mut text = format!("conv {}", window::text(self.kernel, self.stride, self.pad, Pair::ONES));
+        if self.dilation != Pair::ONES {
+            text += &format!(", dilation {}", one(self.dilation));
+        }
+        if self.groups != Size(1) {
+            text += &format!(", groups {}", self.groups.0);
+        }
+        Step::new(Work::Conv, text).into()
+    }
+}

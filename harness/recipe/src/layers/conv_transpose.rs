@@ -1,0 +1,74 @@
+//! Transposed convolution.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use zoo_graph::{GraphError, ValueId, VariableRole, ops};
+
+use super::{Description, Module, Step, Word, Work, window};
+use crate::lower::Builder;
+use crate::resolve::Place;
+use crate::schema::{Padding, Pair, Size, WeightInit};
+/// Transposed 2-D convolution (the input gradient of a convolution) with a weight `[in, out, kernel h, kernel w]`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ConvTranspose {
+    /// Number of output channels.
+    pub out: Size,
+    /// Size of the window.
+    pub kernel: Pair,
+    /// Step of the window in the output.
+    #[serde(default = "Pair::ones")]
+    pub stride: Pair,
+    /// Rows and columns cut off the output.
+    #[serde(default)]
+    pub pad: Padding,
+    /// Whether a bias is added.
+    #[serde(default = "yes")]
+    pub bias: bool,
+    /// How the parameters start.
+    #[serde(default, skip_serializing_if = "WeightInit::is_empty")]
+    pub init: WeightInit,
+}
+
+fn yes() -> bool {
+    true
+}
+
+impl Word for ConvTranspose {
+    const MODULE: Module = Module::Parameters;
+
+    fn resolve(&mut self, at: &mut Place<'_, '_>) -> Option<()> {
+        self.init = self.init.or(&at.init().conv);
+        Some(())
+    }
+
+    fn build(&self, at: &mut Builder<'_, '_>, x: ValueId) -> Result<ValueId, GraphError> {
+        let Some([n, channels, h, w]) = at.shape(x).nchw() else {
+            return Err(at.refuse(format!("a transposed convolution of {}", at.shape(x))));
+        };
+        let Pair([kh, kw]) = self.kernel;
+        let extent = |size: usize, axis: usize| {
+            let whole = size.saturating_sub(1).checked_mul(self.stride.0[axis])?.checked_add(self.kernel.0[axis])?;
+            let [before, after] = [self.pad.0[2 * axis], self.pad.0[2 * axis + 1]];
+            whole.checked_sub(before)?.checked_sub(after).filter(|size| *size > 0)
+        };
+        let (Some(oh), Some(ow)) = (extent(h, 0), extent(w, 1)) else {
+            return Err(at.refuse(format!("padding {:?} leaves nothing of the output", self.pad.0)));
+        };
+        let shape = [channels, self.out.0, kh, kw];
+        let weight = at.parameter("weight", VariableRole::Weight, &shape, &self.init.weight())?;
+        let forward = ops::Conv2D::new(window::window(self.kernel, self.stride, self.pad), 1);
+        let op = ops::Conv2DBackpropInput { conv: forward, input: [n, self.out.0, oh, ow].into() };
+        if !self.bias {
+            return at.add(op, &[x, weight]);
+        }
+        let y = at.add_part("product", op, &[x, weight])?;
+        let bias = at.parameter("bias", VariableRole::Bias, &[self.out.0], &self.init.bias())?;
+        at.add(ops::BiasAdd, &[y, bias])
+    }
+
+    fn describe(&self) -> Description<'_> {
+        let window = window::text(self.kernel, self.stride, self.pad, Pair::ONES);
+        Step::new(Work::Conv, format!("conv_transpose {window}")).into()
+    }
+}

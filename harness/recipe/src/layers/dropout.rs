@@ -1,0 +1,41 @@
+//! Dropout.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use zoo_graph::{GraphError, ValueId, ops};
+
+use super::{Description, Module, Step, Word};
+use crate::check::Lints;
+use crate::lower::Builder;
+/// Sets elements to zero at random in training and scales the others by 1/(1 - rate); identity in evaluation.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Dropout {
+    /// Share of elements set to zero (1 minus TensorFlow's keep probability).
+    #[schemars(range(min = 0), extend("exclusiveMaximum" = 1))]
+    pub rate: f64,
+}
+
+impl Word for Dropout {
+    const MODULE: Module = Module::Function;
+    const CHANCE: Option<&'static str> = Some("rate");
+
+    fn build(&self, at: &mut Builder<'_, '_>, x: ValueId) -> Result<ValueId, GraphError> {
+        let stream = at.stream();
+        if !at.left_to_chance() || self.rate == 0.0 {
+            return Ok(x);
+        }
+        at.add(ops::Dropout { rate: self.rate, stream }, &[x])
+    }
+
+    fn describe(&self) -> Description<'_> {
+        Step::riding(format!("dropout {}", self.rate)).into()
+    }
+
+    fn lint(&self, lints: &mut Lints<'_>) {
+        if self.rate > 0.8 {
+            let message = format!("rate {} is the share of elements that are dropped", self.rate);
+            lints.warn("rate", message, "TensorFlow 1 writes the share that is kept");
+        }
+    }
+}

@@ -1,0 +1,28 @@
+//! From maps to features.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use zoo_graph::{GraphError, ValueId, ops};
+
+use super::{Description, Module, Step, Word};
+use crate::lower::Builder;
+
+/// `[C, H, W]` to `[C*H*W]`, row-major.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Flatten {}
+
+impl Word for Flatten {
+    const MODULE: Module = Module::Function;
+
+    fn build(&self, at: &mut Builder<'_, '_>, x: ValueId) -> Result<ValueId, GraphError> {
+        let shape = at.shape(x);
+        let n = shape.first().copied().unwrap_or(1);
+        let shape = [n, shape.iter().skip(1).product()].into();
+        at.add(ops::Reshape { shape }, &[x])
+    }
+
+    fn describe(&self) -> Description<'_> {
+        Step::riding("flatten").into()
+    }
+}

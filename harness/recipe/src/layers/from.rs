@@ -1,0 +1,32 @@
+//! Going on from another value.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use zoo_graph::{GraphError, ValueId};
+
+use super::{Description, Module, Word};
+use crate::lower::Builder;
+use crate::resolve::Place;
+
+/// Goes on from the value of a tap or from an input of the model.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(transparent)]
+#[schemars(inline)]
+pub struct FromTap(pub String);
+
+impl Word for FromTap {
+    const MODULE: Module = Module::None;
+
+    fn resolve(&mut self, at: &mut Place<'_, '_>) -> Option<()> {
+        self.0 = at.tap("", &self.0)?;
+        Some(())
+    }
+
+    fn build(&self, at: &mut Builder<'_, '_>, _x: ValueId) -> Result<ValueId, GraphError> {
+        at.tapped(&self.0)
+    }
+
+    fn describe(&self) -> Description<'_> {
+        Description::From(&self.0)
+    }
+}

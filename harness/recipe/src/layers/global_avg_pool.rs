@@ -1,0 +1,25 @@
+//! The mean of each channel.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use zoo_graph::{GraphError, ValueId, ops};
+
+use super::{Description, Module, Step, Word, Work};
+use crate::lower::Builder;
+
+/// Mean over height and width: `[C, H, W]` to `[C, 1, 1]`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct GlobalAvgPool {}
+
+impl Word for GlobalAvgPool {
+    const MODULE: Module = Module::Function;
+
+    fn build(&self, at: &mut Builder<'_, '_>, x: ValueId) -> Result<ValueId, GraphError> {
+        at.add(ops::AdaptiveAvgPool { out: [1, 1] }, &[x])
+    }
+
+    fn describe(&self) -> Description<'_> {
+        Step::new(Work::Size, "global_avg_pool").into()
+    }
+}

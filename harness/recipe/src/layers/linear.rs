@@ -1,0 +1,50 @@
+//! Dense layer.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use zoo_graph::{GraphError, ValueId, VariableRole, ops};
+
+use super::{Description, Module, Step, Word, Work};
+use crate::lower::Builder;
+use crate::resolve::Place;
+use crate::schema::{Size, WeightInit};
+/// Dense layer on `[features]` with a weight `[out, in]`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Linear {
+    /// Number of outputs.
+    pub out: Size,
+    /// Whether a bias is added.
+    #[serde(default = "yes")]
+    pub bias: bool,
+    /// How the parameters start.
+    #[serde(default, skip_serializing_if = "WeightInit::is_empty")]
+    pub init: WeightInit,
+}
+
+fn yes() -> bool {
+    true
+}
+
+impl Word for Linear {
+    const MODULE: Module = Module::Parameters;
+
+    fn resolve(&mut self, at: &mut Place<'_, '_>) -> Option<()> {
+        self.init = self.init.or(&at.init().linear);
+        Some(())
+    }
+
+    fn build(&self, at: &mut Builder<'_, '_>, x: ValueId) -> Result<ValueId, GraphError> {
+        let inputs = at.shape(x).last().copied().unwrap_or(0);
+        let shape = [self.out.0, inputs];
+        let mut operands = vec![x, at.parameter("weight", VariableRole::Weight, &shape, &self.init.weight())?];
+        if self.bias {
+            operands.push(at.parameter("bias", VariableRole::Bias, &[self.out.0], &self.init.bias())?);
+        }
+        at.add(ops::MatMul { transpose_a: false, transpose_b: true }, &operands)
+    }
+
+    fn describe(&self) -> Description<'_> {
+        Step::new(Work::Dense, "linear").into()
+    }
+}

@@ -1,0 +1,46 @@
+//! Maximum of windows.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use zoo_graph::{GraphError, ValueId, ops};
+
+use super::{Description, Module, Step, Word, Work, window};
+use crate::lower::Builder;
+use crate::resolve::Place;
+use crate::schema::{Padding, Pair};
+/// Maximum of each window; windows outside the image count nothing.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct MaxPool {
+    /// Size of the window.
+    pub kernel: Pair,
+    /// Step of the window; the kernel if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stride: Option<Pair>,
+    /// Rows and columns around the image, never the maximum.
+    #[serde(default)]
+    pub pad: Padding,
+    /// Round the output size up instead of down.
+    #[serde(default)]
+    pub ceil_mode: bool,
+}
+
+impl Word for MaxPool {
+    const MODULE: Module = Module::Function;
+
+    fn resolve(&mut self, at: &mut Place<'_, '_>) -> Option<()> {
+        window::check(self.kernel, self.pad, at);
+        Some(())
+    }
+
+    fn build(&self, at: &mut Builder<'_, '_>, x: ValueId) -> Result<ValueId, GraphError> {
+        let stride = self.stride.unwrap_or(self.kernel);
+        let window = ops::Window { ceil: self.ceil_mode, ..window::window(self.kernel, stride, self.pad) };
+        at.add(ops::MaxPool { window }, &[x])
+    }
+
+    fn describe(&self) -> Description<'_> {
+        let window = window::text(self.kernel, self.stride.unwrap_or(self.kernel), self.pad, self.kernel);
+        Step::new(Work::Size, format!("max_pool {window}")).into()
+    }
+}

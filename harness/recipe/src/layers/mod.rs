@@ -1,0 +1,304 @@
+//! The layers of the language, one file each: what an author writes, how it resolves, which nodes it makes, how it is
+//! described and drawn.
+//!
+//! To add one, write its file (a struct with docs for authors, and [`Word`] for it) and list it below. Its keys `name`
+//! and `enabled` come with [`Module`]; schema, reference, completion, listing and picture follow from the struct and the
+//! trait.
+
+mod body;
+mod schema;
+mod window;
+
+mod adaptive_avg_pool;
+mod add;
+mod again;
+mod avg_pool;
+mod block;
+mod bn;
+mod concat;
+mod conv;
+mod conv_transpose;
+mod crop;
+mod dropout;
+mod flatten;
+mod from;
+mod global_avg_pool;
+mod linear;
+mod lrn;
+mod max_pool;
+mod pad;
+mod pair_log_softmax;
+mod patches;
+mod relu;
+mod relu6;
+mod residual;
+mod scale;
+mod scope;
+mod sequential;
+mod sigmoid;
+mod stack;
+mod subtract;
+mod tap;
+mod unused;
+mod upsample;
+mod xcorr;
+
+pub use body::Body;
+pub use concat::Axis;
+pub(crate) use schema::recipe_schema;
+pub use upsample::UpsampleMode;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use zoo_graph::{GraphError, ValueId};
+
+use crate::check::Lints;
+use crate::lower::Builder;
+use crate::resolve::{Place, ResolvedLayer};
+
+/// The enum of all layers, and what is asked of each by what it is.
+macro_rules! layers {
+    ($($tag:literal => $module:ident::$name:ident,)*) => {
+        $(pub use $module::$name;)*
+
+        /// One layer: `- conv: {name: conv1, out: 64, kernel: 3}`, or just `- relu` where nothing needs saying.
+        ///
+        /// `name` is the module's name as in the reference framework's state_dict; names of enclosing modules are put
+        /// before it, joined by dots. A layer without a name is a plain function: it has no parameters and no golden of
+        /// its own. One name may stand on several layers without parameters (a ReLU called three times). Inside
+        /// `sequential`, a layer without a name is named by its index. `enabled: false` leaves a layer out (what comes in
+        /// goes out; indices of its neighbours stay).
+        #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+        #[serde(deny_unknown_fields)]
+        #[allow(missing_docs)] // Each is described where it is defined.
+        pub enum Layer {
+            $(#[serde(rename = $tag)] $name($name),)*
+        }
+
+        impl Layer {
+            /// The key that authors write.
+            pub fn tag(&self) -> &'static str {
+                match self {
+                    $(Self::$name(_) => $tag,)*
+                }
+            }
+
+            /// Whether the layer with this key is a module; `None` if there is no such layer.
+            pub(crate) fn module(tag: &str) -> Option<Module> {
+                match tag {
+                    $($tag => Some($name::MODULE),)*
+                    _ => None,
+                }
+            }
+
+            /// The key that says how much of what it does is left to chance; see [`Word::CHANCE`].
+            pub fn chance(&self) -> Option<&'static str> {
+                match self {
+                    $(Self::$name(_) => $name::CHANCE,)*
+                }
+            }
+
+            /// What it is to a reader.
+            pub fn describe(&self) -> Description<'_> {
+                match self {
+                    $(Self::$name(word) => word.describe(),)*
+                }
+            }
+
+            /// The lists of layers that it runs itself.
+            pub fn bodies_mut(&mut self) -> Vec<&mut Body> {
+                match self {
+                    $(Self::$name(word) => word.bodies_mut(),)*
+                }
+            }
+
+            pub(crate) fn resolve(&mut self, at: &mut Place<'_, '_>) -> Option<()> {
+                match self {
+                    $(Self::$name(word) => word.resolve(at),)*
+                }
+            }
+
+            pub(crate) fn build(&self, at: &mut Builder<'_, '_>, x: ValueId) -> Result<ValueId, GraphError> {
+                match self {
+                    $(Self::$name(word) => word.build(at, x),)*
+                }
+            }
+
+            pub(crate) fn lint(&self, lints: &mut Lints<'_>) {
+                match self {
+                    $(Self::$name(word) => word.lint(lints),)*
+                }
+            }
+        }
+    };
+}
+
+layers! {
+    "conv" => conv::Conv,
+    "pad" => pad::Pad,
+    "bn" => bn::Bn,
+    "relu" => relu::Relu,
+    "relu6" => relu6::Relu6,
+    "max_pool" => max_pool::MaxPool,
+    "avg_pool" => avg_pool::AvgPool,
+    "adaptive_avg_pool" => adaptive_avg_pool::AdaptiveAvgPool,
+    "global_avg_pool" => global_avg_pool::GlobalAvgPool,
+    "lrn" => lrn::Lrn,
+    "linear" => linear::Linear,
+    "sigmoid" => sigmoid::Sigmoid,
+    "scale" => scale::Scale,
+    "conv_transpose" => conv_transpose::ConvTranspose,
+    "upsample" => upsample::Upsample,
+    "crop" => crop::Crop,
+    "pair_log_softmax" => pair_log_softmax::PairLogSoftmax,
+    "xcorr" => xcorr::Xcorr,
+    "patches" => patches::Patches,
+    "dropout" => dropout::Dropout,
+    "flatten" => flatten::Flatten,
+    "residual" => residual::Residual,
+    "concat" => concat::Concat,
+    "sequential" => sequential::Sequential,
+    "stack" => stack::Stack,
+    "block" => block::Block,
+    "scope" => scope::Scope,
+    "unused" => unused::Unused,
+    "again" => again::Again,
+    "add" => add::Add,
+    "subtract" => subtract::Subtract,
+    "tap" => tap::Tap,
+    "from" => from::FromTap,
+}
+
+/// What zoo knows of one kind of layer.
+///
+/// A value of the type has every expression of block arguments replaced by its value. [`Word::resolve`] fills in what
+/// depends on the place; all other methods are asked afterwards.
+pub(crate) trait Word {
+    /// Whether it is a module, and of which kind.
+    const MODULE: Module;
+
+    /// The key that says how much of what it does is left to chance. Goldens hold no such layer, so checks build it as
+    /// identity unless the command line sets this key.
+    const CHANCE: Option<&'static str> = None;
+
+    /// Decides what depends on where the layer stands: full names of taps, initialisers, layers inside.
+    ///
+    /// `None` if something is wrong, which has been reported.
+    fn resolve(&mut self, _at: &mut Place<'_, '_>) -> Option<()> {
+        Some(())
+    }
+
+    /// Adds its nodes, from the value `x`.
+    fn build(&self, at: &mut Builder<'_, '_>, x: ValueId) -> Result<ValueId, GraphError>;
+
+    /// What it is to a reader.
+    fn describe(&self) -> Description<'_>;
+
+    /// The lists of layers that it runs itself.
+    fn bodies_mut(&mut self) -> Vec<&mut Body> {
+        Vec::new()
+    }
+
+    /// Warns of values far from what anybody trains with.
+    fn lint(&self, _lints: &mut Lints<'_>) {}
+}
+
+/// Whether a layer is a module of the reference framework. A module has the keys `name` and `enabled`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Module {
+    /// It has parameters, and so a name that is its alone.
+    Parameters,
+    /// It holds other layers; if it has a name, that is its alone.
+    Container,
+    /// It computes; it may have a name, and share it.
+    Function,
+    /// It is no module.
+    None,
+}
+
+/// What a layer is to a reader, and to all that walk an architecture.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Description<'a> {
+    /// A step of its own.
+    Step(Step<'a>),
+    /// Layers in a row.
+    Row(&'a [ResolvedLayer]),
+    /// Branches from one value, joined again.
+    Branches {
+        /// The branches, in order of execution.
+        lanes: Vec<&'a [ResolvedLayer]>,
+        /// How they are joined, in a list of layers.
+        text: &'static str,
+        /// How they are joined, below the branches.
+        join: &'static str,
+    },
+    /// A module above once more: one layer.
+    Again(&'a [ResolvedLayer]),
+    /// Layers that are never called.
+    Unused(&'a [ResolvedLayer]),
+    /// The present value gets a name.
+    Tap(&'a str),
+    /// What follows goes on from a named value.
+    From(&'a str),
+}
+
+/// A layer that computes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Step<'a> {
+    /// What it does, in the recipe's words; what is usual is left out.
+    pub text: String,
+    /// What kind of work it is.
+    pub work: Work,
+    /// Whether pictures show it in the box of the step before.
+    pub rides: bool,
+    /// Named values that it reads beside the present one.
+    pub reads: Vec<&'a str>,
+}
+
+/// Kinds of work, by colour.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Work {
+    /// Convolutions.
+    Conv,
+    /// Dense layers.
+    Dense,
+    /// Pools and other changes of size.
+    Size,
+    /// Sums, concatenations, correlations.
+    Join,
+    /// The rest.
+    Other,
+}
+
+impl<'a> Step<'a> {
+    pub(crate) fn new(work: Work, text: impl Into<String>) -> Self {
+        Self { text: text.into(), work, rides: false, reads: Vec::new() }
+    }
+
+    /// A small step that pictures show in the box of the one before.
+    pub(crate) fn riding(text: impl Into<String>) -> Self {
+        Self { rides: true, ..Self::new(Work::Other, text) }
+    }
+
+    /// A step that reads a tap beside the present value.
+    pub(crate) fn reading(text: impl Into<String>, tap: &'a str) -> Self {
+        Self { reads: vec![tap], ..Self::new(Work::Join, text) }
+    }
+}
+
+impl<'a> From<Step<'a>> for Description<'a> {
+    fn from(step: Step<'a>) -> Self {
+        Self::Step(step)
+    }
+}
+
+impl<'a> Description<'a> {
+    /// The lists of layers inside.
+    pub fn inside(self) -> Vec<&'a [ResolvedLayer]> {
+        match self {
+            Self::Row(body) | Self::Unused(body) | Self::Again(body) => vec![body],
+            Self::Branches { lanes, .. } => lanes,
+            Self::Step(_) | Self::Tap(_) | Self::From(_) => Vec::new(),
+        }
+    }
+}

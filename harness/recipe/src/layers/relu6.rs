@@ -1,0 +1,25 @@
+//! The rectifier with a bound.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use zoo_graph::{GraphError, ValueId, ops};
+
+use super::{Description, Module, Step, Word};
+use crate::lower::Builder;
+
+/// min(max(x, 0), 6).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Relu6 {}
+
+impl Word for Relu6 {
+    const MODULE: Module = Module::Function;
+
+    fn build(&self, at: &mut Builder<'_, '_>, x: ValueId) -> Result<ValueId, GraphError> {
+        at.add(ops::Relu6, &[x])
+    }
+
+    fn describe(&self) -> Description<'_> {
+        Step::riding("relu6").into()
+    }
+}

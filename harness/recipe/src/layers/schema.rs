@@ -1,0 +1,110 @@
+//! The JSON Schema of a recipe with what holds for all layers: the keys of modules, the first words of a layer's own
+//! description, and expressions wherever a number or switch may stand.
+
+use serde_json::{Map, Value, json};
+
+use super::{Layer, Module};
+use crate::schema::{Expression, Recipe};
+
+/// What schemars makes of [`Recipe`], completed.
+pub(crate) fn recipe_schema() -> Value {
+    let mut schema = schemars::schema_for!(Recipe).to_value();
+    if let Some(definitions) = schema.get_mut("$defs").and_then(Value::as_object_mut) {
+        complete(definitions);
+    }
+    schema
+}
+
+fn complete(definitions: &mut Map<String, Value>) {
+    let Some(mut layer) = definitions.remove("Layer") else { return };
+    for option in layer.get_mut("oneOf").and_then(Value::as_array_mut).into_iter().flatten() {
+        let Some((tag, content)) = option["properties"].as_object().and_then(|map| map.iter().next()) else { continue };
+        let (tag, name) = (tag.clone(), definition_name(content).map(str::to_owned));
+        let own = name.as_deref().and_then(|name| definitions.get(name)).unwrap_or(content);
+        let text = own["description"].as_str().unwrap_or_default();
+        let first = text.split("\n\n").next().unwrap_or_default().to_owned();
+        if let Some(name) = &name {
+            complete_layer(&tag, name, definitions);
+        }
+        option["description"] = json!(first);
+    }
+    definitions.insert("Layer".to_owned(), layer);
+    definitions.insert("Expression".to_owned(), Expression::schema());
+}
+
+/// Keys of a layer.
+fn complete_layer(tag: &str, name: &str, definitions: &mut Map<String, Value>) {
+    let Some(mut definition) = definitions.remove(name) else { return };
+    let needs_name = match Layer::module(tag) {
+        Some(Module::Parameters) => Some("Module name; required outside `sequential`."),
+        Some(Module::Container) => Some("Module name, put before the names inside."),
+        Some(Module::Function) => Some("Module name."),
+        Some(Module::None) | None => None,
+    };
+    if let Some(meaning) = needs_name {
+        definition["properties"]["name"] = json!({ "description": meaning, "type": ["string", "null"] });
+        definition["properties"]["enabled"] =
+            json!({ "description": "`false` leaves the layer out.", "type": "boolean" });
+    }
+    for property in
+        definition.get_mut("properties").and_then(Value::as_object_mut).into_iter().flat_map(Map::values_mut)
+    {
+        allow_expressions(property, definitions);
+    }
+    definitions.insert(name.to_owned(), definition);
+}
+
+/// Lets an expression stand for every number and switch that a value consists of.
+fn allow_expressions(schema: &mut Value, definitions: &mut Map<String, Value>) {
+    let allowed = |schema: &Value| {
+        let mut options = schema["anyOf"].as_array().into_iter().flatten();
+        options.any(|option| definition_name(option) == Some("Expression"))
+    };
+    if allowed(schema) {
+        return;
+    }
+    if is_scalar(schema, definitions) {
+        let Some(mut value) = schema.as_object_mut().map(std::mem::take) else { return };
+        let outer = ["description", "default"].map(|key| (key, value.remove(key)));
+        let options = json!([value, { "$ref": "#/$defs/Expression" }]);
+        *schema = json!({ "anyOf": options });
+        for (key, kept) in outer {
+            if let Some(kept) = kept {
+                schema[key] = kept;
+            }
+        }
+        return;
+    }
+    // A definition of several forms (`Pair`) is of layers alone: the forms are changed where they are defined.
+    if let Some(name) = definition_name(schema).map(str::to_owned)
+        && let Some(mut forms) =
+            definitions.get_mut(&name).filter(|forms| forms.get("anyOf").is_some()).map(Value::take)
+    {
+        allow_expressions(&mut forms, definitions);
+        definitions.insert(name, forms);
+    }
+    for option in schema.get_mut("anyOf").and_then(Value::as_array_mut).into_iter().flatten() {
+        allow_expressions(option, definitions);
+    }
+    for key in ["items", "additionalProperties"] {
+        if let Some(values) = schema.get_mut(key).filter(|values| values.is_object()) {
+            allow_expressions(values, definitions);
+        }
+    }
+}
+
+/// A number or a switch, or a choice of those; an expression is none.
+fn is_scalar(schema: &Value, definitions: &Map<String, Value>) -> bool {
+    if let Some(name) = definition_name(schema) {
+        return definitions.get(name).is_some_and(|definition| is_scalar(definition, definitions));
+    }
+    match (schema["type"].as_str(), schema["anyOf"].as_array()) {
+        (Some("integer" | "number" | "boolean"), _) => true,
+        (_, Some(options)) => options.iter().all(|option| is_scalar(option, definitions)),
+        _ => false,
+    }
+}
+
+fn definition_name(schema: &Value) -> Option<&str> {
+    schema["$ref"].as_str()?.strip_prefix("#/$defs/")
+}

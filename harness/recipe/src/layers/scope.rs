@@ -1,0 +1,40 @@
+//! A name that is no module.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use zoo_graph::{GraphError, ValueId};
+
+use super::{Body, Description, Module, Word};
+use crate::lower::Builder;
+use crate::resolve::Place;
+/// Layers under a name that is not called as a module itself (only what is inside it is).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Scope {
+    /// Put before the names inside.
+    pub name: String,
+    /// The layers.
+    #[schemars(length(min = 1))]
+    pub body: Body,
+}
+
+impl Word for Scope {
+    const MODULE: Module = Module::None;
+
+    fn resolve(&mut self, at: &mut Place<'_, '_>) -> Option<()> {
+        at.layers_within(&self.name, "body", &mut self.body);
+        Some(())
+    }
+
+    fn build(&self, at: &mut Builder<'_, '_>, x: ValueId) -> Result<ValueId, GraphError> {
+        at.body(&self.body, x)
+    }
+
+    fn describe(&self) -> Description<'_> {
+        Description::Row(&self.body.layers)
+    }
+
+    fn bodies_mut(&mut self) -> Vec<&mut Body> {
+        vec![&mut self.body]
+    }
+}

@@ -1,0 +1,44 @@
+//! Layers as one module.
+
+use indexmap::IndexMap;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use zoo_graph::{GraphError, ValueId};
+
+use super::{Body, Description, Module, Word};
+use crate::lower::Builder;
+use crate::resolve::Place;
+/// Layers in a row as one module; those without a name are named by their index from 0 (PyTorch's nn.Sequential).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Sequential {
+    /// The layers.
+    #[schemars(length(min = 1))]
+    pub body: Body,
+    /// What the module gives to its caller where that is several values: taps of its inside, by key (`0`, `1`, ... of a
+    /// tuple). The golden of its output is then one tensor per key. The next layer goes on from the last value.
+    #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
+    pub returns: IndexMap<String, String>,
+}
+
+impl Word for Sequential {
+    const MODULE: Module = Module::Container;
+
+    fn resolve(&mut self, at: &mut Place<'_, '_>) -> Option<()> {
+        at.indexed_layers("body", &mut self.body);
+        at.returns(&self.returns);
+        Some(())
+    }
+
+    fn build(&self, at: &mut Builder<'_, '_>, x: ValueId) -> Result<ValueId, GraphError> {
+        at.body(&self.body, x)
+    }
+
+    fn describe(&self) -> Description<'_> {
+        Description::Row(&self.body.layers)
+    }
+
+    fn bodies_mut(&mut self) -> Vec<&mut Body> {
+        vec![&mut self.body]
+    }
+}

@@ -1,0 +1,25 @@
+//! The logistic function.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use zoo_graph::{GraphError, ValueId, ops};
+
+use super::{Description, Module, Step, Word};
+use crate::lower::Builder;
+
+/// 1/(1 + exp(-x)).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Sigmoid {}
+
+impl Word for Sigmoid {
+    const MODULE: Module = Module::Function;
+
+    fn build(&self, at: &mut Builder<'_, '_>, x: ValueId) -> Result<ValueId, GraphError> {
+        at.add(ops::Sigmoid, &[x])
+    }
+
+    fn describe(&self) -> Description<'_> {
+        Step::riding("sigmoid").into()
+    }
+}

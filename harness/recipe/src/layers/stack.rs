@@ -1,0 +1,56 @@
+//! A block several times.
+
+use indexmap::IndexMap;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use zoo_graph::{GraphError, ValueId};
+
+use super::{Body, Description, Layer, Module, Sequential, Word};
+use crate::lower::Builder;
+use crate::resolve::Place;
+use crate::schema::{Repeat, Scalar};
+/// A block used several times in a row, as modules `name.0`, `name.1`, ...
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Stack {
+    /// Which of `model.blocks`.
+    pub block: String,
+    /// How many times.
+    pub repeat: Repeat,
+    /// Arguments of every use.
+    #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
+    pub args: IndexMap<String, Scalar>,
+    /// Arguments of the first use, before `args`.
+    #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
+    pub first: IndexMap<String, Scalar>,
+    /// The uses.
+    #[serde(skip)]
+    pub uses: Body,
+}
+
+impl Word for Stack {
+    const MODULE: Module = Module::Container;
+
+    fn resolve(&mut self, at: &mut Place<'_, '_>) -> Option<()> {
+        for index in 0..self.repeat.0 {
+            let (first, args) = (("first", &self.first), ("args", &self.args));
+            let sources = if index == 0 { &[first, args][..] } else { &[args] };
+            let body = at.block("block", &self.block, sources, Some(index))?;
+            let use_ = Sequential { body, returns: IndexMap::new() };
+            self.uses.layers.push(at.part(index, Layer::Sequential(use_)));
+        }
+        Some(())
+    }
+
+    fn build(&self, at: &mut Builder<'_, '_>, x: ValueId) -> Result<ValueId, GraphError> {
+        at.body(&self.uses, x)
+    }
+
+    fn describe(&self) -> Description<'_> {
+        Description::Row(&self.uses.layers)
+    }
+
+    fn bodies_mut(&mut self) -> Vec<&mut Body> {
+        vec![&mut self.uses]
+    }
+}

@@ -1,0 +1,33 @@
+//! Difference with a tap.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use zoo_graph::{GraphError, ValueId, ops};
+
+use super::{Description, Module, Step, Word};
+use crate::lower::Builder;
+use crate::resolve::Place;
+
+/// Subtracts the value of a tap.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(transparent)]
+#[schemars(inline)]
+pub struct Subtract(pub String);
+
+impl Word for Subtract {
+    const MODULE: Module = Module::None;
+
+    fn resolve(&mut self, at: &mut Place<'_, '_>) -> Option<()> {
+        self.0 = at.tap("", &self.0)?;
+        Some(())
+    }
+
+    fn build(&self, at: &mut Builder<'_, '_>, x: ValueId) -> Result<ValueId, GraphError> {
+        let other = at.tapped(&self.0)?;
+        at.add(ops::WeightedSum { weights: vec![1.0, -1.0] }, &[x, other])
+    }
+
+    fn describe(&self) -> Description<'_> {
+        Step::reading("subtract", &self.0).into()
+    }
+}

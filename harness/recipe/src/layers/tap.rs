@@ -1,0 +1,33 @@
+//! A name for a value.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use zoo_graph::{GraphError, ValueId};
+
+use super::{Description, Module, Word};
+use crate::lower::Builder;
+use crate::resolve::Place;
+
+/// Keeps the present value under a name, for `from`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(transparent)]
+#[schemars(inline)]
+pub struct Tap(pub String);
+
+impl Word for Tap {
+    const MODULE: Module = Module::None;
+
+    fn resolve(&mut self, at: &mut Place<'_, '_>) -> Option<()> {
+        self.0 = at.new_tap(&self.0);
+        Some(())
+    }
+
+    fn build(&self, at: &mut Builder<'_, '_>, x: ValueId) -> Result<ValueId, GraphError> {
+        at.keep(&self.0, x);
+        Ok(x)
+    }
+
+    fn describe(&self) -> Description<'_> {
+        Description::Tap(&self.0)
+    }
+}

@@ -1,0 +1,35 @@
+//! Layers that nothing calls.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use zoo_graph::{GraphError, ValueId};
+
+use super::{Body, Description, Module, Word};
+use crate::lower::Builder;
+use crate::resolve::Place;
+/// Layers whose parameters exist in a checkpoint, and which are never called: they never train.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Unused {
+    /// The layers, as if they were called here.
+    #[schemars(length(min = 1))]
+    pub body: Body,
+}
+
+impl Word for Unused {
+    const MODULE: Module = Module::None;
+
+    fn resolve(&mut self, at: &mut Place<'_, '_>) -> Option<()> {
+        at.layers("body", &mut self.body);
+        Some(())
+    }
+
+    fn build(&self, at: &mut Builder<'_, '_>, x: ValueId) -> Result<ValueId, GraphError> {
+        at.declare(&self.body, x)?;
+        Ok(x)
+    }
+
+    fn describe(&self) -> Description<'_> {
+        Description::Unused(&self.body.layers)
+    }
+}

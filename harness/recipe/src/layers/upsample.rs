@@ -1,0 +1,76 @@
+//! Other sizes of maps.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use zoo_graph::{GraphError, ValueId, ops};
+
+use super::window::one;
+use super::{Description, Module, Step, Word, Work};
+use crate::lower::Builder;
+use crate::resolve::Place;
+use crate::schema::Pair;
+/// Enlarges (or shrinks) height and width, by `scale` or to `size`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Upsample {
+    /// How many times as large.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scale: Option<Pair>,
+    /// Height and width of the output.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub size: Option<Pair>,
+    /// Which pixels an output pixel is made of.
+    #[serde(default)]
+    pub mode: UpsampleMode,
+    /// For `bilinear`: the corner pixels of input and output have the same place, not the corners of those pixels.
+    #[serde(default)]
+    pub align_corners: bool,
+}
+
+/// Which pixels an output pixel is made of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum UpsampleMode {
+    /// The pixel at floor(place / scale).
+    #[default]
+    Nearest,
+    /// The four around its place, weighted by their distance.
+    Bilinear,
+}
+
+impl Word for Upsample {
+    const MODULE: Module = Module::Function;
+
+    fn resolve(&mut self, at: &mut Place<'_, '_>) -> Option<()> {
+        if self.scale.is_some() == self.size.is_some() {
+            at.error("", "says how large either by `scale` or by `size`").hint =
+                Some("for example `scale: 2`".to_owned());
+            return None;
+        }
+        Some(())
+    }
+
+    fn build(&self, at: &mut Builder<'_, '_>, x: ValueId) -> Result<ValueId, GraphError> {
+        let Some([_, _, h, w]) = at.shape(x).nchw() else {
+            return Err(at.refuse(format!("no height and width in {}", at.shape(x))));
+        };
+        let Pair([by_h, by_w]) = self.scale.unwrap_or(Pair::ONES);
+        let out = self.size.map_or([h.saturating_mul(by_h), w.saturating_mul(by_w)], |size| size.0);
+        let interpolation = match self.mode {
+            UpsampleMode::Nearest => ops::Interpolation::Nearest,
+            UpsampleMode::Bilinear => ops::Interpolation::Bilinear { align_corners: self.align_corners },
+        };
+        at.add(ops::Resize { out, interpolation }, &[x])
+    }
+
+    fn describe(&self) -> Description<'_> {
+        let mode = match (self.mode, self.align_corners) {
+            (UpsampleMode::Nearest, _) => "nearest",
+            (UpsampleMode::Bilinear, true) => "bilinear, aligned corners",
+            (UpsampleMode::Bilinear, false) => "bilinear",
+        };
+        let by = self.scale.map(|by| format!("x{}", one(by)));
+        let to = self.size.map(|size| format!("to {size}"));
+        Step::new(Work::Size, format!("upsample {}, {mode}", by.or(to).unwrap_or_default())).into()
+    }
+}

@@ -1,0 +1,266 @@
+//! Layers of the recipe as nodes, and the outputs of its modules as taps.
+
+use super::{BuildOptions, Mode};
+use crate::layers::Body;
+use crate::schema::{Part, Training};
+use crate::{ResolvedLayer, ResolvedModel};
+use std::collections::HashMap;
+use zoo_graph::{
+    Graph, GraphError, Init, Layout, Op, Origin, Phase, Scope, Shape, Tap, TapState, TensorType, ValueId, VariableId,
+    VariableRole,
+};
+
+/// Name of the output of a network that gives one value.
+pub(super) const LOGITS: &str = "logits";
+
+/// Adds inputs and network, and names its outputs.
+pub(super) fn lower(
+    graph: &mut Graph,
+    model: &ResolvedModel,
+    parts: &[Part],
+    options: &BuildOptions,
+) -> Result<(), GraphError> {
+    let mut taps = HashMap::new();
+    let mut first = None;
+    for (name, [c, h, w]) in &model.inputs {
+        let value = graph.add_input(name, TensorType::plain([options.batch, *c, *h, *w], options.dtype));
+        taps.insert(name.clone(), value);
+        first.get_or_insert(value);
+    }
+    let Some(input) = first else {
+        return Err(GraphError::Model { origin: None, message: "the model has no input".into() });
+    };
+    let mut network = Network { graph, options, parts, taps, calls: HashMap::new(), streams: 0, again: false };
+    let last = network.body(&model.body, input)?;
+    if model.outputs.is_empty() {
+        network.tap(super::ROOT, last, None);
+        network.graph.outputs.push((LOGITS.into(), last));
+        return Ok(());
+    }
+    for (name, tap) in &model.outputs {
+        let Some(value) = network.taps.get(tap).copied() else {
+            return Err(GraphError::Model { origin: None, message: format!("no tap `{tap}` for the output `{name}`") });
+        };
+        network.graph.outputs.push((name.clone(), value));
+    }
+    Ok(())
+}
+
+/// A network that is being built.
+struct Network<'n> {
+    graph: &'n mut Graph,
+    options: &'n BuildOptions,
+    /// What is trained differently from the rest.
+    parts: &'n [Part],
+    /// Values that the recipe keeps under a name, model inputs among them.
+    taps: HashMap<String, ValueId>,
+    /// Calls of each module so far.
+    calls: HashMap<String, usize>,
+    /// Streams of random numbers so far.
+    streams: u64,
+    /// Whether a module is called once more, so that its parameters are there already.
+    again: bool,
+}
+
+impl Network<'_> {
+    fn body(&mut self, layers: &[ResolvedLayer], input: ValueId) -> Result<ValueId, GraphError> {
+        layers.iter().try_fold(input, |x, layer| self.layer(layer, x))
+    }
+
+    fn layer(&mut self, layer: &ResolvedLayer, x: ValueId) -> Result<ValueId, GraphError> {
+        let origin = Origin { path: layer.path.to_string(), span: layer.span.clone() };
+        let module = layer.name.clone().unwrap_or_else(|| layer.path.to_string());
+        let name = match self.calls.get(&module) {
+            Some(call) if self.again => format!("{module}#{call}"),
+            _ => module.clone(),
+        };
+        let scope = Scope { phase: Phase::Forward, origin: Some(origin.clone()) };
+        let mut builder = Builder { network: self, module, name, scope };
+        let y = layer.kind.build(&mut builder, x)?;
+        let returned = layer.returns.iter().map(|(key, tap)| Ok((key.clone(), builder.tapped(tap)?)));
+        let returned = returned.collect::<Result<Vec<_>, GraphError>>()?;
+        match &layer.name {
+            Some(name) if returned.is_empty() => self.tap(name, y, Some(origin)),
+            Some(name) => self.tap_parts(name, returned, &origin),
+            None => {}
+        }
+        Ok(y)
+    }
+
+    fn tap(&mut self, module: &str, value: ValueId, origin: Option<Origin>) {
+        let calls = self.calls.entry(module.to_string()).or_default();
+        let tap = Tap { module: module.to_string(), call: *calls, part: None, state: TapState::Value(value), origin };
+        *calls += 1;
+        self.graph.taps.push(tap);
+    }
+
+    /// Taps of a module that gives several values.
+    fn tap_parts(&mut self, module: &str, parts: Vec<(String, ValueId)>, origin: &Origin) {
+        let calls = self.calls.entry(module.to_string()).or_default();
+        let call = *calls;
+        *calls += 1;
+        let tap = |(key, value)| Tap {
+            module: module.to_string(),
+            call,
+            part: Some(key),
+            state: TapState::Value(value),
+            origin: Some(origin.clone()),
+        };
+        self.graph.taps.extend(parts.into_iter().map(tap));
+    }
+}
+
+/// Adds the nodes of one layer.
+pub(crate) struct Builder<'b, 'n> {
+    network: &'b mut Network<'n>,
+    /// Module name of the layer, or its place in the recipe if it has none.
+    module: String,
+    /// Name of its nodes: the module's, with the number of the call if it is called once more.
+    name: String,
+    scope: Scope,
+}
+
+impl Builder<'_, '_> {
+    pub(crate) fn graph(&mut self) -> &mut Graph {
+        self.network.graph
+    }
+
+    /// Shape of a value, batch included.
+    pub(crate) fn shape(&self, value: ValueId) -> &Shape {
+        &self.network.graph.ty(value).shape
+    }
+
+    /// What the graph is for.
+    pub(crate) fn mode(&self) -> Mode {
+        self.network.options.mode
+    }
+
+    /// How the module is trained.
+    pub(crate) fn training(&self) -> Training {
+        Training::of(self.network.parts, &self.module, self.network.options.epoch)
+    }
+
+    /// Whether layers do at random what they leave to chance.
+    pub(crate) fn left_to_chance(&self) -> bool {
+        self.network.options.mode == Mode::Train && self.network.options.dropout
+    }
+
+    /// A stream of random numbers of the layer's own; every layer that may need one takes it, so that one that is not
+    /// used moves no other.
+    pub(crate) fn stream(&mut self) -> u64 {
+        self.network.streams += 1;
+        self.network.streams - 1
+    }
+
+    /// Adds a node with one result.
+    pub(crate) fn add(&mut self, op: impl Into<Op>, operands: &[ValueId]) -> Result<ValueId, GraphError> {
+        self.network.graph.add(&self.scope, self.name.clone(), op, operands)
+    }
+
+    /// As [`Self::add`], for one of several nodes of the layer.
+    pub(crate) fn add_part(
+        &mut self,
+        part: &str,
+        op: impl Into<Op>,
+        operands: &[ValueId],
+    ) -> Result<ValueId, GraphError> {
+        self.network.graph.add(&self.scope, format!("{}/{part}", self.name), op, operands)
+    }
+
+    /// As [`Self::add_part`], for a node with several results or of another phase.
+    pub(crate) fn add_parts(
+        &mut self,
+        part: &str,
+        phase: Phase,
+        op: impl Into<Op>,
+        operands: &[ValueId],
+    ) -> Result<Vec<ValueId>, GraphError> {
+        let scope = Scope { phase, ..self.scope.clone() };
+        self.network.graph.add_node(&scope, format!("{}/{part}", self.name), op, operands)
+    }
+
+    /// Adds the nodes of the layers inside.
+    pub(crate) fn body(&mut self, body: &Body, x: ValueId) -> Result<ValueId, GraphError> {
+        self.network.body(&body.layers, x)
+    }
+
+    /// Adds the nodes of layers that have been called before, on the same parameters.
+    pub(crate) fn again(&mut self, body: &Body, x: ValueId) -> Result<ValueId, GraphError> {
+        let outer = std::mem::replace(&mut self.network.again, true);
+        let y = self.network.body(&body.layers, x);
+        self.network.again = outer;
+        y
+    }
+
+    /// Declares the parameters of layers as if they were called, without calling them.
+    pub(crate) fn declare(&mut self, body: &Body, x: ValueId) -> Result<(), GraphError> {
+        let known = self.network.graph.variables.len();
+        let mut elsewhere = self.network.graph.clone();
+        let mut network = Network {
+            graph: &mut elsewhere,
+            taps: self.network.taps.clone(),
+            calls: self.network.calls.clone(),
+            ..*self.network
+        };
+        network.body(&body.layers, x)?;
+        for variable in &elsewhere.variables[known..] {
+            let ty = elsewhere.ty(variable.value).clone();
+            let (name, role) = (variable.name.clone(), variable.role.clone());
+            self.network.graph.add_variable(name, role, ty, variable.init.clone(), variable.origin.clone());
+        }
+        Ok(())
+    }
+
+    /// Keeps a value under the full name of a tap.
+    pub(crate) fn keep(&mut self, tap: &str, value: ValueId) {
+        self.network.taps.insert(tap.to_owned(), value);
+    }
+
+    /// The value that was kept under a name.
+    pub(crate) fn tapped(&self, tap: &str) -> Result<ValueId, GraphError> {
+        let known = self.network.taps.get(tap).copied();
+        known.ok_or_else(|| self.refuse(format!("no tap or input `{tap}` before this layer")))
+    }
+
+    /// The value of a trained variable `<module>.<leaf>`.
+    pub(crate) fn parameter(
+        &mut self,
+        leaf: &str,
+        role: VariableRole,
+        shape: &[usize],
+        init: &Init,
+    ) -> Result<ValueId, GraphError> {
+        let id = self.variable(leaf, role, shape, init)?;
+        Ok(self.network.graph.variable(id).value)
+    }
+
+    /// A variable `<module>.<leaf>`; where the module is called once more, the one that is there.
+    pub(crate) fn variable(
+        &mut self,
+        leaf: &str,
+        role: VariableRole,
+        shape: &[usize],
+        init: &Init,
+    ) -> Result<VariableId, GraphError> {
+        let name = format!("{}.{leaf}", self.module);
+        let dtype = self.network.options.dtype;
+        let ty = TensorType { shape: shape.to_vec().into(), dtype, layout: Layout::Plain };
+        if let Some(known) = self.network.graph.find_variable(&name) {
+            let theirs = &self.network.graph.ty(self.network.graph.variable(known).value).shape;
+            return match self.network.again {
+                true if *theirs == ty.shape => Ok(known),
+                true => Err(self.refuse(format!("`{name}` has shape {theirs}, this call would need {}", ty.shape))),
+                false => Err(self.refuse(format!("`{name}` is there already: give this layer a name of its own"))),
+            };
+        }
+        if ty.shape.checked_numel().is_none_or(|n| n == 0 || n > 1 << 40) {
+            return Err(self.refuse(format!("`{name}` would have shape {}", ty.shape)));
+        }
+        Ok(self.network.graph.add_variable(name, role, ty, init.clone(), self.scope.origin.clone()))
+    }
+
+    /// Why the layer cannot be built.
+    pub(crate) fn refuse(&self, message: String) -> GraphError {
+        GraphError::Model { origin: self.scope.origin.clone(), message }
+    }
+}

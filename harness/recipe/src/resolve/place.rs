@@ -1,0 +1,139 @@
+//! What a layer asks of the place where it stands while it resolves.
+
+use indexmap::IndexMap;
+
+use super::expand::{Expander, Scope};
+use super::{ResolvedLayer, blocks::Given};
+use crate::diagnostic::{Diagnostic, suggest};
+use crate::layers::{Body, Layer, Module};
+use crate::schema::{InitDefaults, Scalar};
+use crate::span::ConfigPath;
+
+/// The place of one layer.
+pub(crate) struct Place<'p, 'a> {
+    expander: &'p mut Expander<'a>,
+    scope: &'p Scope,
+    /// Of the layer.
+    path: &'p ConfigPath,
+    /// Of its content.
+    inner: ConfigPath,
+    /// Full name of the module.
+    name: Option<String>,
+    returns: IndexMap<String, String>,
+}
+
+impl<'p, 'a> Place<'p, 'a> {
+    pub(super) fn new(
+        expander: &'p mut Expander<'a>,
+        scope: &'p Scope,
+        path: &'p ConfigPath,
+        inner: ConfigPath,
+        name: Option<String>,
+    ) -> Self {
+        Self { expander, scope, path, inner, name, returns: IndexMap::new() }
+    }
+
+    /// Name of the module, and the taps that it gives to its caller.
+    pub(super) fn into_parts(self) -> (Option<String>, IndexMap<String, String>) {
+        (self.name, self.returns)
+    }
+
+    /// Reports a mistake in the value of a key, or in the content itself if `key` is empty.
+    pub(crate) fn error(&mut self, key: &str, message: impl Into<String>) -> &mut Diagnostic {
+        let path = self.at(key);
+        self.expander.error(&path, message)
+    }
+
+    /// How parameters start where their layer does not say.
+    pub(crate) fn init(&self) -> &InitDefaults {
+        &self.scope.init
+    }
+
+    /// Resolves the layers of a list in the value of `key`.
+    pub(crate) fn layers(&mut self, key: &str, body: &mut Body) {
+        self.list(key, body, self.scope.inside(self.name.as_deref(), false));
+    }
+
+    /// As [`Self::layers`], where layers without a name are named by their index.
+    pub(crate) fn indexed_layers(&mut self, key: &str, body: &mut Body) {
+        self.list(key, body, self.scope.inside(self.name.as_deref(), true));
+    }
+
+    /// As [`Self::layers`], with a name before theirs that is no module.
+    pub(crate) fn layers_within(&mut self, name: &str, key: &str, body: &mut Body) {
+        let full = self.expander.full_name(name, &self.inner, self.scope);
+        self.expander.register(Module::None, Some(&full), &self.inner, self.path);
+        self.list(key, body, self.scope.inside(Some(&full), false));
+    }
+
+    fn list(&mut self, key: &str, body: &mut Body, scope: Scope) {
+        *body = Body::resolved(self.expander.layers(body.written(), &self.at(key), &scope));
+    }
+
+    /// The layers of a block, with arguments from the values of these keys, of which earlier ones win. With `use_`, in a
+    /// module of that number.
+    pub(crate) fn block(
+        &mut self,
+        key: &str,
+        block: &str,
+        args: &[(&str, &IndexMap<String, Scalar>)],
+        use_: Option<usize>,
+    ) -> Option<Body> {
+        let given: Vec<Given<'_>> = args.iter().map(|(key, args)| Given { args, path: self.at(key) }).collect();
+        let name = use_.map(|index| self.part_name(index)).or_else(|| self.name.clone());
+        let layers = self.expander.inline(block, &given, name.as_deref(), &self.at(key), self.scope)?;
+        Some(Body::resolved(layers))
+    }
+
+    /// A module inside this one, named by its number.
+    pub(crate) fn part(&self, index: usize, kind: Layer) -> ResolvedLayer {
+        ResolvedLayer {
+            name: Some(self.part_name(index)),
+            path: self.path.clone(),
+            span: self.expander.spans.get(self.path),
+            kind,
+            returns: IndexMap::new(),
+        }
+    }
+
+    fn part_name(&self, index: usize) -> String {
+        format!("{}{index}", self.scope.inside(self.name.as_deref(), true).prefix)
+    }
+
+    /// Says which taps of its inside the module gives to its caller.
+    pub(crate) fn returns(&mut self, names: &IndexMap<String, String>) {
+        let inside = self.scope.inside(self.name.as_deref(), true);
+        self.returns = self.expander.named_taps(names, &self.at("returns"), &inside);
+    }
+
+    /// The full name of a tap or input that the value of `key` names.
+    pub(crate) fn tap(&mut self, key: &str, tap: &str) -> Option<String> {
+        let path = self.at(key);
+        self.expander.find_tap(tap, &path, self.scope)
+    }
+
+    /// Makes a tap known; gives its full name.
+    pub(crate) fn new_tap(&mut self, tap: &str) -> String {
+        let full = format!("{}{tap}", self.scope.prefix);
+        if !self.expander.taps.insert(full.clone()) {
+            self.error("", format!("there is a tap or input `{tap}` already"));
+        }
+        full
+    }
+
+    /// A module above with layers in it.
+    pub(crate) fn module(&mut self, name: &str) -> Option<ResolvedLayer> {
+        let containers = &self.expander.containers;
+        let full = format!("{}{name}", self.scope.prefix);
+        let known = containers.get(&full).or_else(|| containers.get(name)).cloned();
+        if known.is_none() {
+            let hint = suggest(name, containers.keys().map(String::as_str));
+            self.error("", format!("there is no module `{name}` above with layers in it")).hint = Some(hint);
+        }
+        known
+    }
+
+    fn at(&self, key: &str) -> ConfigPath {
+        if key.is_empty() { self.inner.clone() } else { self.inner.key(key) }
+    }
+}
