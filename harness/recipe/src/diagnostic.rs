@@ -196,6 +196,13 @@ impl Sources {
         self.0.insert(file, text);
     }
 
+    /// How many characters stand on the line between a place and a text behind it.
+    pub(crate) fn characters_before(&self, span: &Span, text: &str) -> Option<usize> {
+        let line = self.0.get(&span.file)?.lines().nth(span.line - 1)?;
+        let rest: String = line.chars().skip(span.column - 1).collect();
+        Some(rest[..rest.find(text)?].chars().count())
+    }
+
     fn excerpt(&self, span: &Span) -> Option<Arc<str>> {
         let line = self.0.get(&span.file)?.lines().nth(span.line - 1)?;
         let printable = |c: char| if c.is_control() { ' ' } else { c };

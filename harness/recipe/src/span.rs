@@ -85,6 +85,13 @@ impl SpanTable {
         }
     }
 
+    /// The place of a character of a text that is the value at `path`, if it was written on one line as it is.
+    pub(crate) fn within(&self, path: &ConfigPath, text: &str, at: usize) -> Span {
+        let span = self.get(path);
+        let before = self.0.sources.characters_before(&span, text);
+        Span { column: span.column + before.map_or(0, |before| before + at), ..span }
+    }
+
     /// The first override of the command line at or below `path`.
     pub fn override_within(&self, path: &str) -> Option<Span> {
         let inside = |at: &ConfigPath| {

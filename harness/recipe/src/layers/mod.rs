@@ -15,29 +15,48 @@ mod again;
 mod avg_pool;
 mod block;
 mod bn;
+mod channel_shuffle;
 mod concat;
 mod conv;
 mod conv_transpose;
 mod crop;
 mod dropout;
+mod elu;
 mod flatten;
 mod from;
+mod gelu;
 mod global_avg_pool;
+mod group_norm;
+mod hard_sigmoid;
+mod hard_swish;
+mod instance_norm;
+mod layer_norm;
+mod leaky_relu;
 mod linear;
 mod lrn;
+mod map;
 mod max_pool;
+mod mish;
+mod mul;
 mod pad;
 mod pair_log_softmax;
 mod patches;
+mod permute;
+mod pixel_shuffle;
 mod relu;
 mod relu6;
+mod reshape;
 mod residual;
+mod rms_norm;
 mod scale;
 mod scope;
 mod sequential;
 mod sigmoid;
+mod silu;
+mod softmax;
 mod stack;
 mod subtract;
+mod tanh;
 mod tap;
 mod unused;
 mod upsample;
@@ -45,6 +64,7 @@ mod xcorr;
 
 pub use body::Body;
 pub use concat::Axis;
+pub use gelu::Approximation;
 pub(crate) use schema::recipe_schema;
 pub use upsample::UpsampleMode;
 
@@ -147,6 +167,24 @@ layers! {
     "linear" => linear::Linear,
     "sigmoid" => sigmoid::Sigmoid,
     "scale" => scale::Scale,
+    "silu" => silu::Silu,
+    "hard_swish" => hard_swish::HardSwish,
+    "hard_sigmoid" => hard_sigmoid::HardSigmoid,
+    "gelu" => gelu::Gelu,
+    "leaky_relu" => leaky_relu::LeakyRelu,
+    "elu" => elu::Elu,
+    "mish" => mish::Mish,
+    "tanh" => tanh::Tanh,
+    "softmax" => softmax::Softmax,
+    "map" => map::Map,
+    "layer_norm" => layer_norm::LayerNorm,
+    "group_norm" => group_norm::GroupNorm,
+    "instance_norm" => instance_norm::InstanceNorm,
+    "rms_norm" => rms_norm::RmsNorm,
+    "permute" => permute::Permute,
+    "reshape" => reshape::Reshape,
+    "channel_shuffle" => channel_shuffle::ChannelShuffle,
+    "pixel_shuffle" => pixel_shuffle::PixelShuffle,
     "conv_transpose" => conv_transpose::ConvTranspose,
     "upsample" => upsample::Upsample,
     "crop" => crop::Crop,
@@ -165,6 +203,7 @@ layers! {
     "again" => again::Again,
     "add" => add::Add,
     "subtract" => subtract::Subtract,
+    "mul" => mul::Mul,
     "tap" => tap::Tap,
     "from" => from::FromTap,
 }

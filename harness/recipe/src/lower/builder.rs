@@ -5,6 +5,8 @@ use crate::layers::Body;
 use crate::schema::{Part, Training};
 use crate::{ResolvedLayer, ResolvedModel};
 use std::collections::HashMap;
+use zoo_graph::formula::Formula;
+use zoo_graph::ops::{self, DeviceName};
 use zoo_graph::{
     Graph, GraphError, Init, Layout, Op, Origin, Phase, Scope, Shape, Tap, TapState, TensorType, ValueId, VariableId,
     VariableRole,
@@ -155,6 +157,50 @@ impl Builder<'_, '_> {
     /// Adds a node with one result.
     pub(crate) fn add(&mut self, op: impl Into<Op>, operands: &[ValueId]) -> Result<ValueId, GraphError> {
         self.network.graph.add(&self.scope, self.name.clone(), op, operands)
+    }
+
+    /// Adds a formula over these operands, which broadcast from their last axes; one of a value's channels, `[C]` or
+    /// `[C, 1, 1]`, is to be reshaped first. Its first result is given.
+    pub(crate) fn formula(
+        &mut self,
+        formula: Formula,
+        name: DeviceName,
+        operands: &[ValueId],
+    ) -> Result<ValueId, GraphError> {
+        let map = self.map(formula, operands)?.named(name);
+        self.add(map, operands)
+    }
+
+    /// As [`Self::formula`], for one of several nodes of the layer.
+    pub(crate) fn formula_part(
+        &mut self,
+        part: &str,
+        formula: Formula,
+        name: DeviceName,
+        operands: &[ValueId],
+    ) -> Result<ValueId, GraphError> {
+        let map = self.map(formula, operands)?.named(name);
+        self.add_part(part, map, operands)
+    }
+
+    /// As [`Self::formula`], for one that is no operator of devices.
+    pub(crate) fn unnamed(&mut self, formula: Formula, operands: &[ValueId]) -> Result<ValueId, GraphError> {
+        let map = self.map(formula, operands)?;
+        self.add(map, operands)
+    }
+
+    fn map(&self, formula: Formula, operands: &[ValueId]) -> Result<ops::Map, GraphError> {
+        let types: Vec<&TensorType> = operands.iter().map(|v| self.network.graph.ty(*v)).collect();
+        ops::Map::over(formula, &types).map_err(|source| GraphError::Shape {
+            name: self.name.clone(),
+            origin: self.scope.origin.clone(),
+            source,
+        })
+    }
+
+    /// The axes of a value in another order, the batch among them.
+    pub(crate) fn transposed(&mut self, part: &str, order: &[usize], x: ValueId) -> Result<ValueId, GraphError> {
+        self.add_part(part, ops::Transpose { permutation: order.to_vec() }, &[x])
     }
 
     /// As [`Self::add`], for one of several nodes of the layer.

@@ -208,6 +208,17 @@ impl Expander<'_> {
 
     /// The full name of a tap, looked for in this module and in those around it.
     pub(super) fn find_tap(&mut self, tap: &str, path: &ConfigPath, scope: &Scope) -> Option<String> {
+        if let Some(full) = self.known_tap(tap, scope) {
+            return Some(full);
+        }
+        let known: Vec<String> = self.taps.iter().cloned().collect();
+        let hint = suggest(tap, known.iter().map(String::as_str));
+        self.error(path, format!("there is no tap or input `{tap}` before this layer")).hint = Some(hint);
+        None
+    }
+
+    /// The full name of a tap, the nearest around this place, if there is one.
+    pub(super) fn known_tap(&mut self, tap: &str, scope: &Scope) -> Option<String> {
         let mut prefix = scope.prefix.as_str();
         loop {
             let full = format!("{prefix}{tap}");
@@ -216,15 +227,11 @@ impl Expander<'_> {
                 return Some(full);
             }
             if prefix.is_empty() {
-                break;
+                return None;
             }
             let outer = prefix.trim_end_matches('.').rfind('.').map_or(0, |dot| dot + 1);
             prefix = &prefix[..outer];
         }
-        let known: Vec<String> = self.taps.iter().cloned().collect();
-        let hint = suggest(tap, known.iter().map(String::as_str));
-        self.error(path, format!("there is no tap or input `{tap}` before this layer")).hint = Some(hint);
-        None
     }
 }
 

@@ -44,6 +44,12 @@ impl<'p, 'a> Place<'p, 'a> {
         self.expander.error(&path, message)
     }
 
+    /// Reports a mistake at this character of the text that the layer's content is.
+    pub(crate) fn error_in_text(&mut self, text: &str, at: usize, message: impl Into<String>) {
+        let span = self.expander.spans.within(&self.inner, text, at);
+        self.error("", message).span = span;
+    }
+
     /// How parameters start where their layer does not say.
     pub(crate) fn init(&self) -> &InitDefaults {
         &self.scope.init
@@ -110,6 +116,11 @@ impl<'p, 'a> Place<'p, 'a> {
     pub(crate) fn tap(&mut self, key: &str, tap: &str) -> Option<String> {
         let path = self.at(key);
         self.expander.find_tap(tap, &path, self.scope)
+    }
+
+    /// The full name of a tap or input of this name, if there is one.
+    pub(crate) fn known_tap(&mut self, tap: &str) -> Option<String> {
+        self.expander.known_tap(tap, self.scope)
     }
 
     /// Makes a tap known; gives its full name.

@@ -1,0 +1,40 @@
+//! Channels of all groups in turn.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use zoo_graph::{GraphError, ValueId, ops};
+
+use super::{Description, Module, Step, Word, Work};
+use crate::lower::Builder;
+use crate::schema::Size;
+
+/// Puts the channels of several groups in turn: the first of each group, the second of each, ... (arXiv 1707.01083;
+/// PyTorch's ChannelShuffle).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ChannelShuffle {
+    /// How many groups there are.
+    pub groups: Size,
+}
+
+impl Word for ChannelShuffle {
+    const MODULE: Module = Module::Function;
+
+    fn build(&self, at: &mut Builder<'_, '_>, x: ValueId) -> Result<ValueId, GraphError> {
+        let (shape, groups) = (at.shape(x).clone(), self.groups.0);
+        let [n, c, h, w] = shape[..] else {
+            return Err(at.refuse(format!("channels of {shape}: `[C, H, W]` is what has them")));
+        };
+        if !c.is_multiple_of(groups) {
+            return Err(at.refuse(format!("{c} channels cannot be split in {groups} equal groups")));
+        }
+        let split = [n, groups, c / groups, h, w].into();
+        let x = at.add_part("split", ops::Reshape { shape: split }, &[x])?;
+        let x = at.transposed("turns", &[0, 2, 1, 3, 4], x)?;
+        at.add(ops::Reshape { shape }, &[x])
+    }
+
+    fn describe(&self) -> Description<'_> {
+        Step::new(Work::Size, format!("channel_shuffle {}", self.groups.0)).into()
+    }
+}

@@ -1,0 +1,54 @@
+//! The Gaussian error linear unit.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use zoo_graph::{GraphError, ValueId, formula::Formula, ops::DeviceName};
+
+use super::{Description, Module, Step, Word};
+use crate::lower::Builder;
+
+/// x times the share of a normal distribution that is below x (arXiv 1606.08415; PyTorch's GELU).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Gelu {
+    /// How the distribution is computed.
+    #[serde(default)]
+    pub approximate: Approximation,
+}
+
+/// How GELU's distribution is computed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Approximation {
+    /// By the error function.
+    #[default]
+    None,
+    /// 0.5 * (1 + tanh(sqrt(2/pi) * (x + 0.044715 x^3))): GPT-2's form.
+    Tanh,
+}
+
+impl Word for Gelu {
+    const MODULE: Module = Module::Function;
+
+    fn build(&self, at: &mut Builder<'_, '_>, x: ValueId) -> Result<ValueId, GraphError> {
+        let formula = match self.approximate {
+            Approximation::None => {
+                Formula::define(0, |[x]| [x * 0.5 * (1.0 + (x * std::f64::consts::FRAC_1_SQRT_2).erf())])
+            }
+            Approximation::Tanh => Formula::define(0, |[x]| {
+                let inner =
+                    std::f64::consts::FRAC_2_SQRT_PI * std::f64::consts::FRAC_1_SQRT_2 * (x + 0.044715 * (x * x * x));
+                [0.5 * x * (1.0 + inner.tanh())]
+            }),
+        };
+        at.formula(formula, DeviceName::new("Gelu", "GeluGrad"), &[x])
+    }
+
+    fn describe(&self) -> Description<'_> {
+        Step::riding(match self.approximate {
+            Approximation::None => "gelu",
+            Approximation::Tanh => "gelu tanh",
+        })
+        .into()
+    }
+}

@@ -1,0 +1,65 @@
+//! Normalisation of groups of channels.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use zoo_graph::{GraphError, Init, ValueId, VariableRole, formula::Formula, ops};
+
+use super::{Description, Module, Step, Word};
+use crate::lower::Builder;
+use crate::schema::{BnInit, Size};
+
+/// Normalisation of each group of channels of each sample by its own mean and biased variance, with a scale and a shift per
+/// channel (arXiv 1803.08494; PyTorch's GroupNorm). Parameters `weight` and `bias`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct GroupNorm {
+    /// How many groups the channels are split in.
+    pub groups: Size,
+    /// Added to the variance.
+    #[serde(default = "usual_eps")]
+    #[schemars(range(min = 0, max = 1))]
+    pub eps: f64,
+    /// How the parameters start.
+    #[serde(default, skip_serializing_if = "BnInit::is_empty")]
+    pub init: BnInit,
+}
+
+fn usual_eps() -> f64 {
+    1e-5
+}
+
+impl Word for GroupNorm {
+    const MODULE: Module = Module::Parameters;
+
+    fn build(&self, at: &mut Builder<'_, '_>, x: ValueId) -> Result<ValueId, GraphError> {
+        let shape = at.shape(x).clone();
+        let [n, c, ..] = shape[..] else {
+            return Err(at.refuse(format!("groups of channels of {shape}, which has no channels")));
+        };
+        let (groups, eps) = (self.groups.0, self.eps);
+        if !c.is_multiple_of(groups) {
+            return Err(at.refuse(format!("{c} channels cannot be split in {groups} equal groups")));
+        }
+        let places: usize = shape[2..].iter().product();
+        let weight =
+            at.parameter("weight", VariableRole::NormWeight, &[c], &Init::Constant(self.init.gamma.unwrap_or(1.0)))?;
+        let bias =
+            at.parameter("bias", VariableRole::NormBias, &[c], &Init::Constant(self.init.beta.unwrap_or(0.0)))?;
+        let per_channel = [groups, c / groups, 1];
+        let weight = at.add_part("weight_by_group", ops::Reshape { shape: per_channel.into() }, &[weight])?;
+        let bias = at.add_part("bias_by_group", ops::Reshape { shape: per_channel.into() }, &[bias])?;
+        let grouped = [n, groups, c / groups, places].into();
+        let x = at.add_part("groups", ops::Reshape { shape: grouped }, &[x])?;
+        let formula = Formula::define(2, |[x, weight, bias]| {
+            let centred = x - x.row_mean();
+            [centred * (centred.square().row_mean() + eps).rsqrt() * weight + bias]
+        });
+        let name = ops::DeviceName::new("GroupNorm", "GroupNormGrad");
+        let y = at.formula_part("norm", formula, name, &[x, weight, bias])?;
+        at.add(ops::Reshape { shape }, &[y])
+    }
+
+    fn describe(&self) -> Description<'_> {
+        Step::riding(format!("group_norm {}", self.groups.0)).into()
+    }
+}

@@ -1,0 +1,26 @@
+//! Swish with a logistic function in three straight pieces.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use zoo_graph::{GraphError, ValueId, formula::Formula, ops::DeviceName};
+
+use super::{Description, Module, Step, Word};
+use crate::lower::Builder;
+
+/// x * min(max(x + 3, 0), 6) / 6 (arXiv 1905.02244; PyTorch's Hardswish).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct HardSwish {}
+
+impl Word for HardSwish {
+    const MODULE: Module = Module::Function;
+
+    fn build(&self, at: &mut Builder<'_, '_>, x: ValueId) -> Result<ValueId, GraphError> {
+        let formula = Formula::define(0, |[x]| [x * (x + 3.0).max(0.0).min(6.0) / 6.0]);
+        at.formula(formula, DeviceName::new("HardSwish", "HardSwishGrad"), &[x])
+    }
+
+    fn describe(&self) -> Description<'_> {
+        Step::riding("hard_swish").into()
+    }
+}

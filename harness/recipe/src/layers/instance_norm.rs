@@ -1,0 +1,41 @@
+//! Normalisation of each channel of each sample.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use zoo_graph::{GraphError, ValueId, formula::Formula, ops};
+
+use super::{Description, Module, Step, Word};
+use crate::lower::Builder;
+
+/// Normalisation of each channel of each sample by its own mean and biased variance, without parameters (arXiv 1607.08022;
+/// PyTorch's InstanceNorm2d as it is by default).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct InstanceNorm {
+    /// Added to the variance.
+    #[serde(default = "usual_eps")]
+    #[schemars(range(min = 0, max = 1))]
+    pub eps: f64,
+}
+
+fn usual_eps() -> f64 {
+    1e-5
+}
+
+impl Word for InstanceNorm {
+    const MODULE: Module = Module::Function;
+
+    fn build(&self, at: &mut Builder<'_, '_>, x: ValueId) -> Result<ValueId, GraphError> {
+        let axes = at.shape(x).len().saturating_sub(2);
+        let eps = self.eps;
+        let formula = Formula::define(axes, |[x]| {
+            let centred = x - x.row_mean();
+            [centred * (centred.square().row_mean() + eps).rsqrt()]
+        });
+        at.formula(formula, ops::DeviceName::new("InstanceNorm", "InstanceNormGrad"), &[x])
+    }
+
+    fn describe(&self) -> Description<'_> {
+        Step::riding("instance_norm").into()
+    }
+}

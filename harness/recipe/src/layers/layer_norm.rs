@@ -1,0 +1,69 @@
+//! Layer normalisation.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use zoo_graph::{GraphError, Init, ValueId, VariableRole, formula::Formula, ops::DeviceName};
+
+use super::{Description, Module, Step, Word};
+use crate::lower::Builder;
+use crate::schema::{BnInit, Size};
+
+/// Normalisation of each sample, or of each of its rows, by its own mean and biased variance, with a scale and a shift per
+/// element (arXiv 1607.06450; PyTorch's LayerNorm over the last `axes` axes). Parameters `weight` and `bias`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct LayerNorm {
+    /// How many of the last axes are normalised together.
+    #[serde(default = "one")]
+    pub axes: Size,
+    /// Normalises `[C, H, W]` over the channels of each pixel instead, with parameters of shape `[C]` (ConvNeXt's
+    /// LayerNorm2d).
+    #[serde(default)]
+    pub channels_first: bool,
+    /// Added to the variance.
+    #[serde(default = "usual_eps")]
+    #[schemars(range(min = 0, max = 1))]
+    pub eps: f64,
+    /// How the parameters start.
+    #[serde(default, skip_serializing_if = "BnInit::is_empty")]
+    pub init: BnInit,
+}
+
+fn one() -> Size {
+    Size(1)
+}
+
+fn usual_eps() -> f64 {
+    1e-5
+}
+
+impl Word for LayerNorm {
+    const MODULE: Module = Module::Parameters;
+
+    fn build(&self, at: &mut Builder<'_, '_>, x: ValueId) -> Result<ValueId, GraphError> {
+        let x = if self.channels_first { at.transposed("channels_last", &[0, 2, 3, 1], x)? } else { x };
+        let (axes, eps) = (if self.channels_first { 1 } else { self.axes.0 }, self.eps);
+        let shape = at.shape(x).to_vec();
+        if axes >= shape.len() {
+            let message = format!(
+                "{axes} axes are to be normalised, and the value has {}: the batch is not one of them",
+                shape.len() - 1
+            );
+            return Err(at.refuse(message));
+        }
+        let own = &shape[shape.len() - axes..];
+        let weight =
+            at.parameter("weight", VariableRole::NormWeight, own, &Init::Constant(self.init.gamma.unwrap_or(1.0)))?;
+        let bias = at.parameter("bias", VariableRole::NormBias, own, &Init::Constant(self.init.beta.unwrap_or(0.0)))?;
+        let formula = Formula::define(axes, |[x, weight, bias]| {
+            let centred = x - x.row_mean();
+            [centred * (centred.square().row_mean() + eps).rsqrt() * weight + bias]
+        });
+        let y = at.formula(formula, DeviceName::new("LayerNorm", "LayerNormGrad"), &[x, weight, bias])?;
+        if self.channels_first { at.transposed("channels_first", &[0, 3, 1, 2], y) } else { Ok(y) }
+    }
+
+    fn describe(&self) -> Description<'_> {
+        Step::riding("layer_norm").into()
+    }
+}

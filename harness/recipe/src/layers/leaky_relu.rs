@@ -1,0 +1,34 @@
+//! The rectifier with a slope below zero.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use zoo_graph::{GraphError, ValueId, formula::Formula, ops::DeviceName};
+
+use super::{Description, Module, Step, Word};
+use crate::lower::Builder;
+
+/// x where x > 0, else slope * x (PyTorch's LeakyReLU).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct LeakyRelu {
+    /// Slope below zero.
+    #[serde(default = "usual_slope")]
+    pub slope: f64,
+}
+
+fn usual_slope() -> f64 {
+    0.01
+}
+
+impl Word for LeakyRelu {
+    const MODULE: Module = Module::Function;
+
+    fn build(&self, at: &mut Builder<'_, '_>, x: ValueId) -> Result<ValueId, GraphError> {
+        let formula = Formula::define(0, |[x]| [x.greater(0.0).select(x, x * self.slope)]);
+        at.formula(formula, DeviceName::new("LeakyRelu", "LeakyReluGrad"), &[x])
+    }
+
+    fn describe(&self) -> Description<'_> {
+        Step::riding(format!("leaky_relu {}", self.slope)).into()
+    }
+}

@@ -1,0 +1,70 @@
+//! A formula of the author's own.
+
+use indexmap::IndexMap;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use zoo_graph::formula::{Formula, parse};
+use zoo_graph::{GraphError, ValueId};
+
+use super::{Description, Module, Step, Word, Work};
+use crate::lower::Builder;
+use crate::resolve::Place;
+
+/// Computes a formula, element by element: `- map: "x * sigmoid(1.702 * x)"`. `x` is the present value; taps are further
+/// operands, and broadcast as in NumPy.
+///
+/// Numbers, `+ - * / ^`, brackets, comparisons (`>`, `>=`, `<`, `<=`, `==`: 1 or 0), `abs`, `sign`, `exp`, `log`, `sqrt`,
+/// `rsqrt`, `tanh`, `sigmoid`, `softplus`, `erf`, `sin`, `cos`, `floor`, `max(a, b)`, `min(a, b)`, `select(condition, yes,
+/// no)`. Its gradient follows from it. Where two operands of `max` or `min` are equal, the gradient goes to the second.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(transparent)]
+#[schemars(inline)]
+pub struct Map {
+    /// The formula.
+    pub formula: String,
+    /// By name in the formula, the full name of the tap.
+    #[serde(skip)]
+    taps: IndexMap<String, String>,
+}
+
+impl Map {
+    /// The operands: the present value, and the taps.
+    fn operands(&self) -> Vec<&str> {
+        std::iter::once("x").chain(self.taps.keys().map(String::as_str)).collect()
+    }
+}
+
+impl Word for Map {
+    const MODULE: Module = Module::None;
+
+    fn resolve(&mut self, at: &mut Place<'_, '_>) -> Option<()> {
+        for name in zoo_graph::formula::names(&self.formula).into_iter().filter(|name| name != "x") {
+            if let Some(tap) = at.known_tap(&name) {
+                self.taps.insert(name, tap);
+            }
+        }
+        match parse(&self.formula, &self.operands()) {
+            Ok(_) => Some(()),
+            Err(error) => {
+                at.error_in_text(&self.formula, error.at, error.message);
+                None
+            }
+        }
+    }
+
+    fn build(&self, at: &mut Builder<'_, '_>, x: ValueId) -> Result<ValueId, GraphError> {
+        let formula: Formula = parse(&self.formula, &self.operands()).map_err(|error| at.refuse(error.to_string()))?;
+        let taps = self.taps.values().map(|tap| at.tapped(tap));
+        let operands = std::iter::once(Ok(x)).chain(taps).collect::<Result<Vec<_>, _>>()?;
+        at.unnamed(formula, &operands)
+    }
+
+    fn describe(&self) -> Description<'_> {
+        Step {
+            reads: self.taps.values().map(String::as_str).collect(),
+            rides: self.taps.is_empty(),
+            ..Step::new(Work::Other, self.formula.clone())
+        }
+        .into()
+    }
+}

@@ -1,0 +1,26 @@
+//! Mish.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use zoo_graph::{GraphError, ValueId, formula::Formula, ops::DeviceName};
+
+use super::{Description, Module, Step, Word};
+use crate::lower::Builder;
+
+/// x * tanh(log(1 + exp(x))) (arXiv 1908.08681).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Mish {}
+
+impl Word for Mish {
+    const MODULE: Module = Module::Function;
+
+    fn build(&self, at: &mut Builder<'_, '_>, x: ValueId) -> Result<ValueId, GraphError> {
+        let formula = Formula::define(0, |[x]| [x * x.softplus().tanh()]);
+        at.formula(formula, DeviceName::new("Mish", "MishGrad"), &[x])
+    }
+
+    fn describe(&self) -> Description<'_> {
+        Step::riding("mish").into()
+    }
+}

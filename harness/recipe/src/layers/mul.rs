@@ -1,0 +1,34 @@
+//! Product with a tap.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use zoo_graph::{GraphError, ValueId, formula::Formula, ops::DeviceName};
+
+use super::{Description, Module, Step, Word};
+use crate::lower::Builder;
+use crate::resolve::Place;
+
+/// Multiplies by the value of a tap, which may have one element where the present value has several (`[C, 1, 1]` gates
+/// `[C, H, W]`).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(transparent)]
+#[schemars(inline)]
+pub struct Mul(pub String);
+
+impl Word for Mul {
+    const MODULE: Module = Module::None;
+
+    fn resolve(&mut self, at: &mut Place<'_, '_>) -> Option<()> {
+        self.0 = at.tap("", &self.0)?;
+        Some(())
+    }
+
+    fn build(&self, at: &mut Builder<'_, '_>, x: ValueId) -> Result<ValueId, GraphError> {
+        let other = at.tapped(&self.0)?;
+        at.formula(Formula::define(0, |[x, other]| [x * other]), DeviceName::new("Mul", "MulGrad"), &[x, other])
+    }
+
+    fn describe(&self) -> Description<'_> {
+        Step::reading("mul", &self.0).into()
+    }
+}

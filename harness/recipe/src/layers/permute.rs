@@ -1,0 +1,32 @@
+//! Axes in another order.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use zoo_graph::{GraphError, ValueId};
+
+use super::{Description, Module, Step, Word, Work};
+use crate::lower::Builder;
+
+/// The axes of each sample in another order (PyTorch's permute, with the batch left out): `- permute: {order: [1, 2, 0]}`
+/// makes `[H, W, C]` of `[C, H, W]`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Permute {
+    /// By axis of the result, the axis that it comes from, from 0.
+    #[schemars(length(min = 1, max = 8))]
+    pub order: Vec<usize>,
+}
+
+impl Word for Permute {
+    const MODULE: Module = Module::Function;
+
+    fn build(&self, at: &mut Builder<'_, '_>, x: ValueId) -> Result<ValueId, GraphError> {
+        let order: Vec<usize> = std::iter::once(0).chain(self.order.iter().map(|axis| axis + 1)).collect();
+        at.transposed("permute", &order, x)
+    }
+
+    fn describe(&self) -> Description<'_> {
+        let order: Vec<String> = self.order.iter().map(usize::to_string).collect();
+        Step::new(Work::Size, format!("permute {}", order.join(" "))).into()
+    }
+}

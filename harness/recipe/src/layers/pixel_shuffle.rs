@@ -1,0 +1,40 @@
+//! Channels become pixels.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use zoo_graph::{GraphError, ValueId, ops};
+
+use super::{Description, Module, Step, Word, Work};
+use crate::lower::Builder;
+use crate::schema::Size;
+
+/// `[C*r*r, H, W]` to `[C, H*r, W*r]`: the channels of a block are the pixels of a square (arXiv 1609.05158; PyTorch's
+/// PixelShuffle).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PixelShuffle {
+    /// How many times as high and as wide: r.
+    pub by: Size,
+}
+
+impl Word for PixelShuffle {
+    const MODULE: Module = Module::Function;
+
+    fn build(&self, at: &mut Builder<'_, '_>, x: ValueId) -> Result<ValueId, GraphError> {
+        let (shape, r) = (at.shape(x).clone(), self.by.0);
+        let [n, c, h, w] = shape[..] else {
+            return Err(at.refuse(format!("pixels of {shape}: `[C, H, W]` is what has them")));
+        };
+        if !c.is_multiple_of(r * r) {
+            return Err(at.refuse(format!("{c} channels are no multiple of {r} x {r} pixels")));
+        }
+        let channels = c / (r * r);
+        let x = at.add_part("split", ops::Reshape { shape: [n, channels, r, r, h, w].into() }, &[x])?;
+        let x = at.transposed("squares", &[0, 1, 4, 2, 5, 3], x)?;
+        at.add(ops::Reshape { shape: [n, channels, h * r, w * r].into() }, &[x])
+    }
+
+    fn describe(&self) -> Description<'_> {
+        Step::new(Work::Size, format!("pixel_shuffle {}", self.by.0)).into()
+    }
+}

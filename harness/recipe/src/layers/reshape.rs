@@ -1,0 +1,33 @@
+//! The same elements in another shape.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use zoo_graph::{GraphError, ValueId, ops};
+
+use super::{Description, Module, Step, Word, Work};
+use crate::lower::Builder;
+use crate::schema::Size;
+
+/// The elements of each sample, in row-major order, in another shape: `- reshape: {to: [64, 49]}`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Reshape {
+    /// The shape, without the batch.
+    #[schemars(length(min = 1, max = 8))]
+    pub to: Vec<Size>,
+}
+
+impl Word for Reshape {
+    const MODULE: Module = Module::Function;
+
+    fn build(&self, at: &mut Builder<'_, '_>, x: ValueId) -> Result<ValueId, GraphError> {
+        let batch = at.shape(x).first().copied().unwrap_or(1);
+        let shape: Vec<usize> = std::iter::once(batch).chain(self.to.iter().map(|extent| extent.0)).collect();
+        at.add(ops::Reshape { shape: shape.into() }, &[x])
+    }
+
+    fn describe(&self) -> Description<'_> {
+        let extents: Vec<String> = self.to.iter().map(|extent| extent.0.to_string()).collect();
+        Step::new(Work::Size, format!("reshape {}", extents.join("x"))).into()
+    }
+}

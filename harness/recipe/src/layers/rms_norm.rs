@@ -1,0 +1,38 @@
+//! Normalisation by the root mean square.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use zoo_graph::{GraphError, Init, ValueId, VariableRole, formula::Formula, ops::DeviceName};
+
+use super::{Description, Module, Step, Word};
+use crate::lower::Builder;
+
+/// x / sqrt(mean of x^2 along the last axis + eps), with a scale per element (arXiv 1910.07467; PyTorch's RMSNorm).
+/// Parameter `weight`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RmsNorm {
+    /// Added to the mean square.
+    #[serde(default = "usual_eps")]
+    #[schemars(range(min = 0, max = 1))]
+    pub eps: f64,
+}
+
+fn usual_eps() -> f64 {
+    1e-6
+}
+
+impl Word for RmsNorm {
+    const MODULE: Module = Module::Parameters;
+
+    fn build(&self, at: &mut Builder<'_, '_>, x: ValueId) -> Result<ValueId, GraphError> {
+        let (eps, shape) = (self.eps, at.shape(x).last().copied().unwrap_or(0));
+        let weight = at.parameter("weight", VariableRole::NormWeight, &[shape], &Init::Constant(1.0))?;
+        let formula = Formula::define(1, |[x, weight]| [x * (x.square().row_mean() + eps).rsqrt() * weight]);
+        at.formula(formula, DeviceName::new("RmsNorm", "RmsNormGrad"), &[x, weight])
+    }
+
+    fn describe(&self) -> Description<'_> {
+        Step::riding("rms_norm").into()
+    }
+}

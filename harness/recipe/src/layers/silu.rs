@@ -1,0 +1,26 @@
+//! The sigmoid-weighted linear unit.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use zoo_graph::{GraphError, ValueId, formula::Formula, ops::DeviceName};
+
+use super::{Description, Module, Step, Word};
+use crate::lower::Builder;
+
+/// x / (1 + exp(-x)) (arXiv 1702.03118; PyTorch's SiLU, also called swish).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Silu {}
+
+impl Word for Silu {
+    const MODULE: Module = Module::Function;
+
+    fn build(&self, at: &mut Builder<'_, '_>, x: ValueId) -> Result<ValueId, GraphError> {
+        let formula = Formula::define(0, |[x]| [x * x.sigmoid()]);
+        at.formula(formula, DeviceName::new("Swish", "SwishGrad"), &[x])
+    }
+
+    fn describe(&self) -> Description<'_> {
+        Step::riding("silu").into()
+    }
+}

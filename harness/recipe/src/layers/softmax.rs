@@ -1,0 +1,25 @@
+//! Softmax.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use zoo_graph::{GraphError, ValueId, formula::Formula, ops::DeviceName};
+
+use super::{Description, Module, Step, Word};
+use crate::lower::Builder;
+
+/// e^x over the sum of e^x along the last axis (PyTorch's Softmax with `dim=-1`).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Softmax {}
+
+impl Word for Softmax {
+    const MODULE: Module = Module::Function;
+
+    fn build(&self, at: &mut Builder<'_, '_>, x: ValueId) -> Result<ValueId, GraphError> {
+        at.formula(Formula::define(1, |[x]| [x.softmax()]), DeviceName::new("SoftmaxV2", "SoftmaxGrad"), &[x])
+    }
+
+    fn describe(&self) -> Description<'_> {
+        Step::riding("softmax").into()
+    }
+}

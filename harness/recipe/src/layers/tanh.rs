@@ -1,0 +1,26 @@
+//! The hyperbolic tangent.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use zoo_graph::{GraphError, ValueId, formula::Formula, ops::DeviceName};
+
+use super::{Description, Module, Step, Word};
+use crate::lower::Builder;
+
+/// Hyperbolic tangent.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Tanh {}
+
+impl Word for Tanh {
+    const MODULE: Module = Module::Function;
+
+    fn build(&self, at: &mut Builder<'_, '_>, x: ValueId) -> Result<ValueId, GraphError> {
+        let formula = Formula::define(0, |[x]| [x.tanh()]);
+        at.formula(formula, DeviceName::new("Tanh", "TanhGrad"), &[x])
+    }
+
+    fn describe(&self) -> Description<'_> {
+        Step::riding("tanh").into()
+    }
+}
