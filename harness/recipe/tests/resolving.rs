@@ -140,6 +140,40 @@ fn expressions_are_computed_from_left_to_right() {
     assert_eq!((conv.out, conv.kernel, conv.groups), (Size(2 * 80 / 4 * 3), Pair([4, 4]), Size(4)));
 }
 
+/// Sizes, counts, fractions and switches, also where the block is switched off.
+#[test]
+fn every_number_and_switch_may_be_an_expression() {
+    let layers = body(
+        "  blocks:
+    unit:
+      args: {e: 0.001, c: true, on: true}
+      body:
+        - bn: {name: n, eps: $e*2, momentum: $e}
+        - max_pool: {kernel: [2, 3], ceil_mode: $c}
+        - relu: {enabled: $on}
+        - sequential: {name: off, enabled: $on, body: [dropout: {rate: $e}, crop: {margin: 1, narrower_than: $classes}]}
+  body: [block: {name: a, use: unit}, block: {name: b, use: unit, args: {on: false}}]",
+    );
+    let [on, off] = [0, 1].map(|index: usize| layers[index].kind.describe().inside()[0]);
+    assert_eq!((on.len(), off.len()), (4, 2));
+    let (Layer::Bn(bn), Layer::MaxPool(pool)) = (&on[0].kind, &on[1].kind) else { panic!() };
+    assert_eq!((bn.eps, bn.momentum, pool.ceil_mode), (0.002, 0.001, true));
+    let Layer::Crop(crop) = &on[3].kind.describe().inside()[0][1].kind else { panic!() };
+    assert_eq!(crop.narrower_than, Some(Size(10)));
+    let found = errors(
+        "  blocks:
+    unit: {args: {p: 0.5}, body: [bn: {name: n, eps: $p*4}, dropout: {rate: $p*2}, max_pool: {kernel: 2, ceil_mode: $p}]}
+  body: [block: {name: a, use: unit}]",
+    );
+    let found: Vec<_> = found.iter().map(|(path, message)| format!("{path}: {message}")).collect();
+    let expected = [
+        "model.blocks.unit.body[0].bn.eps: `$p*4` is 2 (p = 0.5), expected a number from 0 to 1",
+        "model.blocks.unit.body[1].dropout.rate: `$p*2` is 1 (p = 0.5), expected a number of at least 0 and below 1",
+        "model.blocks.unit.body[2].max_pool.ceil_mode: `$p` is 0.5 (p = 0.5), expected `true` or `false`",
+    ];
+    assert_eq!(found, expected);
+}
+
 #[test]
 fn taps_are_found_in_the_module_and_around_it() {
     let layers = body(

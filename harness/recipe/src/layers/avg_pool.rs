@@ -24,12 +24,8 @@ pub struct AvgPool {
     #[serde(default)]
     pub ceil_mode: bool,
     /// Whether padding counts in the divisor (PyTorch: yes, TensorFlow: no).
-    #[serde(default = "counted")]
+    #[serde(default = "super::yes")]
     pub count_include_pad: bool,
-}
-
-fn counted() -> bool {
-    true
 }
 
 impl Word for AvgPool {

@@ -30,7 +30,7 @@ pub struct Conv {
     #[serde(default = "one_group")]
     pub groups: Size,
     /// Whether a bias is added.
-    #[serde(default = "yes")]
+    #[serde(default = "super::yes")]
     pub bias: bool,
     /// How the parameters start.
     #[serde(default, skip_serializing_if = "WeightInit::is_empty")]
@@ -39,10 +39,6 @@ pub struct Conv {
 
 fn one_group() -> Size {
     Size(1)
-}
-
-fn yes() -> bool {
-    true
 }
 
 impl Word for Conv {

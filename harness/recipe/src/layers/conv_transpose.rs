@@ -23,15 +23,11 @@ pub struct ConvTranspose {
     #[serde(default)]
     pub pad: Padding,
     /// Whether a bias is added.
-    #[serde(default = "yes")]
+    #[serde(default = "super::yes")]
     pub bias: bool,
     /// How the parameters start.
     #[serde(default, skip_serializing_if = "WeightInit::is_empty")]
     pub init: WeightInit,
-}
-
-fn yes() -> bool {
-    true
 }
 
 impl Word for ConvTranspose {

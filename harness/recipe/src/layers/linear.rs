@@ -15,15 +15,11 @@ pub struct Linear {
     /// Number of outputs.
     pub out: Size,
     /// Whether a bias is added.
-    #[serde(default = "yes")]
+    #[serde(default = "super::yes")]
     pub bias: bool,
     /// How the parameters start.
     #[serde(default, skip_serializing_if = "WeightInit::is_empty")]
     pub init: WeightInit,
-}
-
-fn yes() -> bool {
-    true
 }
 
 impl Word for Linear {

@@ -208,6 +208,11 @@ layers! {
     "from" => from::FromTap,
 }
 
+/// The default of switches that are on.
+fn yes() -> bool {
+    true
+}
+
 /// What zoo knows of one kind of layer.
 ///
 /// A value of the type has every expression of block arguments replaced by its value. [`Word::resolve`] fills in what

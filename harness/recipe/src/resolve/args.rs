@@ -91,14 +91,15 @@ fn fit(value: Scalar, shape: &Shape) -> Option<Value> {
 fn wanted(shape: &Shape) -> Option<String> {
     match shape {
         Shape::Bool => Some("`true` or `false`".to_owned()),
-        Shape::Number(NumberShape { integer, min, max, .. }) => {
-            let kind = if *integer { "a whole number" } else { "a number" };
-            Some(match (min, max) {
-                (Some(min), Some(max)) => format!("{kind} from {min} to {max}"),
-                (Some(min), None) => format!("{kind} of at least {min}"),
-                (None, Some(max)) => format!("{kind} of at most {max}"),
-                (None, None) => kind.to_owned(),
-            })
+        Shape::Number(shape) => {
+            let kind = if shape.integer { "a whole number" } else { "a number" };
+            let NumberShape { min, max, above, below, .. } = *shape;
+            if let (Some(min), Some(max)) = (min, max) {
+                return Some(format!("{kind} from {min} to {max}"));
+            }
+            let bounds = [(min, "of at least"), (above, "above"), (max, "of at most"), (below, "below")];
+            let bounds: Vec<_> = bounds.iter().filter_map(|(bound, word)| Some(format!("{word} {}", (*bound)?))).collect();
+            Some(format!("{kind} {}", bounds.join(" and ")).trim_end().to_owned())
         }
         _ => None,
     }
