@@ -8,8 +8,8 @@ use crate::schema::{
     Characters, DecayGroup, Goal, LossScale, Optimizer, Period, Recipe, Source, TextScenes, Videos, WarmupShape,
 };
 use crate::span::ConfigPath;
-use zoo_graph::Op;
 use crate::{ResolvedLayer, ResolvedModel};
+use zoo_graph::Op;
 
 /// All that is wrong or unusual in a recipe that fits the schema.
 ///

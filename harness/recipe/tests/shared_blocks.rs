@@ -170,8 +170,9 @@ fn too_many_in_a_row() {
     let files: Vec<(String, String)> = (0..20).map(|step| (format!("r{step}.yaml"), take(step + 1))).collect();
     let files: Vec<(&str, &str)> = files.iter().map(|(name, text)| (name.as_str(), text.as_str())).collect();
     assert!(report(&files).contains("more than 16 recipes take blocks from each other in a row"));
-    let last =
-        own("a: {body: [relu]}\nb: {body: [relu]}\nunit: {args: {width: 1}, body: [conv: {name: conv, out: $width, kernel: 1}]}");
+    let last = own(
+        "a: {body: [relu]}\nb: {body: [relu]}\nunit: {args: {width: 1}, body: [conv: {name: conv, out: $width, kernel: 1}]}",
+    );
     let files: Vec<_> = files[..14].iter().copied().chain([("r14.yaml", &*last)]).collect();
     assert_eq!(recipe(&files, None).model.blocks.len(), 3);
 }

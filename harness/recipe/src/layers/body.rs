@@ -28,9 +28,14 @@ impl Body {
         &self.written
     }
 
+    /// Number of layers: as written, or switched on once it is resolved.
+    pub fn len(&self) -> usize {
+        self.written.len().max(self.layers.len())
+    }
+
     /// Whether nothing is in it.
     pub fn is_empty(&self) -> bool {
-        self.written.is_empty() && self.layers.is_empty()
+        self.len() == 0
     }
 }
 

@@ -98,7 +98,8 @@ fn wanted(shape: &Shape) -> Option<String> {
                 return Some(format!("{kind} from {min} to {max}"));
             }
             let bounds = [(min, "of at least"), (above, "above"), (max, "of at most"), (below, "below")];
-            let bounds: Vec<_> = bounds.iter().filter_map(|(bound, word)| Some(format!("{word} {}", (*bound)?))).collect();
+            let bounds: Vec<_> =
+                bounds.iter().filter_map(|(bound, word)| Some(format!("{word} {}", (*bound)?))).collect();
             Some(format!("{kind} {}", bounds.join(" and ")).trim_end().to_owned())
         }
         _ => None,
