@@ -14,3 +14,4 @@ mod siamese;
 mod simulate;
 mod step;
 mod tiny;
+mod words;
