@@ -2,7 +2,7 @@
 
 use crate::{
     GoldenError,
-    compare::{self, DEGENERATE_FACTOR, Distance, LOSS_FLOOR, Measured, Precision, TENSOR_FLOOR},
+    compare::{self, DEGENERATE_FACTOR, Distance, LOSS_FLOOR, Measured, Precision, TENSOR_FLOOR, is_degenerate},
     manifest::{Golden, Samples, TensorFacts},
     probe::to_f64,
     report::Item,
@@ -150,7 +150,7 @@ fn judge<'m>(
     }
 }
 
-/// Degenerate tensors, whose truth is zero but for rounding, are only asked to be at rounding level.
+/// Degenerate tensors, whose truth is zero but for rounding, are only asked to be at the level of their own rounding.
 fn forgive_degenerate<'m>(
     items: &mut [Item],
     prefix: &str,
@@ -158,10 +158,9 @@ fn forgive_degenerate<'m>(
     precision: Precision,
     read: &impl Fn(&str) -> Option<&'m Measured>,
 ) {
-    let Some(level) = rounding_level(prefix, tensors, precision) else { return };
     for item in items {
         let key = format!("{prefix}{}", item.name);
-        if tensors.get(&key).is_some_and(|t| t.degenerate) {
+        if let Some(level) = tensors.get(&key).and_then(|facts| rounding_level(facts, precision)) {
             let size = read(&key).map_or(f64::INFINITY, |m| rms(m.stats.l2, &m.shape));
             *item = Item { counts: false, ..Item::measured(&item.name, size / level * precision.limit(), 1.0) };
         }
@@ -173,16 +172,10 @@ fn rms(l2: f64, shape: &[usize]) -> f64 {
     l2 / (shape.iter().product::<usize>().max(1) as f64).sqrt()
 }
 
-/// The largest root mean square of a tensor that is nothing but rounding, among those of a prefix.
-fn rounding_level(prefix: &str, tensors: &BTreeMap<String, TensorFacts>, precision: Precision) -> Option<f64> {
-    let of_stage = tensors.iter().filter(|(k, t)| k.starts_with(prefix) && !t.degenerate);
-    let mut sizes: Vec<f64> = of_stage.map(|(_, t)| rms(t.l2, &t.shape)).collect();
-    sizes.sort_by(f64::total_cmp);
-    let eps = match precision {
-        Precision::F64 => f64::EPSILON,
-        Precision::F32 => f64::from(f32::EPSILON),
-    };
-    sizes.get(sizes.len() / 2).map(|median| DEGENERATE_FACTOR * eps * median)
+/// The largest root mean square of a degenerate tensor, from its own facts; `None` for any other.
+fn rounding_level(facts: &TensorFacts, precision: Precision) -> Option<f64> {
+    let rounding = DEGENERATE_FACTOR * precision.rounding(facts.f32_rel) * rms(facts.l2, &facts.shape);
+    is_degenerate(facts.f32_rel).then_some(rounding)
 }
 
 /// The losses before update `n`; alternatives that the golden records beside (`loss_...`) are not components.
@@ -273,8 +266,9 @@ pub(crate) fn changes(
             Some(parameter) => &graph.variable(parameter).name,
             None => &variable.name,
         };
-        let degenerate = manifest.tensors.get(&format!("{GRAD}{trained}")).is_some_and(|g| g.degenerate);
-        if is_parameter && degenerate && manifest.optimizer.betas.is_some() {
+        let gradient = manifest.tensors.get(&format!("{GRAD}{trained}"));
+        let level = gradient.and_then(|gradient| rounding_level(gradient, precision));
+        if is_parameter && level.is_some() && manifest.optimizer.betas.is_some() {
             let start = manifest.init.get(&variable.name);
             let start = start.map(|rule| weights::initial(rule, &manifest.salt, &variable.name, now.len()));
             items.push(bounded_change(&variable.name, &now, &start.unwrap_or_default(), steps, golden, precision));
@@ -292,7 +286,7 @@ pub(crate) fn changes(
                 Item::measured(&variable.name, error, floor)
             }
         };
-        items.push(match rounding_level(GRAD, &manifest.tensors, precision).filter(|_| degenerate) {
+        items.push(match level {
             Some(level) => {
                 let rate = if is_parameter { steps as f64 * manifest.optimizer.base_lr() } else { 1.0 };
                 let size = facts.delta_l2.filter(|_| is_parameter).unwrap_or(facts.l2);
@@ -341,4 +335,49 @@ fn bounded_change(name: &str, now: &[f64], start: &[f32], steps: usize, golden: 
     });
     let complete = if now.len() == start.len() { largest / longest } else { f64::INFINITY };
     Item { counts: false, ..Item::measured(name, complete * precision.limit(), 1.0) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn facts(l2: f64, f32_rel: f64) -> TensorFacts {
+        TensorFacts {
+            shape: vec![4],
+            mean: 0.0,
+            std: l2 / 2.0,
+            absmax: l2,
+            l2,
+            f32_rel,
+            f32_max: f32_rel,
+            delta_l2: None,
+            delta_f32_rel: None,
+            degenerate: false,
+        }
+    }
+
+    /// Rounding of 2e-16 in f64 and 1e-7 in f32.
+    #[test]
+    fn a_gradient_that_is_rounding_is_known_by_its_f32_run() {
+        let tensors = BTreeMap::from([("grad/bias".to_owned(), facts(2e-16, 5e8))]);
+        let judged = |l2: f64, precision| {
+            let found =
+                Measured { shape: vec![4], stats: Stats { mean: 0.0, std: 0.0, absmax: l2, l2 }, samples: Vec::new() };
+            let mut items = vec![Item::measured("bias", f64::INFINITY, 1.0)];
+            forgive_degenerate(&mut items, GRAD, &tensors, precision, &|_: &str| Some(&found));
+            items.remove(0).ratio <= precision.limit()
+        };
+        // Ten times the reference's rounding is rounding, a millionth of a real gradient of 1 is not.
+        assert!(judged(2e-15, Precision::F64) && !judged(1e-6, Precision::F64));
+        assert!(judged(1e-6, Precision::F32) && !judged(1e-3, Precision::F32));
+        assert!(!judged(f64::NAN, Precision::F64) && !judged(f64::INFINITY, Precision::F32));
+    }
+
+    #[test]
+    fn a_gradient_that_flipped_relus_move_is_none() {
+        let tensors = BTreeMap::from([("grad/weight".to_owned(), facts(1.0, 0.034))]);
+        let mut items = vec![Item::measured("weight", 0.5, 1e-9)];
+        forgive_degenerate(&mut items, GRAD, &tensors, Precision::F64, &|_: &str| None);
+        assert_eq!(items, vec![Item::measured("weight", 0.5, 1e-9)]);
+    }
 }
