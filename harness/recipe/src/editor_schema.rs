@@ -5,7 +5,8 @@ use std::collections::HashSet;
 use schemars::JsonSchema;
 use serde_json::{Map, Value, json};
 
-use crate::layers::recipe_schema;
+use crate::layers::schema_of;
+use crate::schema::Recipe;
 use crate::shared_blocks::BlockFile;
 
 /// Suffix of definitions in which nothing is required, for profiles and for files with `extends`.
@@ -17,7 +18,7 @@ const FRAGMENT: &str = "Fragment";
 /// leave out what it inherits or take it away with `null`, and accepts the short forms of values: fractions and
 /// percentages for numbers, a variant's name for a variant without values.
 pub fn json_schema() -> Value {
-    let mut recipe = recipe_schema();
+    let mut recipe = schema_of::<Recipe>();
     let mut definitions = Map::new();
     if let Some(root) = recipe.as_object_mut() {
         if let Some(Value::Object(found)) = root.remove("$defs") {
@@ -106,7 +107,7 @@ fn describe_choices(definition: &mut Value) {
 
 /// The JSON Schema of another kind of document, with the short forms of values that [`crate::Document`] reads.
 pub fn document_schema<T: JsonSchema>(title: &str) -> Value {
-    let mut schema = schemars::schema_for!(T).to_value();
+    let mut schema = schema_of::<T>();
     let bare = match schema.get("$defs").and_then(Value::as_object) {
         Some(definitions) => bare_variants(definitions),
         None => Vec::new(),

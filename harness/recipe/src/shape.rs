@@ -10,7 +10,8 @@ use indexmap::IndexMap;
 use schemars::JsonSchema;
 use serde_json::{Map as JsonMap, Value as Json};
 
-use crate::layers::recipe_schema;
+use crate::layers::schema_of;
+use crate::schema::Recipe;
 use crate::tree::{Entry, Map, Node, Value};
 
 /// What may stand at a place of a recipe.
@@ -105,12 +106,12 @@ impl Shapes {
     /// The shapes of [`Recipe`], compiled once.
     pub(crate) fn get() -> &'static Self {
         static SHAPES: OnceLock<Shapes> = OnceLock::new();
-        SHAPES.get_or_init(|| Self::compile(&recipe_schema(), &FILE_KEYS))
+        SHAPES.get_or_init(|| Self::of::<Recipe>(&FILE_KEYS))
     }
 
     /// The shapes of a type.
     pub(crate) fn of<T: JsonSchema>(file_keys: &'static [&'static str]) -> Self {
-        Self::compile(&schemars::schema_for!(T).to_value(), file_keys)
+        Self::compile(&schema_of::<T>(), file_keys)
     }
 
     fn compile(schema: &Json, file_keys: &'static [&'static str]) -> Self {

@@ -17,7 +17,8 @@ fn run(body: &str, shape: [usize; 3], x: &[f64], parameters: &[(&str, Vec<f64>)]
     );
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("r.yaml"), text).unwrap();
-    let recipe = Library::new([folder.path()]).load("r", &LoadOptions::default()).unwrap_or_else(|e| panic!("{e}")).recipe;
+    let recipe =
+        Library::new([folder.path()]).load("r", &LoadOptions::default()).unwrap_or_else(|e| panic!("{e}")).recipe;
     let model = recipe.resolve().unwrap();
     let run = |dtype, kernels| {
         let options = BuildOptions { dtype, ..BuildOptions::eval(2) };
@@ -52,7 +53,15 @@ fn normal(x: f64) -> f64 {
     let steps = 2000;
     let width = x / f64::from(steps);
     let density = |t: f64| (-0.5 * t * t).exp() / (2.0 * std::f64::consts::PI).sqrt();
-    let weight = |n: i32| if n == 0 || n == steps { 1.0 } else if n % 2 == 1 { 4.0 } else { 2.0 };
+    let weight = |n: i32| {
+        if n == 0 || n == steps {
+            1.0
+        } else if n % 2 == 1 {
+            4.0
+        } else {
+            2.0
+        }
+    };
     0.5 + (0..=steps).map(|n| weight(n) * density(width * f64::from(n))).sum::<f64>() * width / 3.0
 }
 
@@ -147,9 +156,8 @@ fn moves_and_products() {
     let shape = [c, h, w];
     let shuffled: Vec<f64> = all([2, c, h, w]).map(|(n, k, i, j)| at(n, k % 2 * (c / 2) + k / 2, i, j)).collect();
     expect("    - channel_shuffle: {groups: 2}", shape, &x, &[], &shuffled);
-    let pixels: Vec<f64> = all([2, c / 4, 2 * h, 2 * w])
-        .map(|(n, k, i, j)| at(n, k * 4 + i % 2 * 2 + j % 2, i / 2, j / 2))
-        .collect();
+    let pixels: Vec<f64> =
+        all([2, c / 4, 2 * h, 2 * w]).map(|(n, k, i, j)| at(n, k * 4 + i % 2 * 2 + j % 2, i / 2, j / 2)).collect();
     expect("    - pixel_shuffle: {by: 2}", shape, &x, &[], &pixels);
     let permuted: Vec<f64> = all([2, h, w, c]).map(|(n, i, j, k)| at(n, k, i, j)).collect();
     expect("    - permute: {order: [1, 2, 0]}", shape, &x, &[], &permuted);

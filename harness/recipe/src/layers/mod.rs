@@ -65,7 +65,7 @@ mod xcorr;
 pub use body::Body;
 pub use concat::Axis;
 pub use gelu::Approximation;
-pub(crate) use schema::recipe_schema;
+pub(crate) use schema::schema_of;
 pub use upsample::UpsampleMode;
 
 use schemars::JsonSchema;

@@ -1,14 +1,15 @@
-//! The JSON Schema of a recipe with what holds for all layers: the keys of modules, the first words of a layer's own
+//! The JSON Schema of a kind of file with what holds for all layers: the keys of modules, the first words of a layer's own
 //! description, and expressions wherever a number or switch may stand.
 
+use schemars::JsonSchema;
 use serde_json::{Map, Value, json};
 
 use super::{Layer, Module};
-use crate::schema::{Expression, Recipe};
+use crate::schema::Expression;
 
-/// What schemars makes of [`Recipe`], completed.
-pub(crate) fn recipe_schema() -> Value {
-    let mut schema = schemars::schema_for!(Recipe).to_value();
+/// What schemars makes of a kind of file, completed where layers stand in it.
+pub(crate) fn schema_of<T: JsonSchema>() -> Value {
+    let mut schema = schemars::schema_for!(T).to_value();
     if let Some(definitions) = schema.get_mut("$defs").and_then(Value::as_object_mut) {
         complete(definitions);
     }
