@@ -176,12 +176,12 @@ fn schedules_that_cannot_be() {
 fn operators_and_layers_that_there_are_not() {
     let host = of(&with(&[("train: {", "npu: {host_operators: [MaxPol]}\ntrain: {")]));
     assert!(host.contains("error: no operator has the name `MaxPol` on a device"), "{host}");
-    assert!(host.contains("tiny.yaml:32:24") && host.contains("did you mean `MaxPool`?"), "{host}");
+    assert!(host.contains("tiny.yaml:33:24") && host.contains("did you mean `MaxPool`?"), "{host}");
     let kept = with(&[("train: {", "npu: {keep_fp32: [MaxPool, conv1, layer1.0.cnov]}\ntrain: {")]);
     let recipe = load(&[("tiny.yaml", kept.as_bytes())], &[]).unwrap().recipe;
     let refused = zoo_recipe::build(&recipe, &recipe.resolve().unwrap(), &zoo_recipe::BuildOptions::train(2));
     let refused = refused.unwrap_err().to_string();
-    assert!(refused.contains("tiny.yaml:32:35") && refused.contains("did you mean `layer1.0.conv`?"), "{refused}");
+    assert!(refused.contains("tiny.yaml:33:35") && refused.contains("did you mean `layer1.0.conv`?"), "{refused}");
 }
 
 /// One slip each, by what the message begins with.

@@ -44,6 +44,9 @@ fn expect(body: &str, shape: [usize; 3], x: &[f64], parameters: &[(&str, Vec<f64
     assert_close(&fast, expected, 2e-6, &format!("{body}, fast"));
 }
 
+/// A layer as written, and what it computes of each element.
+type Activation = (&'static str, fn(f64) -> f64);
+
 fn sigmoid(x: f64) -> f64 {
     1.0 / (1.0 + (-x).exp())
 }
@@ -68,7 +71,7 @@ fn normal(x: f64) -> f64 {
 #[test]
 fn activations() {
     let x: Vec<f64> = noise(2 * 20 * 3 * 2, 4).into_iter().map(|x| 6.0 * x).collect();
-    let cases: [(&str, fn(f64) -> f64); 12] = [
+    let cases: [Activation; 12] = [
         ("silu", |x| x * sigmoid(x)),
         ("hard_sigmoid", |x| (x / 6.0 + 0.5).clamp(0.0, 1.0)),
         ("hard_swish", |x| x * (x / 6.0 + 0.5).clamp(0.0, 1.0)),

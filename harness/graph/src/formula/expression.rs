@@ -67,10 +67,7 @@ impl<'f> Expression<'f> {
     }
 
     pub(super) fn constant(self) -> Option<f64> {
-        match self.sheet.term(self.id) {
-            Term::Constant(value) => Some(value),
-            _ => None,
-        }
+        if let Term::Constant(value) = self.sheet.term(self.id) { Some(value) } else { None }
     }
 
     pub(super) fn unary(self, function: Unary) -> Self {
@@ -265,9 +262,10 @@ impl<'f> Operand<'f> for f64 {
 impl<'f> Neg for Expression<'f> {
     type Output = Self;
     fn neg(self) -> Self {
-        match self.sheet.term(self.id) {
-            Term::Unary(Unary::Neg, x) => self.sheet.at(x),
-            _ => self.unary(Unary::Neg),
+        if let Term::Unary(Unary::Neg, x) = self.sheet.term(self.id) {
+            self.sheet.at(x)
+        } else {
+            self.unary(Unary::Neg)
         }
     }
 }

@@ -244,7 +244,15 @@ impl Formula {
                     let (largest, power) = shifted(expression(x));
                     sheet.at(largest) + sheet.at(power).row_sum().log()
                 }
-                other => sheet.write(other.mapped(|argument| places[argument.0])),
+                Term::Operand(_)
+                | Term::Constant(_)
+                | Term::Step(_)
+                | Term::RowSize
+                | Term::Coordinate(_)
+                | Term::Unary(..)
+                | Term::Binary(..)
+                | Term::Select(..)
+                | Term::Row(Fold::Sum | Fold::Max, _) => sheet.write(term.mapped(|argument| places[argument.0])),
             };
             places.push(written.id());
         }
