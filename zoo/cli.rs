@@ -25,7 +25,6 @@ const STYLES: Styles = Styles::styled()
     version,
     styles = STYLES,
     max_term_width = 100,
-    disable_help_subcommand = true,
     after_help = "\
 Examples:
   zoo ls                          what there is
@@ -36,7 +35,7 @@ Examples:
 
 Exit codes:
   0 pass; 1 golden or target missed; 2 usage or invalid recipe; 3 data or golden missing or unreadable;
-  70 internal error; 130 interrupted"
+  70 internal error; 74 the operating system refused; 130 interrupted"
 )]
 pub struct Cli {
     /// Options of every command.

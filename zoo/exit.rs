@@ -14,8 +14,10 @@ pub enum Exit {
     Invalid = 2,
     /// Data or goldens are missing or unreadable.
     Missing = 3,
-    /// A defect of this program, or a refusal of the operating system (sysexits.h: EX_SOFTWARE).
+    /// A defect of this program (sysexits.h: EX_SOFTWARE).
     Internal = 70,
+    /// The operating system refused to write, as where a disk is full (sysexits.h: EX_IOERR).
+    Refused = 74,
     /// Stopped by Ctrl-C (128 + SIGINT).
     Interrupted = 130,
 }

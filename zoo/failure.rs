@@ -1,6 +1,7 @@
 //! Everything that can end a command, and the exit code of each.
 
 use crate::{Exit, excerpt::excerpt, memory::Limit};
+use std::io::{self, ErrorKind};
 use std::path::PathBuf;
 use thiserror::Error;
 use zoo_datasets::DataError;
@@ -12,7 +13,9 @@ use zoo_onnx::OnnxError;
 use zoo_ranks::RanksError;
 use zoo_recipe::Diagnostics;
 use zoo_tasks::InputError;
-use zoo_train::{CheckpointError, TrainError, WeightsError, convergence::ConvergenceError, report::ComparisonError};
+use zoo_train::{
+    CheckpointError, ListenError, TrainError, WeightsError, convergence::ConvergenceError, report::ComparisonError,
+};
 
 /// Why a command could not do what it was asked.
 #[derive(Debug, Error)]
@@ -126,8 +129,23 @@ impl Failure {
             Self::Ranks(_) => Exit::Internal,
             Self::Npu(error) => npu(error),
             Self::Unreadable { .. } => Exit::Missing,
-            Self::Output(_) | Self::Unwritable { .. } => Exit::Internal,
+            Self::Output(_) => Exit::Refused,
+            Self::Unwritable { source, .. } => unwritable(source),
         }
+    }
+}
+
+/// A path where nothing can be written is the user's mistake; any other refusal is the operating system's.
+fn unwritable(source: &io::Error) -> Exit {
+    match source.kind() {
+        ErrorKind::NotFound
+        | ErrorKind::PermissionDenied
+        | ErrorKind::AlreadyExists
+        | ErrorKind::NotADirectory
+        | ErrorKind::IsADirectory
+        | ErrorKind::ReadOnlyFilesystem
+        | ErrorKind::InvalidFilename => Exit::Invalid,
+        _ => Exit::Refused,
     }
 }
 
@@ -164,7 +182,7 @@ fn golden(error: &GoldenError) -> Exit {
         | GoldenError::NoRoom { .. } => Exit::Invalid,
         GoldenError::Graph(error) => graph(error),
         GoldenError::Engine(error) => engine(error),
-        GoldenError::Unwritable { .. } => Exit::Internal,
+        GoldenError::Unwritable { source, .. } => unwritable(source),
     }
 }
 
@@ -174,7 +192,8 @@ fn train(error: &TrainError) -> Exit {
         TrainError::Engine(error) => engine(error),
         TrainError::Data(error) | TrainError::Input(InputError::Data(error)) => data(error),
         TrainError::Weights(error) => weights(error),
-        TrainError::Checkpoint(CheckpointError::Unwritable { .. }) => Exit::Internal,
+        TrainError::Checkpoint(CheckpointError::Unwritable { source, .. }) => unwritable(source),
+        TrainError::Listen(ListenError { source, .. }) => unwritable(source),
         TrainError::Checkpoint(_) | TrainError::NothingEvaluated | TrainError::Unreadable { .. } => Exit::Missing,
         TrainError::Input(InputError::Recipe { .. })
         | TrainError::Mismatch(_)
@@ -186,7 +205,7 @@ fn train(error: &TrainError) -> Exit {
         | TrainError::RunFolder { .. } => Exit::Invalid,
         // The training ran and came to nothing: its target is missed.
         TrainError::LossNotFinite { .. } | TrainError::VariableNotFinite { .. } => Exit::Missed,
-        TrainError::Ranks(_) | TrainError::Listen(_) | TrainError::Candle(_) => Exit::Internal,
+        TrainError::Ranks(_) | TrainError::Candle(_) => Exit::Internal,
     }
 }
 
@@ -196,7 +215,7 @@ fn weights(error: &WeightsError) -> Exit {
         | WeightsError::NoCheckpoint { .. }
         | WeightsError::Io { .. }
         | WeightsError::Unreadable { .. } => Exit::Missing,
-        WeightsError::Unwritable { .. } => Exit::Internal,
+        WeightsError::Unwritable { source, .. } => unwritable(source),
     }
 }
 
@@ -210,7 +229,7 @@ fn npu(error: &NpuError) -> Exit {
         | NpuError::Devices { .. }
         | NpuError::Memory { .. } => Exit::Invalid,
         NpuError::Graph(error) => graph(error),
-        NpuError::Page(_) | NpuError::Write { .. } => Exit::Internal,
+        NpuError::Page(_) => Exit::Internal,
     }
 }
 

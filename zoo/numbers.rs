@@ -15,6 +15,11 @@ pub fn grouped(n: impl Into<u64>) -> String {
     text
 }
 
+/// A number of things: `1 epoch`, `2 epochs`.
+pub fn counted(n: u64, what: &str) -> String {
+    format!("{n} {what}{}", if n == 1 { "" } else { "s" })
+}
+
 /// A count with a decimal prefix: `25.557 M`.
 pub fn scaled(n: u64, decimals: usize) -> String {
     let steps = [(1e9, "G"), (1e6, "M"), (1e3, "k")];
@@ -77,6 +82,7 @@ mod tests {
     #[test]
     fn numbers_read_well() {
         assert_eq!(["7", "1 000", "25 557 032"], [7u64, 1000, 25_557_032].map(grouped).each_ref().map(String::as_str));
+        assert_eq!([1, 2].map(|n| counted(n, "epoch")), ["1 epoch", "2 epochs"]);
         assert_eq!(scaled(25_557_032, 3), "25.557 M");
         assert_eq!(scaled(4_089_184_256, 2), "4.09 G");
         assert_eq!(scaled(12, 3), "12");

@@ -7,8 +7,8 @@ use std::time::Instant;
 
 use zoo_datasets::image::write_png;
 use zoo_datasets::{
-    Alphabet, Cached, Characters, CharactersConfig, DataError, Dataset, Loader, LoaderConfig, Normalize, Pipeline,
-    Size, contact_sheet, linear_baseline,
+    Alphabet, Cached, Characters, CharactersConfig, DataError, Dataset, Loader, LoaderConfig, Normalize, OnError,
+    Pipeline, Size, contact_sheet, linear_baseline,
 };
 
 fn main() -> Result<(), DataError> {
@@ -29,7 +29,7 @@ fn main() -> Result<(), DataError> {
         let images: usize = loader.epoch(0, 0)?.map(|batch| batch.map(|batch| batch.n)).sum::<Result<_, _>>()?;
         let drawn = start.elapsed();
         let start = Instant::now();
-        let accuracy = linear_baseline(loader.dataset(), &val, Size::square(64), &mut |_, _| ())?;
+        let accuracy = linear_baseline(loader.dataset(), &val, Size::square(64), OnError::Fail, &mut |_, _| ())?;
         println!(
             "{alphabet:?}: {images} images drawn in {drawn:.2?}; linear baseline {accuracy:.3} (chance {:.3}) in {:.2?}",
             1.0 / val.classes().len() as f64,

@@ -40,8 +40,8 @@ pub use image::{Image, Rect, Size};
 pub use linear::{linear_baseline, linear_baseline_bytes};
 pub use loader::{Ahead, Batch, Batches, Loader, LoaderConfig, SampleLoader, Samples, Share};
 pub use readers::{
-    Cifar10, Crop511, FrameFolders, ImageFolder, Layout, LineError, Root, TextFolder, TextFormat, TextPart, open_root,
-    parse_text_regions, read_image,
+    Cifar10, Crop511, FrameFolders, ImageFolder, Layout, LineError, Root, TextFolder, TextFormat, TextPart,
+    open_class_folders, open_root, parse_text_regions, read_image,
 };
 pub use rng::{Rng, shuffled};
 pub use sheet::contact_sheet;

@@ -4,7 +4,7 @@ use rayon::prelude::*;
 
 use crate::image::Size;
 use crate::transforms::{Filter, resize};
-use crate::{DataError, Dataset, shuffled};
+use crate::{DataError, Dataset, OnError, shuffled};
 
 const EPOCHS: u64 = 5;
 const BATCH: usize = 100;
@@ -23,11 +23,12 @@ const LANES: usize = 32;
 /// depend on the number of threads. `progress` hears how many images were read or learnt from, and of how many.
 ///
 /// # Errors
-/// If an image cannot be read or a set is empty.
+/// If an image cannot be read, unless `on_error` leaves it out, or a set is empty.
 pub fn linear_baseline(
     train: &dyn Dataset,
     val: &dyn Dataset,
     size: Size,
+    on_error: OnError,
     progress: &mut dyn FnMut(usize, usize),
 ) -> Result<f64, DataError> {
     let of = train.len() * (1 + EPOCHS as usize) + val.len();
@@ -36,11 +37,11 @@ pub fn linear_baseline(
         done += images;
         progress(done, of);
     };
-    let train_rows = Rows::read(train, size, &mut advance)?;
-    let val = Rows::read(val, size, &mut advance)?;
+    let train_rows = Rows::read(train, size, on_error, &mut advance)?;
+    let val = Rows::read(val, size, on_error, &mut advance)?;
     let model = Softmax::fit(&train_rows, train.classes().len(), &mut advance);
     let right = (0..val.labels.len()).into_par_iter().filter(|&i| model.predict(&val, i) == val.labels[i]).count();
-    Ok(right as f64 / val.labels.len() as f64)
+    Ok(right as f64 / val.labels.len().max(1) as f64)
 }
 
 /// Memory that [`linear_baseline`] takes, in bytes: all pixels, a batch of them as f32, weights and their velocity.
@@ -58,22 +59,41 @@ struct Rows {
 }
 
 impl Rows {
-    fn read(dataset: &dyn Dataset, size: Size, advance: &mut dyn FnMut(usize)) -> Result<Self, DataError> {
+    fn read(
+        dataset: &dyn Dataset,
+        size: Size,
+        on_error: OnError,
+        advance: &mut dyn FnMut(usize),
+    ) -> Result<Self, DataError> {
         if dataset.is_empty() || size.area() == 0 {
             return Err(DataError::Config("a linear baseline needs images of at least one pixel".into()));
         }
         let features = 3 * size.area();
         let mut pixels = vec![0; dataset.len() * features];
+        let mut labels = Vec::with_capacity(dataset.len());
         for (batch, rows) in pixels.chunks_mut(BATCH * features).enumerate() {
-            rows.par_chunks_exact_mut(features).enumerate().try_for_each(|(place, row)| {
-                let image = dataset.image(batch * BATCH + place)?;
+            let read = rows.par_chunks_exact_mut(features).enumerate().map(|(place, row)| {
+                let index = batch * BATCH + place;
+                let image = match (dataset.image(index), on_error) {
+                    (Ok(image), _) => image,
+                    (Err(_), OnError::Skip) => return Ok(None),
+                    (Err(error), OnError::Fail) => return Err(error),
+                };
                 let image = if image.size() == size { image } else { resize(&image, size, Filter::Bilinear) };
                 row.copy_from_slice(image.pixels());
-                Ok::<_, DataError>(())
-            })?;
+                Ok(Some(dataset.label(index)))
+            });
+            labels.extend(read.collect::<Result<Vec<Option<u32>>, DataError>>()?);
             advance(rows.len() / features);
         }
-        Ok(Self { pixels, features, labels: (0..dataset.len()).map(|index| dataset.label(index)).collect() })
+        // Rows that could not be read leave no gap.
+        let mut kept = 0;
+        for (index, _) in labels.iter().enumerate().filter(|(_, label)| label.is_some()) {
+            pixels.copy_within(index * features..(index + 1) * features, kept * features);
+            kept += 1;
+        }
+        pixels.truncate(kept * features);
+        Ok(Self { pixels, features, labels: labels.into_iter().flatten().collect() })
     }
 
     fn normalized(&self, index: usize, out: &mut [f32]) {

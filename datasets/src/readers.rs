@@ -13,6 +13,6 @@ pub use cifar10::Cifar10;
 pub use crop511::Crop511;
 pub use folder::{ImageFolder, read_image};
 pub use frames::FrameFolders;
-pub use root::{Layout, Root, open_root};
+pub use root::{Layout, Root, open_class_folders, open_root};
 pub use text_folder::{TextFolder, TextPart};
 pub use text_lines::{LineError, TextFormat, parse_text_regions};

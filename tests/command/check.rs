@@ -100,3 +100,40 @@ fn a_missing_golden_is_told_from_a_failed_one() {
     let broken = zoo("check resnet50 --golden recipes/resnet50.yaml --format json").expect(3);
     assert!(broken.json()["error"].as_str().unwrap().contains("recipes/resnet50.yaml"));
 }
+
+/// What zoo recorded itself tells regressions; nothing that shows its verdict calls it a proof.
+#[test]
+fn a_golden_that_zoo_recorded_is_a_baseline() {
+    let dir = tempfile::tempdir().unwrap();
+    let recipes = dir.path().join("recipes");
+    std::fs::create_dir_all(&recipes).unwrap();
+    let text = std::fs::read_to_string(crate::workbench::root().join("tests/fixtures/recipes/tiny.yaml")).unwrap();
+    let text =
+        text.replace("profiles:", "golden: {manifest: own/step.json}\nprofiles:").replace("name: tiny", "name: own");
+    std::fs::write(recipes.join("own.yaml"), text).unwrap();
+    let here = |arguments: &str| {
+        let mut zoo = command();
+        zoo.args(arguments.split(' ')).arg("--recipes").arg(&recipes);
+        said(&mut zoo)
+    };
+    let stem = dir.path().join("golden/own/step");
+    std::fs::create_dir_all(stem.parent().unwrap()).unwrap();
+    here(&format!("golden record own --out {}", stem.display())).expect(0);
+    let (junit, run) = (dir.path().join("check.xml"), dir.path().join("run"));
+    let checked = here(&format!("check own --junit {}", junit.display())).expect(0);
+    assert!(checked.out.contains("it is a baseline"), "{}", checked.out);
+    assert!(std::fs::read_to_string(junit).unwrap().contains("own f32 baseline"));
+    assert_eq!(here("check own --format json").expect(0).json()["baseline"], true);
+    let listed = here("ls --format json").expect(0).json();
+    let of = |name: &str| listed["recipes"].as_array().unwrap().iter().find(|row| row["name"] == name).unwrap().clone();
+    assert_eq!((&of("own")["baseline"], &of("resnet50")["baseline"]), (&true.into(), &false.into()));
+    let ran = here(&format!("run own --set train.epochs=1 --out {}", run.display())).expect(0);
+    assert!(ran.out.contains("1 epoch in") && ran.out.contains("golden baseline"), "{}", ran.out);
+    assert!(ran.err.contains("zoo recorded itself"), "{}", ran.err);
+    let page = std::fs::read_to_string(run.join("report.html")).unwrap();
+    assert!(page.contains("a baseline that zoo recorded itself"));
+    let result = std::fs::read_to_string(run.join("result.json")).unwrap();
+    assert!(result.contains("\"golden\": \"baseline\""), "{result}");
+    let proven = zoo("check resnet50 --golden tests/fixtures/golden/resnet50-small.json --format json").json();
+    assert_eq!(proven["baseline"], false);
+}

@@ -15,6 +15,7 @@ mod npu;
 mod numbers;
 mod report;
 mod run;
+mod run_folder;
 mod show;
 mod tasks;
 mod validate;

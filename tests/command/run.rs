@@ -1,6 +1,6 @@
 //! `run` and `eval` on a network that trains in a second.
 
-use crate::workbench::{Said, command, root, said};
+use crate::workbench::{Said, command, root, said, zoo};
 use serde_json::Value;
 use std::fs;
 use std::path::Path;
@@ -103,12 +103,14 @@ fn ctrl_c_leaves_a_checkpoint_from_which_the_run_goes_on_bit_for_bit() {
     let output = child.wait_with_output().unwrap();
     let err = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(130), "{err}");
-    assert!(err.contains("--resume"), "{err}");
+    let (_, resume) = err.trim().rsplit_once("to go on: zoo ").unwrap_or_else(|| panic!("{err}"));
     let interrupted = events_of(&cut);
     assert_eq!(interrupted.last().unwrap()["event"], "interrupted");
     assert!(losses(&interrupted).len() < 360);
 
-    tiny(&cut, &["--set", "train.epochs=60", "--resume", "--threads", "1"]).expect(0);
+    // As printed: what the run began with is in its folder.
+    assert_eq!(resume, format!("run --resume {}", cut.display()));
+    zoo(resume).expect(0);
     assert_eq!(losses(&events_of(&cut)), losses(&events_of(&whole)));
     let achieved = |folder: &Path| events_of(folder).pop().unwrap()["achieved"].clone();
     assert_eq!(achieved(&cut), achieved(&whole));
@@ -159,7 +161,7 @@ fn data_of_another_kind_bring_their_classes_and_no_target() {
     let result = said.lines().pop().unwrap();
     assert_eq!(said.code, Some(0), "{}", said.err);
     assert!(said.err.contains("model.classes is 2"), "{}", said.err);
-    assert!(said.err.contains("resized to the network's 16x16"), "{}", said.err);
+    assert!(said.err.contains("are resized to the network's 16x16"), "{}", said.err);
     // `--set` names the target, so it is this run's own.
     assert_eq!(result["target"], 0.5);
     let broken = data.join("train/blobs/3.png");
@@ -201,4 +203,28 @@ fn a_relu_on_the_logits_is_warned_of() {
     let warned = said(&mut run).expect(0);
     assert!(warned.err.contains("warning: there is a ReLU on the logits"), "{}", warned.err);
     assert!(warned.err.contains("quirk.yaml:20:"), "{}", warned.err);
+}
+
+/// As the documentation says: left out and counted, wherever it is met.
+#[test]
+fn what_cannot_be_decoded_is_left_out_where_that_is_asked_for() {
+    let dir = tempfile::tempdir().unwrap();
+    let picture = fs::read(root().join("golden/preprocess/images/m2_shapes_97x61.png")).unwrap();
+    for (split, n) in [("train", 30), ("val", 6)] {
+        for class in ["a", "b"] {
+            let folder = dir.path().join("data").join(split).join(class);
+            fs::create_dir_all(&folder).unwrap();
+            (0..n).for_each(|i| fs::write(folder.join(format!("{i}.png")), &picture).unwrap());
+        }
+    }
+    fs::write(dir.path().join("data/train/a/1.png"), &picture[..picture.len() / 2]).unwrap();
+    fs::write(dir.path().join("data/val/b/2.png"), b"").unwrap();
+    let data = dir.path().join("data");
+    let run = |name: &str, rest: &[&str]| {
+        tiny(&dir.path().join(name), &[&["--data", data.to_str().unwrap(), "--profile", "short"], rest].concat())
+    };
+    assert!(run("fail", &[]).expect(3).err.contains(".png"));
+    let skipped = run("skip", &["--set", "data.on_error=skip", "--set", "train.batch=15"]).expect(0);
+    assert!(skipped.err.contains("left out:") && skipped.err.contains("train/a/1.png"), "{}", skipped.err);
+    assert!(skipped.err.contains("val/b/2.png"), "{}", skipped.err);
 }

@@ -186,7 +186,9 @@ fn architectures_are_drawn() {
     let tiny = path("tiny.svg");
     zoo(&format!("show tiny --recipes tests/fixtures/recipes --svg {tiny}")).expect(0);
     insta::assert_snapshot!("picture", std::fs::read_to_string(tiny).unwrap());
-    zoo("show resnet50 --svg no/such/folder.svg").expect(70);
+    zoo("show resnet50 --svg README.md/x.svg").expect(2);
+    let piped = zoo("show tiny --recipes tests/fixtures/recipes --svg -").expect(0);
+    assert!(piped.out.starts_with("<svg") && piped.out.trim_end().ends_with("</svg>"), "{}", piped.out);
     zoo("show resnet50 --svg x.svg --graph").expect(2);
 }
 

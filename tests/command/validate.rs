@@ -120,3 +120,13 @@ fn refused_with_a_message(draft: &Draft) {
     assert!(said.out.starts_with("error: ") && said.out.contains("draft.yaml:"), "{}", said.out);
     assert!(said.out.len() < 4096 && said.err.is_empty(), "{}", said.err);
 }
+
+#[test]
+fn fewer_logits_than_classes_are_a_mistake() {
+    let dir = tempfile::tempdir().unwrap();
+    let text = std::fs::read_to_string(crate::workbench::root().join("tests/fixtures/recipes/tiny.yaml")).unwrap();
+    let file = dir.path().join("narrow.yaml");
+    std::fs::write(&file, text.replace("out: $classes", "out: 7")).unwrap();
+    let refused = zoo(&format!("validate {}", file.display())).expect(2);
+    assert!(refused.out.contains("7 logits for 10 classes"), "{}", refused.out);
+}

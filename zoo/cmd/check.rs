@@ -165,7 +165,8 @@ fn check_all(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
             Precision::F32 => "f32",
             Precision::F64 => "f64",
         };
-        let name = format!("{} {dtype}", report.recipe);
+        let kind = if report.baseline { " baseline" } else { "" };
+        let name = format!("{} {dtype}{kind}", report.recipe);
         let checked = Checked { name, file: &loaded.path, sets: &args.change.sets, time: begun.elapsed() };
         context.ci.record(cases::suite(checked, &report.stages, report.first_divergence.as_ref())?);
         passed &= report.passed();

@@ -6,8 +6,9 @@ use super::{
     Context, SCHEMA_VERSION,
     run::{data, screen::Evaluating},
     simulated::Simulated,
+    trained::{Trained, TrainedArgs, Usual},
 };
-use crate::cli::{Change, Format};
+use crate::cli::Format;
 use crate::console::{BAD, GOOD, paint};
 use crate::interrupt::Interrupt;
 use crate::memory::MemoryArgs;
@@ -16,37 +17,37 @@ use pictures::Pictures;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use tracing::info;
 use zoo_npu::Work;
-use zoo_recipe::schema::{Goal, Metric, Score};
-use zoo_tasks::{Baseline, Sight};
+use zoo_recipe::{
+    Recipe,
+    schema::{Goal, Metric, Score},
+};
+use zoo_tasks::{Baseline, DataSets, Sight};
+use zoo_train::checkpoint::DataIdentity;
 use zoo_train::{GoldenVerdict, Job, Weights, evaluate, memory};
 
 /// Evaluate a checkpoint on the held-out data.
 ///
-/// Uses the recipe's `mini` profile unless told otherwise, as `zoo run` does.
+/// A run is evaluated as it was trained: on its own data, with its profile, overrides and device, unless told otherwise. A
+/// state_dict of PyTorch is evaluated on the recipe's data, with the profile `mini` by default, as `zoo run` trains it.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  zoo eval resnet50 --checkpoint runs/resnet50-mini-1
+  zoo eval runs/resnet50-mini-1
   zoo eval resnet50 --checkpoint runs/resnet50-mini-1/checkpoints/step-00000500.safetensors
-  zoo eval resnet50 --profile full --data /data/imagenet --checkpoint runs/imagenet
+  zoo eval runs/cifar10 --data /data/other               on other data than those of the run
   zoo eval resnet50 --profile full --data /data/imagenet --checkpoint resnet50.pth       what PyTorch has trained
-  zoo eval db_resnet --checkpoint runs/db_resnet-mini-1 --draw pictures          images with the text that was found
-  zoo eval siammask --checkpoint runs/siammask-mini-1 --draw pictures            frames with mask and box, and animations")]
+  zoo eval runs/db_resnet-mini-1 --draw pictures         images with the text that was found
+  zoo eval runs/siammask-mini-1 --draw pictures          frames with mask and box, and animations")]
 pub struct Args {
-    /// Name of a recipe, or path of its file
-    #[arg(value_name = "RECIPE")]
-    recipe: String,
     #[command(flatten)]
-    change: Change,
-    /// A checkpoint, the folder of a run (its newest checkpoint), or a state_dict: .safetensors, .pth, .pt
-    #[arg(long, value_name = "FILE")]
-    checkpoint: PathBuf,
-    /// Compute with the arithmetic of this device: the name of a file in recipes/devices, or host
+    trained: TrainedArgs,
+    /// Compute with the arithmetic of this device: the name of a file in recipes/devices, or host; by default what has trained
     #[arg(long, value_name = "DEV|host")]
     device: Option<String>,
-    /// Evaluate on the data in this folder
+    /// Evaluate on the data in this folder instead of those of the run
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
     /// Draw what was found, beside what there is to find, into this folder: text in images, targets in videos
@@ -63,6 +64,16 @@ pub struct Args {
 struct Report {
     schema_version: u32,
     recipe: String,
+    /// The run that the weights are of, if its folder is known.
+    run: Option<PathBuf>,
+    /// The file of the weights.
+    checkpoint: PathBuf,
+    /// What was evaluated on.
+    data: String,
+    /// Whether that is what the weights were trained with; null where another program trained them.
+    own_data: Option<bool>,
+    /// What computed.
+    device: String,
     /// Steps that the weights were trained for; null where another program trained them.
     step: Option<u64>,
     samples: u64,
@@ -84,13 +95,15 @@ struct Report {
 /// Evaluates; missed if there is a target and it is.
 pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
     let interrupt = Interrupt::install(&context.progress);
-    let catalog = context.catalog()?;
-    let (_, loaded) = context.load_to_train(&catalog, &args.recipe, &args.change)?;
-    let mut recipe = loaded.recipe;
-    let weights = Weights::read(&args.checkpoint, None)?;
-    let sets = data::open(&mut recipe, &loaded.overridden, args.data.as_deref())?;
+    let trained = args.trained.load(Usual::Trained, context)?;
+    let weights = Weights::read(trained.expect_checkpoint()?, None)?;
+    let mut recipe = trained.loaded.recipe.clone();
+    let sets = open(&trained, args.data.as_deref(), &mut recipe)?;
+    let own_data = weights.origin.as_ref().map(|origin| origin.data == DataIdentity::new(&sets));
+    expect_own_data(args, &trained, &weights, &sets)?;
     let model = recipe.resolve()?;
-    let simulated = Simulated::find(args.device.as_deref(), Work::Eval, &mut recipe, context)?;
+    let device = args.device.as_deref().or(weights.origin.as_ref().map(|origin| origin.device.as_str()));
+    let simulated = Simulated::find(device, Work::Eval, &mut recipe, context)?;
     let job = Job {
         recipe: &recipe,
         model: &model,
@@ -129,7 +142,12 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
     let report = Report {
         schema_version: SCHEMA_VERSION,
         recipe: recipe.name.clone(),
-        step: weights.step,
+        run: trained.run.map(|run| run.folder),
+        checkpoint: weights.file.clone(),
+        data: sets.description.clone(),
+        own_data,
+        device: job.device_name().to_owned(),
+        step: weights.origin.as_ref().map(|origin| origin.step),
         samples: evaluation.samples,
         loss: evaluation.loss,
         scores: evaluation.scores.iter().map(|score| (score.metric.name(), score.value)).collect(),
@@ -147,6 +165,37 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
     Ok(if report.met == Some(false) { Exit::Missed } else { Exit::Pass })
 }
 
+/// The data to evaluate on: those in `given`, or those that the run was given, or the recipe's.
+fn open(trained: &Trained, given: Option<&Path>, recipe: &mut Recipe) -> Result<DataSets, Failure> {
+    match (given, &trained.run) {
+        // The recipe has taken over from the run's data what there is to take over.
+        (None, Some(_)) => Ok(zoo_tasks::open(recipe, None)?),
+        _ => data::open(recipe, &trained.loaded.overridden, given),
+    }
+}
+
+/// Whether an override names the data.
+fn names_data(trained: &Trained) -> bool {
+    trained.loaded.overridden.iter().any(|path| path.as_str().starts_with("data"))
+}
+
+/// Refuses other data than those of the training, unless they were asked for.
+fn expect_own_data(args: &Args, trained: &Trained, weights: &Weights, sets: &DataSets) -> Result<(), Failure> {
+    let (now, Some(origin)) = (DataIdentity::new(sets), &weights.origin) else { return Ok(()) };
+    if origin.data == now {
+        return Ok(());
+    }
+    let (file, description, before) = (weights.file.display(), &sets.description, &origin.data);
+    let differ = format!("{file} was trained on {before}; {description}: {now}");
+    if args.data.is_some() || names_data(trained) {
+        info!("other data than those of the training: {differ}");
+        return Ok(());
+    }
+    Err(Failure::Usage(format!(
+        "other data than those of the training: {differ}\nName the data to evaluate on: --data DIR"
+    )))
+}
+
 fn print(
     report: &Report,
     scores: &[Score],
@@ -160,7 +209,8 @@ fn print(
         parts.push("nothing to judge by".to_owned());
     }
     let step = report.step.map(|step| format!(", step {step}")).unwrap_or_default();
-    writeln!(context.out, "{} on {} {noun}{step}", parts.join(", "), report.samples)?;
+    let (scores, samples, data) = (parts.join(", "), report.samples, &report.data);
+    writeln!(context.out, "{scores} on {samples} {noun} of {data}{step}")?;
     for Baseline { answer, score } in &report.baselines {
         writeln!(context.out, "{answer}: {score}")?;
     }

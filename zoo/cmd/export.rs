@@ -1,7 +1,8 @@
 //! `zoo export`: a network for inference as an ONNX model.
 
-use super::{Context, SCHEMA_VERSION, expect_apart};
-use crate::cli::{Format, RecipeArgs};
+use super::trained::{TrainedArgs, Usual};
+use super::{Context, SCHEMA_VERSION, expect_apart, output};
+use crate::cli::Format;
 use crate::memory::{MemoryArgs, beyond_now};
 use crate::numbers::scaled;
 use crate::{Exit, Failure};
@@ -21,21 +22,18 @@ use zoo_train::weights::{self, Fit, Naming, Weights};
 /// Write a network for inference as an ONNX model.
 ///
 /// The forward pass with stored statistics and without dropout, operator by operator: operator set 18, f32, feature maps NCHW,
-/// weights under their state_dict names, outputs as the recipe calls them. The model takes any batch, unless an operator of the
+/// weights under their state_dict names, outputs as the recipe calls them; of a recipe without --checkpoint, initial weights. The model takes any batch, unless an operator of the
 /// network mixes batch and channels. Preprocessing is not part of it.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   zoo export resnet50 --checkpoint resnet50.pth --out resnet50.onnx
-  zoo export resnet50 --profile mini --checkpoint runs/resnet50-mini-1 --out mini.onnx
-  zoo export siammask --checkpoint runs/siammask --batch 1 --out siammask.onnx
+  zoo export runs/resnet50-mini-1 --out mini.onnx
+  zoo export runs/siammask --batch 1 --out siammask.onnx
   zoo export googlenet --out net.onnx --sample net.safetensors     initial weights, with an input and what it gives")]
 pub struct Args {
     #[command(flatten)]
-    recipe: RecipeArgs,
-    /// A checkpoint, the folder of a run (its newest checkpoint), or a state_dict; without it, initial weights
-    #[arg(long, value_name = "FILE")]
-    checkpoint: Option<PathBuf>,
+    trained: TrainedArgs,
     /// The model to write
     #[arg(long, value_name = "FILE")]
     out: PathBuf,
@@ -67,8 +65,8 @@ struct Report<'a> {
 
 /// Writes the model.
 pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
-    let catalog = context.catalog()?;
-    let recipe = context.load(&catalog, &args.recipe.recipe, &args.recipe.change)?.recipe;
+    let trained = args.trained.load(Usual::AsWritten, context)?;
+    let recipe = trained.loaded.recipe;
     let samples = args.batch.map_or(1, |batch| batch as usize);
     let graph = zoo_recipe::build(&recipe, &recipe.resolve()?, &BuildOptions::eval(samples))?;
     let batch = if args.batch.is_some() { Batch::Fixed } else { zoo_onnx::batch(&graph) };
@@ -78,8 +76,9 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
     args.memory.expect("this model", needed, |_| "its weights alone are too large".to_owned())?;
     let mut step = Step::new(graph.clone(), Options::of(&recipe))?;
     step.initialize(recipe.train.seed)?;
-    let weights = args.checkpoint.as_deref().map(|path| load(path, &graph, &mut step)).transpose()?;
+    let weights = trained.checkpoint.as_deref().map(|path| load(path, &graph, &mut step)).transpose()?;
     expect_apart(weights.as_deref().into_iter().chain([args.out.as_path()]).chain(args.sample.as_deref()))?;
+    args.sample.iter().chain([&args.out]).try_for_each(|file| output::expect_folder(file))?;
     let values = |name: &str| step.variable(name).ok()?.flatten_all().ok()?.to_vec1::<f32>().ok();
     let model = zoo_onnx::export(&graph, batch, &about(&recipe), values)?;
     weights::replace(&args.out, &model.bytes)?;

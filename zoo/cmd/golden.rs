@@ -28,15 +28,15 @@ pub enum Command {
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  zoo golden record resnet50 -o before            writes before.json and before.safetensors
-  zoo golden record my_net --batch 2 --salt x -o golden/my_net/step
+  zoo golden record resnet50 --out before         writes before.json and before.safetensors
+  zoo golden record my_net --batch 2 --salt x --out golden/my_net/step
   zoo check resnet50 --golden before.json         later, or with other kernels")]
 pub struct Args {
     #[command(flatten)]
     recipe: RecipeArgs,
     /// Where to write: STEM.json and STEM.safetensors
-    #[arg(short, long, value_name = "STEM")]
-    output: PathBuf,
+    #[arg(short, long, alias = "output", value_name = "STEM")]
+    out: PathBuf,
     /// Images per step
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=65536))]
     batch: u32,
@@ -79,7 +79,7 @@ fn make(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
     if !(learning_rate.is_finite() && learning_rate >= 0.0) {
         return Err(Failure::Usage(format!("--learning-rate {learning_rate}: a learning rate is at least 0")));
     }
-    if let Some(there) = files(&args.output).iter().find(|file| file.exists() && !args.force) {
+    if let Some(there) = files(&args.out).iter().find(|file| file.exists() && !args.force) {
         let there = there.display();
         return Err(Failure::Usage(format!("{there} is there already: --force replaces it, -o STEM writes elsewhere")));
     }
@@ -87,8 +87,8 @@ fn make(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
     let options = RecordOptions { batch, learning_rate, salt: args.salt.clone(), samples };
     let needed = beyond_now(zoo_golden::record::memory(&recipe, &options)?);
     args.memory.expect("this golden", needed, |_| format!("--batch takes fewer than {batch} images"))?;
-    record(&recipe, &options, &args.output, &mut context.progress.foreseen(&recipe.name))?;
-    let files = files(&args.output);
+    record(&recipe, &options, &args.out, &mut context.progress.foreseen(&recipe.name))?;
+    let files = files(&args.out);
     match context.format {
         Format::Json => {
             context.out.json(&Report { schema_version: SCHEMA_VERSION, recipe: recipe.name, files })?;

@@ -2,7 +2,7 @@
 
 use super::{Context, SCHEMA_VERSION};
 use crate::cli::{Change, Format};
-use crate::console::{BAD, DIM};
+use crate::console::{BAD, DIM, WARN};
 use crate::numbers::scaled;
 use crate::table::{Align, Cell, Table};
 use crate::{Exit, Failure};
@@ -30,6 +30,8 @@ struct Row {
     parameters: Option<u64>,
     profiles: Vec<String>,
     golden: Option<PathBuf>,
+    /// Whether zoo recorded the golden itself.
+    baseline: bool,
     target: Option<Target>,
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<String>,
@@ -56,6 +58,7 @@ pub(super) fn run(_: &Args, context: &mut Context) -> Result<Exit, Failure> {
                 parameters: None,
                 profiles: Vec::new(),
                 golden: None,
+                baseline: false,
                 target: None,
                 error: None,
             };
@@ -98,7 +101,11 @@ pub(super) fn run(_: &Args, context: &mut Context) -> Result<Exit, Failure> {
             (&row.name).into(),
             row.parameters.map(|n| scaled(n, 2)).unwrap_or_default().into(),
             target.unwrap_or_default().into(),
-            if row.golden.is_some() { "yes".into() } else { Cell::styled("no", DIM) },
+            match (&row.golden, row.baseline) {
+                (Some(_), true) => Cell::styled("baseline", WARN),
+                (Some(_), false) => "yes".into(),
+                (None, _) => Cell::styled("no", DIM),
+            },
             row.profiles.join(" ").into(),
             description,
         ]);
@@ -115,6 +122,7 @@ fn fill(row: &mut Row, catalog: &crate::catalog::Catalog, name: &str) -> Result<
     let graph = zoo_recipe::build(&recipe, &model, &BuildOptions::eval(1))?;
     row.parameters = Some(graph.parameters().map(|(_, v)| graph.ty(v.value).shape.numel() as u64).sum());
     row.golden = catalog.golden(&recipe, &loaded.path).ok().flatten();
+    row.baseline = row.golden.as_deref().and_then(zoo_golden::is_baseline).unwrap_or_default();
     (row.description, row.profiles, row.target) = (recipe.description, loaded.profiles, recipe.target);
     Ok(())
 }

@@ -12,6 +12,7 @@ mod golden;
 mod ls;
 mod man;
 mod new;
+mod output;
 mod profile;
 mod report;
 mod run;
@@ -20,6 +21,7 @@ mod score;
 mod show;
 mod simulated;
 mod study;
+mod trained;
 mod validate;
 mod verdict;
 mod weights;
@@ -51,6 +53,7 @@ const FULL: &str = "full";
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// List the recipes
+    #[command(alias = "list")]
     Ls(ls::Args),
     /// Show the layers, the training-step graph or the learning rates of a recipe
     Show(show::Args),
@@ -59,8 +62,10 @@ pub enum Command {
     /// Check recipes for mistakes, all at once, with line and column
     Validate(validate::Args),
     /// Prove one training step against golden tensors of a reference framework
+    #[command(alias = "test")]
     Check(check::Args),
     /// Train a recipe to its target
+    #[command(alias = "train")]
     Run(run::Args),
     /// Judge runs with different seeds: do they converge as the reference does?
     Verdict(verdict::Args),
@@ -194,6 +199,23 @@ impl Context {
         Ok(())
     }
 
+    /// Searches recipes and devices in these folders too, after those of the command line; those that are gone are left out.
+    pub fn also_search(&mut self, folders: impl IntoIterator<Item = PathBuf>) {
+        for folder in folders {
+            if folder.is_dir() && !self.recipes.contains(&folder) {
+                self.recipes.push(folder);
+            }
+        }
+    }
+
+    /// Folders of `--recipes`, absolute.
+    ///
+    /// # Errors
+    /// The working directory is gone.
+    pub fn searched(&self) -> std::io::Result<Vec<PathBuf>> {
+        self.recipes.iter().map(std::path::absolute).collect()
+    }
+
     /// Where recipes and goldens are found.
     ///
     /// # Errors
@@ -216,29 +238,41 @@ impl Context {
     /// Everything that is wrong with it.
     pub fn load(&self, catalog: &Catalog, name: &str, change: &Change) -> Result<Loaded, Failure> {
         let loaded = catalog.load(name, change.profile.as_deref(), &change.sets)?;
-        for warning in loaded.warnings.iter() {
-            self.progress.line(&warning.to_string());
-            self.ci.diagnostic(warning);
-        }
+        self.warn(&loaded.warnings);
         Ok(loaded)
     }
 
+    /// Shows warnings of a recipe.
+    pub fn warn(&self, warnings: &Diagnostics) {
+        for warning in warnings.iter() {
+            self.progress.line(&warning.to_string());
+            self.ci.diagnostic(warning);
+        }
+    }
+
     /// Loads a recipe as [`Context::load`], by default with the profile `mini` if it has one. Also returns the profile's
-    /// name; `full` is the recipe as written, unless it has a profile of that name.
+    /// name; `full` is the recipe as written, unless it has a profile of that name, and a recipe without profiles needs no word
+    /// for it.
     ///
     /// # Errors
     /// Everything that is wrong with it.
-    pub fn load_to_train(&self, catalog: &Catalog, name: &str, change: &Change) -> Result<(String, Loaded), Failure> {
+    pub fn load_to_train(
+        &self,
+        catalog: &Catalog,
+        name: &str,
+        change: &Change,
+    ) -> Result<(Option<String>, Loaded), Failure> {
         let options = |profile: Option<&str>| Change { profile: profile.map(str::to_owned), sets: change.sets.clone() };
         let known = catalog.load(name, None, &[])?.profiles;
         let is_known = |profile: &str| known.iter().any(|name| name == profile);
         let (name_of, profile) = match change.profile.as_deref() {
-            Some(FULL) if !is_known(FULL) => (FULL, None),
-            Some(given) => (given, Some(given)),
-            None if is_known(MINI) => (MINI, Some(MINI)),
-            None => (FULL, None),
+            Some(FULL) if !is_known(FULL) => (Some(FULL), None),
+            Some(given) => (Some(given), Some(given)),
+            None if is_known(MINI) => (Some(MINI), Some(MINI)),
+            None => (Some(FULL), None),
         };
-        Ok((name_of.to_owned(), self.load(catalog, name, &options(profile))?))
+        let name_of = name_of.filter(|_| !known.is_empty()).map(str::to_owned);
+        Ok((name_of, self.load(catalog, name, &options(profile))?))
     }
 
     /// Shows why a command failed: on stderr, and as JSON on stdout where that is asked for.

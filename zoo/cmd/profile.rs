@@ -2,12 +2,11 @@
 
 mod report;
 
-use super::Context;
+use super::{Context, output};
 use crate::cli::{Format, RecipeArgs};
 use crate::{Exit, Failure};
 use std::path::PathBuf;
-use zoo_datasets::atomic;
-use zoo_npu::{Device, NpuError, Work};
+use zoo_npu::{Device, Work};
 use zoo_recipe::Recipe;
 
 /// Predict what a step costs on a simulated device: time, memory, where both go, and what holds it up.
@@ -91,10 +90,13 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
     drop(spinner);
     let title = format!("{} on {}", recipe.name, device.name);
     if let Some(path) = &args.trace {
-        write(path, &zoo_npu::trace(&profile, &title).to_string())?;
+        output::write(path, &zoo_npu::trace(&profile, &title).to_string(), context)?;
     }
     if let Some(path) = &args.html {
-        write(path, &zoo_npu::page(&profile, &title, &options)?)?;
+        output::write(path, &zoo_npu::page(&profile, &title, &options)?, context)?;
+    }
+    if args.trace.iter().chain(&args.html).any(|path| output::is_stdout(path)) {
+        return Ok(Exit::Pass);
     }
     let what_if = args.what_if.then_some(options);
     let report = report::Report::new(&recipe, &device, &profile, args.kernels, what_if);
@@ -103,10 +105,4 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
         Format::Text => report.print(&mut context.out)?,
     }
     Ok(Exit::Pass)
-}
-
-/// Writes a file, with its name in what can go wrong.
-pub(super) fn write(path: &std::path::Path, text: &str) -> Result<(), Failure> {
-    let fail = |source| NpuError::Write { path: path.display().to_string(), source };
-    Ok(atomic::replace(path, |out| out.write_all(text.as_bytes())).map_err(fail)?)
 }

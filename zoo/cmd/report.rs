@@ -1,6 +1,6 @@
 //! `zoo report`: several runs, compared.
 
-use super::Context;
+use super::{Context, output};
 use crate::cli::Format;
 use crate::console::{BAD, DIM, GOOD, HEADING, paint};
 use crate::numbers::Seconds;
@@ -9,10 +9,9 @@ use crate::{Exit, Failure};
 use std::io::Write;
 use std::path::PathBuf;
 use tracing::info;
-use zoo_datasets::atomic;
 use zoo_recipe::schema::Metric;
+use zoo_train::RunRecord;
 use zoo_train::report::{Comparison, compare};
-use zoo_train::{GoldenVerdict, RunRecord};
 
 /// Compare runs: what they reached and what it took, what their settings differ in, and their curves over each other.
 ///
@@ -39,10 +38,10 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
     let records = args.runs.iter().map(|folder| RunRecord::read(folder)).collect::<Result<Vec<_>, _>>()?;
     let comparison = compare(&records)?;
     if let Some(file) = &args.html {
-        let page = comparison.page(&records)?;
-        let unwritable = |source| Failure::Unwritable { path: file.clone(), source };
-        atomic::replace(file, |out| out.write_all(page.as_bytes())).map_err(unwritable)?;
-        info!("page: {}", file.display());
+        output::write(file, &comparison.page(&records)?, context)?;
+        if output::is_stdout(file) {
+            return Ok(Exit::Pass);
+        }
     }
     if let [run] = records.as_slice() {
         info!("page of the run: {}", zoo_train::rewrite_report(run)?.display());
@@ -68,11 +67,6 @@ fn print(comparison: &Comparison, out: &mut impl Write) -> Result<(), Failure> {
         ("samples/s", Align::Right),
     ]);
     for run in &comparison.runs {
-        let golden = match run.golden {
-            GoldenVerdict::Pass => "pass",
-            GoldenVerdict::Fail => "fail",
-            GoldenVerdict::Absent => "absent",
-        };
         let metric = run.metric.map(Metric::name).unwrap_or_default();
         let shown = |value| run.metric.map(|metric| metric.format(value)).unwrap_or_default();
         let verdict = match (run.met, run.state) {
@@ -85,7 +79,7 @@ fn print(comparison: &Comparison, out: &mut impl Write) -> Result<(), Failure> {
             run.folder.display().into(),
             run.recipe.as_str().into(),
             run.seed.into(),
-            golden.into(),
+            super::verdict::golden(run.golden).into(),
             run.achieved.map(|value| format!("{metric} {}", shown(value))).unwrap_or_default().into(),
             run.target.map(shown).unwrap_or_default().into(),
             verdict,

@@ -3,23 +3,23 @@
 mod before;
 pub(super) mod data;
 mod folder;
-mod forebode;
+mod memory;
+mod plan;
 mod proof;
+mod ranks;
 mod rehearse;
-mod room;
 pub(super) mod screen;
-mod together;
+mod warnings;
 
 use super::{Context, FULL, SCHEMA_VERSION, simulated::Simulated, verdict};
-use crate::catalog::Catalog;
 use crate::ci::{Case, Fault, JunitArgs, Outcome as Judged, Suite};
 use crate::cli::{Change, Format};
 use crate::console::{BAD, GOOD, HEADING, paint};
 use crate::interrupt::Interrupt;
 use crate::memory::MemoryArgs;
-use crate::numbers::{Seconds, percent};
+use crate::numbers::{Seconds, counted, percent};
 use crate::{Exit, Failure};
-use folder::{last_run, next_run};
+use plan::Plan;
 use proof::Proof;
 use screen::Screen;
 use std::io::Write;
@@ -32,8 +32,8 @@ use zoo_recipe::{Loaded, Recipe, schema::Metric};
 use zoo_tasks::{Baseline, Sight};
 use zoo_train::convergence::Rules;
 use zoo_train::{
-    CheckpointStore, Event, GoldenVerdict, HOST, Job, ListenError, Listener, Outcome, RunFiles, RunFolder, RunResult,
-    TrainError, Trainer, event::Reached,
+    CheckpointStore, Event, GoldenVerdict, HOST, Job, Launch, ListenError, Listener, Outcome, RunFiles, RunFolder,
+    RunResult, TrainError, Trainer, event::Reached,
 };
 
 /// Prove the training step, train to the target, evaluate, and say whether it was met.
@@ -51,10 +51,11 @@ Examples:
   zoo run resnet50 --repeat 3                        three seeds, and whether they converge as the reference does
   zoo run resnet50 --junit run.xml                   a test case per golden stage and target, for CI
   mpirun -n 4 zoo run resnet50                       on four processes: docs/many-machines.md
-  zoo run resnet50 --resume                          goes on with the last run that was interrupted
+  zoo run resnet50 --resume                          goes on with the last run of this recipe
+  zoo run --resume runs/imagenet                     goes on with this one, as it began
   zoo run resnet50 --set train.seed=1 --format json | jq 'select(.event == \"result\")'")]
 pub struct Args {
-    /// Name of a recipe, or path of its file
+    /// Name of a recipe, or path of its file; with --resume also the folder of a run
     #[arg(value_name = "RECIPE")]
     recipe: String,
     #[command(flatten)]
@@ -63,10 +64,11 @@ pub struct Args {
     /// text; folders of frames (DAVIS, VOT) for tracking
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
-    /// Folder of the run; runs/RECIPE-PROFILE-NUMBER by default. With --repeat: folder of the runs, seed-S for seed S
+    /// Folder of the run; runs/RECIPE-PROFILE-NUMBER by default, runs/RECIPE-NUMBER without profiles. With --repeat: folder of the runs, seed-S for seed S
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// Go on with an interrupted run, bit for bit as if it had not been: the one in --out, or the last of this recipe
+    /// Go on with an interrupted run, bit for bit as if it had not been: the one in the folder that is named, or the last of
+    /// this recipe. Profile, overrides, data and device are those that it began with
     #[arg(long)]
     resume: bool,
     /// Train N times with N seeds, the recipe's and those after it, and judge them together as `zoo verdict` does
@@ -91,40 +93,51 @@ pub struct Args {
 /// Trains; missed if golden or target are.
 pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
     context.join()?;
-    let end = prove_and_train(args, context);
+    let end = Plan::new(args, context).and_then(|plan| carry_out(&plan, args.memory, context));
     if let Some(file) = args.junit.junit.as_ref().filter(|_| context.ranks.is_first()) {
         context.ci.write_junit("run", file, &end)?;
     }
     end
 }
 
-fn prove_and_train(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
-    let interrupt = Interrupt::install(&context.progress);
-    let catalog = context.catalog()?;
-    let (profile, mut loaded) = context.load_to_train(&catalog, &args.recipe, &args.change)?;
-    if let Some(threads) = args.threads {
-        loaded.recipe.engine.threads = Some(usize::from(threads));
+impl Args {
+    /// As it can be asked for again from anywhere.
+    fn launch(&self, context: &Context) -> Result<Launch, Failure> {
+        let is_file = self.recipe.ends_with(".yaml") || self.recipe.contains(['/', '\\']);
+        let absolute = |path: &Path| std::path::absolute(path);
+        Ok(Launch {
+            recipe: match is_file {
+                true => absolute(Path::new(&self.recipe))?.to_string_lossy().into_owned(),
+                false => self.recipe.clone(),
+            },
+            profile: self.change.profile.clone(),
+            sets: self.change.sets.clone(),
+            data: self.data.as_deref().map(absolute).transpose()?,
+            device: self.device.clone(),
+            recipes: context.searched()?,
+            no_check: self.no_check,
+        })
     }
+}
+
+/// Opens the data, proves the step, trains once or with several seeds. What can be refused at once comes before what takes its
+/// time.
+fn carry_out(plan: &Plan, limit: MemoryArgs, context: &mut Context) -> Result<Exit, Failure> {
+    let interrupt = Interrupt::install(&context.progress);
+    let (launch, loaded) = (&plan.launch, &plan.loaded);
     super::use_threads(loaded.recipe.engine.threads)?;
-    // First all that can be refused at once, then what takes its time.
     let mut recipe = loaded.recipe.clone();
     let spinner = context.progress.spinner();
     spinner.message("opening the data");
     // What is made or unpacked for all is made by the first.
-    let open = || data::open(&mut recipe, &loaded.overridden, args.data.as_deref());
-    let sets = together::first_before_others(&context.ranks, open)?;
+    let open = || data::open(&mut recipe, &loaded.overridden, launch.data.as_deref());
+    let sets = ranks::first_before_others(&context.ranks, open)?;
     drop(spinner);
     let model = recipe.resolve()?;
-    let simulated = Simulated::find(args.device.as_deref(), Work::Train, &mut recipe, context)?;
-    if let Some(warning) = forebode::relu_on_logits(&recipe, &model) {
+    let simulated = Simulated::find(launch.device.as_deref(), Work::Train, &mut recipe, context)?;
+    if let Some(warning) = warnings::relu_on_logits(&recipe, &model) {
         context.progress.line(&warning.to_string());
         context.ci.diagnostic(&warning);
-    }
-    let seeds: Vec<u64> = (0..u64::from(args.repeat)).map(|n| recipe.train.seed.wrapping_add(n)).collect();
-    for seed in seeds.iter().filter(|_| !args.resume && context.ranks.is_first()) {
-        if let Some(out) = args.folder(*seed) {
-            RunFolder::expect_vacant(&out)?;
-        }
     }
     let device = simulated.as_ref().map(Simulated::device);
     let golden = GoldenVerdict::Absent;
@@ -132,97 +145,39 @@ fn prove_and_train(args: &Args, context: &mut Context) -> Result<Exit, Failure> 
         Job { recipe: &recipe, model: &model, data: &sets, linear_baseline: None, baselines: &[], golden, device };
     // What processes that share a machine leave each other is not forecast.
     let memory = match context.ranks.size() {
-        1 => Some(room::expect(job, args.memory, context)?),
+        1 => Some(memory::expect(job, limit, context)?),
         _ => None,
     };
-    let proof =
-        if context.ranks.is_first() { prove(args, &profile, &catalog, &loaded, context)? } else { Proof::absent() };
-    let Proof { verdict: golden, event: proven } = together::same_verdict(&context.ranks, proof)?;
-    if golden == GoldenVerdict::Fail {
-        return not_begun(&loaded, context);
-    }
-    let (stem, title) = (format!("{}-{profile}", recipe.name), format!("{} {profile}", recipe.name));
     let first = context.ranks.is_first();
+    let proof = if first { prove(plan, limit, context)? } else { Proof::absent() };
+    let Proof { verdict: golden, event: proven } = ranks::same_verdict(&context.ranks, proof)?;
+    if golden == GoldenVerdict::Fail {
+        return not_begun(loaded, context);
+    }
     // A checkpoint has what was found out before.
-    let anew = first && begins_anew(args, &stem)?;
-    let rehearsed = match simulated.as_ref().filter(|_| !args.no_check && anew) {
-        Some(simulated) => rehearse::rehearse(&args.recipe, &recipe, simulated, &catalog, args.memory, context)?,
+    let anew = first && begins_anew(plan)?;
+    let rehearsed = match simulated.as_ref().filter(|_| !launch.no_check && anew) {
+        Some(simulated) => rehearse::rehearse(&launch.recipe, &recipe, simulated, &plan.catalog, limit, context)?,
         None => None,
     };
     let cost = if first { price(&recipe, context) } else { None };
-    let baseline = if anew { data::linear_baseline(&recipe, &sets, args.memory, &context.progress)? } else { None };
+    let baseline = if anew { data::linear_baseline(&recipe, &sets, limit, &context.progress)? } else { None };
     let job = Job { linear_baseline: baseline, golden, ..job };
     let baselines = if first { data::trivial_answers(job, &context.progress)? } else { Vec::new() };
     data::announce(&recipe, &sets, baseline, &baselines);
     let job = Job { baselines: &baselines, ..job };
     let begun = [memory, proven, rehearsed, cost].into_iter().flatten().collect();
-    let series = Series { args, begun, cancel: interrupt.arm() };
-    if let [seed] = seeds.as_slice() {
-        let path = match args.folder(*seed) {
-            Some(out) => out,
-            None if args.resume => last_run(&stem)?,
-            None => next_run(&stem),
-        };
-        return match series.train(job, &path, context)? {
-            Some(result) => {
-                context.ci.record(targets(title, &result));
-                finished(&result, &path, context)
-            }
-            None => Ok(Exit::Interrupted),
-        };
+    let series = Series { plan, begun, cancel: interrupt.arm() };
+    match plan.seeds().as_slice() {
+        [seed] => series.once(job, *seed, context),
+        seeds => series.repeat(job, seeds, context),
     }
-    let mut folders = Vec::new();
-    let mut diverged = false;
-    for seed in seeds {
-        let mut recipe = recipe.clone();
-        recipe.train.seed = seed;
-        let path = args.folder(seed).unwrap_or_else(|| next_run(&stem));
-        folders.push(path.clone());
-        match series.train(Job { recipe: &recipe, ..job }, &path, context) {
-            Ok(Some(result)) => {
-                context.ci.record(targets(format!("{title} seed {seed}"), &result));
-                if context.format == Format::Text {
-                    writeln!(context.out, "{}", paint(HEADING, format!("seed {seed}")))?;
-                }
-                finished(&result, &path, context)?;
-            }
-            Ok(None) => return Ok(Exit::Interrupted),
-            // It has come to nothing, which is a result: its log has it.
-            Err(failure @ Failure::Train(TrainError::LossNotFinite { .. } | TrainError::VariableNotFinite { .. }))
-                if context.ranks.size() == 1 =>
-            {
-                context.progress.error(&format!("seed {seed}: {failure}"));
-                context.ci.record(diverging(format!("{title} seed {seed}"), &failure));
-                diverged = true;
-            }
-            Err(other) => return Err(other),
-        }
-    }
-    if !context.ranks.is_first() {
-        return Ok(Exit::Pass);
-    }
-    if recipe.target.is_none() {
-        info!("no target: there is nothing to judge the runs by");
-        return Ok(if diverged { Exit::Missed } else { Exit::Pass });
-    }
-    verdict::judge(&folders, Rules::default(), verdict::Form::LastLine, context)
 }
 
 /// Whether the training begins with its first step: a run that was killed before its first checkpoint does, too.
-fn begins_anew(args: &Args, stem: &str) -> Result<bool, Failure> {
-    if !args.resume {
-        return Ok(true);
-    }
-    let folder = args.out.clone().map_or_else(|| last_run(stem), Ok)?;
-    Ok(CheckpointStore::of_run(&folder).is_empty().map_err(TrainError::from)?)
-}
-
-impl Args {
-    /// Where the run with a seed goes, if that was said.
-    fn folder(&self, seed: u64) -> Option<PathBuf> {
-        let out = self.out.clone()?;
-        Some(if self.repeat > 1 { out.join(format!("seed-{seed}")) } else { out })
-    }
+fn begins_anew(plan: &Plan) -> Result<bool, Failure> {
+    let Some(folder) = &plan.resumed else { return Ok(true) };
+    Ok(CheckpointStore::of_run(folder).is_empty().map_err(TrainError::from)?)
 }
 
 /// What a step of this run costs on the device that it names; `None` where that cannot be told, which is no reason not to
@@ -242,21 +197,67 @@ fn price(recipe: &Recipe, context: &Context) -> Option<Event> {
 
 /// Trainings of one recipe, one after the other.
 struct Series<'a> {
-    args: &'a Args,
+    plan: &'a Plan,
     /// What was found out before.
     begun: Vec<Event>,
     cancel: &'a AtomicBool,
 }
 
 impl Series<'_> {
+    /// Trains with one seed.
+    fn once(&self, job: Job<'_>, seed: u64, context: &mut Context) -> Result<Exit, Failure> {
+        let path = self.plan.folder(seed);
+        let Some(result) = self.train(job, &path, context)? else { return Ok(Exit::Interrupted) };
+        context.ci.record(targets(self.plan.title(), &result));
+        finished(&result, &path, context)
+    }
+
+    /// Trains with each of the seeds, and judges the runs together.
+    fn repeat(&self, job: Job<'_>, seeds: &[u64], context: &mut Context) -> Result<Exit, Failure> {
+        let title = self.plan.title();
+        let (mut folders, mut diverged) = (Vec::new(), false);
+        for seed in seeds {
+            let mut recipe = job.recipe.clone();
+            recipe.train.seed = *seed;
+            let path = self.plan.folder(*seed);
+            folders.push(path.clone());
+            match self.train(Job { recipe: &recipe, ..job }, &path, context) {
+                Ok(Some(result)) => {
+                    context.ci.record(targets(format!("{title} seed {seed}"), &result));
+                    if context.format == Format::Text {
+                        writeln!(context.out, "{}", paint(HEADING, format!("seed {seed}")))?;
+                    }
+                    finished(&result, &path, context)?;
+                }
+                Ok(None) => return Ok(Exit::Interrupted),
+                // It has come to nothing, which is a result: its log has it.
+                Err(
+                    failure @ Failure::Train(TrainError::LossNotFinite { .. } | TrainError::VariableNotFinite { .. }),
+                ) if context.ranks.size() == 1 => {
+                    context.progress.error(&format!("seed {seed}: {failure}"));
+                    context.ci.record(diverging(format!("{title} seed {seed}"), &failure));
+                    diverged = true;
+                }
+                Err(other) => return Err(other),
+            }
+        }
+        if !context.ranks.is_first() {
+            return Ok(Exit::Pass);
+        }
+        if job.recipe.target.is_none() {
+            info!("no target: there is nothing to judge the runs by");
+            return Ok(if diverged { Exit::Missed } else { Exit::Pass });
+        }
+        verdict::judge(&folders, Rules::default(), verdict::Form::LastLine, context)
+    }
+
     /// Trains once, in the folder at `path`; `None` if it was interrupted.
     fn train(&self, job: Job<'_>, path: &Path, context: &mut Context) -> Result<Option<RunResult>, Failure> {
-        let args = self.args;
         let mut trainer = Trainer::across(job, context.ranks.clone())?;
         if !context.ranks.is_first() {
-            return together::follow(&mut trainer, self.cancel);
+            return ranks::follow(&mut trainer, self.cancel);
         }
-        let (folder, mut files) = if args.resume {
+        let (folder, mut files) = if self.plan.resumed.is_some() {
             let folder = RunFolder::reopen(path)?;
             let resumed = folder.resume(&mut trainer)?;
             info!("going on with {} after step {}", path.display(), resumed.step);
@@ -264,6 +265,7 @@ impl Series<'_> {
         } else {
             trainer.initialise()?;
             let folder = RunFolder::create(path, job.recipe)?;
+            folder.keep_launch(&self.plan.launch(job.recipe.train.seed))?;
             let files = folder.begin()?;
             info!("run folder {}", path.display());
             (folder, files)
@@ -275,12 +277,8 @@ impl Series<'_> {
         let screen = Screen::new(&context.progress, json.then_some(&mut context.out));
         match trainer.run(&folder.checkpoints(), &mut Both { files, screen }, self.cancel)? {
             Outcome::Interrupted { step } => {
-                let seed = match args.repeat {
-                    1 => String::new(),
-                    _ => format!(" --set train.seed={}", job.recipe.train.seed),
-                };
-                let (recipe, out) = (&args.recipe, path.display());
-                info!("interrupted after step {step}; to go on: zoo run {recipe} --resume --out {out}{seed}");
+                let command = resume_command(path, context.ranks.size());
+                info!("interrupted after step {step}; to go on: {command}");
                 Ok(None)
             }
             Outcome::Finished(result) => {
@@ -291,6 +289,18 @@ impl Series<'_> {
             }
         }
     }
+}
+
+/// What goes on with the run in a folder, as a shell takes it.
+fn resume_command(folder: &Path, ranks: usize) -> String {
+    let folder = folder.display().to_string();
+    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+=:,@%".contains(c);
+    let folder = match folder.chars().all(plain) {
+        true => folder,
+        false => format!("'{}'", folder.replace('\'', r"'\''")),
+    };
+    let launcher = if ranks > 1 { format!("mpirun -n {ranks} ") } else { String::new() };
+    format!("{launcher}zoo run --resume {folder}")
 }
 
 /// The files of the run folder first, then the screen.
@@ -312,20 +322,14 @@ impl Listener for Both<'_> {
 }
 
 /// The golden check, unless it is not wanted.
-fn prove(
-    args: &Args,
-    profile: &str,
-    catalog: &Catalog,
-    loaded: &Loaded,
-    context: &mut Context,
-) -> Result<Proof, Failure> {
-    if args.no_check {
+fn prove(plan: &Plan, limit: MemoryArgs, context: &mut Context) -> Result<Proof, Failure> {
+    if plan.launch.no_check {
         info!("golden: not checked (--no-check)");
         return Ok(Proof::absent());
     }
     // `full` is the recipe as written.
-    let profile = Some(profile).filter(|profile| *profile != FULL);
-    proof::prove(&args.recipe, profile, loaded, catalog, args.memory, context)
+    let profile = plan.launch.profile.as_deref().filter(|profile| *profile != FULL);
+    proof::prove(&plan.launch.recipe, profile, &plan.loaded, &plan.catalog, limit, context)
 }
 
 /// The failed check has been reported; says that nothing was trained.
@@ -423,7 +427,8 @@ fn finished(result: &RunResult, folder: &Path, context: &mut Context) -> Result<
         if result.skipped_steps > 0 {
             writeln!(context.out, "{} steps updated nothing", result.skipped_steps)?;
         }
-        writeln!(context.out, "{} epochs in {time}, golden {}", result.epochs, proof::word(result.golden))?;
+        let (epochs, golden) = (counted(result.epochs, "epoch"), proof::word(result.golden));
+        writeln!(context.out, "{epochs} in {time}, golden {golden}")?;
         writeln!(context.out, "{}", folder.join("report.html").display())?;
     }
     Ok(if missed { Exit::Missed } else { Exit::Pass })

@@ -4,7 +4,7 @@ mod chart;
 mod clock;
 mod training;
 
-use super::{Context, SCHEMA_VERSION};
+use super::{Context, SCHEMA_VERSION, output};
 use crate::cli::Format;
 use crate::console::{DIM, HEADING, paint};
 use crate::memory::MemoryArgs;
@@ -13,8 +13,6 @@ use crate::{Exit, Failure};
 use serde::Serialize;
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use tracing::info;
-use zoo_datasets::atomic;
 use zoo_npu::study::{self, Outcome, Study, Trained};
 
 /// Replay a published series of measurements: each row's options simulated, beside what was published.
@@ -97,12 +95,7 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
     }
     let measured = trained.iter().any(|row| row.score.is_some());
     if let Some(path) = args.svg.clone().or_else(|| measured.then(|| out.join(format!("{name}.svg")))) {
-        let write = || {
-            path.parent().map_or(Ok(()), std::fs::create_dir_all)?;
-            atomic::replace(&path, |out| out.write_all(chart::svg(&study, &trained).as_bytes()))
-        };
-        write().map_err(|source| Failure::Unwritable { path: path.clone(), source })?;
-        info!("drawn: {}", path.display());
+        output::write(&path, &chart::svg(&study, &trained), context)?;
     }
     Ok(Exit::Pass)
 }

@@ -3,6 +3,7 @@
 use super::{Context, SCHEMA_VERSION};
 use crate::cli::Format;
 use crate::console::{GOOD, paint};
+use crate::numbers::counted;
 use crate::{Exit, Failure};
 use serde::Serialize;
 use std::io::Write;
@@ -71,7 +72,12 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
                 writeln!(context.out, "{diagnostic}\n")?;
             }
             if !found.is_empty() {
-                writeln!(context.out, "{}, {}", count(errors.len(), "error"), count(warnings.len(), "warning"))?;
+                writeln!(
+                    context.out,
+                    "{}, {}",
+                    counted(errors.len() as u64, "error"),
+                    counted(warnings.len() as u64, "warning")
+                )?;
             }
         }
     }
@@ -107,7 +113,3 @@ fn misfits(library: &Library, name: &str) -> Vec<Diagnostic> {
 
 /// Images of the step that is built: normalisation needs more than one value per channel.
 const SMALLEST_BATCH: usize = 2;
-
-fn count(n: usize, what: &str) -> String {
-    format!("{n} {what}{}", if n == 1 { "" } else { "s" })
-}

@@ -4,7 +4,7 @@ use super::Context;
 use crate::ci::{Case, Fault, JunitArgs, Outcome, Suite};
 use crate::cli::Format;
 use crate::console::{BAD, DIM, GOOD, HEADING, WARN, paint};
-use crate::numbers::{Seconds, percent};
+use crate::numbers::{Seconds, counted, percent};
 use crate::table::{Align, Cell, Table};
 use crate::{Exit, Failure};
 use std::io::Write;
@@ -171,9 +171,10 @@ pub(super) fn print(verdict: &Convergence, out: &mut impl Write) -> Result<(), F
     Ok(())
 }
 
-fn golden(verdict: GoldenVerdict) -> &'static str {
+pub(super) fn golden(verdict: GoldenVerdict) -> &'static str {
     match verdict {
         GoldenVerdict::Pass => "pass",
+        GoldenVerdict::Baseline => "baseline",
         GoldenVerdict::Fail => "fail",
         GoldenVerdict::Absent => "absent",
     }
@@ -229,7 +230,7 @@ fn figures(verdict: &Convergence) -> Vec<String> {
 }
 
 fn runs(n: usize) -> String {
-    format!("{n} run{}", if n == 1 { "" } else { "s" })
+    counted(n as u64, "run")
 }
 
 /// A probability with two digits.

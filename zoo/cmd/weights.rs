@@ -6,6 +6,7 @@ mod import;
 use super::Context;
 use crate::{Exit, Failure};
 use clap::Subcommand;
+use std::path::PathBuf;
 use zoo_graph::Graph;
 use zoo_recipe::BuildOptions;
 use zoo_recipe::Recipe;
@@ -42,6 +43,19 @@ pub(super) struct Names {
 impl From<&Names> for Naming {
     fn from(names: &Names) -> Self {
         Self { strip: names.strip.clone(), add: names.add.clone() }
+    }
+}
+
+/// A file for weights, whose name says what is written.
+fn state_file(path: &str) -> Result<PathBuf, String> {
+    let path = PathBuf::from(path);
+    let extension = path.extension().and_then(|extension| extension.to_str());
+    // What is no regular file, such as /dev/null, may be called anything.
+    let is_special = path.metadata().is_ok_and(|there| !there.is_file());
+    match extension {
+        Some("safetensors" | "pth" | "pt") => Ok(path),
+        _ if is_special => Ok(path),
+        _ => Err("its name ends in .safetensors, .pth or .pt, which says what is written".to_owned()),
     }
 }
 

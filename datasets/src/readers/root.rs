@@ -56,9 +56,17 @@ pub fn open_root(dir: &Path, on_error: OnError) -> Result<Root, DataError> {
     let (train, val) = (dir.join("train"), dir.join("val"));
     match (train.is_dir(), val.is_dir()) {
         (true, true) => train_val(dir, ImageFolder::open(&train, on_error)?, ImageFolder::open(&val, on_error)?),
-        (false, false) if holds_folders(dir)? => split(dir, ImageFolder::open(dir, on_error)?),
+        (false, false) if holds_folders(dir)? => open_class_folders(dir, on_error),
         _ => Err(DataError::UnknownLayout { root: dir.to_owned(), found: describe(dir)? }),
     }
+}
+
+/// Opens `CLASS/*` in `dir`, divided by hash as [`open_root`] says, whatever the folders are called.
+///
+/// # Errors
+/// If one part would be empty, and as [`ImageFolder::open`].
+pub fn open_class_folders(dir: &Path, on_error: OnError) -> Result<Root, DataError> {
+    split(dir, ImageFolder::open(dir, on_error)?)
 }
 
 fn cifar10(dir: &Path) -> Result<Root, DataError> {

@@ -214,6 +214,7 @@ fn empty_report(recipe: &Recipe, golden: &Golden, options: &CheckOptions) -> Rep
         schema_version: 1,
         recipe: recipe.name.clone(),
         golden: golden.path.display().to_string(),
+        baseline: golden.is_baseline(),
         dtype: options.precision,
         verdict: Verdict::Absent,
         stages: Vec::new(),

@@ -67,7 +67,7 @@ pub enum GoldenError {
     /// The recipe has no golden.
     #[error(
         "recipe `{recipe}` has no golden: make one from your framework with golden/export (see golden/README.md), \
-         name it under `golden: {{manifest: ...}}`, or record the engine's own step with `zoo golden record {recipe}`"
+         name it under `golden: {{manifest: ...}}`, or record the engine's own step with `zoo golden record {recipe} --out golden/{recipe}/step`"
     )]
     Absent {
         /// The recipe.

@@ -28,6 +28,6 @@ pub mod weights;
 pub use check::{CheckOptions, check, phases};
 pub use compare::Precision;
 pub use error::GoldenError;
-pub use manifest::Golden;
+pub use manifest::{Golden, is_baseline};
 pub use memory::{memory, memory_on_device};
 pub use report::{Report, Stage, Verdict};

@@ -17,6 +17,9 @@ pub(crate) const STORED_IN_ORDER: usize = 64;
 /// Most elements of a tensor.
 const MOST_ELEMENTS: usize = 1 << 31;
 
+/// This project, in [`Manifest::made_with`].
+pub(crate) const MAKER: &str = "zoo";
+
 /// Largest manifest or tensor file that is read.
 const MAX_FILE_BYTES: u64 = 256 << 20;
 
@@ -28,6 +31,26 @@ pub struct Golden {
     /// The manifest.
     pub manifest: Manifest,
     arrays: HashMap<String, Array>,
+}
+
+impl Golden {
+    /// Whether this project recorded it: then it is a baseline, which tells regressions and proves nothing about a reference
+    /// framework.
+    pub fn is_baseline(&self) -> bool {
+        self.manifest.made_with.contains_key(MAKER)
+    }
+}
+
+/// Whether the golden with this manifest is a baseline ([`Golden::is_baseline`]); `None` if it cannot be read.
+pub fn is_baseline(manifest: &Path) -> Option<bool> {
+    #[derive(Deserialize)]
+    struct Made {
+        #[serde(default)]
+        made_with: BTreeMap<String, serde::de::IgnoredAny>,
+    }
+    let text = read_capped(manifest).ok()?;
+    let made: Made = serde_json::from_slice(&text).ok()?;
+    Some(made.made_with.contains_key(MAKER))
 }
 
 /// Everything but bulk numbers. Keys that only inform people are not read.

@@ -190,6 +190,9 @@ pub struct Report {
     pub recipe: String,
     /// The golden's manifest.
     pub golden: String,
+    /// Whether this project recorded the golden itself: then a pass tells that nothing has changed, and proves nothing about a
+    /// reference framework.
+    pub baseline: bool,
     /// The arithmetic that was judged.
     pub dtype: Precision,
     /// Overall verdict.

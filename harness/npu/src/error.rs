@@ -71,12 +71,4 @@ pub enum NpuError {
     /// A page that does not render.
     #[error(transparent)]
     Page(#[from] minijinja::Error),
-    /// A file that cannot be written.
-    #[error("cannot write {path}: {source}")]
-    Write {
-        /// The file.
-        path: String,
-        /// Why.
-        source: std::io::Error,
-    },
 }

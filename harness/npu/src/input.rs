@@ -40,9 +40,11 @@ pub fn input(recipe: &Recipe, device: &Device, batch: usize, devices: usize) -> 
     let pixels: f64 = shapes().map(|[_, h, w]| h * w).sum();
     let decode = match recipe.data.source {
         Source::Characters(_) | Source::Cifar10(_) | Source::TextScenes(_) | Source::Videos(_) => 0.0,
-        Source::ImageFolder(_) | Source::TextFolder(_) | Source::Crop511(_) | Source::FrameFolder(_) => {
-            host.decode_share.value
-        }
+        Source::ImageFolder(_)
+        | Source::ClassFolders(_)
+        | Source::TextFolder(_)
+        | Source::Crop511(_)
+        | Source::FrameFolder(_) => host.decode_share.value,
     };
     let off_loaded = options.normalize == NormalizePlace::Device && normalization(recipe).is_some();
     let normalize = if off_loaded { host.normalize_share.value } else { 0.0 };

@@ -84,6 +84,7 @@ impl Check<'_> {
             Source::TextScenes(scenes) => self.text_scenes(scenes),
             Source::Videos(videos) => self.videos(videos),
             Source::ImageFolder(_)
+            | Source::ClassFolders(_)
             | Source::Cifar10(_)
             | Source::TextFolder(_)
             | Source::Crop511(_)

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use zoo_datasets::{DataError, Dataset, Size};
+use zoo_datasets::{DataError, Dataset, OnError, Size};
 
 /// A linear classifier that has not been trained yet.
 pub struct LinearBaseline {
@@ -10,6 +10,7 @@ pub struct LinearBaseline {
     pub(crate) val: Arc<dyn Dataset>,
     /// To which images are resized.
     pub(crate) size: Size,
+    pub(crate) on_error: OnError,
 }
 
 impl LinearBaseline {
@@ -28,6 +29,6 @@ impl LinearBaseline {
     /// # Errors
     /// Samples that cannot be read.
     pub fn measure(&self, progress: &mut dyn FnMut(usize, usize)) -> Result<f64, DataError> {
-        zoo_datasets::linear_baseline(self.train.as_ref(), self.val.as_ref(), self.size, progress)
+        zoo_datasets::linear_baseline(self.train.as_ref(), self.val.as_ref(), self.size, self.on_error, progress)
     }
 }

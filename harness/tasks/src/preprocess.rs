@@ -52,7 +52,10 @@ pub(crate) fn pipeline(
             let made = format!("3x{}x{}", size.height, size.width);
             Err(refuse(path, format!("images come out as {made}, the model takes {c}x{h}x{w}")))
         }
-        None => Err(refuse(path, "images come out in different sizes: end with a crop or a resize".into())),
+        None => Err(refuse(
+            path,
+            format!("images of any size do not come out as {c}x{h}x{w}: add a resize or a crop before `normalize`"),
+        )),
     }
 }
 

@@ -27,8 +27,8 @@ pub trait Task: Sync {
     /// Data that are missing or unreadable.
     fn open_folder(&self, recipe: &Recipe, root: &Path) -> Result<DataSets, InputError>;
 
-    /// What a recipe has to say to get at the data in a folder; `None` where it cannot be said.
-    fn source_in(&self, root: &Path, before: &Source) -> Option<Source>;
+    /// What a recipe has to say to get at the data in a folder.
+    fn source_in(&self, root: &Path, before: &Source) -> Source;
 
     /// What evaluation does to an image, for a network that takes `image` (`[channels, height, width]`): what goldens of the
     /// preprocessing are held against.

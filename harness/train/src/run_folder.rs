@@ -3,6 +3,7 @@
 //! | entry | content |
 //! | --- | --- |
 //! | `recipe.yaml` | the resolved recipe: loads as the recipe that was run |
+//! | `launch.json` | how it was asked for: profile, overrides, data, device ([`Launch`]) |
 //! | `events.jsonl` | what happened, one [`Event`] per line |
 //! | `tensorboard/` | scalars for TensorBoard |
 //! | `checkpoints/` | the last two checkpoints, safetensors |
@@ -21,7 +22,7 @@ use zoo_recipe::Recipe;
 use zoo_tasks::Sight;
 
 use crate::{
-    CheckpointError, CheckpointStore, TrainError, Trainer,
+    CheckpointError, CheckpointStore, Launch, TrainError, Trainer,
     checkpoint::Rejected,
     event::{Event, ListenError, Listener},
     event_log::EventLog,
@@ -59,6 +60,14 @@ impl RunFolder {
         Self::expect_vacant(&folder.path)?;
         folder.write_recipe(recipe)?;
         Ok(folder)
+    }
+
+    /// Keeps how the run was asked for.
+    ///
+    /// # Errors
+    /// A file that cannot be written.
+    pub fn keep_launch(&self, launch: &Launch) -> Result<(), TrainError> {
+        Ok(launch.write(&self.path)?)
     }
 
     fn write_recipe(&self, recipe: &Recipe) -> Result<(), TrainError> {
@@ -101,11 +110,29 @@ impl RunFolder {
     /// A folder without a run, or one that another process is writing to.
     pub fn reopen(path: impl Into<PathBuf>) -> Result<Self, TrainError> {
         let path = path.into();
-        // A run that was killed before its first event has left its lock.
-        if !path.join(EVENTS).is_file() && !path.join(LOCK).is_file() {
-            return Err(TrainError::RunFolder { path, reason: "there is no run to resume in this folder".to_owned() });
-        }
+        Self::expect_run(&path)?;
         Self::lock(path)
+    }
+
+    /// Whether there is a run in this folder, however far it has got.
+    pub fn is_run(path: &Path) -> bool {
+        // A run that was killed before its first event has left its lock.
+        path.join(EVENTS).is_file() || path.join(LOCK).is_file()
+    }
+
+    /// Refuses a folder without a run, before anything long is begun.
+    ///
+    /// # Errors
+    /// There is no run.
+    pub fn expect_run(path: &Path) -> Result<(), TrainError> {
+        let reason = "there is no run to resume in this folder";
+        let refused = || TrainError::RunFolder { path: path.to_owned(), reason: reason.to_owned() };
+        Self::is_run(path).then_some(()).ok_or_else(refused)
+    }
+
+    /// The file with the recipe of the run at `path`, as it was run.
+    pub fn recipe_file(path: &Path) -> PathBuf {
+        path.join(RECIPE)
     }
 
     fn lock(path: PathBuf) -> Result<Self, TrainError> {

@@ -44,6 +44,11 @@ pub(in crate::cmd) fn print(report: &Report, sets: &[String], out: &mut impl Wri
     }
     conditions(&report.conditions_differ, out)?;
     writeln!(out, "\n{}: {}", report.recipe, verdict_line(&report.stages, report.verdict))?;
+    if report.baseline {
+        let note = "zoo recorded this golden itself: it is a baseline, which tells regressions. It proves nothing about a \
+                    reference framework";
+        writeln!(out, "{}", paint(WARN, note))?;
+    }
     Ok(())
 }
 

@@ -26,6 +26,7 @@ pub(super) fn golden(report: &Report, changes: Vec<String>, time: Duration) -> G
         schema_version: SCHEMA_VERSION,
         recipe: report.recipe.clone(),
         golden: report.golden.clone(),
+        baseline: report.baseline,
         dtype: match report.dtype {
             Precision::F32 => "f32".to_owned(),
             Precision::F64 => "f64".to_owned(),

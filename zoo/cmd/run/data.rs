@@ -43,9 +43,9 @@ pub(in crate::cmd) fn open(
         recipe.model.classes = classes;
     }
     let task = zoo_tasks::task(recipe.data.source.kind());
-    if let Some(source) = task.source_in(root, &recipe.data.source) {
-        recipe.data.source = source;
-    }
+    // From anywhere: the run keeps it.
+    let absolute = std::path::absolute(root).unwrap_or_else(|_| root.to_owned());
+    recipe.data.source = task.source_in(&absolute, &recipe.data.source);
     sets.samples.fit(recipe).iter().for_each(|changed| info!("{changed}"));
     Ok(sets)
 }

@@ -55,7 +55,8 @@ pub(super) fn prove(
         }
         Err(other) => return Err(other),
     };
-    let name = format!("{} golden", report.recipe);
+    let kind = if report.baseline { "baseline" } else { "golden" };
+    let name = format!("{} {kind}", report.recipe);
     let checked = Checked { name, file: &written.path, sets: &[], time: begun.elapsed() };
     context.ci.record(cases::suite(checked, &report.stages, report.first_divergence.as_ref())?);
     let differs: Vec<String> = profile
@@ -75,14 +76,19 @@ pub(super) fn prove(
     }
     let but = if differs.is_empty() { String::new() } else { format!("; this run changes {}", differs.join(", ")) };
     let time = Seconds(begun.elapsed().as_secs_f64());
-    info!("golden: {} in {time}: the recipe as written, against {}{but}", word(GoldenVerdict::Pass), report.golden);
-    Ok(Proof { verdict: GoldenVerdict::Pass, event: Some(event) })
+    let (verdict, golden) =
+        (if report.baseline { GoldenVerdict::Baseline } else { GoldenVerdict::Pass }, &report.golden);
+    let only =
+        if report.baseline { ", which zoo recorded itself: nothing has changed, and nothing is proven" } else { "" };
+    info!("golden: {} in {time}: the recipe as written, against {golden}{only}{but}", word(verdict));
+    Ok(Proof { verdict, event: Some(event) })
 }
 
 /// The verdict as a coloured word.
 pub(super) fn word(verdict: GoldenVerdict) -> String {
     match verdict {
         GoldenVerdict::Pass => paint(GOOD, "pass"),
+        GoldenVerdict::Baseline => paint(WARN, "baseline"),
         GoldenVerdict::Fail => paint(BAD, "fail"),
         GoldenVerdict::Absent => paint(WARN, "absent"),
     }

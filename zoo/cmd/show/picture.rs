@@ -7,7 +7,7 @@ mod svg;
 
 use crate::Failure;
 use crate::cli::Format;
-use crate::cmd::{Context, SCHEMA_VERSION};
+use crate::cmd::{Context, SCHEMA_VERSION, output};
 use crate::numbers::scaled;
 use outline::Outline;
 use serde::Serialize;
@@ -51,12 +51,15 @@ pub(super) fn draw(recipe: &Recipe, pictures: &Pictures, context: &mut Context) 
     let mut files = Vec::new();
     if let Some(path) = &pictures.svg {
         let drawing = layout::lay_out(&outline);
-        write(path, &svg::write(&drawing, &recipe.name, &format!("{description}. {parameters}.")))?;
+        output::write(path, &svg::write(&drawing, &recipe.name, &format!("{description}. {parameters}.")), context)?;
         files.push(path.as_path());
     }
     if let Some(path) = &pictures.dot {
-        write(path, &dot::write(&outline, &recipe.name))?;
+        output::write(path, &dot::write(&outline, &recipe.name), context)?;
         files.push(path.as_path());
+    }
+    if files.iter().any(|file| output::is_stdout(file)) {
+        return Ok(());
     }
     match context.format {
         Format::Json => {
@@ -69,8 +72,4 @@ pub(super) fn draw(recipe: &Recipe, pictures: &Pictures, context: &mut Context) 
         }
     }
     Ok(())
-}
-
-fn write(path: &Path, text: &str) -> Result<(), Failure> {
-    Ok(zoo_train::weights::replace(path, text.as_bytes())?)
 }

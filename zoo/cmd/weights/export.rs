@@ -1,8 +1,9 @@
 //! `zoo weights export`: a run's weights for PyTorch.
 
 use super::network;
-use crate::cli::{Format, RecipeArgs};
-use crate::cmd::{Context, SCHEMA_VERSION, expect_apart};
+use crate::cli::Format;
+use crate::cmd::trained::{TrainedArgs, Usual};
+use crate::cmd::{Context, SCHEMA_VERSION, expect_apart, output};
 use crate::{Exit, Failure};
 use serde::Serialize;
 use std::io::Write;
@@ -18,20 +19,17 @@ use zoo_train::weights::{Fit, Naming, StateDict, Weights};
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  zoo weights export resnet50 --profile mini --checkpoint runs/resnet50-mini-1 --out resnet50.pth
-  zoo weights export resnet50 --checkpoint runs/imagenet --out resnet50.safetensors
+  zoo weights export runs/resnet50-mini-1 --out resnet50.pth
+  zoo weights export resnet50 --checkpoint resnet50.pth --out resnet50.safetensors
 
 In Python:
   model.load_state_dict(torch.load(\"resnet50.pth\"))
   model.load_state_dict(safetensors.torch.load_file(\"resnet50.safetensors\"))")]
 pub struct Args {
     #[command(flatten)]
-    recipe: RecipeArgs,
-    /// A checkpoint, the folder of a run (its newest checkpoint), or a state_dict
-    #[arg(long, value_name = "FILE")]
-    checkpoint: PathBuf,
-    /// The file to write: safetensors, or for torch.load if it ends in .pth or .pt
-    #[arg(long, value_name = "FILE")]
+    trained: TrainedArgs,
+    /// The file to write: .safetensors, or .pth or .pt for torch.load
+    #[arg(long, value_name = "FILE", value_parser = super::state_file)]
     out: PathBuf,
 }
 
@@ -47,21 +45,23 @@ struct Report<'a> {
 
 /// Writes the file.
 pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
-    let catalog = context.catalog()?;
-    let recipe = context.load(&catalog, &args.recipe.recipe, &args.recipe.change)?.recipe;
-    let graph = network(&recipe)?;
-    let weights = Weights::read(&args.checkpoint, None)?;
+    let trained = args.trained.load(Usual::AsWritten, context)?;
+    let recipe = &trained.loaded.recipe;
+    let graph = network(recipe)?;
+    let weights = Weights::read(trained.expect_checkpoint()?, None)?;
+    let step = weights.origin.as_ref().map(|origin| origin.step);
     expect_apart([weights.file.as_path(), &args.out])?;
     let naming = Naming::default();
     let fit = Fit::new(&graph, &weights, &naming);
     if !fit.is_enough() {
         return Err(TrainError::Misfit(Box::new(fit)).into());
     }
-    let state = StateDict::new(&graph, &weights, &naming).with_counters(&graph, weights.step.unwrap_or_default());
+    let state = StateDict::new(&graph, &weights, &naming).with_counters(&graph, step.unwrap_or_default());
     let state = state.map_err(TrainError::from)?;
+    output::expect_folder(&args.out)?;
     state.save(&args.out)?;
     let tensors = state.tensors().len();
-    let (recipe, checkpoint, step) = (recipe.name.as_str(), weights.file.as_path(), weights.step);
+    let (recipe, checkpoint) = (recipe.name.as_str(), weights.file.as_path());
     match context.format {
         Format::Json => {
             let schema_version = SCHEMA_VERSION;

@@ -2,7 +2,7 @@
 
 use super::{Names, network};
 use crate::cli::{Format, RecipeArgs};
-use crate::cmd::{Context, SCHEMA_VERSION, expect_apart};
+use crate::cmd::{Context, SCHEMA_VERSION, expect_apart, output};
 use crate::console::{BAD, GOOD, paint};
 use crate::table::{Align, Table};
 use crate::{Exit, Failure};
@@ -32,8 +32,8 @@ pub struct Args {
     /// The weights: .pth, .pt, .safetensors, or the folder of a run
     #[arg(value_name = "FILE")]
     file: PathBuf,
-    /// Write the weights under the network's names: safetensors, or for PyTorch if it ends in .pth or .pt
-    #[arg(long, value_name = "FILE")]
+    /// Write the weights under the network's names: .safetensors, or .pth or .pt for PyTorch
+    #[arg(long, value_name = "FILE", value_parser = super::state_file)]
     out: Option<PathBuf>,
     /// Which entry of a PyTorch file holds the state_dict, keys joined by dots; by default the usual ones are looked for
     #[arg(long, value_name = "KEY")]
@@ -68,6 +68,7 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
     let out = args.out.as_deref().filter(|_| fits);
     if let Some(path) = out {
         expect_apart([weights.file.as_path(), path])?;
+        output::expect_folder(path)?;
         StateDict::new(&graph, &weights, &naming).save(path)?;
     }
     let report = Report { schema_version: SCHEMA_VERSION, recipe: &recipe.name, fit: &fit, fits, out };

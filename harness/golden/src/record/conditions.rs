@@ -2,7 +2,7 @@
 
 use super::{RecordOptions, inputs::MadeInputs};
 use crate::conditions::eps;
-use crate::manifest::{Group, HashVectors, Hyper, Init, Manifest, Optimizer, ScheduleTable};
+use crate::manifest::{Group, HashVectors, Hyper, Init, MAKER, Manifest, Optimizer, ScheduleTable};
 use std::collections::BTreeMap;
 use zoo_datasets::hash::{NameHash, fnv1a64};
 use zoo_graph::{Graph, Op, Optimized, VariableRole};
@@ -40,7 +40,7 @@ pub(super) fn conditions(recipe: &Recipe, graph: &Graph, inputs: &MadeInputs, op
         model: recipe.name.clone(),
         salt: options.salt.clone(),
         precision: "f64 of the engine is the truth; f32_rel is its f32 run's error on the stored samples".into(),
-        made_with: BTreeMap::from([("zoo".to_string(), env!("CARGO_PKG_VERSION").to_string())]),
+        made_with: BTreeMap::from([(MAKER.to_string(), env!("CARGO_PKG_VERSION").to_string())]),
         optimizer: optimizer(recipe, groups),
         hyper: Hyper {
             label_smoothing: loss.softmax_cross_entropy.as_ref().map(|l| l.label_smoothing),

@@ -107,6 +107,13 @@ impl Terms<'_> {
     fn softmax_cross_entropy(&mut self, loss: &schema::SoftmaxCrossEntropy) -> Result<(), GraphError> {
         let scope = self.scope("softmax_cross_entropy");
         let logits = self.prediction(&scope, LOGITS)?;
+        let (width, classes) = (self.graph.ty(logits).shape.last().copied(), self.recipe.model.classes);
+        if let Some(width) = width.filter(|width| *width < classes) {
+            let message = format!(
+                "the network has {width} logits for {classes} classes: let its last layer have `out: $classes`"
+            );
+            return Err(GraphError::Model { origin: scope.origin, message });
+        }
         let labels = self.graph.add_input(LABEL, TensorType::plain([self.options.batch], DType::U32));
         let over = match loss.smoothing_over {
             schema::SmoothingOver::AllClasses => SmoothingOver::AllClasses,

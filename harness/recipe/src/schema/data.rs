@@ -27,6 +27,8 @@ pub struct Data {
 pub enum Source {
     /// One folder per class below one folder per split (ImageNet's layout).
     ImageFolder(ImageFolder),
+    /// One folder per class, without a division: a tenth of the images is held out.
+    ClassFolders(ClassFolders),
     /// CIFAR-10 in its binary version: `data_batch_1.bin` .. `data_batch_5.bin`, `test_batch.bin`.
     Cifar10(Cifar10),
     /// Rendered characters, generated: needs no files.
@@ -78,7 +80,7 @@ impl Source {
     /// What its samples are.
     pub fn kind(&self) -> SampleKind {
         match self {
-            Self::ImageFolder(_) | Self::Cifar10(_) | Self::Characters(_) => SampleKind::Image,
+            Self::ImageFolder(_) | Self::ClassFolders(_) | Self::Cifar10(_) | Self::Characters(_) => SampleKind::Image,
             Self::TextScenes(_) | Self::TextFolder(_) => SampleKind::Text,
             Self::Videos(_) | Self::Crop511(_) | Self::FrameFolder(_) => SampleKind::Video,
         }
@@ -88,9 +90,12 @@ impl Source {
     pub fn generated(&self) -> bool {
         match self {
             Self::Characters(_) | Self::TextScenes(_) | Self::Videos(_) => true,
-            Self::ImageFolder(_) | Self::Cifar10(_) | Self::TextFolder(_) | Self::Crop511(_) | Self::FrameFolder(_) => {
-                false
-            }
+            Self::ImageFolder(_)
+            | Self::ClassFolders(_)
+            | Self::Cifar10(_)
+            | Self::TextFolder(_)
+            | Self::Crop511(_)
+            | Self::FrameFolder(_) => false,
         }
     }
 }
@@ -119,6 +124,14 @@ fn train_folder() -> PathBuf {
 
 fn val_folder() -> PathBuf {
     "val".into()
+}
+
+/// One folder per class, without a division. Which images are held out follows from their paths below `root` alone, by hash.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ClassFolders {
+    /// Folder that holds the class folders; `--data` replaces it.
+    pub root: PathBuf,
 }
 
 /// CIFAR-10 in its binary version.

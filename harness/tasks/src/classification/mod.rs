@@ -12,7 +12,7 @@ use serde_json::Value;
 use zoo_datasets::{DataError, Dataset, Image, Loader, LoaderConfig, Pipeline, Size, contact_sheet, open_root};
 use zoo_recipe::{
     Recipe,
-    schema::{CenterCrop, Cifar10, Filter, ImageFolder, ImageSize, Resize, ResizeTo, Source, Step},
+    schema::{CenterCrop, Cifar10, ClassFolders, Filter, ImageFolder, ImageSize, Resize, ResizeTo, Source, Step},
 };
 
 use crate::{
@@ -52,6 +52,7 @@ impl Task for Classification {
     fn open(&self, recipe: &Recipe) -> Result<DataSets, InputError> {
         match &recipe.data.source {
             Source::ImageFolder(section) => sources::folder(section, on_error(recipe)),
+            Source::ClassFolders(section) => sources::class_folders(section, on_error(recipe)),
             Source::Cifar10(section) => sources::cifar10(section),
             Source::Characters(section) => sources::characters(recipe, section),
             _ => Err(foreign(recipe, "classification")),
@@ -59,21 +60,19 @@ impl Task for Classification {
     }
 
     fn open_folder(&self, recipe: &Recipe, root: &Path) -> Result<DataSets, InputError> {
-        let found = open_root(root, on_error(recipe))?;
-        let description = format!("{} ({:?})", root.display(), found.layout);
-        let samples = Arc::new(LabelledImages::new(found.train, found.val));
-        Ok(DataSets { samples, description, skipped: found.skipped })
+        Ok(sources::found(root, open_root(root, on_error(recipe))?))
     }
 
-    /// `None` for folders of classes, which are split by hash.
-    fn source_in(&self, root: &Path, _before: &Source) -> Option<Source> {
+    fn source_in(&self, root: &Path, _before: &Source) -> Source {
         if root.join("train").is_dir() {
             let (train, val) = (PathBuf::from("train"), PathBuf::from("val"));
-            return Some(Source::ImageFolder(ImageFolder { root: root.to_owned(), train, val, classes_from: None }));
+            return Source::ImageFolder(ImageFolder { root: root.to_owned(), train, val, classes_from: None });
         }
         let binary = ["", "cifar-10-batches-bin"].map(|inner| root.join(inner));
-        let root = binary.into_iter().find(|folder| folder.join("test_batch.bin").is_file())?;
-        Some(Source::Cifar10(Cifar10 { root }))
+        match binary.into_iter().find(|folder| folder.join("test_batch.bin").is_file()) {
+            Some(root) => Source::Cifar10(Cifar10 { root }),
+            None => Source::ClassFolders(ClassFolders { root: root.to_owned() }),
+        }
     }
 
     fn preprocessing(&self, recipe: &Recipe, image: [usize; 3]) -> Result<Pipeline, InputError> {
@@ -129,7 +128,9 @@ impl SampleSets for LabelledImages {
             } else {
                 vec![Step::ResizeTo(ResizeTo { size, filter })]
             };
-            changed.push(format!("preprocess.{name}: images are first resized to the network's {height}x{width}"));
+            changed.push(format!(
+                "preprocess.{name}: images of other sizes are resized to the network's {height}x{width}"
+            ));
             steps.splice(0..0, added);
         }
         changed
@@ -157,7 +158,8 @@ impl SampleSets for LabelledImages {
     fn linear_baseline(&self, recipe: &Recipe) -> Option<LinearBaseline> {
         let [_, height, width] = recipe.model.inputs.values().next()?;
         let size = Size::new(width.0, height.0);
-        Some(LinearBaseline { train: self.train.clone(), val: self.val.clone(), size })
+        let (train, val) = (self.train.clone(), self.val.clone());
+        Some(LinearBaseline { train, val, size, on_error: on_error(recipe) })
     }
 
     fn parts(&self) -> Vec<(&'static str, usize)> {

@@ -1,8 +1,11 @@
 //! Where labelled images come from.
 
-use std::sync::Arc;
+use std::{path::Path, sync::Arc};
 
-use zoo_datasets::{Alphabet, Cached, Characters, CharactersConfig, Cifar10, Dataset, ImageFolder, OnError};
+use zoo_datasets::{
+    Alphabet, Cached, Characters, CharactersConfig, Cifar10, Dataset, ImageFolder, Layout, OnError, Root,
+    open_class_folders,
+};
 use zoo_recipe::{Recipe, schema};
 
 use super::LabelledImages;
@@ -14,6 +17,23 @@ pub(super) fn folder(folder: &schema::ImageFolder, on_error: OnError) -> Result<
     let skipped = train.skipped() + val.skipped();
     let description = format!("image folder {}", folder.root.display());
     Ok(DataSets { skipped, ..images(train, val, description) })
+}
+
+/// Class folders that are divided by hash.
+pub(super) fn class_folders(folders: &schema::ClassFolders, on_error: OnError) -> Result<DataSets, InputError> {
+    Ok(found(&folders.root, open_class_folders(&folders.root, on_error)?))
+}
+
+/// What a folder turned out to hold.
+pub(super) fn found(root: &Path, found: Root) -> DataSets {
+    let root = root.display();
+    let description = match found.layout {
+        Layout::TrainVal => format!("class folders in {root}/train and {root}/val"),
+        Layout::Classes => format!("class folders in {root}, a tenth of the images held out"),
+        Layout::Cifar10 => format!("CIFAR-10 in {root}"),
+    };
+    let samples = Arc::new(LabelledImages::new(found.train, found.val));
+    DataSets { samples, description, skipped: found.skipped }
 }
 
 pub(super) fn cifar10(section: &schema::Cifar10) -> Result<DataSets, InputError> {
@@ -51,8 +71,7 @@ pub(super) fn characters(recipe: &Recipe, section: &schema::Characters) -> Resul
     };
     let train = Characters::new(config, section.seed, 0, section.train)?;
     let val = Characters::new(config, section.seed, Characters::HELD_OUT, section.val)?;
-    let description =
-        format!("generated characters, {} classes, {} + {} images", section.classes, section.train, section.val);
+    let description = format!("generated characters, {0}x{0} pixels", section.size);
     let kept = [&train, &val].map(|set| (set.len() * 3 * section.size * section.size).min(KEPT_IMAGES) as u64);
     let cached = |set| -> Arc<dyn Dataset> { Arc::new(Cached::new(set, KEPT_IMAGES)) };
     let samples = Arc::new(LabelledImages { kept, ..LabelledImages::new(cached(train), cached(val)) });

@@ -48,8 +48,8 @@ impl Task for TextDetection {
         sources::folder(root, format_of(&recipe.data.source), on_error(recipe))
     }
 
-    fn source_in(&self, root: &Path, before: &Source) -> Option<Source> {
-        Some(Source::TextFolder(schema::TextFolder { root: root.to_owned(), format: format_of(before) }))
+    fn source_in(&self, root: &Path, before: &Source) -> Source {
+        Source::TextFolder(schema::TextFolder { root: root.to_owned(), format: format_of(before) })
     }
 
     fn preprocessing(&self, recipe: &Recipe, _image: [usize; 3]) -> Result<Pipeline, InputError> {

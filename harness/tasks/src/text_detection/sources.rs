@@ -4,7 +4,7 @@ use std::{path::Path, sync::Arc};
 
 use zoo_datasets::{
     OnError, TextFolder, TextFormat, TextPart,
-    text::{TextScenes, TextScenesConfig},
+    text::{TextDataset, TextScenes, TextScenesConfig},
 };
 use zoo_recipe::schema;
 
@@ -45,7 +45,10 @@ pub(super) fn folder(root: &Path, format: schema::TextFormat, on_error: OnError)
     let train = TextFolder::open_root(root, TextPart::Train, format, on_error)?;
     let val = TextFolder::open_root(root, TextPart::Test, format, on_error)?;
     let skipped = train.skipped() + val.skipped();
-    let description = format!("images with text in {}", root.display());
+    let undivided = train.len() == val.len() && (0..train.len()).all(|index| train.name(index) == val.name(index));
+    let division =
+        if undivided { ", not divided: the same images train and are evaluated, none is held out" } else { "" };
+    let description = format!("images with text in {}{division}", root.display());
     let samples = Arc::new(AnnotatedImages { train: Arc::new(train), val: Arc::new(val) });
     Ok(DataSets { samples, description, skipped })
 }

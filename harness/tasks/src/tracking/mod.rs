@@ -62,8 +62,8 @@ impl Task for Tracking {
         sources::frames(root, on_error(recipe))
     }
 
-    fn source_in(&self, root: &Path, _before: &Source) -> Option<Source> {
-        Some(Source::FrameFolder(schema::FrameFolder { root: root.to_owned() }))
+    fn source_in(&self, root: &Path, _before: &Source) -> Source {
+        Source::FrameFolder(schema::FrameFolder { root: root.to_owned() })
     }
 
     fn preprocessing(&self, recipe: &Recipe, _image: [usize; 3]) -> Result<Pipeline, InputError> {

@@ -4,7 +4,7 @@ use serde_json::Value;
 use std::fmt;
 
 /// Parts of a recipe that no number of a training depends on. `train.epochs` is not among them: schedules span it.
-const FREE: [&str; 13] = [
+const FREE: [&str; 14] = [
     "description",
     "reference",
     "golden",
@@ -14,6 +14,7 @@ const FREE: [&str; 13] = [
     "train.checkpoint_every",
     // Where data lie; that they are the same is verified by `DataIdentity`.
     "data.source.image_folder.root",
+    "data.source.class_folders.root",
     "data.source.cifar10.root",
     "data.source.text_folder.root",
     "data.source.crop511.root",

@@ -13,6 +13,9 @@ pub struct GoldenCheck {
     pub recipe: String,
     /// The golden's manifest.
     pub golden: String,
+    /// Whether this project recorded it itself, so that a pass proves nothing about a reference framework.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub baseline: bool,
     /// The arithmetic that was judged: `f32` or `f64`.
     pub dtype: String,
     /// Overall verdict.
@@ -211,6 +214,8 @@ pub struct MemoryPart {
 pub enum GoldenVerdict {
     /// It did.
     Pass,
+    /// It agreed with what this project recorded itself: nothing has changed since, and nothing is proven.
+    Baseline,
     /// It did not.
     Fail,
     /// There are none.

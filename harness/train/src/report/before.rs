@@ -18,6 +18,11 @@ pub(super) fn golden(check: &GoldenCheck) -> Section {
         check.golden,
         duration(check.seconds)
     )];
+    if check.baseline {
+        let note = "zoo recorded this golden itself: it is a baseline, which tells regressions and proves nothing about a \
+                    reference framework.";
+        notes.push(note.to_owned());
+    }
     if !check.changes.is_empty() {
         notes.push(format!("This run changes {}.", check.changes.join(", ")));
     }
@@ -55,6 +60,7 @@ pub(super) fn golden(check: &GoldenCheck) -> Section {
 pub(super) fn verdict(verdict: GoldenVerdict) -> Cell {
     let (text, class) = match verdict {
         GoldenVerdict::Pass => ("pass", "good"),
+        GoldenVerdict::Baseline => ("baseline", "faint"),
         GoldenVerdict::Fail => ("fail", "bad"),
         GoldenVerdict::Absent => ("absent", "faint"),
     };
@@ -71,7 +77,9 @@ fn divergence(found: &FirstDivergence) -> String {
 pub(super) fn device(check: &DeviceCheck) -> Section {
     let share = |share: f64| format!("{:.2} %", 100.0 * share);
     let mut notes = vec![match check.verdict {
-        GoldenVerdict::Pass => format!("No operator loses more on {} than rounding must.", check.device),
+        GoldenVerdict::Pass | GoldenVerdict::Baseline => {
+            format!("No operator loses more on {} than rounding must.", check.device)
+        }
         GoldenVerdict::Fail => format!("On {} operators lose more than rounding must.", check.device),
         GoldenVerdict::Absent => format!("The step was not rehearsed on {}.", check.device),
     }];
@@ -110,13 +118,12 @@ pub(super) fn cost(cost: &Cost, steps: Option<u64>) -> Section {
         _ => "the device",
     };
     let mut notes = vec![format!(
-        "A step of this run is predicted to take {} ms on {}: {} samples per second with batch {} on each of {} \
-         device(s), {} MiB of memory. It waits for {limit}.",
+        "A step of this run is predicted to take {} ms on {}: {} samples per second with batch {} on each of {}, {} MiB of memory. It waits for {limit}.",
         Unit::Plain.format(cost.step_ms),
         cost.device,
         Unit::Plain.format(cost.images_per_s.round()),
         cost.batch,
-        cost.devices,
+        if cost.devices == 1 { "1 device".to_owned() } else { format!("{} devices", cost.devices) },
         grouped(cost.peak_memory_bytes.div_ceil(1 << 20)),
     )];
     if let Some(steps) = steps {

@@ -138,6 +138,11 @@ impl Report {
         if let Some(started) = &self.started {
             lines.push(match started.golden {
                 GoldenVerdict::Pass => "The training step agrees with its golden tensors.".to_owned(),
+                GoldenVerdict::Baseline => {
+                    "The training step agrees with a baseline that zoo recorded itself: it has not changed \
+                                            since. It was not compared with a reference framework."
+                        .to_owned()
+                }
                 GoldenVerdict::Fail => "The training step does not agree with its golden tensors.".to_owned(),
                 GoldenVerdict::Absent => "The training step was not compared with golden tensors.".to_owned(),
             });

@@ -109,7 +109,7 @@ impl Fit {
         }
         let shaped = |(name, tensor): (&String, &Tensor)| Shaped { name: name.clone(), shape: tensor.dims().to_vec() };
         fit.surplus = rest.into_iter().map(shaped).collect();
-        fit.hint = fit.prefix().or_else(|| fit.profile(weights));
+        fit.hint = fit.prefix().or_else(|| fit.origin(weights));
         fit
     }
 
@@ -138,10 +138,13 @@ impl Fit {
         })
     }
 
-    /// A run of this project usually trains another profile than the recipe as written.
-    fn profile(&self, weights: &Weights) -> Option<String> {
-        let trained_here = weights.step.is_some() && !self.is_exact();
-        trained_here.then(|| "if a profile was trained, name it: --profile mini".to_owned())
+    /// A file of this project says what it is of.
+    fn origin(&self, weights: &Weights) -> Option<String> {
+        let origin = weights.origin.as_ref().filter(|_| !self.is_exact())?;
+        Some(match origin.data.classes {
+            0 => format!("the checkpoint is of the recipe `{}`", origin.recipe),
+            classes => format!("the checkpoint is of the recipe `{}` with {classes} classes", origin.recipe),
+        })
     }
 }
 
@@ -194,7 +197,7 @@ mod tests {
     fn weights(names: &[(&str, &[usize])]) -> Weights {
         let zeros = |shape: &[usize]| Tensor::zeros(shape, DType::F32, &Device::Cpu).unwrap();
         let tensors = names.iter().map(|(name, shape)| ((*name).to_owned(), zeros(shape))).collect();
-        Weights { file: "f.pth".into(), entry: None, step: None, tensors }
+        Weights { file: "f.pth".into(), entry: None, origin: None, tensors }
     }
 
     fn fit(network: &[(&str, &[usize])], file: &[(&str, &[usize])], naming: &Naming) -> Fit {

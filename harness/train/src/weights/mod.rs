@@ -20,7 +20,7 @@ use std::{
 use thiserror::Error;
 use zoo_datasets::files;
 
-use crate::checkpoint::{Checkpoint, CheckpointError, CheckpointStore, not_finite, read};
+use crate::checkpoint::{Checkpoint, CheckpointError, CheckpointStore, DataIdentity, Progress, not_finite, read};
 
 /// Tensors by name, in f32, and where they come from.
 #[derive(Clone, Debug)]
@@ -29,10 +29,23 @@ pub struct Weights {
     pub file: PathBuf,
     /// The entry of the file that holds them, where that is not the file itself (`state_dict` of a training's file).
     pub entry: Option<String>,
-    /// Steps that they were trained for, if this project trained them.
-    pub step: Option<u64>,
+    /// What they were trained as, if this project trained them.
+    pub origin: Option<Origin>,
     /// The tensors. A checkpoint of this project also has what the optimizer keeps, as `PARAMETER/SLOT`.
     pub tensors: BTreeMap<String, Tensor>,
+}
+
+/// What a checkpoint of this project says about the training that it is of.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Origin {
+    /// Steps done.
+    pub step: u64,
+    /// Name of the recipe.
+    pub recipe: String,
+    /// The data.
+    pub data: DataIdentity,
+    /// What computed: a simulated device, or [`HOST`](crate::HOST).
+    pub device: String,
 }
 
 /// Weights that cannot be read or written.
@@ -98,7 +111,7 @@ impl Weights {
         let (file, _) = files::open(path).map_err(|source| WeightsError::Io { path: path.to_owned(), source })?;
         if pth::is_zip(&file).map_err(|source| WeightsError::Io { path: path.to_owned(), source })? {
             let (tensors, entry) = pth::read(file, entry).map_err(unreadable)?;
-            return Ok(Self { file: path.to_owned(), entry, step: None, tensors });
+            return Ok(Self { file: path.to_owned(), entry, origin: None, tensors });
         }
         let bytes = read(path).map_err(|source| WeightsError::Io { path: path.to_owned(), source })?;
         if let Some(reason) = pth::is_older(&bytes) {
@@ -111,14 +124,17 @@ impl Weights {
             Ok(checkpoint) => Ok(Self::of(path.to_owned(), checkpoint)),
             Err(CheckpointError::Foreign { .. }) => {
                 let tensors = plain(&bytes).map_err(|error| unreadable(error.to_string()))?;
-                Ok(Self { file: path.to_owned(), entry: None, step: None, tensors })
+                Ok(Self { file: path.to_owned(), entry: None, origin: None, tensors })
             }
             Err(error) => Err(error.into()),
         }
     }
 
     fn of(file: PathBuf, checkpoint: Checkpoint) -> Self {
-        Self { file, entry: None, step: Some(checkpoint.progress.step), tensors: checkpoint.variables }
+        let Progress { step, recipe, data, device, .. } = checkpoint.progress;
+        let recipe = recipe["name"].as_str().unwrap_or_default().to_owned();
+        let origin = Some(Origin { step, recipe, data, device });
+        Self { file, entry: None, origin, tensors: checkpoint.variables }
     }
 }
 

@@ -69,7 +69,7 @@ fn averages_are_evaluated_where_there_are_some() {
     let never = AtomicBool::new(false);
     let of = |case: &Case, checkpoint: &Checkpoint| {
         let (file, tensors) = (dir.path().to_owned(), checkpoint.variables.clone());
-        let weights = Weights { file, entry: None, step: Some(checkpoint.progress.step), tensors };
+        let weights = Weights { file, entry: None, origin: None, tensors };
         evaluate(case.job(), &weights, &never, &mut |_| ()).unwrap().unwrap()
     };
     let averaged = of(&case, &checkpoint);

@@ -29,11 +29,13 @@ pub(super) fn same_verdict(ranks: &Ranks, proof: Proof) -> Result<Proof, Failure
     let own = match proof.verdict {
         GoldenVerdict::Pass => 0,
         GoldenVerdict::Absent => 1,
-        GoldenVerdict::Fail => 2,
+        GoldenVerdict::Baseline => 2,
+        GoldenVerdict::Fail => 3,
     };
     let verdict = match ranks.broadcast(vec![own])?.as_slice() {
         [0] => GoldenVerdict::Pass,
         [1] => GoldenVerdict::Absent,
+        [2] => GoldenVerdict::Baseline,
         _ => GoldenVerdict::Fail,
     };
     Ok(Proof { verdict, ..proof })

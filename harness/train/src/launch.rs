@@ -1,0 +1,113 @@
+//! `launch.json`: how a run was asked for, so that it can go on and be evaluated without being told again.
+
+use serde::{Deserialize, Serialize};
+use std::{
+    io::Write,
+    path::{Path, PathBuf},
+};
+use zoo_datasets::{atomic, files};
+
+use crate::{TrainError, event::ListenError};
+
+/// The file in the folder of a run.
+const LAUNCH: &str = "launch.json";
+/// More than a command line has.
+const LONGEST: u64 = 1 << 22;
+
+/// What the recipe's file does not say about a run. Paths are absolute.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Launch {
+    /// Name of the recipe, or path of its file.
+    pub recipe: String,
+    /// The profile; `None`: the recipe as written.
+    pub profile: Option<String>,
+    /// Overrides `path=value`, in order.
+    pub sets: Vec<String>,
+    /// The folder of the data, if not the recipe's own.
+    pub data: Option<PathBuf>,
+    /// The device that computes; `None`: this machine.
+    pub device: Option<String>,
+    /// Folders that recipes and devices were searched in first.
+    pub recipes: Vec<PathBuf>,
+    /// Whether the golden was left out.
+    pub no_check: bool,
+}
+
+impl Launch {
+    /// Reads it from the folder of a run; `None` if the run has none, as those of older versions.
+    ///
+    /// # Errors
+    /// A file that cannot be read, or that is not what was written.
+    pub fn read(folder: &Path) -> Result<Option<Self>, TrainError> {
+        let path = folder.join(LAUNCH);
+        if !path.is_file() {
+            return Ok(None);
+        }
+        let read = files::read(&path, LONGEST).and_then(|text| Ok(serde_json::from_slice(&text)?));
+        read.map(Some).map_err(|source| TrainError::Unreadable { path, source })
+    }
+
+    /// This one over `begun`: what it does not say is as it was there, and its overrides come after.
+    #[must_use]
+    pub fn over(self, begun: Self) -> Self {
+        let added = self.sets.into_iter().filter(|set| !begun.sets.contains(set));
+        let searched = begun.recipes.iter().filter(|folder| !self.recipes.contains(folder)).cloned();
+        Self {
+            recipe: self.recipe,
+            profile: self.profile.or(begun.profile),
+            sets: begun.sets.iter().cloned().chain(added).collect(),
+            data: self.data.or(begun.data),
+            device: self.device.or(begun.device),
+            recipes: self.recipes.iter().cloned().chain(searched).collect(),
+            no_check: self.no_check || begun.no_check,
+        }
+    }
+
+    /// Writes it to the folder of a run.
+    pub(super) fn write(&self, folder: &Path) -> Result<(), ListenError> {
+        let path = folder.join(LAUNCH);
+        let write = |out: &mut dyn Write| Ok(serde_json::to_writer_pretty(out, self)?);
+        atomic::replace(&path, write).map_err(ListenError::at(&path))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_read() {
+        let dir = tempfile::tempdir().unwrap();
+        assert_eq!(Launch::read(dir.path()).unwrap(), None);
+        let launch = Launch {
+            recipe: "net".into(),
+            profile: Some("mini".into()),
+            sets: vec!["train.epochs=1".into()],
+            data: Some("/data".into()),
+            no_check: true,
+            ..Launch::default()
+        };
+        launch.write(dir.path()).unwrap();
+        assert_eq!(Launch::read(dir.path()).unwrap(), Some(launch));
+        std::fs::write(dir.path().join(LAUNCH), "{").unwrap();
+        assert!(Launch::read(dir.path()).is_err());
+    }
+
+    #[test]
+    fn what_is_said_goes_over_what_was() {
+        let sets = |sets: &[&str]| sets.iter().map(|set| (*set).to_owned()).collect::<Vec<_>>();
+        let begun = Launch {
+            recipe: "net".into(),
+            profile: Some("mini".into()),
+            sets: sets(&["a=1", "b=2"]),
+            data: Some("/data".into()),
+            ..Launch::default()
+        };
+        let said = Launch { recipe: "net".into(), sets: sets(&["b=2", "c=3"]), ..Launch::default() };
+        let joined = said.over(begun.clone());
+        assert_eq!(joined, Launch { sets: sets(&["a=1", "b=2", "c=3"]), ..begun.clone() });
+        let other = Launch { data: Some("/other".into()), ..Launch::default() };
+        assert_eq!(other.over(begun).data, Some("/other".into()));
+    }
+}

@@ -1,0 +1,37 @@
+//! Files of results: a path, or `-` for standard output.
+
+use super::Context;
+use crate::Failure;
+use std::io::Write;
+use std::path::Path;
+use tracing::info;
+use zoo_datasets::atomic;
+
+/// Whether this stands for standard output, which then has nothing else.
+pub(super) fn is_stdout(path: &Path) -> bool {
+    path == Path::new("-")
+}
+
+/// Writes a text to a file, whose folder is made if it is not there, or to standard output.
+///
+/// # Errors
+/// What the operating system refuses.
+pub(super) fn write(path: &Path, text: &str, context: &mut Context) -> Result<(), Failure> {
+    if is_stdout(path) {
+        return Ok(context.out.write_all(text.as_bytes())?);
+    }
+    expect_folder(path)?;
+    let unwritable = |source| Failure::Unwritable { path: path.to_owned(), source };
+    atomic::replace(path, |out| out.write_all(text.as_bytes())).map_err(unwritable)?;
+    info!("written: {}", path.display());
+    Ok(())
+}
+
+/// Makes the folder that a file is to lie in.
+///
+/// # Errors
+/// What the operating system refuses.
+pub(super) fn expect_folder(file: &Path) -> Result<(), Failure> {
+    let unwritable = |source| Failure::Unwritable { path: file.to_owned(), source };
+    file.parent().map_or(Ok(()), std::fs::create_dir_all).map_err(unwritable)
+}

@@ -1,0 +1,117 @@
+//! What is trained, how and where: as the command line says, or as the run began that is resumed.
+
+use super::Args;
+use super::folder::{last_run, next_run};
+use crate::Failure;
+use crate::catalog::Catalog;
+use crate::cli::Change;
+use crate::cmd::Context;
+use std::path::{Path, PathBuf};
+use zoo_recipe::Loaded;
+use zoo_train::{Launch, RunFolder};
+
+/// A training that can be refused for nothing that is cheap to find out.
+pub(super) struct Plan {
+    /// How it is asked for; of a run that is resumed, what it began with and what the command line adds.
+    pub launch: Launch,
+    /// Where recipes and goldens are found.
+    pub catalog: Catalog,
+    /// The recipe, with profile and overrides.
+    pub loaded: Loaded,
+    /// The run that goes on.
+    pub resumed: Option<PathBuf>,
+    /// Folder of the run, or of several; `None`: the next that is free.
+    out: Option<PathBuf>,
+    repeat: u16,
+}
+
+impl Plan {
+    /// Reads the recipe, and looks at the folders.
+    ///
+    /// # Errors
+    /// A recipe with mistakes, a folder that holds a run where a new one is to be, none where one is to go on.
+    pub(super) fn new(args: &Args, context: &mut Context) -> Result<Self, Failure> {
+        let named = Path::new(&args.recipe);
+        let (mut launch, mut resumed) = (args.launch(context)?, None);
+        if RunFolder::is_run(named) {
+            let run = named.display();
+            if !args.resume || args.out.is_some() {
+                let message = format!("{run} is the folder of a run: zoo run --resume {run} goes on with it");
+                return Err(Failure::Usage(message));
+            }
+            let Some(begun) = Launch::read(named)? else {
+                let message = format!("{run} does not say how it was begun: zoo run RECIPE --resume --out {run}");
+                return Err(Failure::Usage(message));
+            };
+            launch = Launch { recipe: begun.recipe.clone(), ..launch }.over(begun);
+            resumed = Some(named.to_owned());
+        } else if let Some(out) = args.out.as_deref().filter(|_| args.resume) {
+            RunFolder::expect_run(out)?;
+            launch = launch.over(Launch::read(out)?.unwrap_or_default());
+            resumed = Some(out.to_owned());
+        }
+        context.also_search(launch.recipes.iter().cloned());
+        let catalog = context.catalog()?;
+        let change = Change { profile: launch.profile.clone(), sets: launch.sets.clone() };
+        let (profile, mut loaded) = context.load_to_train(&catalog, &launch.recipe, &change)?;
+        launch.profile = profile;
+        if args.resume && resumed.is_none() {
+            let folder = last_run(&stem(&loaded, &launch))?;
+            RunFolder::expect_run(&folder)?;
+            if let Some(begun) = Launch::read(&folder)? {
+                launch = launch.over(begun);
+                let change = Change { profile: launch.profile.clone(), sets: launch.sets.clone() };
+                loaded = context.load_to_train(&catalog, &launch.recipe, &change)?.1;
+            }
+            resumed = Some(folder);
+        }
+        loaded.recipe.engine.threads = args.threads.map(usize::from).or(loaded.recipe.engine.threads);
+        let plan = Self { launch, catalog, loaded, resumed, out: args.out.clone(), repeat: args.repeat };
+        if plan.resumed.is_none() && context.ranks.is_first() {
+            plan.seeds()
+                .into_iter()
+                .filter_map(|seed| plan.given(seed))
+                .try_for_each(|out| RunFolder::expect_vacant(&out))?;
+        }
+        Ok(plan)
+    }
+
+    /// The seeds, one after the other.
+    pub(super) fn seeds(&self) -> Vec<u64> {
+        let first = self.loaded.recipe.train.seed;
+        (0..u64::from(self.repeat)).map(|n| first.wrapping_add(n)).collect()
+    }
+
+    /// Folder of the run with a seed.
+    pub(super) fn folder(&self, seed: u64) -> PathBuf {
+        let named = self.resumed.clone().or_else(|| self.given(seed));
+        named.unwrap_or_else(|| next_run(&stem(&self.loaded, &self.launch)))
+    }
+
+    /// The folder that the command line names.
+    fn given(&self, seed: u64) -> Option<PathBuf> {
+        let out = self.out.clone()?;
+        Some(if self.repeat > 1 { out.join(format!("seed-{seed}")) } else { out })
+    }
+
+    /// How the run with a seed would be asked for by itself.
+    pub(super) fn launch(&self, seed: u64) -> Launch {
+        let mut launch = self.launch.clone();
+        if self.repeat > 1 {
+            launch.sets.push(format!("train.seed={seed}"));
+        }
+        launch
+    }
+
+    /// What the training is called.
+    pub(super) fn title(&self) -> String {
+        let name = &self.loaded.recipe.name;
+        self.launch.profile.as_ref().map_or(name.clone(), |profile| format!("{name} {profile}"))
+    }
+}
+
+/// What names of run folders begin with.
+fn stem(loaded: &Loaded, launch: &Launch) -> String {
+    let name = &loaded.recipe.name;
+    launch.profile.as_ref().map_or(name.clone(), |profile| format!("{name}-{profile}"))
+}

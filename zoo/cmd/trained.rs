@@ -1,0 +1,134 @@
+//! Whose weights a verb takes: those of a run, whose folder knows recipe, profile, overrides, data and device, or those of a file.
+
+use super::{Context, FULL};
+use crate::Failure;
+use crate::catalog::Catalog;
+use crate::cli::Change;
+use std::path::{Path, PathBuf};
+use tracing::info;
+use zoo_recipe::Loaded;
+use zoo_train::{HOST, Launch, RunFolder};
+
+/// Which weights, and the network that they are for.
+#[derive(Clone, Debug, clap::Args)]
+pub(super) struct TrainedArgs {
+    /// Folder of a run, which knows its recipe, profile, overrides, data and device; or name of a recipe, or path of its file
+    #[arg(value_name = "RUN|RECIPE")]
+    recipe: String,
+    #[command(flatten)]
+    change: Change,
+    /// A checkpoint, the folder of a run (its newest checkpoint), or a state_dict: .safetensors, .pth, .pt
+    #[arg(long, value_name = "FILE")]
+    checkpoint: Option<PathBuf>,
+}
+
+/// The profile that a recipe is loaded with if neither the command line nor a run names one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Usual {
+    /// The one that `zoo run` trains.
+    Trained,
+    /// None.
+    AsWritten,
+}
+
+/// A network, and where its weights are.
+pub(super) struct Trained {
+    /// The recipe: as the run trained it, with the overrides of the command line.
+    pub loaded: Loaded,
+    /// File or folder of the weights.
+    pub checkpoint: Option<PathBuf>,
+    /// The run that they are of, if its folder is known.
+    pub run: Option<Run>,
+}
+
+/// A run, as its folder describes it.
+pub(super) struct Run {
+    /// The folder.
+    pub folder: PathBuf,
+    /// How it was asked for; `None` for runs of versions that did not keep it.
+    pub launch: Option<Launch>,
+}
+
+impl TrainedArgs {
+    /// Loads the recipe. What the run's folder knows is taken from there, and said.
+    ///
+    /// # Errors
+    /// Everything that is wrong with the recipe; a profile that is not the run's.
+    pub(super) fn load(&self, usual: Usual, context: &mut Context) -> Result<Trained, Failure> {
+        let named = Path::new(&self.recipe);
+        let (run, checkpoint) = match has_recipe(named) {
+            true => (Some(named), Some(self.checkpoint.clone().unwrap_or_else(|| named.to_owned()))),
+            false => (self.checkpoint.as_deref().and_then(run_of), self.checkpoint.clone()),
+        };
+        let Some(folder) = run else { return self.of_recipe(usual, checkpoint, context) };
+        let launch = Launch::read(folder)?;
+        context.also_search(launch.iter().flat_map(|launch| launch.recipes.iter().cloned()));
+        let catalog = context.catalog()?;
+        let file = RunFolder::recipe_file(folder);
+        let loaded = catalog.load(&file.to_string_lossy(), None, &self.change.sets)?;
+        // The weights of a run can be meant for another network.
+        if folder != named && catalog.load(&self.recipe, None, &[])?.recipe.name != loaded.recipe.name {
+            return self.of_recipe(usual, checkpoint, context);
+        }
+        context.warn(&loaded.warnings);
+        let run = Run { folder: folder.to_owned(), launch };
+        run.expect_profile(self.change.profile.as_deref())?;
+        info!("{}", run.describe(&loaded.recipe.name));
+        Ok(Trained { loaded, checkpoint, run: Some(run) })
+    }
+
+    fn of_recipe(&self, usual: Usual, checkpoint: Option<PathBuf>, context: &mut Context) -> Result<Trained, Failure> {
+        let catalog: Catalog = context.catalog()?;
+        let loaded = match usual {
+            Usual::Trained => context.load_to_train(&catalog, &self.recipe, &self.change)?.1,
+            Usual::AsWritten => context.load(&catalog, &self.recipe, &self.change)?,
+        };
+        Ok(Trained { loaded, checkpoint, run: None })
+    }
+}
+
+impl Trained {
+    /// The weights that a verb cannot do without.
+    ///
+    /// # Errors
+    /// There are none.
+    pub(super) fn expect_checkpoint(&self) -> Result<&Path, Failure> {
+        let none = || Failure::Usage("whose weights? Name the folder of a run, or --checkpoint FILE".to_owned());
+        self.checkpoint.as_deref().ok_or_else(none)
+    }
+}
+
+impl Run {
+    fn expect_profile(&self, given: Option<&str>) -> Result<(), Failure> {
+        let (Some(given), Some(launch)) = (given, &self.launch) else { return Ok(()) };
+        let own = launch.profile.as_deref().unwrap_or(FULL);
+        if given == own {
+            return Ok(());
+        }
+        let folder = self.folder.display();
+        let own = if own == FULL { "without a profile".to_owned() } else { format!("with the profile `{own}`") };
+        Err(Failure::Usage(format!("{folder} was trained {own}, not `{given}`: leave --profile out")))
+    }
+
+    /// What is taken from the folder.
+    fn describe(&self, recipe: &str) -> String {
+        let mut parts = vec![format!("recipe {recipe}")];
+        if let Some(launch) = &self.launch {
+            parts.extend(launch.profile.iter().map(|profile| format!("profile {profile}")));
+            parts.extend(launch.sets.iter().cloned());
+            parts.extend(launch.data.iter().map(|data| format!("data {}", data.display())));
+            parts.extend(launch.device.iter().filter(|name| *name != HOST).map(|name| format!("device {name}")));
+        }
+        format!("as in {}: {}", self.folder.display(), parts.join(", "))
+    }
+}
+
+/// The folder of the run that a checkpoint is of: the folder itself, or the one whose `checkpoints` it lies in.
+fn run_of(checkpoint: &Path) -> Option<&Path> {
+    [Some(checkpoint), checkpoint.parent().and_then(Path::parent)].into_iter().flatten().find(|path| has_recipe(path))
+}
+
+/// Whether this is the folder of a run that has come as far as to keep its recipe.
+fn has_recipe(path: &Path) -> bool {
+    RunFolder::is_run(path) && RunFolder::recipe_file(path).is_file()
+}
