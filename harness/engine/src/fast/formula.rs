@@ -15,40 +15,21 @@ use zoo_kernels::{
     formula::{self as kernel, Data, Instruction, Output, OutputKind},
 };
 
-/// How the elements of the space lie in memory.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Order {
-    /// Row-major.
-    Plain,
-    /// In blocks of channels: axes `[n, c1, h, w, c0]`.
-    Blocked,
-    /// As packed filters; nobody asks for places.
-    Filters,
-}
-
 /// Computes the formula.
 pub(super) fn map(op: &Map, mut call: Call<'_>) -> Result<(), KernelError> {
-    let types = call.operand_types.iter();
-    let order = match types.map(|ty| ty.layout).find(|layout| *layout != Layout::Plain) {
-        None | Some(Layout::Plain) => Order::Plain,
-        Some(Layout::Nc1hwc0) => Order::Blocked,
-        Some(Layout::FractalZ { .. }) => Order::Filters,
+    let blocked = call.operand_types.iter().any(|ty| ty.layout == Layout::Nc1hwc0);
+    let space = match op.space[..] {
+        [n, c, h, w] if blocked => vec![n, c.div_ceil(C0), h, w, C0],
+        _ => op.space.to_vec(),
     };
-    let stored = call.operand_types.iter().map(|ty| ty.stored_numel()).max().unwrap_or(1);
-    let space = match (order, &op.space[..]) {
-        (Order::Blocked, &[n, c, h, w]) => vec![n, c.div_ceil(C0), h, w, C0],
-        (Order::Plain | Order::Blocked, space) => space.to_vec(),
-        (Order::Filters, _) => vec![stored],
-    };
-    let rows = if order == Order::Filters { op.formula.rows().min(1) } else { op.formula.rows() };
     let Prepared { formula, numbers } = Prepared::new(op, call.scalars);
-    let instruction = |(term, number): (&Term, &Option<f64>)| instruction(op, order, term, *number);
+    let instruction = |(term, number): (&Term, &Option<f64>)| instruction(op, blocked, term, *number);
     let instructions = formula.terms().iter().zip(&numbers).map(instruction).collect::<Result<Vec<_>, _>>()?;
     let extents = formula.extents();
     let output = |(result, ty): (&Outcome, &&TensorType)| {
         let by_row = extents[result.term.0] == Extent::Row && !result.whole;
         let kind = if !result.over.is_empty() {
-            OutputKind::Sums { strides: strides(op, order, ty), rows: by_row }
+            OutputKind::Sums { strides: strides(op, blocked, ty), rows: by_row }
         } else if by_row {
             OutputKind::Rows
         } else {
@@ -57,7 +38,7 @@ pub(super) fn map(op: &Map, mut call: Call<'_>) -> Result<(), KernelError> {
         Output { place: result.term.0, kind }
     };
     let outputs = formula.results().iter().zip(&call.result_types).map(output).collect();
-    let strides: Vec<Vec<usize>> = call.operand_types.iter().map(|ty| strides(op, order, ty)).collect();
+    let strides: Vec<Vec<usize>> = call.operand_types.iter().map(|ty| strides(op, blocked, ty)).collect();
     let mut operands = Vec::with_capacity(strides.len());
     for (operand, strides) in call.operands.iter().zip(&strides) {
         let data = match *operand {
@@ -67,7 +48,11 @@ pub(super) fn map(op: &Map, mut call: Call<'_>) -> Result<(), KernelError> {
         };
         operands.push(kernel::Operand { data, strides });
     }
-    kernel::Formula { space, rows, instructions, outputs }.run(call.isa, &operands, &mut call.results);
+    kernel::Formula { space, rows: op.formula.rows(), instructions, outputs }.run(
+        call.isa,
+        &operands,
+        &mut call.results,
+    );
     for (ty, result) in call.result_types.iter().zip(&mut call.results) {
         if let (Layout::Nc1hwc0, Some(map)) = (ty.layout, extent(ty)) {
             map.clear_filling(result);
@@ -77,34 +62,36 @@ pub(super) fn map(op: &Map, mut call: Call<'_>) -> Result<(), KernelError> {
 }
 
 /// Distance between neighbours of a tensor along each axis of the space as it is stored.
-fn strides(op: &Map, order: Order, ty: &TensorType) -> Vec<usize> {
-    match (order, &ty.shape[..]) {
-        (Order::Plain, _) => plain_strides(op, &ty.shape),
-        (Order::Filters, _) => vec![usize::from(ty.shape == op.space)],
-        (Order::Blocked, &[n, c, h, w]) if ty.layout == Layout::Nc1hwc0 => {
+fn strides(op: &Map, blocked: bool, ty: &TensorType) -> Vec<usize> {
+    match ty.shape[..] {
+        [n, c, h, w] if ty.layout == Layout::Nc1hwc0 => {
             let blocks = c.div_ceil(C0);
             let along = |extent: usize, stride: usize| if extent == 1 { 0 } else { stride };
             vec![along(n, blocks * h * w * C0), along(blocks, h * w * C0), along(h, w * C0), along(w, C0), 1]
         }
-        (Order::Blocked, _) => {
-            // One channel for all, or a single number.
-            let plain = plain_strides(op, &ty.shape);
-            vec![plain[0], 0, plain[2], plain[3], 0]
+        _ => {
+            let mut strides = plain_strides(op, &ty.shape);
+            // Beside blocks, what lies row-major is the same for all channels: for all blocks, and all lanes of each.
+            if blocked {
+                strides.push(0);
+            }
+            strides
         }
     }
 }
 
-fn instruction(op: &Map, order: Order, term: &Term, number: Option<f64>) -> Result<Instruction, KernelError> {
+fn instruction(op: &Map, blocked: bool, term: &Term, number: Option<f64>) -> Result<Instruction, KernelError> {
     let place = |id: &TermId| id.0;
     Ok(match (number, term) {
         (Some(number), _) => Instruction::Constant(number as f32),
         (None, Term::Operand(n)) => Instruction::Operand(*n),
         (None, Term::Coordinate(axis)) => {
-            let lanes = if order == Order::Blocked { C0 } else { 1 };
-            let channels = if order == Order::Blocked && *axis == 0 { op.space[1].div_ceil(C0) } else { 1 };
-            let behind = op.space.iter().enumerate().skip(axis + 1);
-            let behind = behind.filter(|(axis, _)| order != Order::Blocked || *axis != 1);
-            let inner = behind.map(|(_, extent)| extent).product::<usize>() * lanes * channels;
+            let extent = |(axis, extent): (usize, &usize)| match axis {
+                1 if blocked => extent.div_ceil(C0) * C0,
+                _ => *extent,
+            };
+            let inner = op.space.iter().enumerate().skip(axis + 1).map(extent).product::<usize>();
+            let inner = if blocked && *axis > 1 { inner * C0 } else { inner };
             Instruction::Coordinate { inner, extent: op.space[*axis] }
         }
         (None, Term::Unary(function, x)) => Instruction::Unary(unary(*function), place(x)),

@@ -27,6 +27,13 @@ fn cases() -> Vec<(&'static str, Formula, Vec<Vec<usize>>)> {
         ("gate", Formula::define(0, |[x, s]| [x * s]), vec![vec![2, 20, 3, 5], vec![2, 20, 1, 1]]),
         ("scale", Formula::define(0, |[x, s]| [x * s + 1.0]), vec![vec![2, 20, 3, 5], vec![1, 20, 1, 1]]),
         ("place", Formula::define(0, |[x, s]| [x * s]), vec![vec![2, 20, 3, 5], vec![2, 1, 3, 5]]),
+        ("channels", Formula::define(0, |[x, s]| [x * s]), vec![vec![2, 20, 3, 5], vec![20, 1, 1]]),
+        ("row of products", Formula::define(1, |[t, x]| [(x * t).row_sum()]), vec![vec![5, 1], vec![5, 7]]),
+        (
+            "places",
+            Formula::define(0, |[x]| [x * (x.coordinate(0) + 3.0 * x.coordinate(2) - x.coordinate(3))]),
+            vec![vec![2, 20, 3, 5]],
+        ),
         ("trailing", Formula::define(0, |[x, s]| [x * s]), vec![vec![4, 6], vec![6]]),
         ("number", Formula::define(0, |[x, s]| [x / s.exp()]), vec![vec![2, 20, 3, 5], vec![]]),
         ("softmax", Formula::define(1, |[x]| [x.softmax()]), vec![vec![3, 4, 7]]),

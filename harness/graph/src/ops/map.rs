@@ -101,7 +101,12 @@ impl Map {
 
     /// A formula over `space`.
     pub fn with_space(formula: Formula, space: Shape) -> Self {
-        let elements = |r: &usize| formula.results()[*r].over.is_empty();
+        // A result of one number per row is written once the row is done, and may not lie over an operand of that shape.
+        let extents = formula.extents();
+        let elements = |r: &usize| {
+            let result = &formula.results()[*r];
+            result.over.is_empty() && (result.whole || extents[result.term.0] != Extent::Row)
+        };
         let results: Vec<usize> = (0..formula.results().len()).filter(elements).collect();
         let pairs = |operand| results.iter().map(move |result| (operand, *result));
         let in_place = (0..formula.operands()).flat_map(pairs).collect();
@@ -153,52 +158,39 @@ impl Map {
         (axis + shape.len()).checked_sub(self.space.len()).map_or(1, |own| shape[own])
     }
 
-    /// Layouts in which it reads operands of these types, if it can read blocked ones at all: a feature map in blocks where
-    /// another one is, everything else row-major; all of a parameter's size as the parameter lies.
+    /// Layouts in which it reads operands of these types: feature maps in blocks where one of them is and the others can be,
+    /// everything else row-major.
     pub fn layouts(&self, inputs: &[&TensorType]) -> Vec<Layout> {
-        let whole = |ty: &TensorType| ty.shape == self.space && ty.dtype.is_float();
-        let filters = inputs.iter().map(|ty| ty.layout).find(|layout| matches!(layout, Layout::FractalZ { .. }));
-        if let Some(filters) = filters.filter(|_| self.suits_filters(inputs)) {
-            return inputs.iter().map(|ty| if whole(ty) { filters } else { Layout::Plain }).collect();
-        }
-        let blocked = inputs.iter().any(|ty| ty.layout == Layout::Nc1hwc0) && self.suits_blocks();
-        let follows =
-            |ty: &TensorType| blocked && ty.dtype.is_float() && ty.shape.len() == 4 && ty.shape[1] == self.space[1];
-        inputs.iter().map(|ty| if follows(ty) { Layout::Nc1hwc0 } else { Layout::Plain }).collect()
+        let blocked = inputs.iter().any(|ty| ty.layout == Layout::Nc1hwc0) && self.suits_blocks(inputs);
+        let layout = |ty: &&TensorType| if blocked && self.is_map(ty) { Layout::Nc1hwc0 } else { Layout::Plain };
+        inputs.iter().map(layout).collect()
     }
 
-    /// Whether it can compute in blocks of channels: nothing depends on a channel's place, or on all channels together.
-    fn suits_blocks(&self) -> bool {
-        let over_channels = self.formula.results().iter().any(|result| result.over.contains(&1));
+    /// Whether an operand is a feature map with all channels of the space.
+    fn is_map(&self, ty: &TensorType) -> bool {
+        ty.dtype.is_float() && ty.shape.len() == 4 && ty.shape[1] == self.space[1]
+    }
+
+    /// Whether it can compute in blocks of channels: every operand is a feature map or the same for all channels, and nothing
+    /// depends on a channel's place, or on all channels together.
+    fn suits_blocks(&self, inputs: &[&TensorType]) -> bool {
         self.space.len() == 4
             && self.formula.rows() == 0
-            && !over_channels
             && self.formula.coordinates().all(|axis| axis != 1)
+            && !self.formula.results().iter().any(|result| result.over.contains(&1))
+            && inputs.iter().all(|ty| self.is_map(ty) || self.extent_along(&ty.shape, 1) == 1)
     }
 
-    /// Whether it can compute on packed filters: operands of their shape, or single numbers; sums of everything.
-    pub fn suits_filters(&self, inputs: &[&TensorType]) -> bool {
-        let rank = self.space.len();
-        inputs.iter().all(|ty| ty.shape == self.space || ty.shape.numel() == 1)
-            && [0, rank].contains(&self.formula.rows())
-            && self.formula.results().iter().all(|result| [0, rank].contains(&result.over.len()))
-            && self.formula.coordinates().next().is_none()
-    }
-
-    /// The layout of a result, given those of the operands.
-    fn result_layout(&self, inputs: &[&TensorType], shape: &Shape) -> Result<Layout, OpError> {
-        let found = inputs.iter().map(|ty| ty.layout).find(|layout| *layout != Layout::Plain);
-        let Some(found) = found else { return Ok(Layout::Plain) };
+    /// The layout of the results, given those of the operands.
+    fn result_layout(&self, inputs: &[&TensorType]) -> Result<Layout, OpError> {
         if !self.layouts(inputs).iter().eq(inputs.iter().map(|ty| &ty.layout)) {
             return Err(OpError::Attribute(format!(
                 "a formula over {} reads its operands in other layouts",
                 self.space
             )));
         }
-        Ok(match found {
-            Layout::FractalZ { .. } if *shape != self.space => Layout::Plain,
-            Layout::FractalZ { .. } | Layout::Nc1hwc0 | Layout::Plain => found,
-        })
+        let blocked = inputs.iter().any(|ty| ty.layout == Layout::Nc1hwc0);
+        Ok(if blocked { Layout::Nc1hwc0 } else { Layout::Plain })
     }
 }
 
@@ -219,12 +211,11 @@ impl Operator for Map {
             return Err(OpError::DType { operand: "an operand", expected: "the type of the others", found });
         }
         let extents = self.formula.extents();
+        let layout = self.result_layout(inputs)?;
         let ty = |result: &Outcome| {
-            let shape = self.result_shape(result, extents[result.term.0]);
-            let layout = self.result_layout(inputs, &shape)?;
-            Ok(TensorType::plain(shape, dtype).with_layout(layout))
+            TensorType::plain(self.result_shape(result, extents[result.term.0]), dtype).with_layout(layout)
         };
-        self.formula.results().iter().map(ty).collect()
+        Ok(self.formula.results().iter().map(ty).collect())
     }
 
     fn flop(&self, _inputs: &[&TensorType], _outputs: &[&TensorType]) -> Flop {

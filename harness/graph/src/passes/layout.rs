@@ -197,13 +197,6 @@ fn filter_layout(graph: &Graph, value: ValueId) -> Option<Layout> {
                 open.extend(&node.outputs);
                 continue;
             }
-            if let Op::Map(map) = &node.op {
-                let types: Vec<&TensorType> = node.inputs.iter().map(|v| graph.ty(*v)).collect();
-                if map.suits_filters(&types) {
-                    continue;
-                }
-                return None;
-            }
             let reads = node.inputs.iter().enumerate().filter(|(_, v)| **v == value);
             for (i, _) in reads {
                 match node.op.rules().operand(i).layout {
