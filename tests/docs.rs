@@ -1,7 +1,7 @@
 //! The documentation: what it shows is what the commands print, links lead somewhere, lines fit.
 //!
-//! docs/extend.md describes the markings. `UPDATE_DOCS=1 cargo test --release --test docs` replaces what is shown by what
-//! the commands print.
+//! docs/extend.md describes the markings. `UPDATE_DOCS=1 cargo test --release --test docs` replaces what is shown by
+//! what the commands print.
 
 use assert_cmd::Command;
 use clap::Parser;
@@ -13,6 +13,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 use zoo::Cli;
+use zoo_recipe::schema::{Metric, Unit};
 
 /// README.md stays readable in a few minutes.
 const README_BYTES: usize = 10 * 1024;
@@ -63,7 +64,8 @@ fn pages() -> Vec<PathBuf> {
 
 /// The pages whose commands are not for a reader to repeat, too.
 fn all_texts() -> Vec<PathBuf> {
-    let others = ["CHANGELOG.md", "golden/README.md", "datasets/README.md", "datasets/fonts/README.md"];
+    let others =
+        ["ARCHITECTURE.md", "CHANGELOG.md", "golden/README.md", "datasets/README.md", "datasets/fonts/README.md"];
     pages().into_iter().chain(others.map(|path| root().join(path))).collect()
 }
 
@@ -310,7 +312,14 @@ fn the_table_of_recipes_has_what_the_commands_say() {
         .map(|recipe| {
             let name = recipe["name"].as_str().unwrap();
             let target = match recipe["target"]["value"].as_f64() {
-                Some(value) => format!("{} {:.1}", recipe["target"]["metric"].as_str().unwrap(), 100.0 * value),
+                Some(value) => {
+                    let metric: Metric = serde_json::from_value(recipe["target"]["metric"].clone()).unwrap();
+                    let value = match metric.unit() {
+                        Unit::Share => format!("{:.1}", 100.0 * value),
+                        Unit::Plain => metric.unit().format(value),
+                    };
+                    format!("{metric} {value}")
+                }
                 None => "none".to_owned(),
             };
             let golden = if recipe["golden"].is_null() { "none" } else { "PyTorch" };

@@ -40,8 +40,8 @@ const NETWORK: [&str; 24] = [
 /// Words of a build script that fetches something.
 const FETCHING: [&str; 7] = ["TcpStream", "UdpSocket", "reqwest", "ureq", "curl", "wget", "git2"];
 
-/// What cargo knows of every package of the lock file, whatever platform it is for; where only what this platform needs has
-/// been downloaded, of that.
+/// What cargo knows of every package of the lock file, whatever platform it is for; where only what this platform needs
+/// has been downloaded, of that.
 fn packages() -> Vec<Value> {
     let metadata = |more: &[&str]| {
         let mut cargo = Command::new(env!("CARGO"));

@@ -2,6 +2,7 @@
 
 use crate::ci::Annotations;
 use crate::cmd::Command;
+use crate::complete;
 use crate::console::Color;
 use anstyle::{AnsiColor, Style};
 use clap::builder::Styles;
@@ -50,7 +51,8 @@ pub struct Cli {
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Global options")]
 pub struct Global {
-    /// Search this folder of recipes first (may be given several times); then ./recipes here and above, then built-in ones
+    /// Search this folder of recipes first (may be given several times); then ./recipes here and above, then built-in
+    /// ones
     #[arg(long = "recipes", id = "recipe_folders", global = true, value_name = "DIR")]
     pub recipes: Vec<PathBuf>,
     /// What results look like: text (the default), or json with a schema_version
@@ -86,7 +88,7 @@ pub enum Format {
 #[derive(Clone, Debug, Args)]
 pub struct RecipeArgs {
     /// Name of a recipe, or path of its file
-    #[arg(value_name = "RECIPE")]
+    #[arg(value_name = "RECIPE", add = complete::recipes())]
     pub recipe: String,
     /// How it is changed.
     #[command(flatten)]
@@ -97,7 +99,7 @@ pub struct RecipeArgs {
 #[derive(Clone, Debug, Default, Args)]
 pub struct Change {
     /// Apply this profile of the recipe
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", add = complete::profiles())]
     pub profile: Option<String>,
     /// Override a value, for example `--set optimizer.sgd.momentum=0.9` (may be given several times)
     #[arg(long = "set", value_name = "PATH=VALUE")]

@@ -44,7 +44,7 @@ pub fn paint(style: Style, text: impl std::fmt::Display) -> String {
     format!("{style}{text}{style:#}")
 }
 
-/// Stdout. A reader that goes away (`| head`) is no error: what it would have read is dropped, and the command's
+/// Stdout. A reader that goes away (`| head`) is not an error: what it would have read is dropped, and the command's
 /// verdict stays what it is.
 pub struct Console {
     stdout: AutoStream<Stdout>,

@@ -3,9 +3,10 @@
 use crate::console::{DIM, paint};
 use std::fs;
 
-/// `file:line:column` with the line itself and a mark below, if the file can still be read; `sets` are what `--set` says.
+/// `file:line:column` with the line itself and a mark below, if the file can still be read; `sets` are what `--set`
+/// says.
 pub fn excerpt(place: &str, sets: &[String]) -> String {
-    let mut text = format!("{} {place}", paint(DIM, "-->"));
+    let mut text = format!("{} {}", paint(DIM, "-->"), short(place));
     if let Some((line, column, source)) = source(place, sets) {
         let margin = " ".repeat(line.len());
         let bar = paint(DIM, "|");
@@ -13,6 +14,13 @@ pub fn excerpt(place: &str, sets: &[String]) -> String {
         text = format!("{margin}{text}\n{margin} {bar}\n{} {bar} {source}\n{margin} {bar} {mark}^", paint(DIM, &line));
     }
     text
+}
+
+/// The place, with the home folder as shells write it: recipes that are built in lie deep below it.
+fn short(place: &str) -> String {
+    let home = std::env::var("HOME").ok().filter(|home| home.len() > 1);
+    let inner = home.as_deref().and_then(|home| place.strip_prefix(home.trim_end_matches('/'))?.strip_prefix('/'));
+    inner.map_or_else(|| place.to_owned(), |inner| format!("~/{inner}"))
 }
 
 /// Number, column and text of the line.

@@ -66,7 +66,7 @@ fn size(text: &str) -> Result<Bytes, String> {
         "mb" => 1e6,
         "gb" => 1e9,
         "tb" => 1e12,
-        other => return Err(format!("`{other}` is no unit of memory: write for example 800M or 4GiB")),
+        other => return Err(format!("`{other}` is not a unit of memory: write for example 800M or 4GiB")),
     };
     let number: f64 = number.parse().map_err(|_| "a size begins with a number: 800M, 4GiB".to_owned())?;
     let bytes = number * factor;

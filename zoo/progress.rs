@@ -82,7 +82,8 @@ impl Progress {
         Phases { bar: Bar(bar), begun: false }
     }
 
-    /// A bar for a listener to what is being done for `whom`, and to about how many things follow; gone when it is dropped.
+    /// A bar for a listener to what is being done for `whom`, and to about how many things follow; gone when it is
+    /// dropped.
     pub fn foreseen(&self, whom: &str) -> impl FnMut(&str, usize) + use<> {
         let mut phases = self.phases(1);
         let whom = whom.to_owned();

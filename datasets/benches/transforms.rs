@@ -27,7 +27,7 @@ fn main() -> Result<(), DataError> {
             PathBuf::from,
         );
     if !folder.is_dir() {
-        println!("skipped: {} is no folder of images", folder.display());
+        println!("skipped: {} is not a folder of images", folder.display());
         return Ok(());
     }
     let start = Instant::now();

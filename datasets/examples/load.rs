@@ -1,10 +1,11 @@
-//! Reads a folder of images as training or evaluation does, and says how fast, in JSON; benches/against_torchvision.py compares.
+//! Reads a folder of images as training or evaluation does, and says how fast, in JSON; benches/against_torchvision.py
+//! compares.
 //!
 //!     cargo run --release -p zoo-datasets --example load -- FOLDER evaluation|training [IMAGES] [--pixels FILE]
 //!
-//! One thread; the first IMAGES images (all, by default) in the order of their names, resized to 256 and cropped to 224, or
-//! cropped at random. `--pixels` writes what came out, as f32. Rates count the time on the processor from the second batch on;
-//! memory is what is resident after each tenth of the images.
+//! One thread; the first IMAGES images (all, by default) in the order of their names, resized to 256 and cropped to
+//! 224, or cropped at random. `--pixels` writes what came out, as f32. Rates count the time on the processor from the
+//! second batch on; memory is what is resident after each tenth of the images.
 
 use std::io::Write;
 use std::path::PathBuf;

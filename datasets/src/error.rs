@@ -51,7 +51,7 @@ pub enum DataError {
         /// The part that has it.
         only_in: &'static str,
     },
-    /// A CIFAR binary file of a length that is no positive multiple of a record.
+    /// A CIFAR binary file of a length that is not a positive multiple of a record.
     #[error("{}: {size} bytes, not a positive multiple of {record} (one label and 3x32x32 bytes)", path.display())]
     CifarSize {
         /// The file.
@@ -158,6 +158,43 @@ pub enum DataError {
         path: PathBuf,
         /// What is missing.
         reason: String,
+    },
+    /// A text file without any text.
+    #[error("{}: the file is empty", .0.display())]
+    EmptyText(PathBuf),
+    /// A text file with bytes that are no characters.
+    #[error("{}:{line}: invalid UTF-8 at byte {byte}", path.display())]
+    NotUtf8 {
+        /// The file.
+        path: PathBuf,
+        /// Number of the line, from 1.
+        line: usize,
+        /// Place of the first such byte, from 0.
+        byte: usize,
+    },
+    /// A character that the network does not know.
+    #[error("{name}:{line}:{column}: {character:?} is not among the {known} characters of the vocabulary")]
+    UnknownCharacter {
+        /// The text.
+        name: String,
+        /// Number of the line, from 1.
+        line: usize,
+        /// Number of the character in its line, from 1.
+        column: usize,
+        /// The character.
+        character: char,
+        /// How many characters are known.
+        known: usize,
+    },
+    /// A text that is shorter than what a network looks at.
+    #[error("{name}: {characters} characters, and a window with the character after it takes {needed}")]
+    ShortText {
+        /// The text.
+        name: String,
+        /// How many characters it has.
+        characters: usize,
+        /// How many it should have at least.
+        needed: usize,
     },
     /// A configuration that no data can satisfy.
     #[error("data configuration: {0}")]

@@ -90,7 +90,8 @@ pub struct Image {
 }
 
 impl Image {
-    /// An image from its pixels; `None` unless both sides are positive and there are exactly `3 * width * height` bytes.
+    /// An image from its pixels; `None` unless both sides are positive and there are exactly `3 * width * height`
+    /// bytes.
     pub fn new(size: Size, pixels: Vec<u8>) -> Option<Self> {
         let bytes = size.width.checked_mul(size.height)?.checked_mul(3)?;
         (bytes > 0 && bytes == pixels.len()).then_some(Self { size, pixels })

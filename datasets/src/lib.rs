@@ -7,8 +7,18 @@
 //! * [`Dataset`]: labelled images; [`ImageFolder`] and [`Cifar10`] read them, [`open_root`] finds out which it is,
 //!   [`Characters`] draws them.
 //! * [`Loader`]: parallel, ordered, bounded batches, reproducible for any number of threads.
+//! * [`language`]: text by characters, in windows.
 //! * [`files`]: how files from anywhere are opened; [`atomic`]: how they are written.
 //! * [`hash`] and [`Rng`]: the documented hash of the golden data, and random numbers made of it.
+//!
+//! ```
+//! use zoo_datasets::transforms::{Filter, resize};
+//! use zoo_datasets::{Image, Size};
+//!
+//! let image = Image::filled(Size::new(64, 48), [10, 20, 30]);
+//! let small = resize(&image, Size::new(32, 24), Filter::Bilinear);
+//! assert_eq!((small.width(), small.height(), &small.row(0)[..3]), (32, 24, &[10, 20, 30][..]));
+//! ```
 
 pub mod atomic;
 mod cache;
@@ -21,6 +31,7 @@ pub mod geometry;
 mod grid;
 pub mod hash;
 pub mod image;
+pub mod language;
 mod linear;
 mod loader;
 mod paint;

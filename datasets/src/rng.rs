@@ -80,7 +80,7 @@ impl Rng {
 
 /// The seeded order of `n` samples in `epoch`: a Fisher-Yates shuffle, independent of threads.
 pub fn shuffled(n: usize, seed: u64, epoch: u64) -> Vec<usize> {
-    // u64::MAX is no sample's index, so the order shares no draws with any sample's augmentation.
+    // u64::MAX is not a sample's index, so the order shares no draws with any sample's augmentation.
     let mut rng = Rng::new(seed, epoch, u64::MAX);
     let mut order: Vec<usize> = (0..n).collect();
     for last in (1..n).rev() {

@@ -1,9 +1,9 @@
 //! Tracking and segmenting one target through a video, as SiamMask does it ("Fast online object tracking and
-//! segmentation: a unifying approach", arXiv 1812.05050): generated videos, training pairs and their labels, the tracker
-//! around the network, and the metrics of DAVIS and VOT.
+//! segmentation: a unifying approach", arXiv 1812.05050): generated videos, training pairs and their labels, the
+//! tracker around the network, and the metrics of DAVIS and VOT.
 //!
-//! The original implementation is <https://github.com/foolwood/SiamMask>; functions name the part of it that they follow.
-//! No network is in here: the tracker takes its outputs as arrays.
+//! The original implementation is <https://github.com/foolwood/SiamMask>; functions name the part of it that they
+//! follow. No network is in here: the tracker takes its outputs as arrays.
 
 mod anchors;
 mod blob;

@@ -78,7 +78,7 @@ impl Step {
         };
         let ordered = |what: &str, (low, high): (f64, f64)| {
             let sane = low > 0.0 && low <= high && high.is_finite();
-            if sane { Ok(()) } else { Err(format!("{what} {low} to {high} is no range of positive numbers")) }
+            if sane { Ok(()) } else { Err(format!("{what} {low} to {high} is not a range of positive numbers")) }
         };
         match self {
             Self::ShorterSide(step) => sized(Size::square(step.size)),

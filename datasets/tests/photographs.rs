@@ -1,5 +1,5 @@
-//! Real photographs and frames through readers, transforms and loader. They are no part of the repository: `.ci/run` runs these
-//! tests where it finds them.
+//! Real photographs and frames through readers, transforms and loader. They are no part of the repository: `.ci/run`
+//! runs these tests where it finds them.
 
 use std::path::PathBuf;
 use std::sync::Arc;

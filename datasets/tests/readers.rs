@@ -172,7 +172,7 @@ fn an_unknown_layout_says_what_was_looked_for() {
         assert!(message.contains(part), "{message}");
     }
     assert!(matches!(error(open_root(&dir.path().join("none"), OnError::Skip)), DataError::NotAFolder(_)));
-    // One half of a division is no division.
+    // One half of a division is not a division.
     let half = folder(&["train/a/1.png"]);
     assert!(matches!(error(open_root(half.path(), OnError::Fail)), DataError::UnknownLayout { .. }));
 }

@@ -1,4 +1,4 @@
-"""python initialisers.py: writes <recipe>/init.json, the distribution each parameter starts from.
+"""python initialisers.py [NAME...]: writes <recipe>/init.json, the distribution each parameter starts from.
 
 The figures are analytic, from torchvision's (for the NPU zoo's AlexNet, he_uniform's) initialisation code, and checked here
 against values drawn by that code: mean and deviation within six standard errors, bounds kept and nearly reached.
@@ -6,6 +6,7 @@ against values drawn by that code: mean and deviation within six standard errors
 
 import json
 import math
+import sys
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -14,6 +15,7 @@ import torch
 import torchvision
 from torch import nn
 
+from zoo_golden.language import Gpt
 from zoo_golden.networks import NpuAlexNet
 
 GOLDEN = Path(__file__).resolve().parent.parent
@@ -103,6 +105,34 @@ def squeezenet(module: nn.Module, local: str) -> Distribution:
     return normal(0.01) if module.out_channels == 1000 else uniform(math.sqrt(6 / fan_in(module)))
 
 
+def vision_transformer(module: nn.Module, local: str) -> Distribution:
+    """The last layer answers 0 to everything; of MultiheadAttention's own layers the first is xavier_uniform, the second torch's default."""
+    if local == "pos_embedding":
+        return normal(0.02)
+    if isinstance(module, nn.LayerNorm):
+        return normalisation(local)
+    if local == "in_proj_weight":
+        return uniform(math.sqrt(6 / sum(module.in_proj_weight.shape)))
+    attends = type(module) is nn.modules.linear.NonDynamicallyQuantizableLinear
+    if local in ("class_token", "in_proj_bias") or (local == "bias" and (attends or isinstance(module, nn.Conv2d))):
+        return constant(0.0)
+    if attends:
+        return torch_default(module, local)
+    if isinstance(module, nn.Conv2d):
+        return normal(math.sqrt(1 / fan_in(module)))
+    if module.out_features == 1000:
+        return constant(0.0)
+    return normal(1e-6) if local == "bias" else uniform(math.sqrt(6 / sum(module.weight.shape)))
+
+
+def gpt(module: nn.Module, local: str) -> Distribution:
+    """Of four blocks and 128 numbers per token: there only the projections into the residual stream give as many."""
+    if isinstance(module, nn.LayerNorm):
+        return normalisation(local)
+    projects = isinstance(module, nn.Linear) and module.out_features == 128
+    return normal(0.02 / math.sqrt(2 * 4) if projects else 0.02)
+
+
 def he_uniform(module: nn.Module, local: str) -> Distribution:
     return constant(0.0) if local == "bias" else uniform(math.sqrt(6 / fan_in(module)))
 
@@ -118,6 +148,10 @@ def drawn_he_uniform() -> nn.Module:
 
 RESNET_RULE = "convolutions kaiming normal (fan_out), normalisations 1 and 0, linear layer and its bias U(+-1/sqrt(fan_in))"
 VGG_RULE = "convolutions kaiming normal (fan_out), linear layers N(0, 0.01), normalisations 1 and 0, biases 0"
+VIT_RULE = (
+    "patches N(0, 1/fan_in), positions N(0, 0.02^2), class token, last layer and biases of attention 0, in_proj and hidden layers "
+    "xavier_uniform, hidden biases N(0, 1e-12), out_proj U(+-1/sqrt(fan_in)), normalisations 1 and 0"
+)
 SQUEEZENET_RULE = "convolutions he_uniform U(+-sqrt(6/fan_in)), the last one N(0, 0.01), biases 0"
 INCEPTION_RULE = "weights N(0, {}) within -2 and 2, normalisations 1 and 0, the linear layer's bias U(+-1/sqrt(fan_in))"
 # rule, distribution of each parameter, a network with values drawn by the reference's own code
@@ -149,6 +183,8 @@ RECIPES: dict[str, tuple[str, Callable[[nn.Module, str], Distribution], Callable
         inception(0.1),
         lambda: torchvision.models.inception_v3(aux_logits=False, init_weights=True),
     ),
+    "vit_b_16": (VIT_RULE, vision_transformer, torchvision.models.vit_b_16),
+    "gpt_shakespeare": ("weights N(0, 0.02^2), projections into the residual stream N(0, 0.02^2/8), normalisations 1", gpt, Gpt),
     "squeezenet1_0": (SQUEEZENET_RULE, squeezenet, torchvision.models.squeezenet1_0),
     "squeezenet1_1": (SQUEEZENET_RULE, squeezenet, torchvision.models.squeezenet1_1),
 }
@@ -177,10 +213,12 @@ def write(recipe: str) -> None:
     rule, distribution, draw = RECIPES[recipe]
     torch.manual_seed(SEED)
     network = draw()
-    parameters = {}
+    parameters, names = {}, {parameter: name for name, parameter in network.named_parameters()}
     for prefix, module in network.named_modules():
         for local, parameter in module.named_parameters(recurse=False):
-            name = f"{prefix}.{local}"
+            name = f"{prefix}.{local}" if prefix else local
+            if names[parameter] != name:
+                continue  # shared with a module above
             expected = distribution(module, local)
             check(name, parameter, expected)
             parameters[name] = asdict(expected)
@@ -198,5 +236,5 @@ def write(recipe: str) -> None:
 
 if __name__ == "__main__":
     torch.set_num_threads(2)
-    for recipe in RECIPES:
+    for recipe in sys.argv[1:] or RECIPES:
         write(recipe)

@@ -31,6 +31,7 @@ RECIPES = {
     "googlenet": IMAGENET,
     "inception_v3": {"resize": 342, "crop": 299, **IMAGENET},
     "mobilenetv2": IMAGENET,
+    "vit_b_16": IMAGENET,
     "resnet34": IMAGENET,
     "resnet101": IMAGENET,
     "resnet152": IMAGENET,

@@ -28,13 +28,20 @@ class Schedule:
     source: str
     base: float
     epochs: int
-    warmup_epochs: int
+    warmup: int
+    """Steps."""
     lr: Callable[[int], float]
     scheduler: Scheduler
+    images: int = IMAGES
+    batch: int = BATCH
+
+    @property
+    def steps_per_epoch(self) -> int:
+        return self.images // self.batch
 
     @property
     def steps(self) -> int:
-        return self.epochs * STEPS_PER_EPOCH
+        return self.epochs * self.steps_per_epoch
 
 
 def cosine_per_step(base: float, epochs: int, warmup_epochs: int) -> Schedule:
@@ -51,7 +58,7 @@ def cosine_per_step(base: float, epochs: int, warmup_epochs: int) -> Schedule:
         "linear warm-up as in MindSpore's model zoo (step i uses i+1), cosine as torch's CosineAnnealingLR over the remaining steps",
         base,
         epochs,
-        warmup_epochs,
+        warmup,
         lr,
         lambda optimizer: lr_scheduler.SequentialLR(
             optimizer,
@@ -78,7 +85,7 @@ def cosine_per_epoch(base: float, epochs: int, warmup_epochs: int) -> Schedule:
         "warmup_cosine_annealing_lr of the NPU model zoo: T_max is all epochs (warm-up included), eta_min 0",
         base,
         epochs,
-        warmup_epochs,
+        warmup,
         lr,
         lambda optimizer: lr_scheduler.LambdaLR(
             optimizer,
@@ -102,6 +109,35 @@ def stepped(base: float, epochs: int = 90, step_epochs: int = 30, gamma: float =
     )
 
 
+def language_model() -> Schedule:
+    base, least, warmup, steps = 1e-3, 1e-4, 100, 2000
+
+    def lr(step: int) -> float:
+        if step < warmup:
+            return base * (step + 1) / (warmup + 1)
+        return least + (base - least) * (1 + math.cos(math.pi * (step - warmup) / (steps - warmup))) / 2
+
+    return Schedule(
+        f"step i < {warmup}: {base} * (i+1)/{warmup + 1}; from there on: "
+        f"{least} + ({base} - {least}) * (1 + cos(pi * (i-{warmup})/{steps - warmup})) / 2",
+        "get_lr of nanoGPT's train.py, with the settings of its README for a CPU: 2000 steps of 12 windows, here 3000 windows per epoch",
+        base,
+        8,
+        warmup,
+        lr,
+        lambda optimizer: lr_scheduler.SequentialLR(
+            optimizer,
+            [
+                lr_scheduler.LinearLR(optimizer, start_factor=1 / (warmup + 1), total_iters=warmup),
+                lr_scheduler.CosineAnnealingLR(optimizer, T_max=steps - warmup, eta_min=least),
+            ],
+            milestones=[warmup],
+        ),
+        images=3000,
+        batch=12,
+    )
+
+
 SCHEDULES = {
     **dict.fromkeys(
         ("resnet50", "resnet101", "resnet152", "resnext50_32x4d", "wide_resnet50_2"),
@@ -109,6 +145,8 @@ SCHEDULES = {
     ),
     # MobileNetV2 in MindSpore's model zoo, for Ascend.
     "mobilenetv2": cosine_per_step(0.4, epochs=200, warmup_epochs=4),
+    "vit_b_16": cosine_per_step(0.1, epochs=300, warmup_epochs=30),
+    "gpt_shakespeare": language_model(),
     "alexnet": cosine_per_epoch(0.06, epochs=150, warmup_epochs=5),
     **dict.fromkeys(
         ("alexnet-torchvision", "squeezenet1_0", "squeezenet1_1", "vgg11_bn", "vgg16", "vgg19"), stepped(0.01)
@@ -119,10 +157,11 @@ SCHEDULES = {
 
 def chosen_steps(name: str, schedule: Schedule) -> list[int]:
     """About 200 steps: both ends, the end of warm-up, epoch borders, multiples of 30 epochs, and a hashed rest."""
-    borders = {schedule.warmup_epochs, *range(1, schedule.epochs, max(1, schedule.epochs // 15)), *range(0, schedule.epochs + 1, 30)}
-    steps = {epoch * STEPS_PER_EPOCH + offset for epoch in borders for offset in (-2, -1, 0, 1)} | {1, 2, 10, 100, 1000}
+    epochs = {*range(1, schedule.epochs, max(1, schedule.epochs // 15)), *range(0, schedule.epochs + 1, 30)}
+    borders = {schedule.warmup, *(epoch * schedule.steps_per_epoch for epoch in epochs)}
+    steps = {border + offset for border in borders for offset in (-2, -1, 0, 1)} | {1, 2, 10, 100, 1000}
     steps |= {int(h % schedule.steps) for h in hashes(f"schedule:{name}", 60).tolist()}
-    warmup = schedule.warmup_epochs * STEPS_PER_EPOCH
+    warmup = schedule.warmup
     steps |= {int(h % warmup) for h in hashes(f"warmup:{name}", 40).tolist()} if warmup else set()
     return sorted(step for step in steps if 0 <= step < schedule.steps)
 
@@ -150,9 +189,9 @@ def write(name: str) -> None:
         "rule": schedule.rule,
         "source": schedule.source,
         "made_with": {"torch": torch.__version__.split("+")[0]},
-        "images": IMAGES,
-        "batch": BATCH,
-        "steps_per_epoch": STEPS_PER_EPOCH,
+        "images": schedule.images,
+        "batch": schedule.batch,
+        "steps_per_epoch": schedule.steps_per_epoch,
         "epochs": schedule.epochs,
         "base_lr": schedule.base,
         "lr": {str(step): value for step, value in values.items()},

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import torch
 
-from zoo_golden import text, tracking
+from zoo_golden import language, text, tracking
 from zoo_golden.__main__ import main
 
 GOLDEN = Path(__file__).resolve().parent.parent
@@ -37,15 +37,16 @@ SMALLER = {
         name: RESNET50.replace("torchvision:resnet50", f"torchvision:{name}") + " --lr 0.1"
         for name in ("resnet101", "resnet152", "resnext50_32x4d", "wide_resnet50_2")
     },
-    "vgg11_bn": f"--model torchvision:vgg11_bn --salt vgg: --lr 0.01 {SGD} --gain classifier.*.weight=0.5",
+    "vgg11_bn": f"--model torchvision:vgg11_bn --lr 0.01 {SGD} --gain classifier.*.weight=0.5",
     "vgg19": f"--model torchvision:vgg19 --lr 0.01 {SGD} --gain *.weight=0.7 --gain classifier.6.weight=0.3",
-    "squeezenet1_0": f"--model torchvision:squeezenet1_0 --salt squeeze: --lr 0.01 {SGD} --gain *.weight=0.7",
+    "squeezenet1_0": f"--model torchvision:squeezenet1_0 --lr 0.01 {SGD} --gain *.weight=0.7",
     "squeezenet1_1": f"--model torchvision:squeezenet1_1 --lr 0.01 {SGD} --gain *.weight=0.7",
     "mobilenetv2": "--model torchvision:mobilenet_v2 --lr 0.05 --momentum 0.9 --weight-decay 4e-5"
     " --gain features.*.conv.3.*=0.1 --gain classifier.1.weight=0.3",
     "densenet121": f"--model torchvision:densenet121 --lr 0.01 {SGD} --no-lifted --gain classifier.weight=0.3",
     "googlenet": f"--model zoo_golden.networks:googlenet --no-lifted --lr 0.01 {SGD} --gain fc.weight=0.3",
     "inception_v3": f"--model zoo_golden.networks:inception_v3 --image-size 160 --lr 0.001 {SGD} --gain fc.weight=0.3",
+    "vit_b_16": f"--model zoo_golden.networks:vit_b_16 --no-lifted --label-smoothing 0.11 --lr 0.01 {SGD} --gain heads.head.weight=0.3",
 }
 
 GOLDENS = {
@@ -66,6 +67,11 @@ GOLDENS = {
         " --gain *.weight=0.7 --gain classifier.6.weight=0.3",
     ),
     **{name: (GOLDEN / name / "step", f"--image-size 96 {conditions}") for name, conditions in SMALLER.items()},
+    # Two windows in place of twelve.
+    "gpt_shakespeare": (
+        GOLDEN / "gpt_shakespeare/step",
+        partial(language.step, batch=2, length=64, classes=65, lr=1e-3, weight_decay=0.1, clip=1.0, gains=[]),
+    ),
     "fixture-resnet50": (
         FIXTURES / "resnet50-small",
         f"{RESNET50} --lr 0.1 --salt fixture: --batch 2 --classes 10 --image-size 64 --samples 16",

@@ -126,6 +126,26 @@ fn pipes_and_devices_among_texts_and_frames_are_refused() {
 }
 
 #[test]
+fn texts_that_cannot_be_used_are_named() {
+    let long = [b'a', b'b'].repeat(500);
+    for (content, file, reason) in [
+        (Vec::new(), "data", "data: the file is empty"),
+        ([&long[..], b"\n\xff"].concat(), "data", "data:2: invalid UTF-8 at byte 1001"),
+        (b"abab".repeat(10), "what is held out", "4 characters, and a window with the character after it takes 17"),
+    ] {
+        let folder = TempDir::new().unwrap();
+        fs::write(folder.path().join("data"), content).unwrap();
+        inspect(&folder, "tiny_language", 3, file, reason);
+    }
+    let folder = TempDir::new().unwrap();
+    pipe(&folder.path().join("data"));
+    inspect(&folder, "tiny_language", 3, "data", "a pipe or device, not a file");
+    fs::remove_file(folder.path().join("data")).unwrap();
+    fs::create_dir(folder.path().join("data")).unwrap();
+    inspect(&folder, "tiny_language", 3, "data", "a folder, not a file");
+}
+
+#[test]
 fn an_index_names_files_below_its_folder_only() {
     let folder = TempDir::new().unwrap();
     let index = folder.path().join("index.json");

@@ -145,7 +145,8 @@ fn mutants_of_every_seed_are_read_or_refused() {
     mutate(0.0, 0);
 }
 
-/// `FUZZ_SECONDS=60 FUZZ_SEED=1 cargo test --release --test bad_input -- --ignored --nocapture for_longer`: without libFuzzer.
+/// `FUZZ_SECONDS=60 FUZZ_SEED=1 cargo test --release --test bad_input -- --ignored --nocapture for_longer`: without
+/// libFuzzer.
 #[test]
 #[ignore = "takes FUZZ_SECONDS per target"]
 fn mutants_for_longer() {

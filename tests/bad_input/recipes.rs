@@ -39,7 +39,7 @@ fn absurd_sizes_are_refused_with_line_and_range() {
         ("base_lr: 0.05", "base_lr: 1e99999", "expected a number"),
         ("std: [64, 64, 64]", "std: [0, 64, 64]", "must be more than 0"),
         ("batch: 16", "batch: 8, batch: 16", "stands here a second time"),
-        ("name: tiny\n", "name: ../../x\n", "is no name of a recipe"),
+        ("name: tiny\n", "name: ../../x\n", "is not a valid recipe name"),
     ] {
         let changed = tiny().replacen(old, new, 1);
         assert_ne!(changed, tiny(), "{old}");
@@ -110,7 +110,7 @@ fn what_is_no_file_is_refused() {
     std::os::unix::fs::symlink("loop.yaml", path("loop.yaml")).unwrap();
     crate::data::pipe(&path("pipe.yaml"));
     for name in ["folder.yaml", "zero.yaml", "pipe.yaml"] {
-        expect(folder.path(), &["validate", name], 2, name, "this is no file");
+        expect(folder.path(), &["validate", name], 2, name, "not a file");
     }
     expect(folder.path(), &["validate", "loop.yaml"], 2, "loop.yaml", "there is no recipe");
 }

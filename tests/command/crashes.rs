@@ -85,8 +85,8 @@ fn random(state: &mut u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// Kills runs with SIGKILL at random moments and resumes them, kills them again, until so many kills are done and the last
-/// run is over; each finished run has to be the undisturbed one to the bit.
+/// Kills runs with SIGKILL at random moments and resumes them, kills them again, until so many kills are done and the
+/// last run is over; each finished run has to be the undisturbed one to the bit.
 fn campaign(kills: usize, seed: u64) -> Tally {
     let dir = tempfile::tempdir().unwrap();
     let whole = dir.path().join("whole");
@@ -227,8 +227,8 @@ fn a_full_disk_leaves_the_last_checkpoint() {
     train(&whole, &[]).expect(0);
     let out = dir.path().join("full");
     fs::create_dir_all(out.join("checkpoints")).unwrap();
-    // From the fifth on checkpoints are written to where there is no room, see full(4). A file that is not complete yet has the
-    // number of its process, which `exec` keeps.
+    // From the fifth on checkpoints are written to where there is no room, see full(4). A file that is not complete yet
+    // has the number of its process, which `exec` keeps.
     let full = "for step in $(seq -f %08g 5 59); do ln -s /dev/full $0/checkpoints/step-$step.safetensors.$$.partial; done; \
                 exec \"$@\" --out $0";
     let mut shell = assert_cmd::Command::new("sh");
@@ -313,7 +313,7 @@ fn a_line_of_the_log_that_is_none_is_told_and_set_aside() {
     assert_ne!(broken, whole);
     fs::write(&log, &broken).unwrap();
     let said = train(&out, &["--resume"]).expect(0);
-    assert!(said.err.contains("this is no event of a run"), "{}", said.err);
+    assert!(said.err.contains("not an event of a run"), "{}", said.err);
     assert_eq!(fs::read_to_string(log.with_extension("jsonl.set-aside")).unwrap(), broken);
     assert_eq!(events(&out).iter().filter(|event| event["event"] == "step").count(), 59);
 }

@@ -45,7 +45,7 @@ fn every_line_of_a_run_fits_the_schema() {
     let repeated = tiny(&dir.path().join("seeds"), &["--repeat", "2", "--set", target]);
     assert_eq!(kinds(&schema, &repeated).last().unwrap(), "verdict");
     let failed = tiny(&dir.path().join("failed"), &["--set", "schedule.cosine.base_lr=1e30"]);
-    // What is printed ends as every command that fails, with a line that is no event.
+    // What is printed ends as every command that fails, with a line that is not an event.
     let (events, error) = failed.trim_end().rsplit_once('\n').unwrap();
     assert!(error.starts_with(r#"{"schema_version":1,"error":"the loss of step"#), "{error}");
     assert_eq!(kinds(&schema, events).last().unwrap(), "failed");

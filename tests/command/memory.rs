@@ -64,7 +64,7 @@ fn a_run_beyond_the_limit_is_refused_with_the_largest_batch_that_fits() {
     let nothing = run("nothing", "16", "1M").expect(2);
     assert!(nothing.err.contains("not even a batch of 1 fits"), "{}", nothing.err);
     let unit = run("unit", "16", "4 parsecs").expect(2);
-    assert!(unit.err.contains("is no unit of memory"), "{}", unit.err);
+    assert!(unit.err.contains("is not a unit of memory"), "{}", unit.err);
 }
 
 #[test]
@@ -119,14 +119,14 @@ fn a_check_beyond_the_limit_is_refused() {
     assert!(refused.err.contains("the golden check of resnet50 would take"), "{}", refused.err);
 }
 
-/// Gradients that ReLU inputs near zero decide are judged a second time, beside a step in f64. Portable instructions round the
+/// Gradients that ReLU inputs near zero decide are judged by a step in f64. Portable instructions round the
 /// same everywhere.
 #[test]
-fn a_second_judgement_beyond_the_limit_is_refused() {
+fn a_step_in_f64_beyond_the_limit_is_refused() {
     let mut check = command();
     check.args(["check", "resnext50_32x4d", "--set", "engine.instructions=portable", "--memory-limit", "800M"]);
     let refused = said(&mut check).expect(2);
-    assert!(refused.err.contains("judged twice (golden/README.md), would take"), "{}", refused.err);
+    assert!(refused.err.contains("f64 has to decide about (golden/README.md), would take"), "{}", refused.err);
     assert!(refused.err.contains("--dtype f64"), "{}", refused.err);
 }
 
@@ -159,7 +159,7 @@ fn refused(recipe: &str, rest: &[&str], limit: &str) -> Option<u64> {
     Some((number * f64::from(1 << unit)) as u64)
 }
 
-/// Checks a recipe; forecast, of the second judgement where there is one, and measured peak.
+/// Checks a recipe; forecast, of the step in f64 where there is one, and measured peak.
 fn checked(recipe: &str, rest: &[&str]) -> (u64, u64) {
     let first = refused(recipe, rest, "1M").unwrap();
     let forecast = refused(recipe, rest, &(first + first / 20).to_string()).unwrap_or(first);

@@ -1,6 +1,6 @@
 //! `zoo new`: recipes to start from.
 
-use crate::workbench::{command, said};
+use crate::workbench::{command, said, zoo};
 
 #[test]
 fn a_new_recipe_validates_and_is_never_overwritten() {
@@ -33,8 +33,8 @@ fn a_new_recipe_validates_and_is_never_overwritten() {
 fn what_cannot_be_a_recipe_is_refused() {
     let here = tempfile::tempdir().unwrap();
     for (line, code, message) in [
-        ("new ../evil --blank", 2, "is no name"),
-        ("new Hidden --blank", 2, "is no name"),
+        ("new ../evil --blank", 2, "is not a valid recipe name"),
+        ("new Hidden --blank", 2, "is not a valid recipe name"),
         ("new both --blank --from resnet50", 2, "cannot be used with"),
         ("new neither", 2, "--from"),
         ("new child --from resnet5", 2, "resnet50"),
@@ -45,4 +45,18 @@ fn what_cannot_be_a_recipe_is_refused() {
         assert!(refused.err.contains(message), "{line}: {}", refused.err);
     }
     assert!(!here.path().join("recipes").exists());
+}
+
+#[test]
+fn a_copy_is_the_original_under_another_name() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut copy = command();
+    copy.args(["cp", "resnet18", "mine", "--out"]).arg(dir.path().join("deep/mine.yaml"));
+    said(&mut copy).expect(0);
+    let text = std::fs::read_to_string(dir.path().join("deep/mine.yaml")).unwrap();
+    let original = std::fs::read_to_string("recipes/resnet18.yaml").unwrap();
+    assert_eq!(text, original.replace("\nname: resnet18\n", "\nname: mine\n"));
+    assert!(said(&mut copy).expect(2).err.contains("there already"));
+    assert!(zoo("cp resnet18 Mine").expect(2).err.contains("not a valid recipe name"));
+    assert!(zoo("new mine").expect(2).err.contains("--from <RECIPE>|--blank"));
 }

@@ -63,6 +63,12 @@ fn what_cannot_be_is_refused() {
         let refused = zoo(arguments).expect(2);
         assert!(refused.err.contains(message), "{arguments}: {}", refused.err);
     }
+    let elsewhere = tempfile::tempdir().unwrap();
+    for name in ["published", "recipes/throughput/published.yaml"] {
+        let mut score = command();
+        score.args(["score", name]).current_dir(&elsewhere).env("XDG_CACHE_HOME", elsewhere.path());
+        assert!(said(&mut score).expect(0).out.contains("r50-910-1p"), "{name}");
+    }
     assert!(zoo("score no/such/file.yaml").expect(3).err.contains("No such file"));
     assert!(zoo("score recipes").expect(3).err.contains("a folder, not a file"));
 }
@@ -88,7 +94,10 @@ fn trace_and_page_stand_alone() {
     );
     let html = std::fs::read_to_string(page).unwrap();
     assert!(html.contains("<svg") && html.contains("Conv2DBackpropFilter") && html.contains("npu.fusion=false"));
-    assert!(!html.contains("<script") && !html.contains("src=") && !html.contains("http"), "nothing from elsewhere");
+    assert!(
+        !html.contains("<script") && !html.contains("src=") && !html.contains("http:") && !html.contains("https:"),
+        "nothing from elsewhere"
+    );
 }
 
 #[test]
@@ -105,6 +114,12 @@ fn advice_names_pattern_line_and_price() {
     ] {
         assert!(of(pattern)["line"].as_str().unwrap().starts_with(line), "{}", of(pattern));
         assert!(of(pattern)["cost_ms"].as_f64().unwrap() > 0.1, "{}", of(pattern));
+    }
+    // What the compiler folds costs nothing, and the gradient of a crop is not a pad of the recipe's.
+    for recipe in ["alexnet", "siammask"] {
+        let json = zoo(&format!("advise {recipe} --format json")).expect(0).json();
+        let patterns = json["advice"].as_array().unwrap();
+        assert!(patterns.iter().all(|advice| advice["pattern"] != "explicit pad"), "{recipe}: {json}");
     }
     let clean = zoo("advise resnet50 --format json").expect(0).json();
     assert!(clean["advice"].as_array().unwrap().is_empty(), "{clean}");
@@ -124,7 +139,7 @@ fn studies_agree_or_say_why() {
         let trainings = json["trainings"].as_array().unwrap();
         assert_eq!(study["trainings"], trainings.len(), "{name}");
         for row in json["rows"].as_array().unwrap().iter().chain(trainings) {
-            assert_ne!(row["verdict"], "differs", "{name}: {row}");
+            assert!(row["verdict"] != "differs" || row["because"].is_string(), "{name}: {row}");
         }
     }
     insta::assert_snapshot!("study-alexnet-options", zoo("study alexnet-options").expect(0).out);
@@ -144,7 +159,7 @@ fn a_study_trains_and_remembers() {
     assert_eq!(verdicts(&before), ["open", "open", "agrees", "open"]);
     let said = zoo(&study).expect(0);
     let report = said.json();
-    assert_eq!(verdicts(&report), ["agrees", "agrees", "agrees", "explained"]);
+    assert_eq!(verdicts(&report), ["base", "agrees", "agrees", "differs"]);
     let rows = report["trainings"].as_array().unwrap();
     assert_eq!((&rows[0]["device"], &rows[0]["metric"]), (&"host".into(), &"top1".into()));
     assert!(rows[0]["score"].is_number() && rows[1]["score"].is_number() && rows[2]["score"].is_null());
@@ -158,7 +173,7 @@ fn a_study_trains_and_remembers() {
     assert!(!again.err.contains("precision: fp32 (host)"), "{}", again.err);
     assert_eq!(again.json(), report);
     let text = zoo(&study.replace(" --format json", "")).expect(0).out;
-    assert!(text.contains("published") && text.contains("explained"), "{text}");
+    assert!(text.contains("published") && text.contains("differs"), "{text}");
 }
 
 #[test]

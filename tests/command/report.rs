@@ -64,7 +64,7 @@ fn runs_are_compared() {
 #[test]
 fn pages_show_what_was_found() {
     let dir = tempfile::tempdir().unwrap();
-    for (recipe, expected) in [("tiny_text", "to find"), ("tiny_track", "frames</figcaption>")] {
+    for (recipe, expected) in [("tiny_text", "to find"), ("tiny_track", " frames, mean overlap ")] {
         let out = dir.path().join(recipe);
         run(&out, recipe, &[]);
         let page = fs::read_to_string(out.join("report.html")).unwrap();

@@ -1,4 +1,5 @@
-//! A run folder describes itself: what is done with it needs neither data, profile, overrides nor device to be told again.
+//! A run folder describes itself: what is done with it needs neither data, profile, overrides nor device to be told
+//! again.
 
 use crate::workbench::{Said, command, root, said, zoo};
 use std::fs;
@@ -47,6 +48,22 @@ fn a_run_is_evaluated_on_its_own_data_from_anywhere() {
     assert_eq!(named.json()["achieved"], result["achieved"]);
     let other = zoo(&format!("eval {run} --profile mini")).expect(2);
     assert!(other.err.contains("trained with the profile `short`"), "{}", other.err);
+}
+
+#[test]
+fn the_command_on_the_page_trains_the_same_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let result = run_on_pictures(dir.path()).lines().pop().unwrap();
+    let page = fs::read_to_string(dir.path().join("run/report.html")).unwrap();
+    let (_, rest) = page.split_once("<summary>Command</summary>").unwrap();
+    let (line, _) = rest.split_once("</pre>").unwrap();
+    let line = line.rsplit('>').next().unwrap().replace("&#x2f;", "/").replace("&#x27;", "'");
+    let mut shell = assert_cmd::Command::new("sh");
+    let folder = assert_cmd::cargo::cargo_bin!("zoo").parent().unwrap();
+    shell.arg("-c").arg(format!("{line} --out again --format json")).current_dir(&dir);
+    shell.env("PATH", format!("{}:{}", folder.display(), std::env::var("PATH").unwrap()));
+    let again = said(&mut shell).expect(0).lines().pop().unwrap();
+    assert_eq!(again["achieved"], result["achieved"]);
 }
 
 #[test]

@@ -91,6 +91,8 @@ fn sizes_of_the_other_networks_are_torchvision_s() {
         ("squeezenet1_1", 1_235_496),
         ("densenet121", 7_978_856),
         ("mobilenetv2", 3_504_872),
+        ("vit_b_16", 86_567_656),
+        ("gpt_shakespeare", 804_096),
     ] {
         assert_eq!(zoo(&format!("show {recipe} --format json")).expect(0).json()["parameters"], parameters, "{recipe}");
     }

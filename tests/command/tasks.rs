@@ -145,9 +145,6 @@ fn data_that_do_not_fit_the_step_are_refused() {
 /// Annotations with all that can be wrong in them.
 fn annotated(dir: &Path) -> std::path::PathBuf {
     let root = dir.join("text");
-    for folder in ["images", "gts"] {
-        fs::create_dir_all(root.join(folder)).unwrap();
-    }
     let image = zoo_datasets::Image::filled(zoo_datasets::Size::new(90, 70), [40, 90, 200]);
     for (name, text) in [
         ("a", "10,10,60,10,60,40,10,40,word\r\n\u{feff}"),
@@ -157,8 +154,11 @@ fn annotated(dir: &Path) -> std::path::PathBuf {
         ("e", "200,200,260,200,260,240,200,240,outside\n-30,-30,50,-30,50,30,-30,30,partly\n"),
         ("f", "10,10,60,10,60,40,10,40,###\n"),
     ] {
-        zoo_datasets::image::write_png(&image, &root.join(format!("images/{name}.png"))).unwrap();
-        fs::write(root.join(format!("gts/gt_{name}.txt")), format!("\u{feff}{text}")).unwrap();
+        for part in ["train", "test"].map(|part| root.join(part)) {
+            ["images", "gts"].iter().for_each(|folder| fs::create_dir_all(part.join(folder)).unwrap());
+            zoo_datasets::image::write_png(&image, &part.join(format!("images/{name}.png"))).unwrap();
+            fs::write(part.join(format!("gts/gt_{name}.txt")), format!("\u{feff}{text}")).unwrap();
+        }
     }
     root
 }
@@ -185,6 +185,15 @@ fn broken_annotations_are_named_and_counted() {
     ]);
     let found = said(inspect.arg("--data").arg(&root)).expect(0).json();
     assert_eq!((&found["splits"][0]["samples"], &found["splits"][0]["ignored"]), (&6.into(), &1.into()));
+}
+
+#[test]
+fn images_that_are_not_divided_are_not_trained_on() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = annotated(dir.path()).join("train");
+    let undivided = ["--data", root.to_str().unwrap(), "--set", "data.on_error=skip", "--set", "train.batch=2"];
+    let refused = run("tiny_text", &dir.path().join("run"), &undivided).expect(2);
+    assert!(refused.err.contains("Divide them: train/images with train/gts"), "{}", refused.err);
 }
 
 #[test]

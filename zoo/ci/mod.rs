@@ -1,7 +1,7 @@
 //! What systems of continuous integration read: JUnit XML, and GitHub's annotations.
 //!
-//! Verbs that judge [`Ci::record`] a [`Suite`] per recipe. A case that went wrong is annotated at once, and all suites are
-//! written as JUnit XML at the end, whatever the end was.
+//! Verbs that judge [`Ci::record`] a [`Suite`] per recipe. A case that went wrong is annotated at once, and all suites
+//! are written as JUnit XML at the end, whatever the end was.
 
 mod github;
 mod junit;

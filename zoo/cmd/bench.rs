@@ -5,6 +5,7 @@ mod peak;
 
 use super::{Context, SCHEMA_VERSION, simulated::Simulated};
 use crate::cli::{Change, Format};
+use crate::complete;
 use crate::console::{DIM, HEADING, paint};
 use crate::memory::{MemoryArgs, beyond_now};
 use crate::numbers::percent;
@@ -20,13 +21,13 @@ use zoo_datasets::Rng;
 use zoo_engine::{Inputs, Kernels, Options, Scalars, Step, StepMemory};
 use zoo_graph::{Bytes, Flop, Graph};
 use zoo_npu::Work;
+use zoo_recipe::BuildOptions;
 use zoo_recipe::Recipe;
-use zoo_recipe::{BuildOptions, LABEL};
 
 /// Measure a training step on this machine: time, arithmetic, memory, and where the time goes.
 ///
-/// Runs the whole step (forward, loss, backward, update) on random images. Several processes, started by mpirun, share each
-/// batch; then sums over them are measured too, as lines for the file of a device that is like this machine.
+/// Runs the whole step (forward, loss, backward, update) on random images. Several processes, started by mpirun, share
+/// each batch; then sums over them are measured too, as lines for the file of a device that is like this machine.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -38,7 +39,7 @@ Examples:
   zoo bench resnet50 --format json | jq .step_ms_median")]
 pub struct Args {
     /// Name of a recipe, or path of its file
-    #[arg(value_name = "RECIPE")]
+    #[arg(value_name = "RECIPE", add = complete::recipes())]
     recipe: String,
     #[command(flatten)]
     change: Change,
@@ -52,7 +53,7 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..))]
     steps: u32,
     /// Compute with the arithmetic of this device: the name of a file in recipes/devices, or host
-    #[arg(long, value_name = "DEV|host")]
+    #[arg(long, value_name = "DEV|host", add = complete::devices_or_host())]
     device: Option<String>,
     /// Threads; all cores by default
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
@@ -87,6 +88,7 @@ struct Report {
     kernels: &'static str,
     fusion: bool,
     batch: usize,
+    /// Height of the images; 0 of what is no image.
     image: usize,
     /// Of each rank.
     threads: usize,
@@ -119,7 +121,7 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
     }
     super::use_threads(recipe.engine.threads)?;
     if let (Some(side), Some(shape)) = (args.image, recipe.model.inputs.values_mut().next()) {
-        (shape[1].0, shape[2].0) = (usize::from(side), usize::from(side));
+        shape.set_side(usize::from(side));
     }
     let simulated = Simulated::find(args.device.as_deref(), Work::Train, &mut recipe, context)?;
     let report = measure(&recipe, simulated.as_ref(), args, context)?;
@@ -185,7 +187,7 @@ fn measure(recipe: &Recipe, simulated: Option<&Simulated>, args: &Args, context:
         kernels,
         fusion,
         batch,
-        image: recipe.model.inputs.values().next().map_or(0, |shape| shape[1].0),
+        image: recipe.model.inputs.values().next().and_then(|input| input.image()).map_or(0, |[_, height, _]| height),
         threads,
         ranks: ranks.size(),
         step_ms_median,
@@ -201,7 +203,7 @@ fn measure(recipe: &Recipe, simulated: Option<&Simulated>, args: &Args, context:
     })
 }
 
-/// Random images and labels for the inputs of a step.
+/// Random numbers and indices for the inputs of a step.
 fn inputs(graph: &Graph, recipe: &Recipe) -> Result<Inputs, Failure> {
     let mut rng = Rng::new(recipe.train.seed, 0, 0);
     let classes = recipe.model.classes;
@@ -210,7 +212,7 @@ fn inputs(graph: &Graph, recipe: &Recipe) -> Result<Inputs, Failure> {
         .iter()
         .map(|input| {
             let shape = graph.ty(input.value).shape.clone();
-            let tensor = if input.name == LABEL {
+            let tensor = if !graph.ty(input.value).dtype.is_float() {
                 let labels: Vec<u32> = (0..shape.numel()).map(|_| rng.below(classes) as u32).collect();
                 Tensor::from_vec(labels, shape.to_vec(), &Device::Cpu)
             } else {
@@ -272,11 +274,12 @@ fn median(mut values: Vec<f64>) -> f64 {
 fn print(report: &Report, context: &mut Context) -> Result<(), Failure> {
     let out = &mut context.out;
     let (batch, image, threads) = (report.batch, report.image, report.threads);
+    let size = if image > 0 { format!(", {image}x{image}") } else { String::new() };
     let fusion = if report.fusion { ", fused" } else { "" };
     let ranks = if report.ranks > 1 { format!("{} ranks of ", report.ranks) } else { String::new() };
     writeln!(
         out,
-        "{}  batch {batch}, {image}x{image}, {ranks}{threads} threads, {} kernels{fusion}\n",
+        "{}  batch {batch}{size}, {ranks}{threads} threads, {} kernels{fusion}\n",
         paint(HEADING, &report.recipe),
         report.kernels
     )?;

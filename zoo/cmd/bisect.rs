@@ -2,6 +2,7 @@
 
 use super::{Context, SCHEMA_VERSION, check, simulated::Simulated};
 use crate::cli::{Format, RecipeArgs};
+use crate::complete;
 use crate::console::{BAD, GOOD, HEADING, paint};
 use crate::memory::MemoryArgs;
 use crate::table::{Align, Cell, Table};
@@ -19,8 +20,8 @@ use zoo_train::LossScale;
 
 /// Find the smallest set of operators that must stay fp32 on a device.
 ///
-/// Runs the step of the recipe's golden on the simulated device, over and over, until no node loses more than three times what
-/// rounding must cost; then gives back what turns out not to be needed. `npu.keep_fp32` takes the result.
+/// Runs the step of the recipe's golden on the simulated device, over and over, until no node loses more than three
+/// times what rounding must cost; then gives back what turns out not to be needed. `npu.keep_fp32` takes the result.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -31,7 +32,7 @@ pub struct Args {
     #[command(flatten)]
     recipe: RecipeArgs,
     /// Device: the name of a file in recipes/devices; the recipe's by default
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", add = complete::devices())]
     device: Option<String>,
     /// Take weights and inputs from this golden instead of the recipe's own
     #[arg(long, value_name = "FILE.json")]

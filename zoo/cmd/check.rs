@@ -12,6 +12,7 @@ use super::{Context, SCHEMA_VERSION, simulated::Simulated};
 use crate::catalog::Catalog;
 use crate::ci::{JunitArgs, Suite};
 use crate::cli::{Change, Format};
+use crate::complete;
 use crate::memory::{self, MemoryArgs};
 use crate::{Exit, Failure};
 use cases::Checked;
@@ -35,8 +36,8 @@ use zoo_train::{HOST, LossScale};
 
 /// Prove one training step against golden tensors of a reference framework.
 ///
-/// Compares conditions, preprocessing, learning rates, initial values, every module output, the loss, every gradient and every
-/// update. In f64 the check decides about the recipe, in f32 (the default) about the kernels that train.
+/// Compares conditions, preprocessing, learning rates, initial values, every module output, the loss, every gradient
+/// and every update. In f64 the check decides about the recipe, in f32 (the default) about the kernels that train.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -53,7 +54,7 @@ Examples:
   zoo check --all --junit golden.xml                      a test case per stage and recipe, for CI")]
 pub struct Args {
     /// Names of recipes, or paths of their files
-    #[arg(value_name = "RECIPE", required_unless_present = "all", id = "names")]
+    #[arg(value_name = "RECIPE", add = complete::recipes(), required_unless_present = "all", id = "names")]
     recipes: Vec<String>,
     /// Check every recipe that has a golden
     #[arg(long, conflicts_with_all = ["names", "golden"])]
@@ -71,7 +72,7 @@ pub struct Args {
     #[arg(long, conflicts_with_all = ["all", "dtype"])]
     mutants: bool,
     /// Judge the arithmetic of this device, node by node: the name of a file in recipes/devices
-    #[arg(long, value_name = "DEV", conflicts_with_all = ["all", "dtype", "mutants"])]
+    #[arg(long, value_name = "DEV", add = complete::devices(), conflicts_with_all = ["all", "dtype", "mutants"])]
     device: Option<String>,
     /// Plant a fault: this node of the device's step holds its results times two to this power while it works
     #[arg(long, value_name = "NODE=POWER", requires = "device", value_parser = super::simulated::planted)]
@@ -207,7 +208,7 @@ pub(super) fn check(
     match (zoo_golden::check(recipe, &golden, &folder, &options, &mut progress), limit) {
         (Err(GoldenError::NoRoom { needed }), Some(limit)) => Err(Failure::Memory {
             what: format!(
-                "the golden check of {} in f32, gradients of which are judged twice (golden/README.md),",
+                "the golden check of {}, whose gradients f64 has to decide about (golden/README.md),",
                 recipe.name
             ),
             needed: before + needed,
@@ -315,8 +316,8 @@ pub(super) fn golden(catalog: &Catalog, loaded: &Loaded, other: Option<&Path>) -
     Ok((Golden::read(&manifest)?, folder))
 }
 
-/// Where a recipe's other truths lie: in the folder of its name beside that of its step, which it may share with another
-/// recipe, or else with the step.
+/// Where a recipe's other truths lie: in the folder of its name beside that of its step, which it may share with
+/// another recipe, or else with the step.
 fn folder_of(recipe: &Recipe, manifest: &Path) -> PathBuf {
     let beside = manifest.parent().unwrap_or(Path::new(""));
     let own = beside.parent().map(|goldens| goldens.join(&recipe.name));

@@ -1,12 +1,15 @@
 //! `zoo completions`: scripts for shells.
 
 use super::Context;
-use crate::{Cli, Exit, Failure};
-use clap::CommandFactory;
+use crate::{Exit, Failure};
 use clap_complete::Shell;
+use clap_complete::env::Shells;
 use std::io::Write;
 
 /// Print a completion script for a shell.
+///
+/// It completes commands and options, and names: of recipes, profiles, devices, studies, and folders of runs below
+/// ./runs.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -22,7 +25,10 @@ pub struct Args {
 /// Prints the script.
 pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
     let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut Cli::command(), "zoo", &mut script);
+    let shells = Shells::builtins();
+    let known = shells.completer(&args.shell.to_string());
+    let shell = known.ok_or_else(|| Failure::Usage(format!("no completion for {}", args.shell)))?;
+    shell.write_registration("COMPLETE", "zoo", "zoo", "zoo", &mut script)?;
     context.out.write_all(&script)?;
     Ok(Exit::Pass)
 }

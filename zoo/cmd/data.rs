@@ -5,6 +5,7 @@ mod sheet;
 
 use super::Context;
 use crate::cli::Change;
+use crate::complete;
 use crate::{Exit, Failure};
 use clap::Subcommand;
 use std::path::PathBuf;
@@ -24,11 +25,11 @@ pub enum Command {
 #[derive(Clone, Debug, clap::Args)]
 struct Selection {
     /// Name of a recipe, or path of its file
-    #[arg(value_name = "RECIPE")]
+    #[arg(value_name = "RECIPE", add = complete::recipes())]
     recipe: String,
     #[command(flatten)]
     change: Change,
-    /// Data in this folder instead: CIFAR-10 binaries, train/CLASS/* with val/CLASS/*, or CLASS/*
+    /// Data in this folder instead: CIFAR-10 binaries, train/CLASS/* with val/CLASS/*, or CLASS/*; or in this text file
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
 }

@@ -9,6 +9,7 @@ use super::{
     trained::{Trained, TrainedArgs, Usual},
 };
 use crate::cli::Format;
+use crate::complete;
 use crate::console::{BAD, GOOD, paint};
 use crate::interrupt::Interrupt;
 use crate::memory::MemoryArgs;
@@ -30,8 +31,9 @@ use zoo_train::{GoldenVerdict, Job, Weights, evaluate, memory};
 
 /// Evaluate a checkpoint on the held-out data.
 ///
-/// A run is evaluated as it was trained: on its own data, with its profile, overrides and device, unless told otherwise. A
-/// state_dict of PyTorch is evaluated on the recipe's data, with the profile `mini` by default, as `zoo run` trains it.
+/// A run is evaluated as it was trained: on its own data, with its profile, overrides and device, unless told
+/// otherwise. A state_dict of PyTorch is evaluated on the recipe's data, with the profile `mini` by default, as `zoo
+/// run` trains it.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -44,10 +46,11 @@ Examples:
 pub struct Args {
     #[command(flatten)]
     trained: TrainedArgs,
-    /// Compute with the arithmetic of this device: the name of a file in recipes/devices, or host; by default what has trained
-    #[arg(long, value_name = "DEV|host")]
+    /// Compute with the arithmetic of this device: the name of a file in recipes/devices, or host; by default what has
+    /// trained
+    #[arg(long, value_name = "DEV|host", add = complete::devices_or_host())]
     device: Option<String>,
-    /// Evaluate on the data in this folder instead of those of the run
+    /// Evaluate on the data in this folder or file instead of those of the run
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
     /// Draw what was found, beside what there is to find, into this folder: text in images, targets in videos

@@ -21,9 +21,10 @@ use zoo_train::weights::{self, Fit, Naming, Weights};
 
 /// Write a network for inference as an ONNX model.
 ///
-/// The forward pass with stored statistics and without dropout, operator by operator: operator set 18, f32, feature maps NCHW,
-/// weights under their state_dict names, outputs as the recipe calls them; of a recipe without --checkpoint, initial weights. The model takes any batch, unless an operator of the
-/// network mixes batch and channels. Preprocessing is not part of it.
+/// The forward pass with stored statistics and without dropout, operator by operator: operator set 18, f32, feature
+/// maps NCHW, weights under their state_dict names, outputs as the recipe calls them; of a recipe without --checkpoint,
+/// initial weights. The model takes any batch, unless an operator of the network mixes batch and channels.
+/// Preprocessing is not part of it.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:

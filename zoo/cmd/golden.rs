@@ -23,8 +23,8 @@ pub enum Command {
 
 /// Record a golden from the engine's own step.
 ///
-/// The truth is the engine's run in f64, the noise floors are those of its f32 run. Such a golden guards against regressions and
-/// proves nothing about a reference framework: golden/export makes goldens from PyTorch.
+/// The truth is the engine's run in f64, the noise floors are those of its f32 run. Such a golden guards against
+/// regressions and proves nothing about a reference framework: golden/export makes goldens from PyTorch.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:

@@ -17,9 +17,29 @@ use zoo_recipe::schema::Target;
 #[command(after_help = "\
 Examples:
   zoo ls
+  zoo ls resnet                     those with this word in their name or description
+  zoo ls --golden no                those that nothing proves
   zoo ls --recipes ~/my-recipes
   zoo ls --format json | jq -r '.recipes[].name'")]
-pub struct Args {}
+pub struct Args {
+    /// Only recipes with these words in their name or description
+    #[arg(value_name = "WORD")]
+    words: Vec<String>,
+    /// Only recipes whose golden a reference framework computed (yes), zoo itself (baseline), or nobody (no)
+    #[arg(long, value_enum, value_name = "yes|baseline|no", hide_possible_values = true)]
+    golden: Option<Golden>,
+}
+
+/// Who computed the golden of a recipe.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Golden {
+    /// A reference framework.
+    Yes,
+    /// zoo itself.
+    Baseline,
+    /// Nobody.
+    No,
+}
 
 /// One recipe.
 #[derive(Serialize)]
@@ -37,6 +57,22 @@ struct Row {
     error: Option<String>,
 }
 
+impl Row {
+    fn who_computed(&self) -> Golden {
+        match (&self.golden, self.baseline) {
+            (Some(_), true) => Golden::Baseline,
+            (Some(_), false) => Golden::Yes,
+            (None, _) => Golden::No,
+        }
+    }
+
+    /// Whether a word is in the name or the description, in whatever case.
+    fn has(&self, word: &str) -> bool {
+        let texts = [Some(&self.name), self.description.as_ref()];
+        texts.into_iter().flatten().any(|text| text.to_lowercase().contains(&word.to_lowercase()))
+    }
+}
+
 #[derive(Serialize)]
 struct List<'a> {
     schema_version: u32,
@@ -44,7 +80,7 @@ struct List<'a> {
 }
 
 /// Lists all recipes; a broken one is listed as that.
-pub(super) fn run(_: &Args, context: &mut Context) -> Result<Exit, Failure> {
+pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
     let catalog = context.catalog()?;
     let rows: Vec<Row> = catalog
         .library()
@@ -69,9 +105,15 @@ pub(super) fn run(_: &Args, context: &mut Context) -> Result<Exit, Failure> {
             row
         })
         .collect();
+    let (there, mut rows) = (rows.len(), rows);
+    rows.retain(|row| args.words.iter().all(|word| row.has(word)));
+    rows.retain(|row| args.golden.is_none_or(|golden| golden == row.who_computed()));
     if context.format == Format::Json {
         context.out.json(&List { schema_version: SCHEMA_VERSION, recipes: &rows })?;
         return Ok(Exit::Pass);
+    }
+    if rows.is_empty() && there > 0 {
+        return Err(Failure::Usage(format!("no recipe matches; `zoo ls` lists all {there}")));
     }
     if rows.is_empty() {
         let dirs: Vec<String> = catalog.dirs().iter().map(|dir| dir.display().to_string()).collect();
@@ -101,10 +143,10 @@ pub(super) fn run(_: &Args, context: &mut Context) -> Result<Exit, Failure> {
             (&row.name).into(),
             row.parameters.map(|n| scaled(n, 2)).unwrap_or_default().into(),
             target.unwrap_or_default().into(),
-            match (&row.golden, row.baseline) {
-                (Some(_), true) => Cell::styled("baseline", WARN),
-                (Some(_), false) => "yes".into(),
-                (None, _) => Cell::styled("no", DIM),
+            match row.who_computed() {
+                Golden::Baseline => Cell::styled("baseline", WARN),
+                Golden::Yes => "yes".into(),
+                Golden::No => Cell::styled("no", DIM),
             },
             row.profiles.join(" ").into(),
             description,

@@ -5,6 +5,7 @@ mod bench;
 mod bisect;
 mod check;
 mod completions;
+mod cp;
 mod data;
 mod eval;
 mod export;
@@ -18,6 +19,7 @@ mod report;
 mod run;
 mod schema;
 mod score;
+mod serve;
 mod show;
 mod simulated;
 mod study;
@@ -59,6 +61,8 @@ pub enum Command {
     Show(show::Args),
     /// Write a commented recipe to start from
     New(new::Args),
+    /// Copy a recipe under a new name
+    Cp(cp::Args),
     /// Check recipes for mistakes, all at once, with line and column
     Validate(validate::Args),
     /// Prove one training step against golden tensors of a reference framework
@@ -71,6 +75,8 @@ pub enum Command {
     Verdict(verdict::Args),
     /// Compare runs: results, settings, curves
     Report(report::Args),
+    /// Show runs in a browser, live
+    Serve(serve::Args),
     /// Evaluate a checkpoint on the held-out data
     Eval(eval::Args),
     /// Measure a training step on this machine
@@ -107,17 +113,19 @@ pub enum Command {
 /// Runs a verb.
 ///
 /// # Errors
-/// Why it could not do what it was asked. A judgement that fails is no error.
+/// Why it could not do what it was asked. A judgement that fails is not an error.
 pub fn run(command: &Command, context: &mut Context) -> Result<Exit, Failure> {
     match command {
         Command::Ls(args) => ls::run(args, context),
         Command::Show(args) => show::run(args, context),
         Command::New(args) => new::run(args, context),
+        Command::Cp(args) => cp::run(args, context),
         Command::Validate(args) => validate::run(args, context),
         Command::Check(args) => check::run(args, context),
         Command::Run(args) => run::run(args, context),
         Command::Verdict(args) => verdict::run(args, context),
         Command::Report(args) => report::run(args, context),
+        Command::Serve(args) => serve::run(args, context),
         Command::Eval(args) => eval::run(args, context),
         Command::Bench(args) => bench::run(args, context),
         Command::Bisect(args) => bisect::run(args, context),
@@ -135,7 +143,8 @@ pub fn run(command: &Command, context: &mut Context) -> Result<Exit, Failure> {
     }
 }
 
-/// Refuses to write a file over one that is read, or over another result. Whatever is no file, such as /dev/null, may be both.
+/// Refuses to write a file over one that is read, or over another result. Whatever is not a file, such as /dev/null,
+/// may be both.
 fn expect_apart<'a>(files: impl IntoIterator<Item = &'a Path>) -> Result<(), Failure> {
     let mut seen = HashSet::new();
     for file in files {
@@ -186,7 +195,8 @@ impl Context {
         }
     }
 
-    /// Joins the processes that a launcher has started together with this one. All but the first say nothing but errors.
+    /// Joins the processes that a launcher has started together with this one. All but the first say nothing but
+    /// errors.
     ///
     /// # Errors
     /// Processes that cannot work together.
@@ -199,7 +209,8 @@ impl Context {
         Ok(())
     }
 
-    /// Searches recipes and devices in these folders too, after those of the command line; those that are gone are left out.
+    /// Searches recipes and devices in these folders too, after those of the command line; those that are gone are left
+    /// out.
     pub fn also_search(&mut self, folders: impl IntoIterator<Item = PathBuf>) {
         for folder in folders {
             if folder.is_dir() && !self.recipes.contains(&folder) {
@@ -250,9 +261,9 @@ impl Context {
         }
     }
 
-    /// Loads a recipe as [`Context::load`], by default with the profile `mini` if it has one. Also returns the profile's
-    /// name; `full` is the recipe as written, unless it has a profile of that name, and a recipe without profiles needs no word
-    /// for it.
+    /// Loads a recipe as [`Context::load`], by default with the profile `mini` if it has one. Also returns the
+    /// profile's name; `full` is the recipe as written, unless it has a profile of that name, and a recipe without
+    /// profiles needs no word for it.
     ///
     /// # Errors
     /// Everything that is wrong with it.

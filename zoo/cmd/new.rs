@@ -3,6 +3,7 @@
 use super::{Context, SCHEMA_VERSION};
 use crate::catalog::Catalog;
 use crate::cli::Format;
+use crate::complete;
 use crate::{Exit, Failure};
 use serde::Serialize;
 use std::fs;
@@ -15,7 +16,7 @@ use zoo_recipe::LoadOptions;
 /// With --from, the new recipe extends another: it has all of it, and shows in comments what most recipes change. With
 /// --blank, it is a small residual network that trains at once, with every section explained.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "\
+#[command(group = clap::ArgGroup::new("start").required(true), after_help = "\
 Examples:
   zoo new my_resnet --from resnet50
   zoo new my_net --blank
@@ -24,10 +25,10 @@ pub struct Args {
     /// Name of the new recipe: lower-case letters, digits, `-` and `_`
     name: String,
     /// Extend this recipe
-    #[arg(long, value_name = "RECIPE", conflicts_with = "blank", required_unless_present = "blank")]
+    #[arg(long, value_name = "RECIPE", add = complete::recipes(), group = "start")]
     from: Option<String>,
     /// Start with a small network of its own
-    #[arg(long)]
+    #[arg(long, group = "start")]
     blank: bool,
     /// The file; NAME.yaml in the folder of recipes by default
     #[arg(long, value_name = "FILE")]
@@ -43,10 +44,7 @@ struct Report<'a> {
 
 /// Writes the file; one that is there stays as it is.
 pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
-    if !zoo_recipe::is_name(&args.name) {
-        let message = format!("`{}` is no name of a recipe: {}", args.name.escape_debug(), zoo_recipe::NAMES);
-        return Err(Failure::Usage(message));
-    }
+    expect_name(&args.name)?;
     let catalog = context.catalog()?;
     let path = args.out.clone().unwrap_or_else(|| catalog.own().join(format!("{}.yaml", args.name)));
     let text = match &args.from {
@@ -68,8 +66,17 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
     Ok(Exit::Pass)
 }
 
+/// Refuses what recipes cannot be called.
+pub(super) fn expect_name(name: &str) -> Result<(), Failure> {
+    if zoo_recipe::is_name(name) {
+        return Ok(());
+    }
+    let message = format!("`{}` is not a valid recipe name: {}", name.escape_debug(), zoo_recipe::NAMES);
+    Err(Failure::Usage(message))
+}
+
 /// A new file; its folder is made.
-fn write(path: &Path, text: &str) -> Result<(), Failure> {
+pub(super) fn write(path: &Path, text: &str) -> Result<(), Failure> {
     let failed = |error: std::io::Error| match error.kind() {
         std::io::ErrorKind::AlreadyExists => {
             Failure::Usage(format!("{} is there already; --out names another file", path.display()))
@@ -83,7 +90,7 @@ fn write(path: &Path, text: &str) -> Result<(), Failure> {
 }
 
 /// Puts the schema where the recipe's first line says, so that editors complete and check what is written.
-fn put_schema(folder: &Path) -> Result<(), Failure> {
+pub(super) fn put_schema(folder: &Path) -> Result<(), Failure> {
     let path = folder.join("schema/recipe.json");
     if path.exists() { Ok(()) } else { write(&path, &format!("{:#}\n", zoo_recipe::json_schema())) }
 }

@@ -12,7 +12,20 @@ pub(super) fn is_stdout(path: &Path) -> bool {
     path == Path::new("-")
 }
 
-/// Writes a text to a file, whose folder is made if it is not there, or to standard output.
+/// Writes a text that comes beside the results of a command, and says where.
+///
+/// # Errors
+/// As [`write`].
+pub(super) fn write_beside(path: &Path, text: &str, context: &mut Context) -> Result<(), Failure> {
+    write(path, text, context)?;
+    if !is_stdout(path) {
+        info!("written: {}", path.display());
+    }
+    Ok(())
+}
+
+/// Writes a text to a file, whose folder is made if it is not there, or to standard output. Says nothing: for files
+/// that the command lists as its results.
 ///
 /// # Errors
 /// What the operating system refuses.
@@ -22,9 +35,7 @@ pub(super) fn write(path: &Path, text: &str, context: &mut Context) -> Result<()
     }
     expect_folder(path)?;
     let unwritable = |source| Failure::Unwritable { path: path.to_owned(), source };
-    atomic::replace(path, |out| out.write_all(text.as_bytes())).map_err(unwritable)?;
-    info!("written: {}", path.display());
-    Ok(())
+    atomic::replace(path, |out| out.write_all(text.as_bytes())).map_err(unwritable)
 }
 
 /// Makes the folder that a file is to lie in.

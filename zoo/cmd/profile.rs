@@ -4,6 +4,7 @@ mod report;
 
 use super::{Context, output};
 use crate::cli::{Format, RecipeArgs};
+use crate::complete;
 use crate::{Exit, Failure};
 use std::path::PathBuf;
 use zoo_npu::{Device, Work};
@@ -49,7 +50,7 @@ pub struct Args {
 #[derive(Clone, Debug, clap::Args)]
 pub(super) struct Machine {
     /// Device: the name of a file in recipes/devices; the recipe's by default
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", add = complete::devices())]
     pub device: Option<String>,
     /// Devices that train together
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65536))]
@@ -90,10 +91,10 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
     drop(spinner);
     let title = format!("{} on {}", recipe.name, device.name);
     if let Some(path) = &args.trace {
-        output::write(path, &zoo_npu::trace(&profile, &title).to_string(), context)?;
+        output::write_beside(path, &zoo_npu::trace(&profile, &title).to_string(), context)?;
     }
     if let Some(path) = &args.html {
-        output::write(path, &zoo_npu::page(&profile, &title, &options)?, context)?;
+        output::write_beside(path, &zoo_npu::page(&profile, &title, &options)?, context)?;
     }
     if args.trace.iter().chain(&args.html).any(|path| output::is_stdout(path)) {
         return Ok(Exit::Pass);

@@ -2,6 +2,7 @@
 
 use super::{Context, output};
 use crate::cli::Format;
+use crate::complete;
 use crate::console::{BAD, DIM, GOOD, HEADING, paint};
 use crate::numbers::Seconds;
 use crate::table::{Align, Cell, Table};
@@ -15,8 +16,8 @@ use zoo_train::report::{Comparison, compare};
 
 /// Compare runs: what they reached and what it took, what their settings differ in, and their curves over each other.
 ///
-/// Prints tables, or writes one page with --html, without scripts or anything from elsewhere. The page of a single run is the
-/// report.html in its folder; it is written anew as well.
+/// Prints tables, or writes one page with --html, without scripts or anything from elsewhere. The page of a single run
+/// is the report.html in its folder; it is written anew as well.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -26,7 +27,7 @@ Examples:
   zoo report runs/* --format json | jq '.settings'")]
 pub struct Args {
     /// Folders of runs
-    #[arg(value_name = "RUN", required = true)]
+    #[arg(value_name = "RUN", add = complete::runs(), required = true)]
     runs: Vec<PathBuf>,
     /// Write the comparison as a page to this file
     #[arg(long, value_name = "FILE")]
@@ -38,7 +39,7 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
     let records = args.runs.iter().map(|folder| RunRecord::read(folder)).collect::<Result<Vec<_>, _>>()?;
     let comparison = compare(&records)?;
     if let Some(file) = &args.html {
-        output::write(file, &comparison.page(&records)?, context)?;
+        output::write_beside(file, &comparison.page(&records)?, context)?;
         if output::is_stdout(file) {
             return Ok(Exit::Pass);
         }

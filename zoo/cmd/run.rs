@@ -14,6 +14,7 @@ mod warnings;
 use super::{Context, FULL, SCHEMA_VERSION, simulated::Simulated, verdict};
 use crate::ci::{Case, Fault, JunitArgs, Outcome as Judged, Suite};
 use crate::cli::{Change, Format};
+use crate::complete;
 use crate::console::{BAD, GOOD, HEADING, paint};
 use crate::interrupt::Interrupt;
 use crate::memory::MemoryArgs;
@@ -38,9 +39,9 @@ use zoo_train::{
 
 /// Prove the training step, train to the target, evaluate, and say whether it was met.
 ///
-/// Trains the recipe's `mini` profile unless told otherwise: built-in data, minutes on a CPU. Before that the recipe as written is
-/// checked against its golden with the kernels that will train. The run folder gets checkpoints, TensorBoard events, a log
-/// of JSON lines and report.html. Ctrl-C leaves a checkpoint.
+/// Trains the recipe's `mini` profile unless told otherwise: built-in data, minutes on a CPU. Before that the recipe as
+/// written is checked against its golden with the kernels that will train. The run folder gets checkpoints, TensorBoard
+/// events, a log of JSON lines and report.html. Ctrl-C leaves a checkpoint.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -56,19 +57,20 @@ Examples:
   zoo run resnet50 --set train.seed=1 --format json | jq 'select(.event == \"result\")'")]
 pub struct Args {
     /// Name of a recipe, or path of its file; with --resume also the folder of a run
-    #[arg(value_name = "RECIPE")]
+    #[arg(value_name = "RECIPE", add = complete::runs_or_recipes())]
     recipe: String,
     #[command(flatten)]
     change: Change,
-    /// Train on the data in this folder: CIFAR-10 binaries, train/CLASS/* with val/CLASS/*, or CLASS/*; images with gts for
-    /// text; folders of frames (DAVIS, VOT) for tracking
+    /// Train on the data in this folder or file: CIFAR-10 binaries, train/CLASS/* with val/CLASS/*, or CLASS/*; images
+    /// with gts for text; folders of frames (DAVIS, VOT) for tracking; a text file for language models
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
-    /// Folder of the run; runs/RECIPE-PROFILE-NUMBER by default, runs/RECIPE-NUMBER without profiles. With --repeat: folder of the runs, seed-S for seed S
+    /// Folder of the run; runs/RECIPE-PROFILE-NUMBER by default, runs/RECIPE-NUMBER without profiles. With --repeat:
+    /// folder of the runs, seed-S for seed S
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// Go on with an interrupted run, bit for bit as if it had not been: the one in the folder that is named, or the last of
-    /// this recipe. Profile, overrides, data and device are those that it began with
+    /// Go on with an interrupted run, bit for bit as if it had not been: the one in the folder that is named, or the
+    /// last of this recipe. Profile, overrides, data and device are those that it began with
     #[arg(long)]
     resume: bool,
     /// Train N times with N seeds, the recipe's and those after it, and judge them together as `zoo verdict` does
@@ -79,7 +81,7 @@ pub struct Args {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     threads: Option<u16>,
     /// Compute with the arithmetic of this device: the name of a file in recipes/devices, or host
-    #[arg(long, value_name = "DEV|host")]
+    #[arg(long, value_name = "DEV|host", add = complete::devices_or_host())]
     device: Option<String>,
     /// Do not check the golden first
     #[arg(long)]
@@ -120,8 +122,8 @@ impl Args {
     }
 }
 
-/// Opens the data, proves the step, trains once or with several seeds. What can be refused at once comes before what takes its
-/// time.
+/// Opens the data, proves the step, trains once or with several seeds. What can be refused at once comes before what
+/// takes its time.
 fn carry_out(plan: &Plan, limit: MemoryArgs, context: &mut Context) -> Result<Exit, Failure> {
     let interrupt = Interrupt::install(&context.progress);
     let (launch, loaded) = (&plan.launch, &plan.loaded);
@@ -133,6 +135,7 @@ fn carry_out(plan: &Plan, limit: MemoryArgs, context: &mut Context) -> Result<Ex
     let open = || data::open(&mut recipe, &loaded.overridden, launch.data.as_deref());
     let sets = ranks::first_before_others(&context.ranks, open)?;
     drop(spinner);
+    data::expect_divided(&sets)?;
     let model = recipe.resolve()?;
     let simulated = Simulated::find(launch.device.as_deref(), Work::Train, &mut recipe, context)?;
     if let Some(warning) = warnings::relu_on_logits(&recipe, &model) {
@@ -180,8 +183,8 @@ fn begins_anew(plan: &Plan) -> Result<bool, Failure> {
     Ok(CheckpointStore::of_run(folder).is_empty().map_err(TrainError::from)?)
 }
 
-/// What a step of this run costs on the device that it names; `None` where that cannot be told, which is no reason not to
-/// train.
+/// What a step of this run costs on the device that it names; `None` where that cannot be told, which is not a reason
+/// not to train.
 fn price(recipe: &Recipe, context: &Context) -> Option<Event> {
     let spinner = context.progress.spinner();
     spinner.message(format!("{}: pricing a step on {}", recipe.name, recipe.npu.device));
@@ -257,24 +260,26 @@ impl Series<'_> {
         if !context.ranks.is_first() {
             return ranks::follow(&mut trainer, self.cancel);
         }
-        let (folder, mut files) = if self.plan.resumed.is_some() {
+        let (folder, mut files, before) = if self.plan.resumed.is_some() {
             let folder = RunFolder::reopen(path)?;
             let resumed = folder.resume(&mut trainer)?;
             info!("going on with {} after step {}", path.display(), resumed.step);
-            (folder, resumed.files)
+            (folder, resumed.files, RunFolder::events(path)?)
         } else {
             trainer.initialise()?;
             let folder = RunFolder::create(path, job.recipe)?;
             folder.keep_launch(&self.plan.launch(job.recipe.train.seed))?;
-            let files = folder.begin()?;
+            let mut files = folder.begin()?;
+            files.show_graph(trainer.session().step().graph()).map_err(TrainError::from)?;
             info!("run folder {}", path.display());
-            (folder, files)
+            (folder, files, Vec::new())
         };
         for event in &self.begun {
             files.hear(event).map_err(TrainError::from)?;
         }
         let json = context.format == Format::Json;
-        let screen = Screen::new(&context.progress, json.then_some(&mut context.out));
+        let mut screen = Screen::new(&context.progress, json.then_some(&mut context.out));
+        screen.recall(&before);
         match trainer.run(&folder.checkpoints(), &mut Both { files, screen }, self.cancel)? {
             Outcome::Interrupted { step } => {
                 let command = resume_command(path, context.ranks.size());
@@ -293,12 +298,7 @@ impl Series<'_> {
 
 /// What goes on with the run in a folder, as a shell takes it.
 fn resume_command(folder: &Path, ranks: usize) -> String {
-    let folder = folder.display().to_string();
-    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+=:,@%".contains(c);
-    let folder = match folder.chars().all(plain) {
-        true => folder,
-        false => format!("'{}'", folder.replace('\'', r"'\''")),
-    };
+    let folder = zoo_train::quoted(&folder.display().to_string());
     let launcher = if ranks > 1 { format!("mpirun -n {ranks} ") } else { String::new() };
     format!("{launcher}zoo run --resume {folder}")
 }

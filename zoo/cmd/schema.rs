@@ -7,7 +7,8 @@ use std::io::Write;
 use std::path::PathBuf;
 use zoo_npu::schemas;
 
-/// Print the JSON Schema of recipes, files of blocks, devices, studies or throughput files, for editors, or of the events of a run, for scripts.
+/// Print the JSON Schema of recipes, files of blocks, devices, studies or throughput files, for editors, or of the
+/// events of a run, for scripts.
 ///
 /// The first line of a file tells an editor's YAML support where it is:
 /// `# yaml-language-server: $schema=schema/recipe.json`.

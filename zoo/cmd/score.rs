@@ -8,7 +8,7 @@ use crate::table::{Align, Cell, Table};
 use crate::{Exit, Failure};
 use serde::Serialize;
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use zoo_datasets::files;
 use zoo_npu::score::{Summary, summary};
 use zoo_npu::{Limit, NpuError, Row, Scored, Throughput, Work};
@@ -16,16 +16,18 @@ use zoo_recipe::Document;
 
 /// Simulate every row of a throughput file and compare with what was published.
 ///
-/// Rows that the device file names as fitted are counted apart, and so are doubtful ones, with what makes them doubtful. A row whose network has no
-/// recipe is skipped.
+/// Rows that the device file names as fitted are counted apart, and so are doubtful ones, with the reason. A row whose
+/// network has no recipe is skipped. The files of recipes/throughput are built in: `published` and `further` name them
+/// anywhere.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  zoo score throughput.yaml
-  zoo score throughput.yaml --format json | jq .mape_not_fitted")]
+  zoo score published
+  zoo score my_measurements.yaml
+  zoo score further --format json | jq .mape_not_fitted")]
 pub struct Args {
-    /// A throughput file
-    #[arg(value_name = "FILE")]
+    /// A throughput file, or the name of one in the folder throughput beside the recipes
+    #[arg(value_name = "FILE|NAME")]
     file: PathBuf,
 }
 
@@ -42,9 +44,10 @@ const LARGE: f64 = 0.35;
 
 /// Simulates and prints.
 pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
-    files::open(&args.file).map_err(|source| Failure::Unreadable { path: args.file.clone(), source })?;
-    let file: Document<Throughput> = Document::read(&args.file)?;
     let catalog = context.catalog()?;
+    let path = find(&args.file, &catalog);
+    files::open(&path).map_err(|source| Failure::Unreadable { path: path.clone(), source })?;
+    let file: Document<Throughput> = Document::read(&path)?;
     let bar = context.progress.bar(file.value.rows.len() as u64);
     let rows = file.value.rows.iter().enumerate().map(|(i, row)| {
         bar.position(i as u64);
@@ -65,6 +68,19 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
     Ok(Exit::Pass)
 }
 
+/// The file that is named: as a path, as one below a folder of recipes (`recipes/throughput/NAME.yaml` from anywhere),
+/// or by its name alone.
+fn find(given: &Path, catalog: &Catalog) -> PathBuf {
+    if given.exists() {
+        return given.to_owned();
+    }
+    let inner = given
+        .strip_prefix("recipes")
+        .map_or_else(|_| Path::new("throughput").join(given).with_extension("yaml"), Path::to_owned);
+    let found = catalog.dirs().iter().map(|folder| folder.join(&inner)).find(|path| path.is_file());
+    found.unwrap_or_else(|| given.to_owned())
+}
+
 /// One row.
 fn score(row: &Row, catalog: &Catalog, context: &Context) -> Result<Scored, Failure> {
     let id = row.id.clone();
@@ -83,7 +99,7 @@ fn score(row: &Row, catalog: &Catalog, context: &Context) -> Result<Scored, Fail
     recipe.npu.devices = row.devices;
     recipe.train.batch = row.batch;
     for shape in recipe.model.inputs.values_mut() {
-        (shape[1].0, shape[2].0) = (row.input, row.input);
+        shape.set_side(row.input);
     }
     let profile = match zoo_npu::profile(&recipe, &device, Work::Train) {
         Ok(profile) => profile,

@@ -9,6 +9,7 @@ mod schedule;
 
 use super::Context;
 use crate::cli::RecipeArgs;
+use crate::complete;
 use crate::{Exit, Failure};
 
 /// Show the layers, the training-step graph or the learning rates of a recipe.
@@ -50,19 +51,19 @@ pub struct Args {
     #[arg(long, conflicts_with_all = ["graph", "schedule", "resolved"])]
     precision: bool,
     /// Device for --precision: the name of a file in recipes/devices; the recipe's by default
-    #[arg(long, value_name = "NAME", requires = "precision")]
+    #[arg(long, value_name = "NAME", add = complete::devices(), requires = "precision")]
     device: Option<String>,
     /// Show the recipe as YAML with everything inherited and every default written out
     #[arg(long, conflicts_with_all = ["graph", "schedule"])]
     resolved: bool,
     #[command(flatten)]
     pictures: picture::Pictures,
-    /// List what differs between two recipes, everything inherited and every default written out; without OTHER, between
-    /// the recipe as written and what --profile and --set make of it
+    /// List what differs between two recipes, everything inherited and every default written out; without OTHER,
+    /// between the recipe as written and what --profile and --set make of it
     #[arg(long, conflicts_with_all = ["graph", "schedule", "precision", "resolved", "svg", "dot"])]
     diff: bool,
     /// The recipe to compare with, for --diff
-    #[arg(value_name = "OTHER", requires = "diff")]
+    #[arg(value_name = "OTHER", add = complete::recipes(), requires = "diff")]
     other: Option<String>,
 }
 

@@ -6,6 +6,7 @@ mod training;
 
 use super::{Context, SCHEMA_VERSION, output};
 use crate::cli::Format;
+use crate::complete;
 use crate::console::{DIM, HEADING, paint};
 use crate::memory::MemoryArgs;
 use crate::table::{Align, Table};
@@ -17,8 +18,8 @@ use zoo_npu::study::{self, Outcome, Study, Trained};
 
 /// Replay a published series of measurements: each row's options simulated, beside what was published.
 ///
-/// Ratios are against the first row of each table. A ratio agrees if it points in the published direction and differs by
-/// no more than a quarter; where it does not, the study says why.
+/// Ratios are of the time per image, against the first row of each table: the base. A ratio agrees if it points in the
+/// published direction and differs by no more than a quarter. Where it differs, the study says why.
 ///
 /// Rows that are trainings are performed, one after the other, unless their run folder holds the result already; Ctrl-C
 /// leaves a checkpoint, and the next call goes on from there.
@@ -32,7 +33,7 @@ Examples:
   zoo study resnet50-cann --format json | jq '.rows[] | [.what, .simulated_ms]'")]
 pub struct Args {
     /// Name of a study; without it, all are listed
-    #[arg(value_name = "NAME")]
+    #[arg(value_name = "NAME", add = complete::studies())]
     name: Option<String>,
     /// Folder of the runs of a study's trainings; runs/study-NAME by default
     #[arg(long, value_name = "DIR", requires = "name")]
@@ -95,7 +96,7 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
     }
     let measured = trained.iter().any(|row| row.score.is_some());
     if let Some(path) = args.svg.clone().or_else(|| measured.then(|| out.join(format!("{name}.svg")))) {
-        output::write(&path, &chart::svg(&study, &trained), context)?;
+        output::write_beside(&path, &chart::svg(&study, &trained), context)?;
     }
     Ok(Exit::Pass)
 }

@@ -1,9 +1,11 @@
-//! Whose weights a verb takes: those of a run, whose folder knows recipe, profile, overrides, data and device, or those of a file.
+//! Whose weights a verb takes: those of a run, whose folder knows recipe, profile, overrides, data and device, or those
+//! of a file.
 
 use super::{Context, FULL};
 use crate::Failure;
 use crate::catalog::Catalog;
 use crate::cli::Change;
+use crate::complete;
 use std::path::{Path, PathBuf};
 use tracing::info;
 use zoo_recipe::Loaded;
@@ -12,8 +14,9 @@ use zoo_train::{HOST, Launch, RunFolder};
 /// Which weights, and the network that they are for.
 #[derive(Clone, Debug, clap::Args)]
 pub(super) struct TrainedArgs {
-    /// Folder of a run, which knows its recipe, profile, overrides, data and device; or name of a recipe, or path of its file
-    #[arg(value_name = "RUN|RECIPE")]
+    /// Folder of a run, which knows its recipe, profile, overrides, data and device; or name of a recipe, or path of
+    /// its file
+    #[arg(value_name = "RUN|RECIPE", add = complete::runs_or_recipes())]
     recipe: String,
     #[command(flatten)]
     change: Change,

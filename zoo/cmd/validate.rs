@@ -2,6 +2,7 @@
 
 use super::{Context, SCHEMA_VERSION};
 use crate::cli::Format;
+use crate::complete;
 use crate::console::{GOOD, paint};
 use crate::numbers::counted;
 use crate::{Exit, Failure};
@@ -13,8 +14,8 @@ use zoo_recipe::{ConfigPath, Diagnostic, Library, LoadOptions, Severity};
 
 /// Check recipes for mistakes, all at once, with line and column.
 ///
-/// Every recipe is read as written and with each of its profiles: unknown keys, wrong types, values out of range, layers
-/// that do not fit each other.
+/// Every recipe is read as written and with each of its profiles: unknown keys, wrong types, values out of range,
+/// layers that do not fit each other.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -24,7 +25,7 @@ Examples:
   zoo validate my_net.yaml --format json | jq '.errors[] | \"\\(.line): \\(.message)\"'")]
 pub struct Args {
     /// Names of recipes, or paths of their files; none: all recipes
-    #[arg(value_name = "RECIPE")]
+    #[arg(value_name = "RECIPE", add = complete::recipes())]
     recipes: Vec<String>,
 }
 

@@ -3,6 +3,7 @@
 use super::Context;
 use crate::ci::{Case, Fault, JunitArgs, Outcome, Suite};
 use crate::cli::Format;
+use crate::complete;
 use crate::console::{BAD, DIM, GOOD, HEADING, WARN, paint};
 use crate::numbers::{Seconds, counted, percent};
 use crate::table::{Align, Cell, Table};
@@ -17,9 +18,9 @@ use zoo_train::{Event, GoldenVerdict, RunRecord};
 /// Judge runs of one recipe with different seeds: do they converge as the reference does?
 ///
 /// A one-sided test of non-inferiority. H0: the mean of such runs is worse than the reference's by the margin or more;
-/// Student's t with pooled variance refutes it, or not. The reference is the recipe's `target.reference`; without one the
-/// mean is tested against the target itself. Every run counts: an outlier is shown, never dropped, and a run that failed makes
-/// the set fail. Ends with 0 for pass, with 1 for missed and for inconclusive.
+/// Student's t with pooled variance refutes it, or not. The reference is the recipe's `target.reference`; without one
+/// the mean is tested against the target itself. Every run counts: an outlier is shown, never dropped, and a run that
+/// failed makes the set fail. Ends with 0 for pass, with 1 for missed and for inconclusive.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -29,7 +30,7 @@ Examples:
   zoo verdict runs/seeds/* --format json | jq '.verdict, .more_runs'")]
 pub struct Args {
     /// Folders of runs
-    #[arg(value_name = "RUN", required = true)]
+    #[arg(value_name = "RUN", add = complete::runs(), required = true)]
     runs: Vec<PathBuf>,
     /// How much worse than the reference's the runs' mean may be, as a fraction or with %; the target's by default
     #[arg(long, value_name = "BY", value_parser = difference)]

@@ -50,7 +50,7 @@ impl From<&Names> for Naming {
 fn state_file(path: &str) -> Result<PathBuf, String> {
     let path = PathBuf::from(path);
     let extension = path.extension().and_then(|extension| extension.to_str());
-    // What is no regular file, such as /dev/null, may be called anything.
+    // What is not a regular file, such as /dev/null, may be called anything.
     let is_special = path.metadata().is_ok_and(|there| !there.is_file());
     match extension {
         Some("safetensors" | "pth" | "pt") => Ok(path),

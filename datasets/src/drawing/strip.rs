@@ -2,7 +2,8 @@
 
 use crate::image::{Image, Size};
 
-/// `images` side by side, `columns` in a row, with gaps of two grey pixels; every place is as large as the largest image.
+/// `images` side by side, `columns` in a row, with gaps of two grey pixels; every place is as large as the largest
+/// image.
 pub fn strip(images: &[Image], columns: usize) -> Image {
     const GAP: usize = 2;
     const GREY: [u8; 3] = [64; 3];

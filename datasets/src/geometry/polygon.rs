@@ -131,7 +131,7 @@ pub enum PolygonError {
     /// Fewer than three points, or more than [`Polygon::MAX_POINTS`].
     #[error("{0} points (a polygon has 3 to {max})", max = Polygon::MAX_POINTS)]
     PointCount(usize),
-    /// A coordinate that is no number, or beyond [`Polygon::MAX_COORDINATE`].
+    /// A coordinate that is not a number, or beyond [`Polygon::MAX_COORDINATE`].
     #[error("point {point} has a coordinate that is not within {max} pixels", max = Polygon::MAX_COORDINATE)]
     Coordinate {
         /// Number of the point, from 0.
@@ -182,7 +182,8 @@ impl Polygon {
         &self.points
     }
 
-    /// The corners `f` makes of these; coordinates beyond the limit are moved to it, and those that are no numbers to 0.
+    /// The corners `f` makes of these; coordinates beyond the limit are moved to it, and those that are no numbers to
+    /// 0.
     pub fn map(&self, f: impl Fn(Point) -> Point) -> Self {
         let limit = |value: f64| {
             if value.is_nan() { 0.0 } else { value.clamp(-Self::MAX_COORDINATE, Self::MAX_COORDINATE) }

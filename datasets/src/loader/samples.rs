@@ -51,8 +51,8 @@ where
     /// A loader of `samples`.
     ///
     /// # Errors
-    /// If the batch or the number of threads is 0, there are no samples or fewer than one full batch while `drop_last` is
-    /// set, or threads cannot be started.
+    /// If the batch or the number of threads is 0, there are no samples or fewer than one full batch while `drop_last`
+    /// is set, or threads cannot be started.
     pub fn new(samples: S, config: LoaderConfig) -> Result<Self, DataError> {
         config.check(samples.len())?;
         let pool = config.pool()?;

@@ -31,7 +31,8 @@ pub(crate) fn embedded_faces() -> Vec<Face> {
 pub(crate) struct Face(FontRef<'static>);
 
 impl Face {
-    /// The outline of `character` as the font has it, and its advance; `None` if the face lacks it or has nothing to draw.
+    /// The outline of `character` as the font has it, and its advance; `None` if the face lacks it or has nothing to
+    /// draw.
     ///
     /// As FreeType does, skrifa moves an outline until its left side bearing is that of the table `hmtx`; here it stays
     /// where the table `glyf` has it, a unit away in the slanted faces: every picture ever generated depends on it.
@@ -118,7 +119,8 @@ impl OutlinePen for Outline {
 }
 
 impl Outline {
-    /// Lowest and highest coordinates of all points, those that steer curves included; `None` if there is nothing to draw.
+    /// Lowest and highest coordinates of all points, those that steer curves included; `None` if there is nothing to
+    /// draw.
     fn bounds(&self) -> Option<((f32, f32), (f32, f32))> {
         let points = self.segments.iter().flat_map(|segment| match *segment {
             Segment::Line(a, b) => [a, b, b],

@@ -30,7 +30,7 @@ impl Cifar10 {
     /// Reads `files`, one after the other.
     ///
     /// # Errors
-    /// If a file cannot be read, is no positive multiple of 3073 bytes, or has a label above 9.
+    /// If a file cannot be read, is not a positive multiple of 3073 bytes, or has a label above 9.
     pub fn read(paths: &[PathBuf]) -> Result<Self, DataError> {
         let mut records = Vec::new();
         let mut starts = vec![0];

@@ -30,8 +30,8 @@ impl ImageFolder {
     /// Lists the images below `root`.
     ///
     /// # Errors
-    /// If `root` is no folder or has no class folders; and with [`OnError::Fail`] for a class without images, a file
-    /// that is no image or does not lie in a class folder, a name that is not UTF-8, and a loop of links.
+    /// If `root` is not a folder or has no class folders; and with [`OnError::Fail`] for a class without images, a file
+    /// that is not an image or does not lie in a class folder, a name that is not UTF-8, and a loop of links.
     /// With [`OnError::Skip`] these are logged and counted.
     pub fn open(root: &Path, on_error: OnError) -> Result<Self, DataError> {
         if !root.is_dir() {

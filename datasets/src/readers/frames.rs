@@ -37,9 +37,9 @@ impl FrameFolders {
     /// One video: the images of `frames`, and the masks of the same names (`.png`) in `masks` where there are any.
     ///
     /// # Errors
-    /// If a folder cannot be read or holds no image; and with [`OnError::Fail`] for a number that is left out between the
-    /// first and the last frame, and a frame without mask. With [`OnError::Skip`] these are logged and counted, and a
-    /// frame without mask counts as unknown.
+    /// If a folder cannot be read or holds no image; and with [`OnError::Fail`] for a number that is left out between
+    /// the first and the last frame, and a frame without mask. With [`OnError::Skip`] these are logged and counted, and
+    /// a frame without mask counts as unknown.
     pub fn open(frames: &Path, masks: Option<&Path>, on_error: OnError) -> Result<Self, DataError> {
         let mut set = Self { videos: Vec::new(), skipped: 0 };
         set.add(frames, masks, on_error)?;

@@ -8,12 +8,12 @@ use crate::{DataError, OnError, files};
 /// Longest file that is read.
 const MAX_FILE: u64 = 4 << 20;
 
-/// The outline of each frame, in order: four corners `x1,y1,...,x4,y4`, or `x,y,width,height`. Frames beyond the last line
-/// have none. Returns also how many lines were left out.
+/// The outline of each frame, in order: four corners `x1,y1,...,x4,y4`, or `x,y,width,height`. Frames beyond the last
+/// line have none. Returns also how many lines were left out.
 ///
 /// # Errors
-/// A file that cannot be read; and with [`OnError::Fail`] a malformed line, with its number. With [`OnError::Skip`] it is
-/// logged and counted, and the frame has no outline.
+/// A file that cannot be read; and with [`OnError::Fail`] a malformed line, with its number. With [`OnError::Skip`] it
+/// is logged and counted, and the frame has no outline.
 pub(super) fn read_outlines(path: &Path, on_error: OnError) -> Result<(Vec<Option<Polygon>>, usize), DataError> {
     let io = |source| DataError::Io { path: path.to_owned(), source };
     let refuse = |line: usize, reason: String| DataError::Annotation { path: path.to_owned(), line, reason };

@@ -11,7 +11,8 @@ use crate::{DataError, Image, OnError, files};
 /// Longest annotation file that is read.
 const MAX_ANNOTATION: u64 = 4 << 20;
 
-/// Images with annotated text, sorted by name. Annotations are read when the folder is opened, images when they are used.
+/// Images with annotated text, sorted by name. Annotations are read when the folder is opened, images when they are
+/// used.
 #[derive(Debug, Clone)]
 pub struct TextFolder {
     samples: Vec<(PathBuf, Vec<TextRegion>)>,
@@ -42,8 +43,8 @@ const LAYOUTS: [(TextPart, &str, &str); 10] = [
 ];
 
 impl TextFolder {
-    /// The images of `images`, each with its annotation in `annotations`: of `img_1.jpg` in `gt_img_1.txt`, `img_1.txt`,
-    /// `img_1.jpg.txt` or `poly_gt_img_1.txt`.
+    /// The images of `images`, each with its annotation in `annotations`: of `img_1.jpg` in `gt_img_1.txt`,
+    /// `img_1.txt`, `img_1.jpg.txt` or `poly_gt_img_1.txt`.
     ///
     /// # Errors
     /// If a folder cannot be read or holds no image; and with [`OnError::Fail`] for an image without annotation, an

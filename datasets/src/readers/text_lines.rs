@@ -101,7 +101,7 @@ fn original(record: &str) -> Result<TextRegion, String> {
 
 fn number(field: &str) -> Result<f64, String> {
     let value = field.trim().parse::<f64>().ok().filter(|value| value.is_finite());
-    value.ok_or_else(|| format!("'{}' is no coordinate", field.trim().chars().take(SHOWN).collect::<String>()))
+    value.ok_or_else(|| format!("'{}' is not a coordinate", field.trim().chars().take(SHOWN).collect::<String>()))
 }
 
 fn region(points: Vec<Point>, text: &str) -> Result<TextRegion, String> {
@@ -160,8 +160,8 @@ mod tests {
     fn wrong_lines_are_named() {
         let cases = [
             ("1,2,3,4,5,6,7,8", TextFormat::Icdar2015, "8 fields"),
-            ("1,2,3,4,5,six,7,8,a", TextFormat::Icdar2015, "'six' is no coordinate"),
-            ("1,2,3,4,5,inf,7,8,a", TextFormat::Icdar2015, "'inf' is no coordinate"),
+            ("1,2,3,4,5,six,7,8,a", TextFormat::Icdar2015, "'six' is not a coordinate"),
+            ("1,2,3,4,5,inf,7,8,a", TextFormat::Icdar2015, "'inf' is not a coordinate"),
             ("0,0,9,9,9,0,0,9,a", TextFormat::Icdar2015, "crosses itself"),
             ("0,0,1e9,0,9,9,0,9,a", TextFormat::Icdar2015, "point 1"),
             ("1,2,3,4,a", TextFormat::TotalText, "three points"),

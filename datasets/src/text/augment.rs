@@ -193,8 +193,8 @@ impl Free {
         Self { places, runs }
     }
 
-    /// Two places in order: of two runs, so that narrow gaps are chosen as often as wide ones; if there is one run only,
-    /// any two of it.
+    /// Two places in order: of two runs, so that narrow gaps are chosen as often as wide ones; if there is one run
+    /// only, any two of it.
     fn choose(&self, rng: &mut Rng) -> (usize, usize) {
         let mut one = || {
             let run = &self.runs[rng.below(self.runs.len())];

@@ -12,8 +12,8 @@ use crate::image::{Image, Rect, Size};
 use crate::paint::{Canvas, Coverage, Face, contrasting_colour, embedded_faces, random_colour};
 use crate::{DataError, Rng};
 
-/// How scenes are drawn. Lengths are pixels of a 192-pixel scene and scale with its shorter side; pairs are the smallest
-/// and the largest value of a uniform draw.
+/// How scenes are drawn. Lengths are pixels of a 192-pixel scene and scale with its shorter side; pairs are the
+/// smallest and the largest value of a uniform draw.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct TextScenesConfig {
     /// Size of the scenes.
@@ -99,8 +99,8 @@ impl TextScenes {
     /// Scenes `first..first + len` of the set that `config` and `seed` describe.
     ///
     /// # Errors
-    /// If `config` has a side below 32 or above 4096, or a range that is empty, not finite or, where that makes no sense,
-    /// negative.
+    /// If `config` has a side below 32 or above 4096, or a range that is empty, not finite or, where that makes no
+    /// sense, negative.
     pub fn new(config: TextScenesConfig, seed: u64, first: u64, len: usize) -> Result<Self, DataError> {
         check(&config).map_err(|reason| DataError::Config(format!("text scenes: {reason}")))?;
         Ok(Self { config, seed, first, len, faces: Arc::new(embedded_faces()) })
@@ -294,7 +294,7 @@ fn check(config: &TextScenesConfig) -> Result<(), String> {
         ("empty", config.empty),
     ];
     match parts.into_iter().find(|(_, part)| !(0.0..=1.0).contains(part)) {
-        Some((name, part)) => Err(format!("{name} is {part}, which is no part of 1")),
+        Some((name, part)) => Err(format!("{name} is {part}, which is not a part of 1")),
         None => Ok(()),
     }
 }

@@ -29,8 +29,8 @@ pub struct TextTargets {
     pub shrink: Grid<f32>,
     /// 0 on ignored text, where nothing is learnt, else 1 (`mask`).
     pub shrink_mask: Grid<f32>,
-    /// What the threshold map should be: largest on the outline of text, falling to the smallest at the distance by which
-    /// text shrinks and grows (`thresh_map`).
+    /// What the threshold map should be: largest on the outline of text, falling to the smallest at the distance by
+    /// which text shrinks and grows (`thresh_map`).
     pub threshold: Grid<f32>,
     /// 1 where `threshold` is learnt: inside grown text (`thresh_mask`).
     pub threshold_mask: Grid<f32>,
@@ -111,8 +111,8 @@ fn within(polygon: &Polygon, size: Size) -> Polygon {
     polygon.map(|p| Point::new(p.x.clamp(0.0, right.max(0.0)), p.y.clamp(0.0, bottom.max(0.0))))
 }
 
-/// Distance from a point to a side, as the reference computes it: to the line where the point sees the side at an obtuse
-/// angle, else to the nearer end.
+/// Distance from a point to a side, as the reference computes it: to the line where the point sees the side at an
+/// obtuse angle, else to the nearer end.
 fn distance_to(p: Point, (a, b): (Point, Point)) -> f64 {
     let squared = |v: Point| v.x * v.x + v.y * v.y;
     let (to_a, to_b, side) = (squared(p - a), squared(p - b), squared(a - b));

@@ -29,8 +29,8 @@ impl Default for LabelConfig {
 pub struct AnchorLabels {
     /// 1 positive, 0 negative, -1 not labelled; (A, S, S).
     pub class: Vec<f32>,
-    /// From anchor to target: x and y of the centres' distance over the anchor's sides, and the logarithms of the sides'
-    /// ratios; (4, A, S, S).
+    /// From anchor to target: x and y of the centres' distance over the anchor's sides, and the logarithms of the
+    /// sides' ratios; (4, A, S, S).
     pub delta: Vec<f32>,
     /// 1 / (number of positives + 1e-6) on positive anchors, else 0; (A, S, S).
     pub delta_weight: Vec<f32>,

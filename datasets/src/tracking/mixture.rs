@@ -5,7 +5,8 @@ use std::sync::Arc;
 use super::{VideoDataset, VideoFrame};
 use crate::DataError;
 
-/// Videos of several sets, each used as often as is said, as SiamMask mixes COCO, ImageNet DET and VID, and YouTube-VOS.
+/// Videos of several sets, each used as often as is said, as SiamMask mixes COCO, ImageNet DET and VID, and
+/// YouTube-VOS.
 #[derive(Clone)]
 pub struct VideoMixture {
     parts: Vec<Part>,
@@ -19,8 +20,8 @@ struct Part {
 }
 
 impl VideoMixture {
-    /// Each set with the number of videos to use of it. Of a set with fewer videos some or all occur several times, of one
-    /// with more the first are used.
+    /// Each set with the number of videos to use of it. Of a set with fewer videos some or all occur several times, of
+    /// one with more the first are used.
     ///
     /// # Errors
     /// If a set is empty although videos of it are to be used, or no video is used at all.

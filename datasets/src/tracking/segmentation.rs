@@ -1,4 +1,5 @@
-//! Quality of masks by DAVIS ("A benchmark dataset and evaluation methodology for video object segmentation", CVPR 2016).
+//! Quality of masks by DAVIS ("A benchmark dataset and evaluation methodology for video object segmentation", CVPR
+//! 2016).
 
 use crate::grid::{Grid, Mask};
 

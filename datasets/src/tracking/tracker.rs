@@ -1,9 +1,9 @@
 //! SiamMask's tracker around the network (`siamese_init`, `siamese_track`): what to show it, and what to make of its
 //! outputs.
 //!
-//! For each frame: [`Tracker::search`] cuts the search image, the network runs, [`Tracker::choose`] picks a place from its
-//! class and box outputs, and [`Tracker::follow`] moves the target there and reads off its mask. Between the last two, a
-//! network with a refinement stage computes the mask of the chosen place alone.
+//! For each frame: [`Tracker::search`] cuts the search image, the network runs, [`Tracker::choose`] picks a place from
+//! its class and box outputs, and [`Tracker::follow`] moves the target there and reads off its mask. Between the last
+//! two, a network with a refinement stage computes the mask of the chosen place alone.
 
 use super::crop::{CONTEXT, context_side, mean_colour};
 use super::{AnchorConfig, Anchors, TargetBox};
@@ -164,8 +164,8 @@ impl Tracker {
         (subwindow(frame, centre, self.config.search, side, self.fill), window)
     }
 
-    /// Picks a place. `class` is (2, A, G, G), background before target, not yet normalised; `boxes` is (4, A, G, G), as
-    /// the deltas of [`AnchorLabels`](super::AnchorLabels).
+    /// Picks a place. `class` is (2, A, G, G), background before target, not yet normalised; `boxes` is (4, A, G, G),
+    /// as the deltas of [`AnchorLabels`](super::AnchorLabels).
     ///
     /// # Panics
     /// If an output has another length.
@@ -202,8 +202,8 @@ impl Tracker {
         best.map_or(nowhere, |(_, choice)| choice)
     }
 
-    /// Moves to the chosen place in a frame of size `frame`. `mask` holds the network's M x M mask output at that place,
-    /// not yet through the sigmoid.
+    /// Moves to the chosen place in a frame of size `frame`. `mask` holds the network's M x M mask output at that
+    /// place, not yet through the sigmoid.
     ///
     /// # Panics
     /// If the mask has another length.

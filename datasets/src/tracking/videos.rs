@@ -1,5 +1,5 @@
-//! Generated videos: a textured thing that moves, turns, grows and changes its shape among others like it, partly hidden
-//! at times, over a textured background.
+//! Generated videos: a textured thing that moves, turns, grows and changes its shape among others like it, partly
+//! hidden at times, over a textured background.
 
 use super::blob::{Blob, BlobRanges, Colour, Pose};
 use super::{TargetBox, VideoDataset, VideoFrame};
@@ -76,8 +76,8 @@ impl Videos {
     /// Videos `first..first + len` of the set that `config` and `seed` describe.
     ///
     /// # Errors
-    /// If `config` has a side below 32 or above 4096, no frames, or a range that is empty, not finite or, where that makes
-    /// no sense, negative.
+    /// If `config` has a side below 32 or above 4096, no frames, or a range that is empty, not finite or, where that
+    /// makes no sense, negative.
     pub fn new(config: VideosConfig, seed: u64, first: u64, len: usize) -> Result<Self, DataError> {
         check(&config).map_err(|reason| DataError::Config(format!("videos: {reason}")))?;
         Ok(Self { config, seed, first, len })

@@ -31,11 +31,11 @@ const SKIP: usize = 5;
 /// Frames after a start that do not count for accuracy.
 const BURN_IN: usize = 10;
 
-/// Runs a tracker over a sequence whose regions are `truth`, in frames of size `frame`. It is started on the first frame
-/// and, five frames after each failure, again.
+/// Runs a tracker over a sequence whose regions are `truth`, in frames of size `frame`. It is started on the first
+/// frame and, five frames after each failure, again.
 ///
-/// `track(number, start)` returns the tracker's region in a frame; with `start` it begins there anew (and its answer does
-/// not matter).
+/// `track(number, start)` returns the tracker's region in a frame; with `start` it begins there anew (and its answer
+/// does not matter).
 ///
 /// # Errors
 /// Those of `track`.
@@ -113,8 +113,8 @@ impl SequenceResult {
 const KEPT: f64 = 0.2;
 
 /// True if a tracker that is started once never loses its target altogether and has it in the end: `overlaps`, one for
-/// each frame after the first, are all above 0, and the last is 0.2 or more. Not a measure of VOT's; for short sequences
-/// it says as much in one word.
+/// each frame after the first, are all above 0, and the last is 0.2 or more. Not a measure of VOT's; for short
+/// sequences it says as much in one word.
 pub fn kept_to_the_end(overlaps: &[f64]) -> bool {
     overlaps.iter().all(|&overlap| overlap > 0.0) && overlaps.last().is_some_and(|&last| last >= KEPT)
 }
@@ -133,11 +133,11 @@ pub fn robustness(results: &[SequenceResult]) -> f64 {
     if frames == 0 { 0.0 } else { 100.0 * failures as f64 / frames as f64 }
 }
 
-/// The overlap to be expected on sequences of `lengths` frames (VOT2016 to 2018: 100 to 356), the mean over these lengths;
-/// `None` if no part of the results is long enough.
+/// The overlap to be expected on sequences of `lengths` frames (VOT2016 to 2018: 100 to 356), the mean over these
+/// lengths; `None` if no part of the results is long enough.
 ///
-/// For a length n, parts of the results that reach it count with the mean of their overlaps in frames 2 to n, with zeros
-/// after a failure, for whatever length. All parts weigh the same, wherever in a sequence they begin.
+/// For a length n, parts of the results that reach it count with the mean of their overlaps in frames 2 to n, with
+/// zeros after a failure, for whatever length. All parts weigh the same, wherever in a sequence they begin.
 pub fn expected_average_overlap(results: &[SequenceResult], lengths: std::ops::RangeInclusive<usize>) -> Option<f64> {
     let fragments: Vec<(Vec<f64>, bool)> = results.iter().flat_map(SequenceResult::fragments).collect();
     let longest = results.iter().map(|result| result.outcomes.len()).max()?;

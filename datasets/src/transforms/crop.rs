@@ -4,7 +4,8 @@ use super::plan::Op;
 use crate::Rng;
 use crate::image::{Rect, Size};
 
-/// The middle of the image (`torchvision.transforms.CenterCrop`). An image smaller than the crop is padded with black first.
+/// The middle of the image (`torchvision.transforms.CenterCrop`). An image smaller than the crop is padded with black
+/// first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CenterCrop {
     /// Size of the result.

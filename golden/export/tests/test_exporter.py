@@ -160,9 +160,14 @@ class Format(unittest.TestCase):
         self.assertEqual(difference.unequal, ["optimizer"])
         self.assertGreater(difference.samples[0], 1e-4)
 
+    def test_settings_have_the_names_of_recipes(self):
+        golden, data = self.export(lambda network: torch.optim.AdamW(network.parameters(), lr=1e-3, betas=(0.8, 0.99)))
+        self.assertEqual(golden["optimizer"]["settings"], {"beta1": 0.8, "beta2": 0.99, "eps": 1e-8})
+        self.assertTrue(any(key.startswith("exp_avg_sq1/") for key in golden["tensors"]))
+
     def test_unknown_optimizers_are_refused(self):
         for optimizer in (
-            lambda network: torch.optim.AdamW(network.parameters()),
+            lambda network: torch.optim.Adadelta(network.parameters()),
             lambda network: torch.optim.SGD(network.parameters(), lr=0.1, momentum=0.9, dampening=0.1),
         ):
             with self.assertRaises(ValueError):

@@ -34,7 +34,7 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
         type=_gain,
         help="scale of initial parameters by shell pattern; the last match wins",
     )
-    add("--optimizer", choices=("sgd", "adam"), default="sgd")
+    add("--optimizer", choices=("sgd", *OPTIMIZERS), default="sgd")
     add("--lr", type=float, required=True)
     add("--momentum", type=float, default=0.0)
     add("--nesterov", action="store_true")
@@ -51,9 +51,17 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     options.no_decay = set(filter(None, options.no_decay.split(",")))
     if options.no_decay - {"bn", "bias"}:
         parser.error("--no-decay takes bn and bias")
-    if options.optimizer == "adam" and (options.momentum or options.nesterov):
+    if options.optimizer != "sgd" and (options.momentum or options.nesterov):
         parser.error("--momentum and --nesterov are SGD's")
     return options
+
+
+OPTIMIZERS = {
+    "adam": torch.optim.Adam,
+    "adamw": torch.optim.AdamW,
+    "rmsprop": torch.optim.RMSprop,
+    "adagrad": torch.optim.Adagrad,
+}
 
 
 def _gain(text: str) -> tuple[str, float]:
@@ -73,8 +81,8 @@ def main(arguments: list[str] | None = None) -> dict:
 
     def optimizer(network: nn.Module) -> torch.optim.Optimizer:
         groups = grouped(network, options.lr, options.weight_decay, decays)
-        if options.optimizer == "adam":
-            return torch.optim.Adam(groups)
+        if options.optimizer != "sgd":
+            return OPTIMIZERS[options.optimizer](groups)
         return torch.optim.SGD(groups, momentum=options.momentum, nesterov=options.nesterov)
 
     hyper = {"label_smoothing": options.label_smoothing, "dropout": 0.0 if has_dropout else None}

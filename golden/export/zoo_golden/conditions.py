@@ -31,11 +31,16 @@ def gain_rules(rules: Iterable[tuple[str, float]]) -> Gain:
 
 @torch.no_grad()
 def fill(network: nn.Module, salt: str, gain: Gain) -> dict:
-    """Overwrites all parameters and running statistics; returns the JSON's `init`, a rule per tensor in state_dict order."""
-    init = {}
+    """Overwrites all parameters and running statistics; returns the JSON's `init`, a rule per tensor in state_dict order.
+
+    A parameter that several modules share has the name of the first.
+    """
+    init, names = {}, {parameter: name for name, parameter in network.named_parameters()}
     for prefix, module in network.named_modules():
         for local, parameter in module.named_parameters(recurse=False):
             name = f"{prefix}.{local}" if prefix else local
+            if names[parameter] != name:
+                continue
             init[name], values = _parameter(module, local, tuple(parameter.shape), salt + name, gain(name))
             parameter.copy_(torch.from_numpy(values))
         for local, value in (("running_mean", 0.0), ("running_var", 1.0)):
@@ -92,7 +97,7 @@ def image(shape: tuple[int, ...], salt: str = "", name: str = "image") -> Input:
     return Input(torch.from_numpy(values), f"image[-2,2) of 'input.{name}'", stored=False)
 
 
-def labels(batch: int, classes: int, salt: str = "", name: str = "label") -> Input:
+def labels(shape: int | tuple[int, ...], classes: int, salt: str = "", name: str = "label") -> Input:
     """h mod classes."""
-    values = (hashes(f"{salt}input.{name}", batch) % np.uint64(classes)).astype(np.int64)
-    return Input(torch.from_numpy(values), f"h % {classes} of 'input.{name}'")
+    values = (hashes(f"{salt}input.{name}", int(np.prod(shape))) % np.uint64(classes)).astype(np.int64)
+    return Input(torch.from_numpy(values.reshape(shape)), f"h % {classes} of 'input.{name}'")

@@ -47,7 +47,7 @@ def export(
     """Writes `path`.json and `path`.safetensors and returns the JSON document.
 
     network: in the mode (train, eval) to be recorded; its parameters and running statistics are overwritten by the hash.
-    optimizer: makes a torch.optim.SGD or Adam for a copy of the network. hyper: free facts, for readers only.
+    optimizer: makes the optimizer, of those in optimizers.py, for a copy of the network. hyper: free facts, for readers only.
     lifted_variant: False for networks that normalise before each ReLU and after it: without a ReLU that cuts, all their
     gradients vanish but for rounding.
     samples: stored values per tensor; noise floors and statistics always come from the whole tensor.
@@ -82,6 +82,8 @@ def export(
         data |= {f"variant.lifted/{key}": values for key, values in variant.data.items()}
 
     parameters = dict(network.named_parameters())
+    # Further names of parameters that several modules share.
+    shared = dict(network.named_parameters(remove_duplicate=False)).keys() - parameters.keys()
     for key in [*list(parameters)[:3], *list(parameters)[-2:]]:
         data[f"init_head/{key}"] = parameters[key].detach().flatten()[: document.IN_ORDER].numpy()
     for key, given in inputs.items():
@@ -109,7 +111,7 @@ def export(
             }
             for key, given in inputs.items()
         },
-        "shapes": {key: list(tensor.shape) for key, tensor in network.state_dict().items()},
+        "shapes": {key: list(tensor.shape) for key, tensor in network.state_dict().items() if key not in shared},
         "init": init,
         "running_stats_start": "mean 0, variance 1",
         "parameters_without_gradient": without_gradient,
@@ -188,12 +190,14 @@ class Runs:
             run.optimizer.step()
 
     def record_state(self, recording: Recording, step: int, start: dict[str, torch.Tensor]) -> None:
-        """Parameters (with their change since `start`), momentum after the first step, and running statistics."""
+        """Parameters (with their change since `start`), the optimizer's state after the first step, and running statistics."""
         for name, truth, rounded in self._parameters():
             recording.add(f"param{step}/{name}", truth, rounded, start=start[name])
-            momentum, *others = (run.optimizer.state[p].get("momentum_buffer") for run, p in zip(self._all(), (truth, *rounded)))
-            if step == 1 and momentum is not None:
-                recording.add(f"momentum1/{name}", momentum, others)
+            states = [run.optimizer.state[p] for run, p in zip(self._all(), (truth, *rounded))] if step == 1 else [{}]
+            for slot, kept in states[0].items():
+                if slot != "step" and isinstance(kept, torch.Tensor):
+                    key = "momentum" if slot == "momentum_buffer" else slot
+                    recording.add(f"{key}1/{name}", kept, [state[slot] for state in states[1:]])
         for (name, truth), *rounded in zip(self.truth.network.named_buffers(), *(run.network.buffers() for run in self.rounded)):
             if truth.is_floating_point():
                 recording.add(f"buffer{step}/{name}", truth, rounded)

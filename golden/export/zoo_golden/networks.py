@@ -63,3 +63,8 @@ def googlenet(num_classes: int = 1000) -> nn.Module:
 def inception_v3(num_classes: int = 1000) -> nn.Module:
     """torchvision's, without the auxiliary classifier."""
     return torchvision.models.inception_v3(num_classes=num_classes, aux_logits=False, init_weights=False)
+
+
+def vit_b_16(num_classes: int = 1000) -> nn.Module:
+    """torchvision's, for images of 96 pixels: 36 patches."""
+    return torchvision.models.vit_b_16(num_classes=num_classes, image_size=96)

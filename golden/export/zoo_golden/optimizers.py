@@ -1,9 +1,43 @@
 """What the JSON says of the optimizer, read from the optimizer itself."""
 
+from typing import NamedTuple
+
 import torch
 from torch import nn
 
 _GROUP = ("params", "lr", "weight_decay")
+
+
+class _Rule(NamedTuple):
+    """How a recipe names an optimizer and its settings."""
+
+    name: str
+    formula: str
+    settings: tuple[str, ...]
+    required: dict
+
+
+_RULES = {
+    torch.optim.AdamW: _Rule(
+        "AdamW",
+        "p *= 1 - lr*wd; m = b1*m + (1-b1)*g; v = b2*v + (1-b2)*g^2; "
+        "p -= lr/(1-b1^t) * m / (sqrt(v)/sqrt(1-b2^t) + eps)",
+        ("eps",),
+        {"amsgrad": False, "maximize": False},
+    ),
+    torch.optim.RMSprop: _Rule(
+        "RMSprop",
+        "g += wd*p; s = alpha*s + (1-alpha)*g^2; v = momentum*v + g / (sqrt(s) + eps); p -= lr*v",
+        ("alpha", "eps", "momentum", "centered"),
+        {"maximize": False},
+    ),
+    torch.optim.Adagrad: _Rule(
+        "Adagrad",
+        "g += wd*p; s = s + g^2; p -= lr/(1 + (t-1)*lr_decay) * g / (sqrt(s) + eps)",
+        ("lr_decay", "initial_accumulator_value", "eps"),
+        {"maximize": False},
+    ),
+}
 
 
 def describe(optimizer: torch.optim.Optimizer, network: nn.Module, clip_grad_norm: float | None) -> dict:
@@ -24,8 +58,13 @@ def describe(optimizer: torch.optim.Optimizer, network: nn.Module, clip_grad_nor
             "betas": list(shared["betas"]),
             "eps": shared["eps"],
         }
+    elif rule := _RULES.get(type(optimizer)):
+        _require(shared, **rule.required)
+        betas = dict(zip(("beta1", "beta2"), shared.get("betas", ())))
+        form = {"kind": f"{rule.name}: {rule.formula}", "settings": betas | {key: shared[key] for key in rule.settings}}
     else:
-        raise ValueError(f"a golden describes torch.optim.SGD and torch.optim.Adam, not {type(optimizer).__name__}")
+        known = ", ".join(sorted(kind.__name__ for kind in (torch.optim.SGD, torch.optim.Adam, *_RULES)))
+        raise ValueError(f"a golden describes these of torch.optim: {known}; not {type(optimizer).__name__}")
     names = {parameter: name for name, parameter in network.named_parameters()}
     form["clip_grad_norm"] = clip_grad_norm
     form["groups"] = [

@@ -109,6 +109,9 @@ pub enum KernelError {
         /// Number of classes.
         classes: usize,
     },
+    /// An index that names no row of a table: a token outside of the vocabulary.
+    #[error("index {} at place {} names no row: there are {}", .0.index, .0.place, .0.rows)]
+    Row(zoo_kernels::rows::NoRow),
     /// A convolution that the fast kernels do not take.
     #[error(transparent)]
     Convolution(#[from] zoo_kernels::conv::ShapeError),
@@ -146,4 +149,10 @@ pub enum KernelError {
         /// How many there are.
         found: usize,
     },
+}
+
+impl From<zoo_kernels::rows::NoRow> for KernelError {
+    fn from(row: zoo_kernels::rows::NoRow) -> Self {
+        Self::Row(row)
+    }
 }

@@ -24,7 +24,8 @@ pub fn initial(graph: &Graph, id: VariableId, seed: u64) -> Result<Tensor, Engin
 /// The first `count` elements of what a variable starts with, in row-major order.
 ///
 /// # Errors
-/// An initialiser that needs fans where there are none: a tensor of fewer than two axes that is not the bias of a weight.
+/// An initialiser that needs fans where there are none: a tensor of fewer than two axes that is not the bias of a
+/// weight.
 pub fn first_values(graph: &Graph, id: VariableId, seed: u64, count: usize) -> Result<Vec<f32>, EngineError> {
     let variable = match graph.variable(id).role {
         VariableRole::Average { parameter } => graph.variable(parameter),

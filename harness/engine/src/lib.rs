@@ -1,11 +1,26 @@
 //! Executes a step graph on candle tensors.
 //!
-//! A [`Step`] holds a [`Graph`](zoo_graph::Graph) and the variables that outlive a step. Each [`run`](Step::run) takes the
-//! inputs through the whole graph, shows an [`Observer`] the values that it asks for, and replaces the variables by their
-//! next values. The kernels of [`reference`] compute every operator in any floating-point type and decide what is right.
+//! A [`Step`] holds a [`Graph`](zoo_graph::Graph) and the variables that outlive a step. Each [`run`](Step::run) takes
+//! the inputs through the whole graph, shows an [`Observer`] the values that it asks for, and replaces the variables by
+//! their next values. The kernels of [`reference`] compute every operator in any floating-point type and decide what is
+//! right.
+//!
+//! ```
+//! use zoo_engine::{Options, Step};
+//! use zoo_recipe::{BuildOptions, Library, LoadOptions};
+//!
+//! let recipes = concat!(env!("CARGO_MANIFEST_DIR"), "/../../recipes");
+//! let recipe = Library::new([recipes]).load("resnet18", &LoadOptions::default())?.recipe;
+//! let graph = zoo_recipe::build(&recipe, &recipe.resolve()?, &BuildOptions::train(2))?;
+//! let mut step = Step::new(graph, Options::of(&recipe))?;
+//! step.initialize(0)?;
+//! assert_eq!(step.variable("fc.bias")?.dims(), [1000]);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 #![deny(clippy::wildcard_enum_match_arm, reason = "a new operator is a decision wherever operators are told apart")]
 
+pub mod bounds;
 pub mod init;
 pub mod layout;
 mod mask_windows;

@@ -20,8 +20,8 @@ pub struct StepMemory {
     pub kept: Bytes,
 }
 
-/// Pieces of memory below this are cut out of what glibc's allocator keeps, mallopt(3): the most that its `M_MMAP_THRESHOLD`
-/// grows to.
+/// Pieces of memory below this are cut out of what glibc's allocator keeps, mallopt(3): the most that its
+/// `M_MMAP_THRESHOLD` grows to.
 const OWN_PIECE: u64 = 32 << 20;
 
 impl StepMemory {

@@ -1,9 +1,9 @@
 //! The arithmetic of a device: where the step's numbers are rounded, and to what.
 //!
-//! The graph says which values are half precision: [`Arithmetic::place`] puts the casts. Such values are held in f32 and
-//! rounded as soon as a node has computed them ([`zoo_kernels::half`]). So the matrix unit is exact: operands of 11 bits,
-//! exact products, sums in f32, one rounding of the result. Vector operators compute in f32 and round their result.
-//! What overflows raises a sticky flag, because a saturating device shows no infinity.
+//! The graph says which values are half precision: [`Arithmetic::place`] puts the casts. Such values are held in f32
+//! and rounded as soon as a node has computed them ([`zoo_kernels::half`]). So the matrix unit is exact: operands of 11
+//! bits, exact products, sums in f32, one rounding of the result. Vector operators compute in f32 and round their
+//! result. What overflows raises a sticky flag, because a saturating device shows no infinity.
 
 use crate::EngineError;
 use std::{cell::Cell, collections::BTreeMap};
@@ -56,8 +56,8 @@ impl Arithmetic {
         self.planted.keys().try_for_each(|name| self.can_plant(graph, name))
     }
 
-    /// Refuses a fault at a node that is not there, or whose results are not rounded on this device. One that the policy
-    /// keeps in f32 may well be named: that it is safe there is what [`PrecisionPolicy::keep`] is for.
+    /// Refuses a fault at a node that is not there, or whose results are not rounded on this device. One that the
+    /// policy keeps in f32 may well be named: that it is safe there is what [`PrecisionPolicy::keep`] is for.
     fn can_plant(&self, graph: &Graph, name: &str) -> Result<(), EngineError> {
         let half = |v: &ValueId| half_type(graph.ty(*v).dtype).is_some();
         let mut named = graph.nodes.iter().filter(|node| node.name == name).peekable();

@@ -7,7 +7,7 @@ use crate::{
 use candle_core::{Device, Tensor};
 use rayon::ThreadPool;
 use zoo_graph::{
-    Bytes, Graph, Shape, TensorType, ValueId, Variable, VariableId, graph::Input, passes::Pipeline, verify,
+    Bytes, Graph, NodeId, Shape, TensorType, ValueId, Variable, VariableId, graph::Input, passes::Pipeline, verify,
 };
 use zoo_kernels::{Isa, Level};
 use zoo_ranks::Ranks;
@@ -16,7 +16,8 @@ use zoo_recipe::{Recipe, schema};
 /// Which kernels compute a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kernels {
-    /// Fast ones in f32, on the graph after the passes of [`Pipeline::fast`]. A step that fails leaves variables undefined.
+    /// Fast ones in f32, on the graph after the passes of [`Pipeline::fast`]. A step that fails leaves variables
+    /// undefined.
     Fast {
         /// Whether operators are fused first.
         fusion: bool,
@@ -120,8 +121,18 @@ pub trait Observer: Send {
     /// Whether it wants to see this value.
     fn wants(&self, value: ValueId) -> bool;
 
-    /// Shows a value that it wants, as a row-major tensor: an input, a variable before the step, or what a node computed.
+    /// Shows a value that it wants, as a row-major tensor: an input, a variable before the step, or what a node
+    /// computed.
     fn observe(&mut self, value: ValueId, tensor: &Tensor);
+
+    /// Whether it wants to see what a node reads and computes.
+    fn follows(&self, _node: NodeId) -> bool {
+        false
+    }
+
+    /// Shows what a node that it follows has read and computed, as row-major tensors. A node that left its results as
+    /// they were is not shown.
+    fn follow(&mut self, _node: NodeId, _operands: &[Tensor], _results: &[Tensor]) {}
 }
 
 /// Looks at nothing.
@@ -140,8 +151,8 @@ pub struct StepResult {
     pub losses: Vec<(String, f64)>,
     /// What the step reports beside them, by name.
     pub metrics: Vec<(String, f64)>,
-    /// Whether nothing but running statistics was updated: the loss was no number or too large, or something overflowed on
-    /// the simulated device.
+    /// Whether nothing but running statistics was updated: the loss was not a number or too large, or something
+    /// overflowed on the simulated device.
     pub skipped: bool,
     /// The network's outputs by name, as row-major tensors.
     pub outputs: Vec<(String, Tensor)>,

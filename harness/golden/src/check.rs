@@ -1,7 +1,6 @@
 //! The check itself: one recipe, one golden, all stages.
 
 use crate::{
-    branch,
     compare::{Distance, F32_MEDIAN, LOSS_FLOOR, Precision},
     conditions::{self, Difference},
     divergence,
@@ -14,6 +13,7 @@ use crate::{
     variants,
 };
 use std::{collections::HashSet, path::Path};
+use zoo_engine::StepMemory;
 use zoo_graph::{Bytes, Graph, GraphError, ValueId};
 use zoo_recipe::{BuildOptions, Mode};
 use zoo_recipe::{Recipe, ResolvedLayer, ResolvedModel};
@@ -25,8 +25,8 @@ pub struct CheckOptions {
     pub precision: Precision,
     /// Kernels and threads. In f64 always the reference kernels.
     pub engine: zoo_engine::Options,
-    /// Memory that a second judgement in f32 ([`crate::branch`]) may leave the check with, on top of what the process has
-    /// before it; `None`: as much as it takes.
+    /// Memory that a step in f64 may take where f32 does not decide, on top of what the process has before the check;
+    /// `None`: as much as it takes.
     pub room: Option<Bytes>,
 }
 
@@ -68,14 +68,35 @@ pub fn check(
     run.first_step(progress)?;
     run.later_steps(progress)?;
     run.lifted(progress)?;
-    let bound = under_conditions(recipe, golden);
-    checking.report.branch = branch::judge(&bound, golden, options, &setup, &mut run, progress)?;
     checking.first_step(&run);
     checking.later_steps(&run, progress)?;
+    if !checking.is_undecided() {
+        return Ok(checking.finish(&run));
+    }
+    drop(run);
+    let exact = CheckOptions { precision: Precision::F64, ..options.clone() };
+    let setup = Setup::new(&under_conditions(recipe, golden), golden, &exact)?;
+    expect_room(&setup, &exact)?;
+    progress("f64 decides");
+    let mut run = Run::new(&setup, golden, &exact)?;
+    run.first_step(&mut |_| {})?;
+    run.later_steps(&mut |_| {})?;
+    run.lifted(&mut |_| {})?;
+    checking.decide(&run, &exact)?;
     Ok(checking.finish(&run))
 }
 
-/// How many things the `progress` of [`check`] hears of, unless f32 needs a second judgement.
+/// Refuses a step in f64 that has no room.
+fn expect_room(setup: &Setup, options: &CheckOptions) -> Result<(), GoldenError> {
+    let step = StepMemory::of(setup.graph().clone(), options.engine(), None)?;
+    let needed = step.peak() + step.inputs;
+    match options.room {
+        Some(room) if needed > room => Err(GoldenError::NoRoom { needed }),
+        _ => Ok(()),
+    }
+}
+
+/// How many things the `progress` of [`check`] hears of, unless f64 has to decide.
 pub fn phases(golden: &Golden, precision: Precision) -> usize {
     const FACTS: usize = 2;
     let unfused = usize::from(precision == Precision::F32);
@@ -169,31 +190,75 @@ impl<'a> Checking<'a> {
 
     fn first_step(&mut self, run: &Run<'_>) {
         self.report.fused = run.fused.clone();
-        self.push(Stage::Forward, run.forward.clone(), run.fused.len());
-        self.push(Stage::Loss, run.loss.clone(), 0);
-        self.push(Stage::Backward, run.backward.clone(), 0);
-        self.push(Stage::Update, run.update.clone(), 0);
+        if self.options.precision == Precision::F32 {
+            self.push_exact(Stage::Kernels, run.kernels.iter().map(|(_, item)| item.clone()).collect());
+        }
+        let forward = self.stage(Stage::Forward, run.forward.clone(), self.options.precision);
+        self.report.stages.push(StageReport { fused: run.fused.len(), ..forward });
+        for (stage, items) in [(Stage::Loss, &run.loss), (Stage::Backward, &run.backward), (Stage::Update, &run.update)]
+        {
+            self.report.stages.push(self.stage(stage, items.clone(), self.options.precision));
+        }
     }
 
     fn later_steps(&mut self, run: &Run<'_>, progress: &mut dyn FnMut(&str)) -> Result<(), GoldenError> {
-        self.push(Stage::Trajectory, run.trajectory.clone(), 0);
-        self.push(Stage::Lifted, run.lifted.clone(), 0);
+        let variants = self.variants(self.options, progress)?;
+        let later = [(Stage::Trajectory, &run.trajectory), (Stage::Lifted, &run.lifted), (Stage::Variants, &variants)];
+        for (stage, items) in later {
+            self.report.stages.push(self.stage(stage, items.clone(), self.options.precision));
+        }
+        Ok(())
+    }
+
+    fn variants(&self, options: &CheckOptions, progress: &mut dyn FnMut(&str)) -> Result<Vec<Item>, GoldenError> {
         let mut variants = Vec::new();
         for (variant, recipe) in
             variants::recipes(self.recipe, &under_conditions(self.recipe, self.golden), self.golden)
         {
             progress(variant);
-            let setup = Setup::new(&recipe, self.golden, self.options)?;
-            variants.extend(run::variant_losses(&setup, self.golden, variant, self.options)?);
+            let setup = Setup::new(&recipe, self.golden, options)?;
+            variants.extend(run::variant_losses(&setup, self.golden, variant, options)?);
         }
-        self.push(Stage::Variants, variants, 0);
+        Ok(variants)
+    }
+
+    /// Whether f32 alone cannot tell: kernels, outputs and losses are right, and something that depends on the branches
+    /// that ReLUs took is beyond the golden's floors.
+    fn is_undecided(&self) -> bool {
+        let fails = |stage: &&StageReport| stage.verdict == Verdict::Fail;
+        let failed: Vec<Stage> = self.report.stages.iter().filter(fails).map(|stage| stage.stage).collect();
+        self.options.precision == Precision::F32
+            && !failed.is_empty()
+            && failed.iter().all(|stage| *stage > Stage::Loss)
+    }
+
+    /// Puts what the step in f64 says in the place of what f32 could not tell.
+    fn decide(&mut self, exact: &Run<'_>, options: &CheckOptions) -> Result<(), GoldenError> {
+        let variants = self.variants(options, &mut |_| {})?;
+        let in_f64 = [
+            (Stage::Forward, &exact.forward),
+            (Stage::Loss, &exact.loss),
+            (Stage::Backward, &exact.backward),
+            (Stage::Update, &exact.update),
+            (Stage::Trajectory, &exact.trajectory),
+            (Stage::Lifted, &exact.lifted),
+            (Stage::Variants, &variants),
+        ];
+        for (stage, items) in in_f64 {
+            let exact = self.stage(stage, items.clone(), options.precision);
+            let replaced = self.report.stages.iter_mut().find(|report| report.stage == stage);
+            if let Some(report) = replaced
+                && (report.verdict == Verdict::Fail || exact.verdict == Verdict::Fail)
+            {
+                *report = StageReport { fused: report.fused, in_f32: report.worst.take(), ..exact };
+            }
+        }
         Ok(())
     }
 
-    fn push(&mut self, stage: Stage, items: Vec<Item>, fused: usize) {
-        let median = matches!(self.options.precision, Precision::F32).then_some(F32_MEDIAN);
-        let report = StageReport::of(stage, items, self.options.precision.limit(), median);
-        self.report.stages.push(StageReport { fused, ..report });
+    fn stage(&self, stage: Stage, items: Vec<Item>, precision: Precision) -> StageReport {
+        let median = matches!(precision, Precision::F32).then_some(F32_MEDIAN);
+        StageReport::of(stage, items, precision.limit(), median)
     }
 
     /// A stage whose items carry their own tolerance.
@@ -221,7 +286,6 @@ fn empty_report(recipe: &Recipe, golden: &Golden, options: &CheckOptions) -> Rep
         first_divergence: None,
         conditions_differ: Vec::new(),
         fused: Vec::new(),
-        branch: None,
     }
 }
 
@@ -241,7 +305,7 @@ pub(crate) fn under_conditions(recipe: &Recipe, golden: &Golden) -> Recipe {
     {
         recipe.train.parts = parts;
     }
-    if let Some([_, classes]) = golden.manifest.tensors.get("out/@root#0").map(|t| t.shape.as_slice())
+    if let Some([_, .., classes]) = golden.manifest.tensors.get("out/@root#0").map(|t| t.shape.as_slice())
         && !conditions::overridden(&recipe, "model.classes")
     {
         recipe.model.classes = *classes;
@@ -250,8 +314,8 @@ pub(crate) fn under_conditions(recipe: &Recipe, golden: &Golden) -> Recipe {
     for (name, shape) in &mut recipe.model.inputs {
         let path = zoo_recipe::ConfigPath::from(format!("model.inputs.{name}").as_str());
         let Some(input) = golden.manifest.inputs.get(name) else { continue };
-        if let ([_, c, h, w], false) = (input.shape.as_slice(), spans.get(&path).is_override()) {
-            *shape = [*c, *h, *w].map(zoo_recipe::schema::Extent);
+        if let ([_, extents @ ..], false) = (input.shape.as_slice(), spans.get(&path).is_override()) {
+            shape.set(extents);
         }
     }
     recipe
@@ -296,6 +360,7 @@ pub(crate) fn conditions_stage(differences: &[Difference]) -> StageReport {
         verdict: if failed.is_empty() { Verdict::Pass } else { Verdict::Fail },
         would_pass_at: None,
         failed,
+        in_f32: None,
     }
 }
 
@@ -348,6 +413,13 @@ fn first_divergence(
             let name = item.name.strip_prefix("initialiser of ").unwrap_or(&item.name);
             let variable = graph.find_variable(name).map(|id| graph.variable(id));
             divergence.line = variable.and_then(|v| v.origin.as_ref()).map(|o| o.span.to_string());
+        }
+        Stage::Kernels => {
+            let first = run.kernels.iter().find(|(_, item)| item.ratio > 1.0);
+            let node = first.map(|(node, _)| run.step.graph().node(*node));
+            divergence.node = node.map(|node| node.name.clone());
+            divergence.line = node.and_then(|node| node.origin.as_ref()).map(|o| o.span.to_string());
+            divergence.local = Some(true);
         }
         Stage::Forward
         | Stage::Loss

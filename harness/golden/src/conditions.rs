@@ -9,7 +9,7 @@ use serde::Serialize;
 use zoo_graph::{Graph, Node, Op, Optimized};
 use zoo_recipe::{
     ConfigPath, Recipe,
-    schema::{Clip, L2Over, Optimizer, SmoothingOver},
+    schema::{Clip, L2Over, SmoothingOver},
 };
 
 /// One disagreement.
@@ -39,6 +39,11 @@ pub(crate) fn eps(graph: &Graph, running: &Node) -> Option<f64> {
 
 /// Number of conditions that are compared.
 pub const COMPARED: usize = 14;
+
+/// A setting as a difference shows it: numbers in one form, whole or not.
+fn text(value: &serde_json::Value) -> String {
+    value.as_f64().map_or_else(|| value.to_string(), |number| number.to_string())
+}
 
 /// Compares recipe and golden. `graph` is the recipe's step under the golden's conditions.
 pub fn differences(recipe: &Recipe, graph: &Graph, golden: &Manifest) -> Vec<Difference> {
@@ -73,20 +78,14 @@ impl Found<'_> {
 
     fn optimizer(&mut self, golden: &Manifest) {
         let theirs = &golden.optimizer;
-        let adam = theirs.kind.to_ascii_lowercase().starts_with("adam");
-        match &self.recipe.optimizer.clone() {
-            Optimizer::Sgd(_) if adam => self.note("optimizer", "sgd", "adam"),
-            Optimizer::Sgd(sgd) => {
-                self.note("optimizer.sgd.momentum", sgd.momentum, theirs.momentum.unwrap_or(0.0));
-                self.note("optimizer.sgd.nesterov", sgd.nesterov, theirs.nesterov);
+        let tag = self.recipe.optimizer.tag();
+        if tag == theirs.tag() {
+            let ours = serde_json::to_value(&self.recipe.optimizer).unwrap_or_default();
+            for (key, value) in theirs.settings() {
+                self.note(&format!("optimizer.{tag}.{key}"), text(&ours[tag][&key]), text(&value));
             }
-            Optimizer::Adam(_) if !adam => self.note("optimizer", "adam", "sgd"),
-            Optimizer::Adam(ours) => {
-                let (beta1, beta2) = theirs.betas.unwrap_or((0.9, 0.999));
-                self.note("optimizer.adam.beta1", ours.beta1, beta1);
-                self.note("optimizer.adam.beta2", ours.beta2, beta2);
-                self.note("optimizer.adam.eps", ours.eps, theirs.eps.unwrap_or(1e-8));
-            }
+        } else {
+            self.note("optimizer", tag, theirs.tag());
         }
         let ours: Vec<String> = self
             .recipe
@@ -111,8 +110,8 @@ impl Found<'_> {
     fn rates(&mut self, graph: &Graph, golden: &Manifest) {
         let base = golden.optimizer.base_lr();
         for node in &graph.nodes {
-            let Some(Optimized { parameter, lr_scale: ours, .. }) = graph.optimized(node) else { continue };
-            let name = &graph.variable(parameter).name;
+            let Some(Optimized { parameter, group, .. }) = graph.optimized(node) else { continue };
+            let (ours, name) = (group.lr_scale, &graph.variable(parameter).name);
             let group = golden.optimizer.groups.iter().find(|g| g.params.iter().any(|p| p == name));
             let Some(theirs) = group.map(|g| g.lr / base).filter(|theirs| (ours - theirs).abs() > 1e-12) else {
                 continue;
@@ -126,7 +125,8 @@ impl Found<'_> {
     fn decay(&mut self, graph: &Graph, golden: &Manifest) {
         let mut wrong: Vec<(&str, f64, f64)> = Vec::new();
         for node in &graph.nodes {
-            let Some(Optimized { parameter, weight_decay: ours, .. }) = graph.optimized(node) else { continue };
+            let Some(Optimized { parameter, group, .. }) = graph.optimized(node) else { continue };
+            let ours = group.weight_decay;
             let name = &graph.variable(parameter).name;
             let mut groups = golden.optimizer.groups.iter();
             let group = groups.find(|g| g.params.iter().any(|p| p == name));
@@ -135,23 +135,21 @@ impl Found<'_> {
             }
         }
         if let Some((name, ours, theirs)) = wrong.first() {
-            let optimizer = match self.recipe.optimizer {
-                Optimizer::Sgd(_) => "optimizer.sgd",
-                Optimizer::Adam(_) => "optimizer.adam",
-            };
+            let optimizer = format!("optimizer.{}", self.recipe.optimizer.tag());
             // Zero on one side only means that the groups differ, not the value.
             let exempt = (*ours == 0.0) != (*theirs == 0.0) && self.recipe.optimizer.decay().0 != 0.0;
             let key = if exempt { "no_decay" } else { "weight_decay" };
             let more = match wrong.len() - 1 {
                 0 => String::new(),
-                n => format!(" and {n} more"),
+                1 => "; 1 more parameter differs".to_owned(),
+                n => format!("; {n} more parameters differ"),
             };
             let span_path = format!("{optimizer}.{key}");
             let decides = [span_path.as_str(), &format!("{optimizer}.weight_decay"), &format!("{optimizer}.no_decay")]
                 .iter()
                 .any(|p| self.recipe.span(p).is_override());
             if !decides {
-                self.note(&span_path, format!("{ours} on {name}{more}"), format!("{theirs} on {name}{more}"));
+                self.note(&span_path, format!("{ours} on {name}"), format!("{theirs} on {name}{more}"));
             }
         }
     }

@@ -3,10 +3,11 @@
 use std::collections::HashSet;
 use zoo_graph::{Graph, NodeId, Phase, Source, ValueId};
 
-/// Nodes that may be at fault for a wrong `value`, nearest first: everything it depends on, up to values that are proven.
+/// Nodes that may be at fault for a wrong `value`, nearest first: everything it depends on, up to values that are
+/// proven.
 ///
-/// `proven` are values that the golden covers and that pass. In the backward pass the operands of a proven gradient count
-/// as proven too: had the gradient that flowed into it been wrong, so would be what was computed from it.
+/// `proven` are values that the golden covers and that pass. In the backward pass the operands of a proven gradient
+/// count as proven too: had the gradient that flowed into it been wrong, so would be what was computed from it.
 pub fn suspects(graph: &Graph, value: ValueId, proven: &HashSet<ValueId>) -> Vec<NodeId> {
     let mut trusted = proven.clone();
     for node in &graph.nodes {

@@ -58,8 +58,11 @@ pub enum GoldenError {
     /// The engine refused or failed.
     #[error(transparent)]
     Engine(#[from] zoo_engine::EngineError),
-    /// The second judgement of a step in f32 ([`crate::branch`]) would take more memory than there may be.
-    #[error("the second judgement of the step in f32 would take {needed} more, and there is less: judge in f64")]
+    /// Gradients in f32 are beyond the golden's floors, and the step in f64 that decides would take more memory than
+    /// there may be.
+    #[error(
+        "gradients in f32 do not decide, and the step in f64 would take {needed} more than there is: judge it with `--dtype f64`"
+    )]
     NoRoom {
         /// What the check would take with it, on top of what the process has before the check.
         needed: Bytes,

@@ -18,8 +18,8 @@ pub const SCHEDULE_TOLERANCE: f64 = 1e-12;
 /// Largest relative error of preprocessed pixels: one rounding of f32.
 pub const PIXEL_TOLERANCE: f64 = 1.0 / (1u64 << 23) as f64;
 
-/// The recipe's learning rates against those that the golden brings along, or else against `schedule.json`, step by step;
-/// neither: no items.
+/// The recipe's learning rates against those that the golden brings along, or else against `schedule.json`, step by
+/// step; neither: no items.
 ///
 /// # Errors
 /// A file that is there and cannot be read.
@@ -82,7 +82,7 @@ pub fn preprocess(recipe: &Recipe, folder: &Path) -> Result<Vec<Item>, GoldenErr
     let malformed = |message: String| GoldenError::Malformed { path: path.clone(), message };
     let bytes = read_capped(&path.with_extension("safetensors"))?;
     let tensors = SafeTensors::deserialize(&bytes).map_err(|e| malformed(e.to_string()))?;
-    let shape = recipe.model.inputs.values().next().map(|s| s.map(|e| e.0)).unwrap_or_default();
+    let shape = recipe.model.inputs.values().next().and_then(|input| input.image()).unwrap_or_default();
     let pipeline = match zoo_tasks::task(recipe.data.source.kind()).preprocessing(recipe, shape) {
         Ok(pipeline) => pipeline,
         Err(error) => return Ok(vec![Item::wrong("pipeline", error.to_string())]),

@@ -14,9 +14,11 @@ use zoo_graph::{Graph, VariableId, VariableRole};
 
 /// Standard errors that a statistic of initial values may be off.
 pub const INIT_SIGMAS: f64 = 6.0;
-/// A distance of Kolmogorov and Smirnov that chance exceeds once in a thousand million times, 2 exp(-2 x^2) (Smirnov 1948).
+/// A distance of Kolmogorov and Smirnov that chance exceeds once in a thousand million times, 2 exp(-2 x^2) (Smirnov
+/// 1948).
 const DISTANCE: f64 = 3.3;
-/// Elements of a parameter that are drawn to judge its initialiser, at most and, from as many seeds as it takes, at least.
+/// Elements of a parameter that are drawn to judge its initialiser, at most and, from as many seeds as it takes, at
+/// least.
 const DRAWN: std::ops::Range<usize> = 1 << 12..1 << 16;
 /// Values that two parameters would have in common if they drew the same random numbers.
 const BEGINNING: usize = 4;
@@ -81,8 +83,8 @@ pub fn init(graph: &Graph, folder: &Path) -> Result<Vec<Item>, GoldenError> {
     Ok(items)
 }
 
-/// What PyTorch starts a variable with that is no parameter: torch.nn.BatchNorm2d (`running_mean`, `running_var`), and the
-/// states of torch.optim. An average starts where its parameter does.
+/// What PyTorch starts a variable with that is not a parameter: torch.nn.BatchNorm2d (`running_mean`, `running_var`),
+/// and the states of torch.optim. An average starts where its parameter does.
 fn start(role: &VariableRole) -> Option<f64> {
     match role {
         VariableRole::RunningMean => Some(0.0),

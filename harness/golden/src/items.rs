@@ -11,7 +11,7 @@ use crate::{
 };
 use std::collections::BTreeMap;
 use zoo_engine::{Step, StepResult};
-use zoo_graph::{Graph, ValueId, VariableRole};
+use zoo_graph::{Graph, ValueId, VariableRole, ops::LongestStep};
 
 /// Prefix of the golden's keys of module outputs.
 pub(crate) const OUT: &str = "out/";
@@ -218,11 +218,16 @@ pub(crate) fn is_of_gradients(item: &Item) -> bool {
     ["grad_norm", "clip_coef"].contains(&item.name.as_str())
 }
 
-/// What the golden records of a step to say how well conditioned it is, and what is no quantity of the step: the distance
-/// between the last picked negative's loss and the next one's.
+/// What the golden records of a step to say how well conditioned it is, and what is not a quantity of the step: the
+/// distance between the last picked negative's loss and the next one's.
 const DIAGNOSTICS: [&str; 1] = ["ohem_gap_to_next"];
 
-/// Changes of parameters since the start, momentum and running statistics after `steps` steps.
+/// The golden's name of what an optimizer keeps beside each parameter.
+pub(crate) fn slot_key(slot: &'static str) -> &'static str {
+    if slot == "momentum_buffer" { "momentum" } else { slot }
+}
+
+/// Changes of parameters since the start, what the optimizer keeps and running statistics after `steps` steps.
 pub(crate) fn changes(
     step: &Step,
     golden: &Golden,
@@ -236,10 +241,10 @@ pub(crate) fn changes(
     let mut seen: Vec<String> = Vec::new();
     for (variable, tensor) in step.variables()? {
         let (key, is_parameter) = match &variable.role {
-            VariableRole::Slot { parameter, slot: "momentum_buffer" } => {
-                (format!("momentum{steps}/{}", graph.variable(*parameter).name), false)
+            VariableRole::Slot { parameter, slot } => {
+                (format!("{}{steps}/{}", slot_key(slot), graph.variable(*parameter).name), false)
             }
-            VariableRole::Slot { .. } | VariableRole::Average { .. } => continue,
+            VariableRole::Average { .. } => continue,
             role if role.is_statistic() => (format!("buffer{steps}/{}", variable.name), false),
             _ => (format!("param{steps}/{}", variable.name), true),
         };
@@ -268,11 +273,17 @@ pub(crate) fn changes(
         };
         let gradient = manifest.tensors.get(&format!("{GRAD}{trained}"));
         let level = gradient.and_then(|gradient| rounding_level(gradient, precision));
-        if is_parameter && level.is_some() && manifest.optimizer.betas.is_some() {
+        if is_parameter && level.is_some() {
             let start = manifest.init.get(&variable.name);
             let start = start.map(|rule| weights::initial(rule, &manifest.salt, &variable.name, now.len()));
-            items.push(bounded_change(&variable.name, &now, &start.unwrap_or_default(), steps, golden, precision));
-            continue;
+            let start = start.unwrap_or_default();
+            let mut updates = graph.nodes.iter().filter_map(|node| graph.optimized(node));
+            let update = updates.find(|update| graph.variable(update.parameter).name == variable.name);
+            let rate = manifest.optimizer.base_lr();
+            if let Some(longest) = update.and_then(|update| longest_change(update.longest, rate, steps, &start)) {
+                items.push(bounded_change(&variable.name, &now, &start, longest, precision));
+                continue;
+            }
         }
         let item = match (is_parameter, facts.delta_l2, facts.delta_f32_rel, manifest.init.get(&variable.name)) {
             (true, Some(delta_l2), Some(rounding), Some(rule)) => {
@@ -296,15 +307,18 @@ pub(crate) fn changes(
             None => item,
         });
     }
-    let kinds = ["param", "momentum", "buffer"].map(|k| format!("{k}{steps}/"));
-    let listed = manifest.tensors.keys().filter(|k| kinds.iter().any(|p| k.starts_with(p)));
+    let after = |key: &&String| {
+        let kind = key.split('/').next().unwrap_or_default();
+        kind.trim_start_matches(|c: char| !c.is_ascii_digit()) == steps.to_string()
+    };
+    let listed = manifest.tensors.keys().filter(after);
     items.extend(listed.filter(|k| !seen.contains(k)).map(|k| Item::wrong(k, "the step leaves no such tensor")));
     Ok(items)
 }
 
-/// What a degenerate gradient leaves behind may be off by its rounding, `allowed` of its own size: under SGD the momentum
-/// by one such gradient per step, the parameter by the learning rate times that, once more per step. Decay is judged as
-/// ever as far as it is larger than this.
+/// What a degenerate gradient leaves behind may be off by its rounding, `allowed` of its own size: under SGD the
+/// momentum by one such gradient per step, the parameter by the learning rate times that, once more per step. Decay is
+/// judged as ever as far as it is larger than this.
 fn forgive_rounding(item: Item, allowed: f64, precision: Precision) -> Item {
     let floor = if allowed.is_finite() { item.floor.max(allowed / precision.limit()) } else { item.floor };
     Item { counts: false, ..Item::measured(&item.name, item.error, floor) }
@@ -323,12 +337,22 @@ fn change(name: &str, now: &[f64], start: &[f32], truth: &Samples<'_>, delta_l2:
     Item::measured(name, error, floor)
 }
 
-/// The change of a parameter whose gradient is nothing but rounding, under Adam: it divides the rounding by its own size, so
-/// that the direction is chance, but no step is longer than the learning rate over `1 - beta1`.
-fn bounded_change(name: &str, now: &[f64], start: &[f32], steps: usize, golden: &Golden, precision: Precision) -> Item {
-    let optimizer = &golden.manifest.optimizer;
-    let beta1 = optimizer.betas.map_or(0.0, |betas| betas.0);
-    let longest = steps as f64 * optimizer.base_lr() / (1.0 - beta1);
+/// The furthest that an element of a parameter comes in so many steps whose direction is chance; `None` if the steps
+/// are as small as the gradients.
+fn longest_change(longest: LongestStep, rate: f64, steps: usize, start: &[f32]) -> Option<f64> {
+    match longest {
+        LongestStep::OfGradient => None,
+        LongestStep::Rates(rates) => Some(steps as f64 * rate * rates),
+        LongestStep::OfParameter(share) => {
+            let norm = start.iter().map(|x| f64::from(*x).powi(2)).sum::<f64>().sqrt();
+            Some(norm * ((1.0 + rate * share).powi(steps.try_into().unwrap_or(i32::MAX)) - 1.0))
+        }
+    }
+}
+
+/// The change of a parameter whose gradient is nothing but rounding, under an optimizer that divides it by its own
+/// size, so that the direction is chance.
+fn bounded_change(name: &str, now: &[f64], start: &[f32], longest: f64, precision: Precision) -> Item {
     let largest = now.iter().zip(start).fold(0.0f64, |largest, (now, start)| {
         let change = (now - f64::from(*start)).abs();
         if change.is_nan() || change > largest { change } else { largest }

@@ -2,8 +2,17 @@
 //!
 //! [`check()`] executes the same [`zoo_engine::Step`] that training does and compares it, stage by stage, with what the
 //! reference framework computed.
+//!
+//! ```
+//! use std::path::Path;
+//! use zoo_golden::Golden;
+//!
+//! let manifest = concat!(env!("CARGO_MANIFEST_DIR"), "/../../golden/resnet18/step.json");
+//! let golden = Golden::read(Path::new(manifest))?;
+//! assert!(!golden.is_baseline(), "PyTorch has computed it");
+//! # Ok::<(), zoo_golden::GoldenError>(())
+//! ```
 
-pub mod branch;
 mod check;
 pub mod compare;
 pub mod conditions;
@@ -14,6 +23,7 @@ mod error;
 pub mod facts;
 mod initial;
 mod items;
+pub mod kernels;
 pub mod manifest;
 mod memory;
 pub mod mutants;

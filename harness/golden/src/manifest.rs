@@ -34,8 +34,8 @@ pub struct Golden {
 }
 
 impl Golden {
-    /// Whether this project recorded it: then it is a baseline, which tells regressions and proves nothing about a reference
-    /// framework.
+    /// Whether this project recorded it: then it is a baseline, which tells regressions and proves nothing about a
+    /// reference framework.
     pub fn is_baseline(&self) -> bool {
         self.manifest.made_with.contains_key(MAKER)
     }
@@ -123,18 +123,21 @@ pub struct ScheduleTable {
 pub struct Optimizer {
     /// The rule in words and formulas; starts with its name.
     pub kind: String,
-    /// Momentum, for SGD.
-    #[serde(default)]
+    /// Momentum, for SGD, where there are no `settings`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub momentum: Option<f64>,
     /// Nesterov's form of it.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub nesterov: bool,
-    /// Moments' decay, for Adam.
-    #[serde(default)]
+    /// Moments' decay, for Adam, where there are no `settings`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub betas: Option<(f64, f64)>,
     /// Adam's epsilon.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub eps: Option<f64>,
+    /// The settings of the rule under the names that recipes have for them.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub settings: BTreeMap<String, serde_json::Value>,
     /// Bound on the norm of all gradients.
     #[serde(default)]
     pub clip_grad_norm: Option<f64>,
@@ -143,8 +146,8 @@ pub struct Optimizer {
 }
 
 impl Optimizer {
-    /// The optimizer of a variant from its rule, such as `Adam lr 1e-3, betas 0.9/0.999, eps 1e-8, no weight decay`, for the
-    /// parameters of the main run.
+    /// The optimizer of a variant from its rule, such as `Adam lr 1e-3, betas 0.9/0.999, eps 1e-8, no weight decay`,
+    /// for the parameters of the main run.
     fn of_rule(rule: &str, main: &Self) -> Option<Self> {
         let rest = rule.strip_prefix("Adam ")?;
         let value = |key: &str| rest.split(", ").find_map(|part| part.strip_prefix(key));
@@ -161,9 +164,36 @@ impl Optimizer {
             nesterov: false,
             betas: Some((beta1.parse().ok()?, beta2.parse().ok()?)),
             eps: Some(value("eps ")?.parse().ok()?),
+            settings: BTreeMap::new(),
             clip_grad_norm: main.clip_grad_norm,
             groups: main.groups.iter().map(group).collect(),
         })
+    }
+
+    /// The name that the rule has in recipes.
+    pub fn tag(&self) -> String {
+        let name = self.kind.split(|c: char| !c.is_ascii_alphanumeric()).next().unwrap_or_default();
+        name.to_ascii_lowercase()
+    }
+
+    /// The settings of the rule under the names that recipes have for them.
+    pub fn settings(&self) -> BTreeMap<String, serde_json::Value> {
+        let mut settings = self.settings.clone();
+        if settings.is_empty() {
+            let mut set = |key: &str, value: serde_json::Value| settings.insert(key.to_owned(), value);
+            match self.betas {
+                Some((beta1, beta2)) => {
+                    set("beta1", beta1.into());
+                    set("beta2", beta2.into());
+                    set("eps", self.eps.unwrap_or(1e-8).into());
+                }
+                None => {
+                    set("momentum", self.momentum.unwrap_or(0.0).into());
+                    set("nesterov", self.nesterov.into());
+                }
+            }
+        }
+        settings
     }
 
     /// Learning rate of the parameters that learn fastest; the others have a factor on it.
@@ -380,9 +410,9 @@ impl Golden {
         }
     }
 
-    /// The golden of a variant with another optimizer, as if it were the main run: weights, inputs, outputs and gradients of
-    /// the first step are the main run's; losses and parameters after it are the variant's own. Without such a variant,
-    /// the golden as it is.
+    /// The golden of a variant with another optimizer, as if it were the main run: weights, inputs, outputs and
+    /// gradients of the first step are the main run's; losses and parameters after it are the variant's own. Without
+    /// such a variant, the golden as it is.
     ///
     /// # Errors
     /// A variant whose rule names no optimizer that is known.
@@ -498,6 +528,7 @@ mod tests {
             momentum: Some(0.9),
             nesterov: false,
             betas: None,
+            settings: BTreeMap::new(),
             eps: None,
             clip_grad_norm: None,
             groups: vec![group],

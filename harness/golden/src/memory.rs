@@ -10,7 +10,7 @@ use crate::{
     variants,
 };
 use zoo_engine::{Kernels, Options, StepMemory};
-use zoo_graph::Bytes;
+use zoo_graph::{Bytes, Graph, Node};
 use zoo_recipe::Recipe;
 
 /// Copies of the largest value of a step in f32 that are made while it is compared: twice in f64.
@@ -18,12 +18,12 @@ use zoo_recipe::Recipe;
 const COPIES: u64 = 4;
 
 /// What [`crate::check`] takes on top of what the process has, at its peak: the step; beside it the forward pass
-/// without fusion, or all variables row-major (which reference kernels keep them in), or the step of a variant; and copies of
-/// the largest value.
+/// without fusion, or all variables row-major (which reference kernels keep them in), or the step of a variant; and
+/// copies of the largest value.
 ///
-/// Not counted is the second judgement of a step in f32 whose ReLU inputs near zero fell on the other side
-/// ([`crate::branch`]): it takes a step in f64 beside that in f32, and whether it is made only the first judgement tells.
-/// It is held against [`CheckOptions::room`] then.
+/// In f32 every node is computed once more: [`judged`]. Not counted is the step in f64 that decides where f32 is beyond
+/// the golden's floors: only the first judgement tells whether there is one. It is held against [`CheckOptions::room`]
+/// then.
 ///
 /// # Errors
 /// A recipe whose layers do not fit the golden, or a step that the kernels cannot compute.
@@ -44,12 +44,24 @@ pub fn memory(recipe: &Recipe, golden: &Golden, options: &CheckOptions) -> Resul
         let graph = Setup::new(&recipe, golden, options)?.graph().clone();
         variants = variants.max(StepMemory::of(graph, options.engine(), None)?.peak());
     }
-    let beside = beside.max(variants);
+    let judged = if options.precision == Precision::F32 { judged(setup.graph()) } else { Bytes(0) };
+    let beside = beside.max(variants).max(judged);
     Ok(step.peak() + beside + step.inputs + Bytes(COPIES * step.largest.0))
 }
 
-/// What [`crate::device::check_device`] takes on top of what the process has, at its peak: the larger of its steps, with the
-/// device's arithmetic and in f64, and copies of its largest value.
+/// The most that a node takes that is computed once more: what it reads and computes as row-major tensors, and, except
+/// for updates, which are judged piece by piece, in f64 as well, with magnitudes and bounds.
+fn judged(graph: &Graph) -> Bytes {
+    const IN_F64: u64 = 5;
+    let node = |node: &Node| {
+        let values: u64 = node.inputs.iter().chain(&node.outputs).map(|v| graph.ty(*v).bytes().0).sum();
+        if node.op.update().is_some() { values } else { IN_F64 * values }
+    };
+    Bytes(graph.nodes.iter().map(node).max().unwrap_or(0))
+}
+
+/// What [`crate::device::check_device`] takes on top of what the process has, at its peak: the larger of its steps,
+/// with the device's arithmetic and in f64, and copies of its largest value.
 ///
 /// # Errors
 /// As [`memory`], or an operator that the device does not have in the type that is asked for.

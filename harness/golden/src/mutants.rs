@@ -1,7 +1,8 @@
 //! The check's own check: known mistakes are planted one at a time, and each has to be caught.
 //!
-//! A mutant of the recipe is judged as if the command line had named the change: the conditions stage does not count, so
-//! that the numbers have to catch it. A mutant of the graph stands for a defect of an operator, a gradient or the update.
+//! A mutant of the recipe is judged as if the command line had named the change: the conditions stage does not count,
+//! so that the numbers have to catch it. A mutant of the graph stands for a defect of an operator, a gradient or the
+//! update.
 
 #![allow(clippy::unit_arg, reason = "`Some(place = fault)` reads as: planted there")]
 

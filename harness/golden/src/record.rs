@@ -9,6 +9,7 @@ mod inputs;
 use crate::{
     GoldenError,
     compare::{Measured, relative_l2},
+    items::slot_key,
     manifest::{Golden, Manifest, STORED_IN_ORDER, TensorFacts},
     probe::{Probe, Reading, to_f64},
     stats::Stats,
@@ -71,7 +72,8 @@ fn graph(
     zoo_recipe::build(recipe, model, &options)
 }
 
-/// What [`record`] takes on top of what the process has, at its peak: its step in f64, and copies of what is read of it.
+/// What [`record`] takes on top of what the process has, at its peak: its step in f64, and copies of what is read of
+/// it.
 ///
 /// # Errors
 /// As [`record`].
@@ -81,8 +83,8 @@ pub fn memory(recipe: &Recipe, options: &RecordOptions) -> Result<Bytes, GoldenE
     Ok(step.peak() + step.inputs + step.largest)
 }
 
-/// Runs three steps of a recipe in f64 and in f32 and writes the [`files`] of `stem`. `progress` hears what is being done,
-/// and how many steps follow it.
+/// Runs three steps of a recipe in f64 and in f32 and writes the [`files`] of `stem`. `progress` hears what is being
+/// done, and how many steps follow it.
 ///
 /// # Errors
 /// A recipe that makes no step, or files that cannot be written.
@@ -240,10 +242,10 @@ impl Recording {
         let graph = step.graph();
         for (variable, tensor) in step.variables()? {
             let key = match &variable.role {
-                VariableRole::Slot { parameter, slot: "momentum_buffer" } => {
-                    format!("momentum{steps}/{}", graph.variable(*parameter).name)
+                VariableRole::Slot { parameter, slot } => {
+                    format!("{}{steps}/{}", slot_key(slot), graph.variable(*parameter).name)
                 }
-                VariableRole::Slot { .. } | VariableRole::Average { .. } => continue,
+                VariableRole::Average { .. } => continue,
                 role if role.is_statistic() => format!("buffer{steps}/{}", variable.name),
                 _ if variable.next.is_none() => continue,
                 _ => format!("param{steps}/{}", variable.name),

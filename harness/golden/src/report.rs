@@ -1,6 +1,6 @@
 //! The verdict of a check, for people and for scripts.
 
-use crate::{branch::Branch, compare::Precision, conditions::Difference};
+use crate::{compare::Precision, conditions::Difference};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -38,6 +38,8 @@ pub enum Stage {
     Schedule,
     /// Names, shapes and start values.
     Init,
+    /// In f32, each node against the same operator in f64 on the operands that it read.
+    Kernels,
     /// Module outputs.
     Forward,
     /// Loss and its components.
@@ -61,6 +63,7 @@ impl fmt::Display for Stage {
             Self::Preprocess => "preprocess",
             Self::Schedule => "schedule",
             Self::Init => "init",
+            Self::Kernels => "kernels",
             Self::Forward => "forward",
             Self::Loss => "loss",
             Self::Backward => "backward",
@@ -133,6 +136,9 @@ pub struct StageReport {
     pub would_pass_at: Option<f64>,
     /// Everything that failed, in graph order.
     pub failed: Vec<Item>,
+    /// The one that is farthest off in f32, where f32 is beyond the golden's floors and f64 has decided.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub in_f32: Option<Item>,
 }
 
 fn optional_finite<S: serde::Serializer>(value: &Option<f64>, serializer: S) -> Result<S::Ok, S::Error> {
@@ -158,7 +164,17 @@ impl StageReport {
             false => Verdict::Fail,
         };
         let would_pass_at = worst.as_ref().map(|w| w.ratio);
-        Self { stage, tensors: items.len(), fused: 0, worst, median_ratio, verdict, would_pass_at, failed }
+        Self {
+            stage,
+            tensors: items.len(),
+            fused: 0,
+            worst,
+            median_ratio,
+            verdict,
+            would_pass_at,
+            failed,
+            in_f32: None,
+        }
     }
 }
 
@@ -190,8 +206,8 @@ pub struct Report {
     pub recipe: String,
     /// The golden's manifest.
     pub golden: String,
-    /// Whether this project recorded the golden itself: then a pass tells that nothing has changed, and proves nothing about a
-    /// reference framework.
+    /// Whether this project recorded the golden itself: then a pass tells that nothing has changed, and proves nothing
+    /// about a reference framework.
     pub baseline: bool,
     /// The arithmetic that was judged.
     pub dtype: Precision,
@@ -205,9 +221,6 @@ pub struct Report {
     pub conditions_differ: Vec<Difference>,
     /// Module outputs that fusions absorbed, by pass.
     pub fused: Vec<String>,
-    /// What gradients and updates were judged on, if ReLU inputs near zero fell on the other side in f32.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub branch: Option<Branch>,
 }
 
 impl Report {

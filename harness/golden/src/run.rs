@@ -3,7 +3,9 @@
 use crate::{
     GoldenError,
     check::{CheckOptions, build_options},
+    compare::Precision,
     items::{self, GRAD, OUT},
+    kernels::Judge,
     manifest::Golden,
     mutants::Fault,
     probe::{Probe, Reading},
@@ -13,7 +15,7 @@ use crate::{
 use candle_core::{Device, Tensor};
 use std::collections::HashMap;
 use zoo_engine::{Inputs, Scalars, Step};
-use zoo_graph::{Graph, GraphError, Phase, Shape, TapState, ValueId, VariableRole};
+use zoo_graph::{Graph, GraphError, NodeId, Phase, Shape, TapState, ValueId, VariableRole};
 use zoo_recipe::{Recipe, ResolvedModel};
 
 /// A recipe's step under a golden's conditions.
@@ -98,6 +100,8 @@ pub(crate) struct Run<'a> {
     options: &'a CheckOptions,
     pub step: Step,
     inputs: Inputs,
+    /// In f32, a node each.
+    pub kernels: Vec<(NodeId, Item)>,
     pub forward: Vec<Item>,
     pub loss: Vec<Item>,
     pub backward: Vec<Item>,
@@ -126,6 +130,7 @@ impl<'a> Run<'a> {
             golden,
             options,
             step,
+            kernels: Vec::new(),
             forward: Vec::new(),
             loss: Vec::new(),
             backward: Vec::new(),
@@ -151,7 +156,16 @@ impl<'a> Run<'a> {
         set_weights(&mut self.step, golden, false)?;
         let mut probe = probe(self.step.graph(), golden, None, |_| true)?;
         let scalars = self.scalars(0);
-        let result = self.step.run(&self.inputs, scalars, &mut probe)?;
+        let result = match precision {
+            Precision::F64 => self.step.run(&self.inputs, scalars, &mut probe)?,
+            Precision::F32 => {
+                let graph = self.step.graph().clone();
+                let mut judge = Judge::new(&graph, self.options.engine(), scalars, probe);
+                let result = self.step.run(&self.inputs, scalars, &mut judge)?;
+                (probe, self.kernels) = judge.finish()?;
+                result
+            }
+        };
         self.first_loss = result.losses.first().map(|l| l.1);
         let outputs = items::outputs(&self.setup.graph, &self.setup.not_given, golden, None, precision, |key| {
             probe.measured(key)

@@ -27,7 +27,8 @@ pub fn lift(bias: &mut [f32], scale: &Init) {
     }
 }
 
-/// Makes or reads the input `name` of a golden, row-major. Classes and the like are exact in f64, pixels are f32 values.
+/// Makes or reads the input `name` of a golden, row-major. Classes and the like are exact in f64, pixels are f32
+/// values.
 ///
 /// # Errors
 /// A rule that is not known, or a stored input that is not there.

@@ -1,5 +1,5 @@
-//! Text detector and tracker, narrowed: planted faults are caught in their stages, and recorded goldens hold under other
-//! conditions.
+//! Text detector and tracker, narrowed: planted faults are caught in their stages, and recorded goldens hold under
+//! other conditions.
 
 use std::path::{Path, PathBuf};
 use zoo_engine::{Kernels, Options};
@@ -75,8 +75,8 @@ fn every_fault_is_caught(name: &str, sets: &[&str], least: usize) {
         println!("{:<70} {:<12} {:?} {:?}", o.name, o.expected.to_string(), o.caught, o.tensor);
     }
     assert!(outcomes.len() >= least, "{}", outcomes.len());
-    // A recorded golden says nothing about preprocessing, schedule and initial distributions, which are caught beside the
-    // reference's; where it does speak of names and shapes, it has to catch.
+    // A recorded golden says nothing about preprocessing, schedule and initial distributions, which are caught beside
+    // the reference's; where it does speak of names and shapes, it has to catch.
     let unspoken = |o: &&mutants::Outcome| o.expected <= Stage::Init && o.caught.is_none();
     let wrong: Vec<_> = outcomes.iter().filter(|o| o.caught != Some(o.expected) && !unspoken(o)).collect();
     assert!(wrong.is_empty(), "{wrong:#?}");

@@ -48,8 +48,8 @@ fn check(recipe: &Recipe, golden: &Golden, arithmetic: &Arithmetic, loss_scale: 
     check_device(recipe, golden, &options(arithmetic, loss_scale), &mut |_| ()).unwrap()
 }
 
-/// Nodes of every kind, forward and backward, the seed's MaxPoolGrad among them, and the power of two that they hold their
-/// results times.
+/// Nodes of every kind, forward and backward, the seed's MaxPoolGrad among them, and the power of two that they hold
+/// their results times.
 const VICTIMS: [(&str, i32); 7] = [
     ("conv1", 40),
     ("layer2.0.bn1", -40),

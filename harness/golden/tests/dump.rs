@@ -215,7 +215,7 @@ fn what_is_no_dump_is_refused() {
         fs::write(folder.join("dump.json"), text.replacen(from, to, 1)).unwrap();
     };
     assert!(broken(&|folder| replace(folder, "\"zoo_dump\":1", "\"zoo_dump\":7")).contains("format 7"));
-    assert!(broken(&|folder| replace(folder, "\"zoo_dump\"", "\"another\"")).contains("no dump"));
+    assert!(broken(&|folder| replace(folder, "\"zoo_dump\"", "\"another\"")).contains("not a dump"));
     assert!(broken(&|folder| replace(folder, "\"name\":\"conv#0.0\"", "\"name\":\"gone\"")).contains("`gone`"));
     assert!(
         broken(&|folder| fs::remove_file(folder.join("values.safetensors")).unwrap()).contains("values.safetensors")

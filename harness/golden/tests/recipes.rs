@@ -53,8 +53,8 @@ fn resnet50_agrees_with_fast_kernels() {
     }
 }
 
-/// Each level of vector instructions adds up in an order of its own; all have to be as near to the truth. The other tests
-/// compute at the processor's best one.
+/// Each level of vector instructions adds up in an order of its own; all have to be as near to the truth. The other
+/// tests compute at the processor's best one.
 #[test]
 fn weaker_instructions_agree() {
     for level in [Level::Portable, Level::Avx2] {

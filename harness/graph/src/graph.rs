@@ -3,7 +3,7 @@
 use crate::{
     error::GraphError,
     init::Init,
-    ops::{Op, OpError, Update},
+    ops::{Group, LongestStep, Op, OpError, Update},
     origin::Origin,
     tensor::TensorType,
 };
@@ -245,10 +245,10 @@ pub struct Optimized {
     pub parameter: VariableId,
     /// The gradient that it is moved by.
     pub gradient: ValueId,
-    /// Decay that is added to the gradient.
-    pub weight_decay: f64,
-    /// Factor on the step's learning rate.
-    pub lr_scale: f64,
+    /// Its weight decay and learning rate.
+    pub group: Group,
+    /// The longest step along a gradient whose direction is chance.
+    pub longest: LongestStep,
 }
 
 /// What nodes get while they are added: phase, name prefix and origin.
@@ -394,9 +394,9 @@ impl Graph {
 
     /// How a node optimizes a parameter, if it does.
     pub fn optimized(&self, node: &Node) -> Option<Optimized> {
-        let Some(Update::Optimizer { weight_decay, lr_scale, .. }) = node.op.update() else { return None };
+        let Some(Update::Optimizer { group, longest, .. }) = node.op.update() else { return None };
         let Source::Variable(parameter) = self.value(*node.inputs.first()?).source else { return None };
-        Some(Optimized { parameter, gradient: *node.inputs.last()?, weight_decay, lr_scale })
+        Some(Optimized { parameter, gradient: *node.inputs.last()?, group, longest })
     }
 
     /// Whether a step with this total loss updates nothing but running statistics.
@@ -404,11 +404,11 @@ impl Graph {
         self.skip_loss_above.is_some_and(|bound| !(loss <= bound && loss.is_finite()))
     }
 
-    /// Number of results that a node takes unchanged from the operands of the same places, given the total loss and whether
-    /// something overflowed on a simulated device; `None`: it computes.
+    /// Number of results that a node takes unchanged from the operands of the same places, given the total loss and
+    /// whether something overflowed on a simulated device; `None`: it computes.
     ///
-    /// A step that is skipped keeps what its optimizer would change. Running statistics still move, as in PyTorch, unless the
-    /// loss is no number: then they would take over the NaN, and no later step could mend them.
+    /// A step that is skipped keeps what its optimizer would change. Running statistics still move, as in PyTorch,
+    /// unless the loss is not a number: then they would take over the NaN, and no later step could mend them.
     pub fn keeps(&self, op: &Op, loss: Option<f64>, overflowed: bool) -> Option<usize> {
         let loss = loss.filter(|_| self.skip_loss_above.is_some());
         let update = op.update()?;

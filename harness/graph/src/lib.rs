@@ -3,6 +3,16 @@
 //! A [`Graph`] holds the whole step: forward, loss, backward and optimizer update. Recipes build it, it is
 //! differentiated as a graph transform ([`mod@differentiate`]), checked by the verifier ([`mod@verify`]) and
 //! rewritten by [`passes`]. The engine executes it and the device clock prices it; none of these is known here.
+//!
+//! ```
+//! use zoo_graph::{DType, Graph, TensorType, verify};
+//!
+//! let mut graph = Graph::default();
+//! let image = graph.add_input("image", TensorType::plain([4, 3, 32, 32], DType::F32));
+//! assert_eq!(graph.ty(image).shape.numel(), 4 * 3 * 32 * 32);
+//! verify(&graph, None)?;
+//! # Ok::<(), zoo_graph::GraphError>(())
+//! ```
 
 #![deny(clippy::wildcard_enum_match_arm, reason = "a new operator is a decision wherever operators are told apart")]
 

@@ -56,7 +56,8 @@ impl MemoryPlan {
         self.live_bytes_with(|_| Bytes(0))
     }
 
-    /// Largest sum of the values that are live while a node runs, and of what it takes `beside` them (by index of the node).
+    /// Largest sum of the values that are live while a node runs, and of what it takes `beside` them (by index of the
+    /// node).
     pub fn live_bytes_with(&self, beside: impl Fn(usize) -> Bytes) -> Bytes {
         let peaks = self.live.iter().enumerate().map(|(n, live)| *live + beside(n));
         peaks.max().unwrap_or_default()
@@ -150,8 +151,8 @@ impl<'g> Planner<'g> {
         }
     }
 
-    /// The operand that the `r`-th result of node `n` may overwrite: nobody needs it later, it is as large, and it is no
-    /// other tensor of the node. A variable may only be overwritten by its own next value.
+    /// The operand that the `r`-th result of node `n` may overwrite: nobody needs it later, it is as large, and it is
+    /// no other tensor of the node. A variable may only be overwritten by its own next value.
     fn overwritten(&self, n: usize, r: usize, taken: &[Option<usize>]) -> Option<usize> {
         let node = &self.graph.nodes[n];
         let allowed = node.op.rules().in_place().iter().filter(|(_, result)| *result == r);
@@ -169,7 +170,8 @@ impl<'g> Planner<'g> {
         })
     }
 
-    /// A buffer for a value: the smallest free one that is large enough, else the largest free one, grown, else a new one.
+    /// A buffer for a value: the smallest free one that is large enough, else the largest free one, grown, else a new
+    /// one.
     fn allocate(&mut self, v: ValueId) -> BufferId {
         let ty = self.graph.ty(v);
         let (need, width) = (ty.stored_numel(), ty.dtype.bytes().0);

@@ -133,9 +133,9 @@ pub enum Layout {
     Plain,
     /// Feature maps in blocks of [`C0`] channels: `[n][c1][h][w][c0]`, the last block filled with zeros.
     Nc1hwc0,
-    /// Filters as the matrix unit takes them: `[o1][i1][kh][kw][i][o0]` with blocks of [`C0`] channels, where `i` counts
-    /// the `min(C0, channels)` channels of an input block; depthwise `[c1][kh][kw][c0]`. With groups, `i1` runs over the
-    /// blocks that an output block sees. What is left over is zero.
+    /// Filters as the matrix unit takes them: `[o1][i1][kh][kw][i][o0]` with blocks of [`C0`] channels, where `i`
+    /// counts the `min(C0, channels)` channels of an input block; depthwise `[c1][kh][kw][c0]`. With groups, `i1` runs
+    /// over the blocks that an output block sees. What is left over is zero.
     FractalZ {
         /// Groups of the convolution.
         groups: usize,

@@ -1,13 +1,13 @@
-//! What the guides warn of, found in a recipe, with its line and its price: the step as written against the step without.
+//! What the guides warn of, found in a recipe, with its line and its price: the step as written against the step
+//! without.
 
 use crate::{
     NpuError, Work,
-    compile::compile,
     device::Device,
     profile::{Limit, Profile, largest_batch, profile},
 };
 use serde::Serialize;
-use zoo_graph::{Op, Place};
+use zoo_graph::{Op, Phase, Place};
 use zoo_recipe::{
     Recipe, Span,
     schema::{InputPipeline, Mode, Split, SplitWord},
@@ -35,6 +35,9 @@ pub struct Advice {
 /// Launches that take more than this share of a step make the batch a small one.
 const LAUNCH_SHARE: f64 = 0.05;
 
+/// What costs less per step is not worth a line, in milliseconds: it would be shown as 0.00.
+const LEAST_MS: f64 = 0.005;
+
 /// Everything that the guides would warn of, dearest first.
 ///
 /// # Errors
@@ -49,7 +52,7 @@ pub fn advise(recipe: &Recipe, device: &Device, work: Work) -> Result<Vec<Advice
     alone.npu.input.enabled = false;
     let (hidden, written) = (written.limit == Limit::Input, profile(&alone, device, work)?);
     let mut advisor = Advisor { recipe: &alone, device, work, written: &written, hidden, found: Vec::new() };
-    advisor.graph_patterns()?;
+    advisor.graph_patterns();
     advisor.options();
     advisor.placement();
     advisor.batch()?;
@@ -75,7 +78,11 @@ impl Advisor<'_> {
         profile(&recipe, self.device, self.work).ok()
     }
 
+    /// Keeps what costs something.
     fn add(&mut self, pattern: &'static str, span: &Span, message: String, remedy: &str, cost_ms: f64) {
+        if cost_ms < LEAST_MS {
+            return;
+        }
         let cost = cost_ms / self.written.step.ms();
         let (line, remedy) = (span.to_string(), remedy.to_owned());
         self.found.push(Advice { pattern, line, message, remedy, cost_ms, cost, hidden: self.hidden });
@@ -86,22 +93,23 @@ impl Advisor<'_> {
         self.with(change).map_or(0.0, |other| self.written.step.ms() - other.step.ms())
     }
 
-    /// Pads, and L2 in the loss.
-    fn graph_patterns(&mut self) -> Result<(), NpuError> {
-        let mut plain = self.recipe.clone();
-        plain.npu.fold_pad = false;
-        let graph = compile(&plain, self.device, self.work, self.recipe.train.batch)?.graph;
-        let pads: Vec<_> = graph.nodes.iter().filter(|node| matches!(node.op, Op::Pad(_))).collect();
-        let from_recipe = pads.iter().filter_map(|node| node.origin.as_ref()).map(|origin| origin.span.clone());
-        if let Some(span) = from_recipe.min_by_key(|span| span.line) {
-            let [with, without] = [false, true].map(|fold| self.with(|recipe| recipe.npu.fold_pad = fold));
-            let cost = with.zip(without).map_or(0.0, |(with, without)| with.step.ms() - without.step.ms());
-            let count = pads.iter().filter(|node| node.phase == zoo_graph::Phase::Forward).count();
-            let (now, remedy) = match self.recipe.npu.fold_pad {
-                true => ("; this device's compiler folds them", "write the padding into the convolutions"),
-                false => ("", "`npu.fold_pad: true`, or write the padding into the convolutions"),
+    /// Pads that the device runs, and L2 in the loss.
+    fn graph_patterns(&mut self) {
+        let is_pad = |node: &zoo_graph::Node| matches!(node.op, Op::Pad(_)) && node.phase == Phase::Forward;
+        let pads: Vec<_> = self.written.graph.nodes.iter().filter(|node| is_pad(node)).collect();
+        let lines = pads.iter().filter_map(|node| node.origin.as_ref()).map(|origin| origin.span.clone());
+        if let Some(span) = lines.min_by_key(|span| span.line) {
+            let (cost, remedy) = match self.recipe.npu.fold_pad {
+                true => (self.time_of(is_pad), "write the padding into the layers that read it"),
+                false => (
+                    self.saved(|recipe| recipe.npu.fold_pad = true),
+                    "`npu.fold_pad: true`, or write the padding into the convolutions",
+                ),
             };
-            let message = format!("{count} explicit pads copy whole feature maps{now}");
+            let message = match pads.len() {
+                1 => "an explicit pad copies a whole feature map".to_owned(),
+                count => format!("{count} explicit pads copy whole feature maps"),
+            };
             self.add("explicit pad", &span, message, remedy, cost);
         }
         if self.recipe.loss.l2.is_some() && self.work == Work::Train && !self.recipe.npu.l2_as_decay {
@@ -110,7 +118,6 @@ impl Advisor<'_> {
             let remedy = "`npu.l2_as_decay: true`, or weight decay in the optimizer";
             self.add("L2 in the loss", &self.recipe.span("loss.l2"), message, remedy, cost);
         }
-        Ok(())
     }
 
     /// Options that cost time.

@@ -1,8 +1,9 @@
 //! Sums of gradients over devices, and the best way to bundle them.
 //!
-//! Inside a server a sum is a ring or mesh over the server's own links: a fixed time and a bandwidth, both measured with
-//! all devices of a server; fewer devices have less to pass on, `(n - 1) / n` of the bytes. Between servers each device
-//! passes on its share of the sum around a ring of servers (reduce-scatter inside, ring outside, all-gather inside).
+//! Inside a server a sum is a ring or mesh over the server's own links: a fixed time and a bandwidth, both measured
+//! with all devices of a server; fewer devices have less to pass on, `(n - 1) / n` of the bytes. Between servers each
+//! device passes on its share of the sum around a ring of servers (reduce-scatter inside, ring outside, all-gather
+//! inside).
 
 use crate::{device::Device, units::Seconds};
 use serde::Serialize;
@@ -62,8 +63,8 @@ pub struct Bucket {
     pub end: Seconds,
 }
 
-/// Bundles gradients and sends the buckets one after the other, each as soon as its last gradient is there and the links
-/// are free; with `overlap` off, no earlier than all gradients are there.
+/// Bundles gradients and sends the buckets one after the other, each as soon as its last gradient is there and the
+/// links are free; with `overlap` off, no earlier than all gradients are there.
 ///
 /// Updates begin when the device has `computed` all else, and each waits for the bucket of its gradient.
 pub fn schedule(
@@ -110,9 +111,10 @@ fn at(gradients: &[Gradient], indices: &[u32]) -> Vec<Vec<Gradient>> {
 /// Ends that differ by less than this share of them are the same.
 const SAME: f64 = 1e-12;
 
-/// The search for the split after which the last update ends first. With a split given, updates run bucket by bucket: the
-/// step ends when all updates have run after `computed`, or when some bucket has come and all updates from there on have
-/// run. That is the end which is searched, and not that of the last bucket: sending much at the end may let updates wait.
+/// The search for the split after which the last update ends first. With a split given, updates run bucket by bucket:
+/// the step ends when all updates have run after `computed`, or when some bucket has come and all updates from there on
+/// have run. That is the end which is searched, and not that of the last bucket: sending much at the end may let
+/// updates wait.
 struct Search<'g> {
     sorted: &'g [Gradient],
     /// Bytes of the first so many gradients.
@@ -140,14 +142,15 @@ impl<'g> Search<'g> {
         Self { sorted, bytes, updates, computed, cost }
     }
 
-    /// End of a bucket of the gradients `from..to`, if those before it have gone by `before`; [`NEVER`] if the updates from
-    /// there on would not be done by `limit`.
+    /// End of a bucket of the gradients `from..to`, if those before it have gone by `before`; [`NEVER`] if the updates
+    /// from there on would not be done by `limit`.
     fn end(&self, before: Seconds, from: usize, to: usize, limit: Seconds) -> Seconds {
         let end = before.max(self.sorted[to - 1].ready) + (self.cost)(self.bytes[to] - self.bytes[from]);
         if end + self.updates[from] <= limit { end } else { NEVER }
     }
 
-    /// The end of the step if each bucket goes as soon as it can, the cuts being the places where buckets begin, and `n`.
+    /// The end of the step if each bucket goes as soon as it can, the cuts being the places where buckets begin, and
+    /// `n`.
     fn step_end(&self, cuts: &[usize]) -> Seconds {
         let mut sent = Seconds::ZERO;
         let buckets = cuts.windows(2).map(|cut| {
@@ -157,8 +160,8 @@ impl<'g> Search<'g> {
         buckets.fold(self.computed + self.updates[0], Seconds::max)
     }
 
-    /// The split with the fewest buckets that ends the step by `limit`, if there is one. By dynamic programming: with so
-    /// many buckets, the earliest end of the first so many gradients is the best for those that follow.
+    /// The split with the fewest buckets that ends the step by `limit`, if there is one. By dynamic programming: with
+    /// so many buckets, the earliest end of the first so many gradients is the best for those that follow.
     fn fewest(&self, limit: Seconds) -> Option<Vec<usize>> {
         let n = self.sorted.len();
         let first = (0..=n).map(|to| if to == 0 { (NEVER, 0) } else { (self.end(Seconds::ZERO, 0, to, limit), 0) });

@@ -1,8 +1,8 @@
 //! Which operators the device runs as one kernel.
 //!
-//! Beyond the fused operators that passes place in the graph, a kernel may carry element-wise operators behind a product:
-//! its results pass through the Vector unit on their way out anyway (CANN's buffer fusion). Values inside a kernel never
-//! reach memory.
+//! Beyond the fused operators that passes place in the graph, a kernel may carry element-wise operators behind a
+//! product: its results pass through the Vector unit on their way out anyway (CANN's buffer fusion). Values inside a
+//! kernel never reach memory.
 
 use zoo_graph::{
     Graph, Phase, Place, Shape, Source, ValueId,

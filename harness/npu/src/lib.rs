@@ -1,8 +1,21 @@
 //! The simulated NPU's clock: what a step costs on a modelled device, why, and what each option would buy.
 //!
 //! recipe -> graph -> passes for the device ([`mod@compile`]) -> kernels ([`mod@kernel`]) -> bytes ([`traffic`]), tiles
-//! ([`matrix`]) and instructions ([`vector`]) -> price of each kernel ([`price`]) -> events on streams ([`schedule`]) ->
-//! step ([`mod@profile`]). Every option is priced by rewriting the graph or the plan, never by a factor on the result.
+//! ([`matrix`]) and instructions ([`vector`]) -> price of each kernel ([`price`]) -> events on streams ([`schedule`])
+//! -> step ([`mod@profile`]). Every option is priced by rewriting the graph or the plan, never by a factor on the
+//! result.
+//!
+//! ```
+//! use zoo_npu::{DeviceLibrary, Work, profile};
+//! use zoo_recipe::{Library, LoadOptions};
+//!
+//! let recipes = concat!(env!("CARGO_MANIFEST_DIR"), "/../../recipes");
+//! let recipe = Library::new([recipes]).load("resnet18", &LoadOptions::default())?.recipe;
+//! let device = DeviceLibrary::new([recipes]).load("ascend910")?;
+//! let predicted = profile(&recipe, &device, Work::Train)?;
+//! assert!(predicted.step.ms() > 0.0 && predicted.images_per_s > 0.0);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 #![deny(clippy::wildcard_enum_match_arm, reason = "a new operator is a decision wherever operators are told apart")]
 

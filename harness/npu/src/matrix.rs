@@ -1,9 +1,9 @@
 //! Products on the matrix units: how an operator becomes tiles, and the search for the best tiles.
 //!
-//! Lengths are in tiles of the unit (on Ascend fractals of 16x16x16). A core's share of the product is walked in blocks of
-//! `m0 x n0` tiles that fit half of L0C (the other half is being written out), along the whole depth; each step of the
-//! depth loads `m0` left and `n0` right tiles. Operands come through L1 from the shared cache, again and again unless a
-//! core's share of them stays in half of L1.
+//! Lengths are in tiles of the unit (on Ascend fractals of 16x16x16). A core's share of the product is walked in blocks
+//! of `m0 x n0` tiles that fit half of L0C (the other half is being written out), along the whole depth; each step of
+//! the depth loads `m0` left and `n0` right tiles. Operands come through L1 from the shared cache, again and again
+//! unless a core's share of them stays in half of L1.
 
 use crate::{device::Device, units::Seconds};
 use zoo_graph::{
@@ -11,18 +11,20 @@ use zoo_graph::{
     ops::{Product as Operation, Work},
 };
 
-/// A product of matrices, in tiles.
+/// A product of matrices, or several of one shape, in tiles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Product {
+    /// How many products, each with its own operands: the heads of an attention, for example.
+    pub count: u64,
     /// Rows.
     pub m: u64,
     /// Columns.
     pub n: u64,
     /// Depth.
     pub k: u64,
-    /// Bytes of the left operand as it lies in memory (a feature map before its windows are unfolded).
+    /// Bytes of the left operand of one product as it lies in memory (a feature map before its windows are unfolded).
     pub left_bytes: u64,
-    /// Bytes of the right operand.
+    /// Bytes of the right operand of one product.
     pub right_bytes: u64,
     /// Bytes of one element.
     pub width: u64,
@@ -35,7 +37,9 @@ pub struct Product {
 /// How a product is cut, and what that costs.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Tiling {
-    /// Shares of rows, columns and depth over the cores.
+    /// Groups of cores that compute a product each.
+    pub groups: u64,
+    /// Shares of rows, columns and depth over the cores of a group.
     pub split: [u64; 3],
     /// Rows and columns of a block, in tiles.
     pub block: [u64; 2],
@@ -66,6 +70,7 @@ pub fn product(graph: &Graph, node: &Node, device: &Device) -> Option<Product> {
     };
     let (left, right) = (ty(node.inputs.first()?), ty(node.inputs.get(1)?));
     let made = |m: u64, n: u64, k: u64| Product {
+        count: 1,
         m,
         n,
         k,
@@ -121,15 +126,19 @@ pub fn product(graph: &Graph, node: &Node, device: &Device) -> Option<Product> {
             })
         }
         Operation::Matrices(op) => {
-            let [m, n] = ty(&node.outputs[0]).shape[..] else { return None };
-            let k = if op.transpose_a { left.shape[0] } else { left.shape[1] };
-            Some(made(up(m, tm), up(n, tn), up(k, tk)))
+            let products = op.joined(left, right).ok()?;
+            let count = products.count().max(1) as u64;
+            let one = made(up(products.m, tm), up(products.n, tn), up(products.k, tk));
+            // Each product reads its matrices, even if others read them too.
+            let bytes = |elements: usize| elements as u64 * one.width;
+            let (left_bytes, right_bytes) = (bytes(products.m * products.k), bytes(products.k * products.n));
+            Some(Product { count, left_bytes, right_bytes, ..one })
         }
     }
 }
 
-/// Blocks of output channels of a grouped convolution, and the depth that each of them sees: groups narrower than a tile
-/// share it, filled with zeros outside their own channels.
+/// Blocks of output channels of a grouped convolution, and the depth that each of them sees: groups narrower than a
+/// tile share it, filled with zeros outside their own channels.
 fn grouped(out: usize, channels: usize, groups: usize, taps: usize, device: &Device) -> (u64, u64) {
     let [_, tn, tk] = device.matrix.tile;
     let of_group = (out / groups).max(1);
@@ -142,21 +151,24 @@ fn grouped(out: usize, channels: usize, groups: usize, taps: usize, device: &Dev
     (out.div_ceil(tn) as u64, (seen * taps) as u64)
 }
 
-/// Finds the tiles with which a kernel takes the least time: `time` is what it takes with given tiles. All splits over all
-/// numbers of cores are tried, so that more cores never make it slower.
+/// Finds the tiles with which a kernel takes the least time: `time` is what it takes with given tiles. All splits over
+/// all numbers of cores are tried, so that more cores never make it slower.
 pub fn search(product: &Product, device: &Device, tuned: bool, time: &dyn Fn(&Tiling) -> Seconds) -> Tiling {
     let machine = Machine::new(product, device, tuned);
     let cores = device.cores() as u64;
-    let first = machine.cost(product, [1, 1, 1], 1);
+    let first = machine.cost(product, 1, [1, 1, 1], 1);
     let mut best = (time(&first), first);
-    for cm in 1..=cores.min(product.m) {
-        for cn in 1..=(cores / cm).min(product.n) {
-            for ck in 1..=(cores / (cm * cn)).min(product.k) {
-                for n0 in [1, 2, 4, 8, 16, 32] {
-                    let tiling = machine.cost(product, [cm, cn, ck], n0);
-                    let needed = time(&tiling);
-                    if needed < best.0 {
-                        best = (needed, tiling);
+    for groups in 1..=cores.min(product.count) {
+        let cores = cores / groups;
+        for cm in 1..=cores.min(product.m) {
+            for cn in 1..=(cores / cm).min(product.n) {
+                for ck in 1..=(cores / (cm * cn)).min(product.k) {
+                    for n0 in [1, 2, 4, 8, 16, 32] {
+                        let tiling = machine.cost(product, groups, [cm, cn, ck], n0);
+                        let needed = time(&tiling);
+                        if needed < best.0 {
+                            best = (needed, tiling);
+                        }
                     }
                 }
             }
@@ -206,8 +218,9 @@ impl Machine {
         }
     }
 
-    fn cost(&self, product: &Product, split: [u64; 3], n0: u64) -> Tiling {
+    fn cost(&self, product: &Product, groups: u64, split: [u64; 3], n0: u64) -> Tiling {
         let [cm, cn, ck] = split;
+        let rounds = product.count.div_ceil(groups);
         let (m, n, k) = (product.m.div_ceil(cm), product.n.div_ceil(cn), product.k.div_ceil(ck));
         let n0 = n0.min(n).min(self.block_tiles);
         let m0 = (self.block_tiles / n0).clamp(1, m);
@@ -224,12 +237,13 @@ impl Machine {
         let sums = if ck > 1 { m * n * self.sum_bytes } else { 0 };
         let per_core = left * left_loads + right * right_loads + sums;
         Tiling {
+            groups,
             split,
             block: [m0, n0],
-            loads: blocks * k.div_ceil((self.load_tiles / m0.max(n0)).max(1)),
-            cube: Seconds(cycles / self.cycles_per_s),
-            l2: Seconds(per_core as f64 / self.l2_per_core),
-            l2_bytes: per_core * cm * cn * ck,
+            loads: rounds * blocks * k.div_ceil((self.load_tiles / m0.max(n0)).max(1)),
+            cube: Seconds(rounds as f64 * cycles / self.cycles_per_s),
+            l2: Seconds((rounds * per_core) as f64 / self.l2_per_core),
+            l2_bytes: product.count * per_core * cm * cn * ck,
         }
     }
 }

@@ -1,8 +1,9 @@
 //! What a kernel costs: four stages that overlap.
 //!
-//! Move-in and move-out share device memory; beside them run the transfers to the cores, the matrix units and the Vector
-//! units. With reordered instructions the stages of neighbouring tiles overlap, so a kernel takes as long as its longest
-//! stage, plus the others once while the pipeline fills; with instructions in order only a part of the others is hidden.
+//! Move-in and move-out share device memory; beside them run the transfers to the cores, the matrix units and the
+//! Vector units. With reordered instructions the stages of neighbouring tiles overlap, so a kernel takes as long as its
+//! longest stage, plus the others once while the pipeline fills; with instructions in order only a part of the others
+//! is hidden.
 
 use crate::{
     device::Device,

@@ -1,11 +1,10 @@
 //! The step as events on streams: device, host, copies, collectives, mask generator.
 //!
-//! Kernels run in the graph's order on the device, host operators on the host; what crosses between them is copied. A host
-//! operator splits a compiled graph in two: it waits for the part before it, the part behind it waits for it, and device
-//! and host wait for each other as between loops. Sums of
-//! gradients run on a stream of their own beside the backward pass; an update waits for the bucket of its gradient, and
-//! updates run in the order in which their buckets end. In eager mode the host launches one kernel after the other, and
-//! none starts before it is launched.
+//! Kernels run in the graph's order on the device, host operators on the host; what crosses between them is copied. A
+//! host operator splits a compiled graph in two: it waits for the part before it, the part behind it waits for it, and
+//! device and host wait for each other as between loops. Sums of gradients run on a stream of their own beside the
+//! backward pass; an update waits for the bucket of its gradient, and updates run in the order in which their buckets
+//! end. In eager mode the host launches one kernel after the other, and none starts before it is launched.
 
 use crate::{
     collective::{self, Bucket, Gradient},
@@ -121,7 +120,8 @@ impl Plan<'_> {
         Timeline { events: run.events, end, buckets, exposed }
     }
 
-    /// The sums over devices, if there are several; `updates` are kernels with the parameters whose gradients they wait for.
+    /// The sums over devices, if there are several; `updates` are kernels with the parameters whose gradients they wait
+    /// for.
     fn buckets(&self, run: &Run<'_>, updates: &[(usize, Option<usize>)]) -> Vec<Bucket> {
         if self.devices < 2 {
             return Vec::new();
@@ -254,7 +254,8 @@ impl<'p> Run<'p> {
         }
     }
 
-    /// When a value is there for a kernel on `place`; copies it if it is made elsewhere. `None` for what is there anyway.
+    /// When a value is there for a kernel on `place`; copies it if it is made elsewhere. `None` for what is there
+    /// anyway.
     fn arrival(&mut self, v: ValueId, place: Place) -> Option<(Seconds, Option<usize>)> {
         let made_by = match self.plan.graph.value(v).source {
             Source::Node(n, _) => self.plan.graph.node(n),

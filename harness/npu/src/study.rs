@@ -84,7 +84,7 @@ pub struct StudyRow {
     /// Whether what was published is that it does not run.
     #[serde(default, skip_serializing_if = "is_false")]
     pub published_error: bool,
-    /// What was published without a figure: slower or faster than the table's first row.
+    /// What was published without a figure: slower or faster per image than the table's first row.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub published_direction: Option<Direction>,
     /// Why the row is not simulated.
@@ -143,9 +143,9 @@ pub struct Outcome {
     /// What was published without a figure.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub published_direction: Option<Direction>,
-    /// Published time over that of the table's first row.
+    /// Published time per image over that of the table's first row.
     pub published_ratio: Option<f64>,
-    /// Simulated time over that of the table's first row.
+    /// Simulated time per image over that of the table's first row.
     pub simulated_ratio: Option<f64>,
     /// Whether the two ratios agree (or both are errors).
     pub verdict: Verdict,
@@ -163,18 +163,33 @@ pub struct Outcome {
 pub enum Verdict {
     /// Same direction, and the ratios differ by no more than a quarter.
     Agrees,
-    /// They differ, and the study says why.
-    Explained,
-    /// They differ.
+    /// They differ; the study says why.
     Differs,
+    /// The first row of a table, whose ratio to itself says nothing: the others are held against it.
+    Base,
     /// There is nothing to compare.
     Open,
+}
+
+impl Verdict {
+    /// Of a comparison that could be made, or not; `is_first`: the row that ratios are against.
+    fn of(agrees: Option<bool>, is_first: bool) -> Self {
+        match agrees {
+            _ if is_first => Self::Base,
+            Some(true) => Self::Agrees,
+            Some(false) => Self::Differs,
+            None => Self::Open,
+        }
+    }
 }
 
 /// Ratios may differ by this share.
 const TOLERANCE: f64 = 0.25;
 /// A ratio this close to one has no direction.
 const NO_CHANGE: f64 = 0.03;
+
+/// The clock has no noise: what changes by less was not changed by the option.
+const LEAST_CHANGE: f64 = 1e-3;
 
 /// Whether a simulated ratio is as published: in the same direction, and within a quarter.
 pub fn ratios_agree(published: f64, simulated: f64) -> bool {
@@ -238,37 +253,52 @@ impl Study {
     }
 }
 
+/// Times of the first row of a table, which the others are held against.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct First {
+    published_ms: Option<f64>,
+    simulated_ms: Option<f64>,
+    images: f64,
+}
+
+impl First {
+    /// Of the row with this outcome, whose steps have so many images.
+    pub fn new(outcome: &Outcome, images: usize) -> Self {
+        let Outcome { published_ms, simulated_ms, .. } = *outcome;
+        Self { published_ms, simulated_ms, images: images as f64 }
+    }
+}
+
 impl StudyRow {
-    /// Holds the simulated time of a row against the published one; `first` are those of the table's first row.
-    pub fn judge(
-        &self,
-        table: &str,
-        simulated: Result<f64, String>,
-        first: Option<(Option<f64>, Option<f64>)>,
-    ) -> Outcome {
+    /// Images of a step on all devices; a batch that neither row nor study names is one image.
+    pub fn images(&self, study: &Study) -> usize {
+        self.batch.or(study.batch).unwrap_or(1) * self.devices.unwrap_or(study.devices)
+    }
+
+    /// Holds the simulated time of a row, whose steps have so many images, against the published one; `first` is the
+    /// table's first row, `None` for that row itself.
+    pub fn judge(&self, table: &str, simulated: Result<f64, String>, images: usize, first: Option<First>) -> Outcome {
         let published = self.published_ms.map(PublishedFigure::middle);
         let (ms, error) = match simulated {
             Ok(ms) => (Some(ms), None),
             Err(error) => (None, Some(error)),
         };
-        let ratio = |own: Option<f64>, of: Option<f64>| own.zip(of).map(|(own, of)| own / of);
-        let (first_published, first_simulated) = first.unwrap_or((published, ms));
-        let (published_ratio, simulated_ratio) = (ratio(published, first_published), ratio(ms, first_simulated));
+        let images = images as f64;
+        let base = first.unwrap_or(First { published_ms: published, simulated_ms: ms, images });
+        // A larger batch takes longer whatever the device is: what tells something is the time per image.
+        let ratio = |own: Option<f64>, of: Option<f64>| own.zip(of).map(|(own, of)| own / of * (base.images / images));
+        let (published_ratio, simulated_ratio) = (ratio(published, base.published_ms), ratio(ms, base.simulated_ms));
         let agrees = match (self.published_error, published_ratio, simulated_ratio) {
             (true, ..) => Some(error.is_some()),
             (false, Some(published), Some(simulated)) => Some(ratios_agree(published, simulated)),
             (false, None, Some(simulated)) => self.published_direction.map(|direction| match direction {
-                Direction::Slower => simulated > 1.0,
-                Direction::Faster => simulated < 1.0,
+                Direction::Slower => simulated > 1.0 + LEAST_CHANGE,
+                Direction::Faster => simulated < 1.0 - LEAST_CHANGE,
             }),
             _ => None,
         };
-        let verdict = match (agrees, &self.because) {
-            (Some(true), _) => Verdict::Agrees,
-            (Some(false), Some(_)) => Verdict::Explained,
-            (Some(false), None) => Verdict::Differs,
-            (None, _) => Verdict::Open,
-        };
+        // Whether a row runs at all is judged by itself.
+        let verdict = Verdict::of(agrees, first.is_none() && !self.published_error);
         Outcome {
             table: table.to_owned(),
             what: self.what.clone(),
@@ -287,6 +317,36 @@ impl StudyRow {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn row(published_ms: Option<f64>, published_direction: Option<Direction>) -> StudyRow {
+        StudyRow {
+            what: "x".into(),
+            set: Vec::new(),
+            devices: None,
+            batch: None,
+            published_ms: published_ms.map(PublishedFigure::One),
+            published_error: false,
+            published_direction,
+            not_modelled: None,
+            because: Some("why".into()),
+        }
+    }
+
+    #[test]
+    fn every_verdict_could_have_come_out_otherwise() {
+        let base = row(Some(50.0), None).judge("t", Ok(1.0), 64, None);
+        assert_eq!(base.verdict, Verdict::Base);
+        let first = Some(First::new(&base, 64));
+        let verdict = |row: StudyRow, ms: f64, images| row.judge("t", Ok(ms), images, first).verdict;
+        assert_eq!(verdict(row(Some(100.0), None), 2.1, 64), Verdict::Agrees);
+        // A reason does not make a difference an agreement.
+        assert_eq!(verdict(row(Some(100.0), None), 4.0, 64), Verdict::Differs);
+        // Four times the images in twice the time: faster per image.
+        assert_eq!(verdict(row(None, Some(Direction::Faster)), 2.0, 256), Verdict::Agrees);
+        assert_eq!(verdict(row(None, Some(Direction::Slower)), 2.0, 256), Verdict::Differs);
+        assert_eq!(verdict(row(None, Some(Direction::Slower)), 1.0, 64), Verdict::Differs);
+        assert_eq!(verdict(row(None, None), 2.0, 64), Verdict::Open);
+    }
 
     #[test]
     fn ratios_have_direction_and_size() {

@@ -1,8 +1,9 @@
 //! Bytes that a kernel moves, and which of them come from the shared cache.
 //!
-//! Every value that a kernel reads or writes is moved once, but: values inside a kernel not at all; a slice reads only what
-//! it cuts out; a ReLU's gradient reads one bit per element where the device keeps masks. A result that is small enough
-//! stays in the shared cache for the kernels that follow; reads of it do not reach device memory. Writes always do.
+//! Every value that a kernel reads or writes is moved once, but: values inside a kernel not at all; a slice reads only
+//! what it cuts out; a ReLU's gradient reads one bit per element where the device keeps masks. A result that is small
+//! enough stays in the shared cache for the kernels that follow; reads of it do not reach device memory. Writes always
+//! do.
 
 use crate::{device::Device, kernel::Kernel};
 use std::collections::{HashSet, VecDeque};
@@ -163,7 +164,8 @@ fn mask_bytes(graph: &Graph, v: ValueId) -> u64 {
 
 /// Whether a ReLU ends the operator.
 fn has_relu(op: &Op) -> bool {
-    let fused = matches!(op, Op::Conv2D(conv) if conv.relu) || matches!(op, Op::BnTrainingUpdate(bn) if bn.relu);
+    let fused =
+        matches!(op, Op::Conv2D(conv) if conv.relu) || matches!(op, Op::BnTrainingUpdate(bn) if bn.relu.is_some());
     fused || matches!(op, Op::Relu(_))
 }
 

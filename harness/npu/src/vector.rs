@@ -1,5 +1,5 @@
-//! Time of the Vector units: the instructions that each operator says it takes ([`zoo_graph::ops::Work`]), as bytes that pass
-//! through them and starts that are not hidden.
+//! Time of the Vector units: the instructions that each operator says it takes ([`zoo_graph::ops::Work`]), as bytes
+//! that pass through them and starts that are not hidden.
 
 use zoo_graph::{C0, DType, Graph, Layout, Node, TensorType, ops::Work};
 

@@ -3,7 +3,7 @@
 use std::path::Path;
 use zoo_graph::{
     Bytes, DType, Graph, Layout, Phase, Scope, TensorType, VariableRole,
-    ops::{Concat, Conv2D, MaxPool, Op, TransData, Window},
+    ops::{Concat, Conv2D, MatMul, MaxPool, Op, TransData, Window},
 };
 use zoo_npu::{Device, DeviceLibrary, Seconds, collective::all_reduce, kernel, matrix, traffic::Cache, vector};
 use zoo_recipe::schema::{Init, TransDataKernel};
@@ -58,6 +58,29 @@ fn convolutions_in_fractals() {
     // 32 groups of 4 channels: a block of 16 outputs sees the 16 channels of 4 groups.
     let p = product(&convolution([1, 128, 28, 28], 128, three, 32));
     assert_eq!([p.m, p.n, p.k], [49 * 8, 1, 9]);
+}
+
+#[test]
+fn the_heads_of_an_attention_are_products_of_their_own() {
+    // 4 samples of 12 heads: 197 tokens of 64 numbers, padded to 13 and 4 fractals, by as many.
+    let mut graph = Graph::default();
+    let [q, k] = ["q", "k"].map(|name| graph.add_input(name, half(&[4, 12, 197, 64])));
+    graph.add(&scope(), "scores", MatMul { transpose_a: false, transpose_b: true }, &[q, k]).unwrap();
+    let p = product(&graph);
+    assert_eq!([p.count, p.m, p.n, p.k], [48, 13, 13, 4]);
+    assert_eq!([p.left_bytes, p.right_bytes], [2 * 197 * 64; 2]);
+    assert_eq!(p.flop, 48 * 2 * 197 * 197 * 64);
+    // On 32 cores, 48 products of their own take two rounds; cores that share products take as long together as there
+    // is work.
+    let tiling = matrix::search(&p, &ascend(), false, &|t| t.cube);
+    let ideal = (48 * 13 * 13 * 4) as f64 / 32.0 / (0.9766e9 * ascend().matrix.efficiency.value);
+    assert!(tiling.cube.0 >= ideal * (1.0 - 1e-12) && tiling.cube.0 < 1.4 * ideal, "{tiling:?} {ideal}");
+    // One matrix of weights for all rows is one product.
+    let w = graph.add_input("w", half(&[64, 64]));
+    graph.nodes.clear();
+    graph.add(&scope(), "linear", MatMul { transpose_a: false, transpose_b: true }, &[q, w]).unwrap();
+    let p = product(&graph);
+    assert_eq!([p.count, p.m, p.n, p.k], [1, 48 * 197 / 16, 4, 4]);
 }
 
 #[test]

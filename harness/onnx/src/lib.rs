@@ -2,6 +2,19 @@
 //!
 //! Normalisations keep their stored statistics, feature maps are NCHW, and initializers have the names of PyTorch's
 //! state_dict. The model has the operator set [`OPSET`] and nothing beyond it.
+//!
+//! ```
+//! use zoo_onnx::{About, Batch, export};
+//! use zoo_recipe::{BuildOptions, Library, LoadOptions};
+//!
+//! let recipes = concat!(env!("CARGO_MANIFEST_DIR"), "/../../recipes");
+//! let recipe = Library::new([recipes]).load("resnet18", &LoadOptions::default())?.recipe;
+//! let graph = zoo_recipe::build(&recipe, &recipe.resolve()?, &BuildOptions::eval(1))?;
+//! let numel = |name: &str| Some(graph.ty(graph.variable(graph.find_variable(name)?).value).shape.numel());
+//! let model = export(&graph, Batch::Any, &About::default(), |name| Some(vec![0.0; numel(name)?]))?;
+//! assert!(model.bytes.len() > 4 * 11_000_000);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 mod constant;
 mod message;

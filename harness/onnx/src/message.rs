@@ -1,6 +1,7 @@
 //! The messages of an ONNX file, as far as a model for inference needs them.
 //!
-//! Source of the field numbers: onnx/onnx.proto of ONNX 1.13. Optional fields of proto2 are written whenever they are set.
+//! Source of the field numbers: onnx/onnx.proto of ONNX 1.13. Optional fields of proto2 are written whenever they are
+//! set.
 
 use prost::Message;
 

@@ -10,7 +10,9 @@ use crate::{About, IR_VERSION, OPSET, constant};
 use prost::Message;
 use std::collections::HashSet;
 use thiserror::Error;
-use zoo_graph::ops::{AdaptiveAvgPool, AvgPool, Conv2D, Interpolation, Reshape, Resize, Slice, Window};
+use zoo_graph::ops::{
+    AdaptiveAvgPool, AvgPool, Conv2D, Interpolation, MatMul, Rectifier, Reshape, Resize, Slice, Split, Window,
+};
 use zoo_graph::{Graph, Node, Op, Origin, Source, ValueId};
 
 /// Why a network cannot be written as an ONNX model.
@@ -48,13 +50,16 @@ pub enum Batch {
     Fixed,
 }
 
-/// Whether a network can take any number of samples: only if no operator mixes the batch with another dimension.
+/// Whether a network can take any number of samples: only if no operator mixes the batch with another dimension, or reads
+/// which sample is where in it.
 pub fn batch(graph: &Graph) -> Batch {
     let mixes = |node: &Node| match &node.op {
         Op::DepthwiseCorrelation(_) | Op::ExtractPatches(_) => true,
         Op::Reshape(Reshape { shape }) => {
             shape.first() != node.inputs.first().and_then(|input| graph.ty(*input).shape.first())
         }
+        Op::Transpose(transpose) => transpose.permutation.first() != Some(&0),
+        Op::Map(map) => map.formula.coordinates().any(|axis| axis == 0),
         _ => false,
     };
     if graph.nodes.iter().any(mixes) { Batch::Fixed } else { Batch::Any }
@@ -82,6 +87,7 @@ pub fn export(
     let mut translation = Translation {
         graph,
         batch,
+        of_samples: of_samples(graph),
         names: vec![String::new(); graph.values.len()],
         taken: HashSet::new(),
         called: HashSet::new(),
@@ -110,9 +116,22 @@ pub fn export(
     Ok(Exported { bytes: model.encode_to_vec(), outputs })
 }
 
+/// By value, whether it is computed from an input.
+fn of_samples(graph: &Graph) -> Vec<bool> {
+    let mut of_samples = vec![false; graph.values.len()];
+    graph.inputs.iter().for_each(|input| of_samples[input.value.0] = true);
+    for node in &graph.nodes {
+        let any = node.inputs.iter().any(|value| of_samples[value.0]);
+        node.outputs.iter().for_each(|value| of_samples[value.0] = any);
+    }
+    of_samples
+}
+
 struct Translation<'a> {
     graph: &'a Graph,
     batch: Batch,
+    /// By value, whether it is computed from the samples: any other is the same for all of them.
+    of_samples: Vec<bool>,
     /// Name of each value.
     names: Vec<String>,
     taken: HashSet<String>,
@@ -193,7 +212,8 @@ impl Translation<'_> {
             _ => Dimension { value: Some(*extent as i64), param: None },
         };
         let shape = Shape { dim: shape.iter().enumerate().map(dimension).collect() };
-        let tensor = TensorType { element: Element::F32 as i32, shape: Some(shape) };
+        let element = if self.graph.ty(value).dtype.is_float() { Element::F32 } else { Element::I64 };
+        let tensor = TensorType { element: element as i32, shape: Some(shape) };
         ValueInfo { name: name.to_owned(), kind: Some(Type { tensor: Some(tensor) }) }
     }
 
@@ -256,8 +276,8 @@ impl Translation<'_> {
             }
             Op::BiasAdd(_) => self.bias(node),
             Op::BnInfer(bn) => self.plain(node, "BatchNormalization", vec![Attribute::float("epsilon", bn.eps)]),
-            Op::Relu(_) => self.plain(node, "Relu", vec![]),
-            Op::Relu6(_) => {
+            Op::Relu(op) if op.rectifier == Rectifier::Relu => self.plain(node, "Relu", vec![]),
+            Op::Relu(_) => {
                 let bounds = [("low", 0.0), ("high", 6.0)].map(|(what, value)| self.floats(node, what, &[], &[value]));
                 let inputs = self.operands(node).into_iter().chain(bounds).collect();
                 self.push("Clip", &node.name, inputs, self.result(node), vec![]);
@@ -284,11 +304,7 @@ impl Translation<'_> {
                 self.plain(node, "LRN", attributes.collect());
             }
             Op::Map(map) => self.formula(node, map)?,
-            Op::MatMul(matmul) => {
-                let flag = |name: &str, on: bool| Attribute::int(name, usize::from(on));
-                let attributes = vec![flag("transA", matmul.transpose_a), flag("transB", matmul.transpose_b)];
-                self.plain(node, "Gemm", attributes);
-            }
+            Op::MatMul(matmul) => self.products(node, matmul),
             Op::Pad(pad) => {
                 let pads: Vec<i64> = pad.before.iter().chain(&pad.after).map(|extent| *extent as i64).collect();
                 let pads = self.integers(node, "pads", &pads);
@@ -303,6 +319,8 @@ impl Translation<'_> {
             }
             Op::Resize(resize) => self.resize(node, resize),
             Op::Slice(slice) => self.slice(node, slice),
+            Op::Split(split) => self.split(node, split),
+            Op::Gather(_) => self.plain(node, "Gather", vec![Attribute::int("axis", 0)]),
             Op::Transpose(transpose) => {
                 self.plain(node, "Transpose", vec![Attribute::ints("perm", &transpose.permutation)])
             }
@@ -311,9 +329,7 @@ impl Translation<'_> {
             Op::ExtractPatches(_) => return Err(refuse(node, "ONNX has no operator that makes windows a batch")),
             Op::AdaptiveAvgPoolGrad(_)
             | Op::AllReduce(_)
-            | Op::ApplyAdam(_)
-            | Op::ApplyEma(_)
-            | Op::ApplyMomentum(_)
+            | Op::Assign(_)
             | Op::AvgPoolGrad(_)
             | Op::BalancedBce(_)
             | Op::BiasAddGrad(_)
@@ -342,10 +358,10 @@ impl Translation<'_> {
             | Op::MaskedL1(_)
             | Op::MaxPoolGrad(_)
             | Op::PairLogSoftmaxGrad(_)
-            | Op::Relu6Grad(_)
             | Op::ReluGrad(_)
             | Op::ResizeGrad(_)
             | Op::ScaleBy(_)
+            | Op::ScatterAdd(_)
             | Op::SelectCrossEntropy(_)
             | Op::SigmoidGrad(_)
             | Op::SoftmaxCrossEntropy(_)
@@ -415,7 +431,8 @@ impl Translation<'_> {
         self.push("Sum", &node.name, terms, self.result(node), vec![]);
     }
 
-    /// Padding with which no window is partial: `ceil_mode` written out, on whose windows in the padding runtimes disagree.
+    /// Padding with which no window is partial: `ceil_mode` written out, on whose windows in the padding runtimes
+    /// disagree.
     fn closed_pads(&self, node: &Node, window: &Window) -> [usize; 4] {
         let mut pads = window.pad;
         let input = node.inputs.first().map(|value| &self.graph.ty(*value).shape);
@@ -466,6 +483,37 @@ impl Translation<'_> {
         self.push("MatMul", &node.name, vec![rows, narrow], self.result(node), vec![]);
     }
 
+    /// `Gemm` takes two matrices, `MatMul` many, neither transposed nor with a bias.
+    fn products(&mut self, node: &Node, matmul: &MatMul) {
+        let rank = |graph: &Graph, i: usize| graph.ty(node.inputs[i]).shape.len();
+        let flags = [("a", matmul.transpose_a), ("b", matmul.transpose_b)];
+        if rank(self.graph, 0) == 2 && rank(self.graph, 1) == 2 {
+            let flag = |name: &str, on: bool| Attribute::int(name, usize::from(on));
+            return self.plain(
+                node,
+                "Gemm",
+                vec![flag("transA", matmul.transpose_a), flag("transB", matmul.transpose_b)],
+            );
+        }
+        let mut operands = self.operands(node);
+        for (i, (name, _)) in flags.into_iter().enumerate().filter(|(_, (_, transposed))| *transposed) {
+            let mut order: Vec<usize> = (0..rank(self.graph, i)).collect();
+            let last = order.len() - 1;
+            order.swap(last - 1, last);
+            let (part, given) = (format!("{name}_transposed"), operands[i].clone());
+            operands[i] = self.part(node, &part, "Transpose", vec![given], vec![Attribute::ints("perm", &order)]);
+        }
+        let bias = operands.get(2).cloned();
+        operands.truncate(2);
+        match bias {
+            None => self.push("MatMul", &node.name, operands, self.result(node), vec![]),
+            Some(bias) => {
+                let product = self.part(node, "product", "MatMul", operands, vec![]);
+                self.push("Add", &node.name, vec![product, bias], self.result(node), vec![]);
+            }
+        }
+    }
+
     fn resize(&mut self, node: &Node, resize: &Resize) {
         let sizes = self.integers(node, "sizes", &resize.out.map(|extent| extent as i64));
         let x = self.names[node.inputs[0].0].clone();
@@ -484,6 +532,20 @@ impl Translation<'_> {
     }
 
     fn slice(&mut self, node: &Node, slice: &Slice) {
+        self.cut(node, slice, self.result(node));
+    }
+
+    /// A slice per part.
+    fn split(&mut self, node: &Node, split: &Split) {
+        let mut start = vec![0; self.graph.ty(node.inputs[0]).shape.len()];
+        for (part, extent) in node.outputs.iter().zip(&split.sizes) {
+            let size = self.graph.ty(*part).shape.to_vec();
+            self.cut(node, &Slice { start: start.clone(), size }, self.names[part.0].clone());
+            start[split.axis] += extent;
+        }
+    }
+
+    fn cut(&mut self, node: &Node, slice: &Slice, result: String) {
         let shape = &self.graph.ty(node.inputs[0]).shape;
         let cut: Vec<usize> = (0..shape.len()).filter(|axis| slice.size[*axis] != shape[*axis]).collect();
         let of = |value: &dyn Fn(usize) -> usize| cut.iter().map(|axis| value(*axis) as i64).collect::<Vec<_>>();
@@ -493,7 +555,7 @@ impl Translation<'_> {
         for (what, values) in [("starts", starts), ("ends", ends), ("axes", axes)] {
             inputs.push(self.integers(node, what, &values));
         }
-        self.push("Slice", &node.name, inputs, self.result(node), vec![]);
+        self.push("Slice", &node.name, inputs, result, vec![]);
     }
 
     /// `[n, 2a, h, w]` as `[n, 2, a, h, w]`, the softmax over the two, and the two to the end.

@@ -1,11 +1,25 @@
 //! Ranks: processes that train one network together, each on its own part of every batch.
 //!
-//! [`Ranks`] is what a training knows of the others: who it is, how many there are, and how to average, gather and broadcast.
-//! [`Ranks::alone`] is the training without others, [`local`] makes ranks of threads, and with the feature `mpi` a process
-//! that `mpirun` has started gets its own from [`launched`].
+//! [`Ranks`] is what a training knows of the others: who it is, how many there are, and how to average, gather and
+//! broadcast. [`Ranks::alone`] is the training without others, [`local`] makes ranks of threads, and with the feature
+//! `mpi` a process that `mpirun` has started gets its own from [`launched`].
 //!
-//! All transfers of a rank run on one thread, in the order in which they are asked for; every rank has to ask for the same
-//! ones in the same order. So a mean is on its way while its rank computes, and MPI is entered from a single thread only.
+//! All transfers of a rank run on one thread, in the order in which they are asked for; every rank has to ask for the
+//! same ones in the same order. So a mean is on its way while its rank computes, and MPI is entered from a single
+//! thread only.
+//!
+//! ```
+//! let ranks = zoo_ranks::local(2)?;
+//! let means = std::thread::scope(|scope| {
+//!     let threads: Vec<_> = ranks
+//!         .into_iter()
+//!         .map(|rank| scope.spawn(move || rank.mean(vec![vec![rank.rank() as f32]]).wait()))
+//!         .collect();
+//!     threads.into_iter().map(|thread| thread.join().expect("no panic")).collect::<Result<Vec<_>, _>>()
+//! })?;
+//! assert_eq!(means, [[[0.5]], [[0.5]]]);
+//! # Ok::<(), zoo_ranks::RanksError>(())
+//! ```
 
 mod launch;
 mod local;
@@ -118,8 +132,8 @@ impl Ranks {
         self.rank == 0
     }
 
-    /// Begins to average values over all ranks, all of which give as many in as many parts. The parts themselves travel:
-    /// nothing is copied on the way to the means.
+    /// Begins to average values over all ranks, all of which give as many in as many parts. The parts themselves
+    /// travel: nothing is copied on the way to the means.
     pub fn mean<V: AsMut<[f32]> + Send + 'static>(&self, mut parts: Vec<V>) -> Pending<V> {
         let Some(worker) = &self.worker else { return Pending::Done(parts) };
         Pending::Coming(Mutex::new(worker.ask(move |exchange, stop| {

@@ -48,8 +48,8 @@ struct World {
 /// Most bytes of one broadcast: MPI counts in 32 bits.
 const PIECE: usize = 1 << 30;
 
-/// Values that are averaged at a time: 4 MiB, which stay in the caches on their way through shared memory. Measured: 24 MiB
-/// take twice as long at once as in such pieces.
+/// Values that are averaged at a time: 4 MiB, which stay in the caches on their way through shared memory. Measured: 24
+/// MiB take twice as long at once as in such pieces.
 const CACHED: usize = 1 << 20;
 
 /// Values of a part of the ring from which on it is faster than what MPI does for short vectors.
@@ -111,8 +111,8 @@ const EAGER: Duration = Duration::from_millis(500);
 const PAUSE: Duration = Duration::from_micros(500);
 
 impl World {
-    /// Averages round a ring. MPI's own non-blocking sum over two ranks sends everything there and then everything back (Open
-    /// MPI 4.1, libnbc); this takes 0.4 of its time.
+    /// Averages round a ring. MPI's own non-blocking sum over two ranks sends everything there and then everything back
+    /// (Open MPI 4.1, libnbc); this takes 0.4 of its time.
     fn mean_in_a_ring(&mut self, values: &mut [f32], stop: &Stop) {
         let mut room = mem::take(&mut self.room);
         for piece in values.chunks_mut(CACHED) {

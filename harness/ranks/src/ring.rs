@@ -1,7 +1,9 @@
-//! Means round a ring (Patarasuk and Yuan 2009, "Bandwidth optimal all-reduce algorithms for clusters of workstations").
+//! Means round a ring (Patarasuk and Yuan 2009, "Bandwidth optimal all-reduce algorithms for clusters of
+//! workstations").
 //!
-//! Each rank has a part of the values. Parts go round and are added to; when a part has come to everybody it is the sum, and goes
-//! round once more as it is. Every part is summed by one rank in one order, so all ranks have the same bits.
+//! Each rank has a part of the values. Parts go round and are added to; when a part has come to everybody it is the
+//! sum, and goes round once more as it is. Every part is summed by one rank in one order, so all ranks have the same
+//! bits.
 
 /// The ranks before and after this one.
 pub(crate) trait Neighbours {
@@ -9,7 +11,8 @@ pub(crate) trait Neighbours {
     fn pass(&mut self, sent: &[f32], received: &mut [f32]);
 }
 
-/// Replaces the values by their means over `size` ranks, of which this is the one numbered `rank`. All have as many values.
+/// Replaces the values by their means over `size` ranks, of which this is the one numbered `rank`. All have as many
+/// values.
 ///
 /// `room` holds what has come and is not added yet: at least `values.len() / size` elements, rounded up.
 pub(crate) fn mean(values: &mut [f32], rank: usize, size: usize, room: &mut [f32], neighbours: &mut impl Neighbours) {

@@ -4,12 +4,15 @@
 mod preprocess;
 
 use crate::diagnostic::{Diagnostic, Severity, suggest};
-use crate::schema::{
-    Characters, DecayGroup, Goal, LossScale, Optimizer, Period, Recipe, Source, TextScenes, Videos, WarmupShape,
-};
+use crate::lower::LOGITS;
+use crate::optimizer::{UsualDecay, UsualRate};
+use crate::schema::{Characters, DecayGroup, Goal, LossScale, Period, Recipe, Source, TextScenes, Videos, WarmupShape};
 use crate::span::ConfigPath;
 use crate::{ResolvedLayer, ResolvedModel};
-use zoo_graph::Op;
+use zoo_graph::{
+    Op,
+    formula::{names, parse},
+};
 
 /// All that is wrong or unusual in a recipe that fits the schema.
 ///
@@ -73,7 +76,7 @@ impl Check<'_> {
     fn name(&mut self) {
         let name = &self.recipe.name;
         if !is_name(name) {
-            let message = format!("`{}` is no name of a recipe", name.escape_debug());
+            let message = format!("`{}` is not a valid recipe name", name.escape_debug());
             self.error("name", message, NAMES);
         }
     }
@@ -88,12 +91,14 @@ impl Check<'_> {
             | Source::Cifar10(_)
             | Source::TextFolder(_)
             | Source::Crop511(_)
-            | Source::FrameFolder(_) => {}
+            | Source::FrameFolder(_)
+            | Source::TextFile(_)
+            | Source::Sentences(_) => {}
         }
         let kind = self.recipe.data.source.kind();
         let Some(target) = &self.recipe.target else { return };
-        // A value that others cannot trace is no target that a run can be held to: MLPerf's rules ask for a reference run
-        // behind each (arXiv 1910.01500, section 3.3). What the command line says needs no source.
+        // A value that others cannot trace is not a target that a run can be held to: MLPerf's rules ask for a
+        // reference run behind each (arXiv 1910.01500, section 3.3). What the command line says needs no source.
         if target.of.is_none() && self.recipe.spans.override_within("target").is_none() {
             let message = "this target does not say where it comes from";
             let hint = "add `of:` with who reached it, how often, and where it is published";
@@ -161,7 +166,23 @@ impl Check<'_> {
             self.warn("loss.softmax_cross_entropy.label_smoothing", message, "arXiv 1512.00567 introduced it with 0.1");
         }
         let predictions = loss.predictions();
-        if loss.softmax_cross_entropy.is_none() && predictions.is_empty() {
+        let outputs: Vec<&str> = match self.recipe.model.outputs.is_empty() {
+            true => vec![LOGITS],
+            false => self.recipe.model.outputs.keys().map(String::as_str).collect(),
+        };
+        for (name, term) in &loss.formulas {
+            let path = ConfigPath::from(format!("loss.formulas.{name}.formula").as_str());
+            let names = names(&term.formula);
+            let operands: Vec<&str> = names.iter().map(String::as_str).collect();
+            if let Err(error) = parse(&term.formula, &operands, 1) {
+                let span = self.recipe.spans.within(&path, &term.formula, error.at);
+                self.found.push(Diagnostic::error(span, path, error.message));
+            } else if !operands.iter().any(|name| outputs.contains(name)) {
+                let hint = format!("outputs: {}", outputs.join(", "));
+                self.error(&format!("loss.formulas.{name}.formula"), "it reads no output of the model", &hint);
+            }
+        }
+        if loss.softmax_cross_entropy.is_none() && predictions.is_empty() && loss.formulas.is_empty() {
             return self.error("loss", "nothing here depends on the labels", "add `softmax_cross_entropy: {}`");
         }
         let outputs = &self.recipe.model.outputs;
@@ -176,46 +197,40 @@ impl Check<'_> {
             }
         }
         let Some(l2) = &loss.l2 else { return };
-        self.decay("loss.l2.weight", l2.weight);
-        let (decay, _) = self.recipe.optimizer.decay();
+        self.decay("loss.l2.weight", l2.weight, UsualDecay::OF_GRADIENTS);
+        let (decay, ..) = self.recipe.optimizer.decay();
         if decay > 0.0 && l2.weight > 0.0 {
             let message = "weights decay twice: by this loss and by the optimizer";
             self.warn("loss.l2.weight", message, "for SGD the two are the same thing: keep one");
         }
     }
 
-    fn decay(&mut self, path: &str, decay: f64) {
-        if decay > 2e-3 {
-            let message = format!("weight decay {decay} is far above the usual 1e-4");
-            self.warn(path, message, "1e-4 (arXiv 1512.03385), 5e-4 (arXiv 1409.1556), 1/32768 (NVIDIA's ResNet50)");
+    fn decay(&mut self, path: &str, decay: f64, UsualDecay { most, usual, source }: UsualDecay) {
+        if decay > most {
+            self.warn(path, format!("weight decay {decay} is far above the usual {usual}"), source);
         }
     }
 
     fn optimizer(&mut self) {
-        let optimizer = &self.recipe.optimizer;
-        let (decay, spared) = optimizer.decay();
-        let tag = if matches!(optimizer, Optimizer::Sgd(_)) { "sgd" } else { "adam" };
-        self.decay(&format!("optimizer.{tag}.weight_decay"), decay);
+        let recipe = self.recipe;
+        let (decay, spared, groups) = recipe.optimizer.decay();
+        let path = |key: &str| format!("optimizer.{}.{key}", recipe.optimizer.tag());
+        self.decay(&path("weight_decay"), decay, recipe.optimizer.usual_decay());
         if decay == 0.0 && !spared.is_empty() {
             let message = "nothing decays, so sparing parameters from it has no effect";
-            self.warn(&format!("optimizer.{tag}.no_decay"), message, "set weight_decay, or leave no_decay out");
+            self.warn(&path("no_decay"), message, "set weight_decay, or leave no_decay out");
         }
         let twice = |group: &DecayGroup| spared.iter().filter(|other| *other == group).count() > 1;
         if spared.iter().any(twice) {
-            self.error(&format!("optimizer.{tag}.no_decay"), "a group stands here twice", "name each group once");
+            self.error(&path("no_decay"), "a group stands here twice", "name each group once");
         }
-        if let Optimizer::Sgd(sgd) = optimizer {
-            if sgd.nesterov && sgd.momentum == 0.0 {
-                self.error("optimizer.sgd.nesterov", "Nesterov's form needs momentum", "set momentum, for example 0.9");
-            }
-            if sgd.momentum > 0.99 || (sgd.momentum > 0.0 && sgd.momentum < 0.5) {
-                let message = format!("momentum {} is far from the usual 0.9", sgd.momentum);
-                self.warn(
-                    "optimizer.sgd.momentum",
-                    message,
-                    "0.9 (arXiv 1512.03385); the velocity is the sum of the last 1/(1 - momentum) gradients",
-                );
-            }
+        for (n, _) in groups.iter().enumerate().filter(|(_, group)| group.weight_decay.is_none() && group.lr.is_none())
+        {
+            let message = "this group sets nothing";
+            self.error(&path(&format!("groups[{n}]")), message, "set weight_decay or lr, or leave it out");
+        }
+        for finding in recipe.optimizer.findings() {
+            self.report(finding.severity, &path(finding.key), finding.message, finding.hint);
         }
     }
 
@@ -230,21 +245,21 @@ impl Check<'_> {
         let tag = recipe.schedule.tag();
         let (peak, path) = (recipe.schedule.peak_lr(), format!("schedule.{tag}.{}", recipe.schedule.peak_key()));
         let per_256 = peak * 256.0 / recipe.train.batch as f64;
-        match recipe.optimizer {
-            Optimizer::Sgd(_) if per_256 > 3.2 => {
+        match recipe.optimizer.usual_rate() {
+            UsualRate::WithBatch if per_256 > 3.2 => {
                 let message =
                     format!("learning rate {peak} with batch {} is more than 32 times the usual", recipe.train.batch);
                 self.warn(&path, message, "0.1 per 256 samples (arXiv 1706.02677)");
             }
-            // Whoever takes over a batch and not its learning rate: the rate goes with the batch (arXiv 1706.02677, section 2).
-            // Trainings that go on from other weights use less on purpose.
-            Optimizer::Sgd(_) if peak > 0.0 && per_256 < 0.1 / 32.0 && recipe.train.init_from.is_none() => {
+            // Whoever takes over a batch and not its learning rate: the rate goes with the batch (arXiv 1706.02677,
+            // section 2). Trainings that go on from other weights use less on purpose.
+            UsualRate::WithBatch if peak > 0.0 && per_256 < 0.1 / 32.0 && recipe.train.init_from.is_none() => {
                 let batch = recipe.train.batch;
                 let message = format!("learning rate {peak} with batch {batch} is less than a 32nd of the usual");
                 self.warn(&path, message, "0.1 per 256 samples; scale it with the batch (arXiv 1706.02677)");
             }
             // A batch from one file and a rate from another: who wrote the batch has not looked at the rate.
-            Optimizer::Sgd(_)
+            UsualRate::WithBatch
                 if peak > 0.0
                     && !(0.025..=0.4).contains(&per_256)
                     && recipe.train.init_from.is_none()
@@ -256,11 +271,11 @@ impl Check<'_> {
                 );
                 self.warn("train.batch", message, "scale the learning rate with the batch (arXiv 1706.02677)");
             }
-            Optimizer::Adam(_) if peak > 0.02 => {
-                let message = format!("learning rate {peak} is more than 20 times what is usual for Adam");
-                self.warn(&path, message, "0.001 (arXiv 1412.6980)");
+            UsualRate::About { rate, of, source } if peak > 20.0 * rate => {
+                let message = format!("learning rate {peak} is more than 20 times what is usual for {of}");
+                self.warn(&path, message, source);
             }
-            _ => {}
+            UsualRate::WithBatch | UsualRate::About { .. } | UsualRate::Any => {}
         }
         if peak == 0.0 {
             self.error(&path, "with a learning rate of 0 nothing is learned", "for example 0.1 per 256 samples");
@@ -299,7 +314,7 @@ impl Check<'_> {
             LossScale::Dynamic(dynamic) => ("npu.loss_scale.dynamic.init", dynamic.init),
         };
         if scale.log2().fract() != 0.0 {
-            let message = format!("loss scale {scale} is no power of two, so scaling itself rounds");
+            let message = format!("loss scale {scale} is not a power of two, so scaling itself rounds");
             self.warn(path, message, "powers of two change the exponent only (arXiv 1710.03740)");
         }
     }

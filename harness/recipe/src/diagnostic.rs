@@ -20,6 +20,15 @@ pub enum Severity {
     Warning,
 }
 
+/// Something wrong with the settings of a schedule or an optimizer.
+pub(crate) struct Finding {
+    pub(crate) severity: Severity,
+    /// Key of the setting.
+    pub(crate) key: &'static str,
+    pub(crate) message: String,
+    pub(crate) hint: &'static str,
+}
+
 /// One thing that is wrong with a recipe.
 ///
 /// As JSON: `{"severity", "file", "line", "column", "path", "message", "hint"}`.
@@ -85,7 +94,7 @@ impl Serialize for Diagnostic {
 
 /// An excerpt has at most this many characters.
 const EXCERPT_WIDTH: usize = 120;
-/// Most mistakes that are listed; a file that is no recipe at all has one on every line.
+/// Most mistakes that are listed; a file that is not a recipe at all has one on every line.
 const MOST: usize = 500;
 
 /// Characters of a line that are left out before the excerpt that shows this one.

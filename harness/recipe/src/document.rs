@@ -1,4 +1,5 @@
-//! Other YAML documents beside recipes, read with the same care: everything that is wrong at once, with line and column.
+//! Other YAML documents beside recipes, read with the same care: everything that is wrong at once, with line and
+//! column.
 
 use std::path::Path;
 

@@ -1,10 +1,21 @@
 //! Recipes: YAML schema, loader, inheritance, overrides, diagnostics.
 //!
-//! [`schema`] is the recipe as written, [`layers`] its layers, [`resolve`] the architecture with everything decided, which
-//! graphs are built from. A [`Library`] finds and loads recipes:
+//! [`schema`] is the recipe as written, [`layers`] its layers, [`resolve`] the architecture with everything decided,
+//! which graphs are built from. A [`Library`] finds and loads recipes:
 //!
-//! file -> spanned tree -> `extends`, blocks of others, `set`, profile, `--set` (merges on the tree) -> validation against the schema,
-//! all errors at once -> typed [`Recipe`] -> checks of what a schema cannot say -> [`Recipe::resolve`].
+//! file -> spanned tree -> `extends`, blocks of others, `set`, profile, `--set` (merges on the tree) -> validation
+//! against the schema, all errors at once -> typed [`Recipe`] -> checks of what a schema cannot say ->
+//! [`Recipe::resolve`].
+//!
+//! ```
+//! use zoo_recipe::{Library, LoadOptions};
+//!
+//! let recipes = concat!(env!("CARGO_MANIFEST_DIR"), "/../../recipes");
+//! let options = LoadOptions { profile: None, sets: vec!["train.batch=64".to_owned()] };
+//! let recipe = Library::new([recipes]).load("resnet18", &options)?.recipe;
+//! assert_eq!((recipe.train.batch, recipe.resolve()?.classes), (64, 1000));
+//! # Ok::<(), zoo_recipe::Diagnostics>(())
+//! ```
 
 mod check;
 mod diagnostic;
@@ -12,8 +23,10 @@ mod document;
 mod editor_schema;
 pub mod layers;
 mod library;
+mod losses;
 mod lower;
 mod merge;
+mod optimizer;
 mod overrides;
 mod reference;
 pub mod resolve;

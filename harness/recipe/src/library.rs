@@ -119,7 +119,7 @@ impl Library {
         let is_yaml = name.ends_with(".yaml") || name.ends_with(".yml");
         let beside = from.and_then(Path::parent);
         if is_yaml || name.contains(['/', '\\']) {
-            // What a file asks for is shown where it is no recipe: no other file than YAML.
+            // What a file asks for is shown where it is not a recipe: no other file than YAML.
             if from.is_some() && !is_yaml {
                 return None;
             }
@@ -141,7 +141,8 @@ impl Library {
         yaml_files(self.folders(Some(from)).into_iter().map(|dir| dir.join(FOLDER)))
     }
 
-    /// Folders in which what the file `from` asks for is searched: the one with recipes that it is in, then the library's.
+    /// Folders in which what the file `from` asks for is searched: the one with recipes that it is in, then the
+    /// library's.
     fn folders(&self, from: Option<&Path>) -> Vec<PathBuf> {
         let beside = from.and_then(Path::parent);
         let recipes = beside.map(|dir| if dir.ends_with(FOLDER) { dir.parent().unwrap_or(dir) } else { dir });

@@ -12,8 +12,8 @@ use crate::shape::{Shape, ShapeId, Shapes};
 use crate::span::{ConfigPath, Span};
 use crate::tree::{self, Entry, Map, Node, Value};
 
-/// The texts of the list that an override `path=[a, b]` gives to this path; none if it changes something else. What is wrong
-/// with it is for who applies it to say.
+/// The texts of the list that an override `path=[a, b]` gives to this path; none if it changes something else. What is
+/// wrong with it is for who applies it to say.
 pub fn texts_of(argument: &str, path: &str) -> Vec<String> {
     let Ok(change) = Override::from_argument(argument, 0) else { return Vec::new() };
     let Value::List(nodes) = change.value.value else { return Vec::new() };
@@ -82,7 +82,7 @@ impl Override {
 
     fn steps(&self) -> Result<Vec<Step>, Diagnostic> {
         let fail = || {
-            let error = self.error(&ConfigPath::default(), format!("`{}` is no path", self.path.escape_debug()));
+            let error = self.error(&ConfigPath::default(), format!("`{}` is not a path", self.path.escape_debug()));
             error.with_hint("paths look like `train.batch`, `model.conv1.stride` or `model.body[3].kernel`")
         };
         let mut steps = Vec::new();
@@ -146,7 +146,7 @@ impl Walk<'_> {
                 self.descend(element, *item, path.index(*index), rest)
             }
             (Shape::List { .. }, Step::Name(name)) => self.search(node, id, path, name, rest),
-            (_, Step::Index(_)) => Err(self.change.error(&path, format!("`{path}` is no list"))),
+            (_, Step::Index(_)) => Err(self.change.error(&path, format!("`{path}` is not a list"))),
             (_, Step::Name(name)) => {
                 Err(self.change.error(&path.key(name), format!("`{path}` has no parts, so there is no `{name}` in it")))
             }
@@ -192,7 +192,7 @@ impl Walk<'_> {
     fn choice(&self, node: &mut Node, id: ShapeId, path: ConfigPath, steps: &[Step]) -> Outcome {
         let Shape::Union { variants, .. } = self.shapes.shape(id) else { return self.descend(node, id, path, steps) };
         let Some(Step::Name(name)) = steps.first() else {
-            return Err(self.change.error(&path, format!("`{path}` is no list")));
+            return Err(self.change.error(&path, format!("`{path}` is not a list")));
         };
         let present = match &node.value {
             Value::Map(map) => map.keys().next().cloned(),

@@ -55,7 +55,7 @@ pub fn reference() -> Vec<Page> {
         for name in &order {
             page.definition(name, &mut text);
         }
-        out.push(Page { file, text });
+        out.push(Page { file, text: wrapped(&text) });
     }
     out
 }
@@ -85,7 +85,33 @@ fn first(
          | key | value | default | meaning |\n| --- | --- | --- | --- |\n| `extends` | text | | {} |\n",
         cell(extends)
     );
-    Page { file: FIRST, text }
+    Page { file: FIRST, text: wrapped(&text) }
+}
+
+/// Characters of a line of prose.
+const WIDTH: usize = 120;
+
+/// Lines of prose broken at spaces; rows of tables stay what they are.
+fn wrapped(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for line in text.lines() {
+        let indent = if line.starts_with("- ") { "\n  " } else { "\n" };
+        let mut column = 0;
+        for word in line.split(' ') {
+            let len = word.chars().count();
+            if column > 0 && column + 1 + len > WIDTH && !line.starts_with('|') {
+                out.push_str(indent);
+                column = indent.len() - 1;
+            } else if column > 0 {
+                out.push(' ');
+                column += 1;
+            }
+            out.push_str(word);
+            column += len;
+        }
+        out.push('\n');
+    }
+    out
 }
 
 /// Collects the definitions below a value that deserve a heading, in the order in which they are met.

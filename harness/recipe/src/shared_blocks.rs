@@ -1,8 +1,8 @@
-//! Blocks that are written elsewhere: `blocks: {bottleneck: {from: resnet50}}` takes a block of another recipe, with the
-//! blocks that it uses, and `from: blocks/NAME` one of a file of blocks.
+//! Blocks that are written elsewhere: `blocks: {bottleneck: {from: resnet50}}` takes a block of another recipe, with
+//! the blocks that it uses, and `from: blocks/NAME` one of a file of blocks.
 //!
-//! This works on the spanned tree, before anything is read as types: a block that is taken keeps the places where it was
-//! written, and stands in the recipe as if it had been written there.
+//! This works on the spanned tree, before anything is read as types: a block that is taken keeps the places where it
+//! was written, and stands in the recipe as if it had been written there.
 
 use std::path::Path;
 use std::rc::Rc;
@@ -38,8 +38,8 @@ pub struct BlockFile {
     pub blocks: IndexMap<String, Block>,
 }
 
-/// `over` on top of `under`, both recipes or fragments of recipes, as [`merge`] does; a block that is taken from elsewhere
-/// replaces an inherited one whole.
+/// `over` on top of `under`, both recipes or fragments of recipes, as [`merge`] does; a block that is taken from
+/// elsewhere replaces an inherited one whole.
 pub(crate) fn merge_recipes(mut under: Node, over: Node, removal: Removal) -> Node {
     let taken: Vec<&String> = blocks_of(&over).into_iter().flatten().filter(is_taken).map(|(name, _)| name).collect();
     if let Some(inherited) = blocks_of_mut(&mut under) {

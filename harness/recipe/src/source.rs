@@ -24,7 +24,7 @@ pub(crate) fn read(path: &Path) -> Result<(Arc<str>, Arc<str>), Diagnostic> {
     let unreadable = |error: std::io::Error| start(format!("cannot read this file: {error}"));
     let metadata = std::fs::metadata(path).map_err(unreadable)?;
     if !metadata.is_file() {
-        return Err(start("this is no file".to_owned()));
+        return Err(start("not a file".to_owned()));
     }
     let too_large = |size: String| {
         let error = start(format!("{size}, but recipes have at most {} KiB", MAX_FILE_BYTES / 1024));
@@ -42,7 +42,7 @@ pub(crate) fn read(path: &Path) -> Result<(Arc<str>, Arc<str>), Diagnostic> {
     let not_text = |valid: &[u8], what: &str| {
         let line = valid.iter().filter(|byte| **byte == b'\n').count() + 1;
         let last = valid.rsplit(|byte| *byte == b'\n').next().unwrap_or_default();
-        fail(line, String::from_utf8_lossy(last).chars().count() + 1, format!("this is no text: {what}"))
+        fail(line, String::from_utf8_lossy(last).chars().count() + 1, format!("not text: {what}"))
     };
     let text = match std::str::from_utf8(&bytes) {
         Ok(text) => text,

@@ -54,7 +54,7 @@ impl fmt::Display for ConfigPath {
 
 /// The place where every node of a loaded recipe was written.
 ///
-/// Any two tables compare equal: where a recipe was written is no part of what it says, so a recipe that was saved
+/// Any two tables compare equal: where a recipe was written is not a part of what it says, so a recipe that was saved
 /// resolved and loaded again equals the original.
 #[derive(Clone, Debug, Default)]
 pub struct SpanTable(Arc<Table>);

@@ -198,7 +198,7 @@ pub(crate) fn parse(text: &str, file: &Arc<str>) -> Result<Node, Diagnostic> {
     for event in Parser::new_from_str(text) {
         let (event, range) = event.map_err(|error| {
             let info = error.info();
-            builder.error(builder.place(*error.marker()), format!("this is no YAML: {info}"))
+            builder.error(builder.place(*error.marker()), format!("invalid YAML: {info}"))
         })?;
         builder.event(event, range)?;
     }

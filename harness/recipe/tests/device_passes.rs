@@ -152,14 +152,7 @@ fn l2_becomes_decay() {
     let mut graph = step("alexnet");
     run(&mut graph, vec![Box::new(L2ToDecay)]).unwrap();
     assert!(!graph.nodes.iter().any(|n| matches!(n.op, Op::L2Loss(_) | Op::WeightedSum(_) | Op::Add(_))));
-    let decays: Vec<f64> = graph
-        .nodes
-        .iter()
-        .filter_map(|n| match &n.op {
-            Op::ApplyMomentum(op) => Some(op.weight_decay),
-            _ => None,
-        })
-        .collect();
+    let decays: Vec<f64> = graph.nodes.iter().filter_map(|n| Some(graph.optimized(n)?.group.weight_decay)).collect();
     assert_eq!(decays, [1e-4; 16]);
     let names: Vec<&str> = graph.losses.iter().map(|(name, _)| name.as_str()).collect();
     assert_eq!(names, ["loss", "cross_entropy"]);
@@ -176,7 +169,7 @@ fn scaling_and_decay_become_operators() {
     let seed = graph.nodes.iter().find(|n| n.name == "loss/seed").unwrap();
     assert!(matches!(&seed.op, Op::Fill(fill) if fill.value == 1.0));
     assert_eq!(graph.nodes.iter().filter(|n| n.name == "loss/scale").count(), 1);
-    let decays = |n: &zoo_graph::Node| matches!(&n.op, Op::ApplyMomentum(op) if op.weight_decay != 0.0);
+    let decays = |n: &zoo_graph::Node| graph.optimized(n).is_some_and(|update| update.group.weight_decay != 0.0);
     assert!(!graph.nodes.iter().any(decays));
 }
 

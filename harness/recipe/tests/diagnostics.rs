@@ -244,7 +244,7 @@ fn slips_are_named_with_their_sources() {
         assert!(said.contains(&format!("warning: {message}")) && said.contains(source), "{to}\n{said}");
         assert!(!said.contains("error:"), "{to}\n{said}");
     }
-    // What is no slip: a fine-tuning's small rate, frozen statistics, a crop that padding makes room for.
+    // What is not a slip: a fine-tuning's small rate, frozen statistics, a crop that padding makes room for.
     let sound = [
         ("train: {batch: 32, epochs: 2}", "train: {batch: 32, epochs: 2, init_from: {checkpoint: a.pth}}"),
         ("base_lr: 0.1", "base_lr: 1e-4"),
@@ -283,7 +283,7 @@ fn a_batch_that_the_learning_rate_was_not_written_for() {
     assert!(said.contains(&format!("learning rate 0.1 {slip} 2048: 0.01 per 256 samples")), "{said}");
     assert!(said.contains("child.yaml:3:16") && said.contains("1706.02677"), "{said}");
     assert_eq!(child("train: {batch: 2048}\nschedule: {cosine: {base_lr: 0.8}}"), "");
-    assert_eq!(child("train: {batch: 128}"), "", "twice the usual is no slip");
+    assert_eq!(child("train: {batch: 128}"), "", "twice the usual is not a slip");
     assert_eq!(child("train: {batch: 2048, init_from: {checkpoint: a.pth}}"), "", "less, on purpose");
     assert_eq!(report(&[(tiny.0, tiny.1.as_bytes())], &["train.batch=16"]), "", "the command line tries things");
 }
@@ -348,7 +348,7 @@ fn inheritance_gone_wrong() {
     insta::assert_snapshot!(report(&[("child.yaml", child), ("tiny.yaml", SOUND.as_bytes())], &[]));
 }
 
-/// A file that is no recipe: as many mistakes as there are keys, on one line of 200 KB. Reports stay short.
+/// A file that is not a recipe: as many mistakes as there are keys, on one line of 200 KB. Reports stay short.
 #[test]
 fn more_mistakes_than_anybody_reads() {
     let keys: Vec<String> = (0..20_000).map(|key| format!("k{key}: 1")).collect();

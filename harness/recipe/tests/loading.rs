@@ -67,7 +67,7 @@ fn body(recipe: &Recipe) -> Vec<ResolvedLayer> {
 }
 
 fn conv(layer: &ResolvedLayer) -> &Conv {
-    if let Layer::Conv(conv) = &layer.kind { conv } else { panic!("{layer:?} is no convolution") }
+    if let Layer::Conv(conv) = &layer.kind { conv } else { panic!("{layer:?} is not a convolution") }
 }
 
 /// The convolution of the block `unit` in its first use.

@@ -62,12 +62,12 @@ fn sizes_and_defaults() {
 }
 
 fn conv(layer: &ResolvedLayer) -> &Conv {
-    let Layer::Conv(conv) = &layer.kind else { panic!("{layer:?} is no convolution") };
+    let Layer::Conv(conv) = &layer.kind else { panic!("{layer:?} is not a convolution") };
     conv
 }
 
-/// A layer's own initialiser counts before that of its block, that before those of the blocks around it, and `model.init`
-/// comes last; weight and bias apart.
+/// A layer's own initialiser counts before that of its block, that before those of the blocks around it, and
+/// `model.init` comes last; weight and bias apart.
 #[test]
 fn blocks_say_how_their_parameters_start() {
     let layers = body(
@@ -258,7 +258,7 @@ fn what_no_layer_can_be() {
         "model.blocks.u.args.classes: `classes` is the model's class count everywhere",
         "model.blocks.u.args.n: no layer of `u` uses the argument `n`",
         "model.body[0].max_pool.pad: a pool of 2x2 cannot be padded by [2, 2, 2, 2]: windows would see padding only",
-        "model.body[1].relu.name: `a.b` is no module name",
+        "model.body[1].relu.name: `a.b` is not a module name",
         "model.body[2].tap: there is a tap or input `image` already",
         "model.body[3].stack.repeat: `$classes*1000` is 10000 (classes = 10), expected a whole number from 1 to 1024",
     ];

@@ -8,7 +8,7 @@ use thiserror::Error;
 use zoo_datasets::{DataError, Image};
 use zoo_recipe::schema::{Metric, Score};
 
-use crate::{Field, Input, InputError};
+use crate::{Field, Input, InputError, metrics::Confusion};
 
 /// A network with its weights in evaluation mode: stored statistics, no dropout, no update.
 pub trait Network {
@@ -96,6 +96,8 @@ pub enum Sight<'a> {
     },
     /// Something that was found, which can be drawn.
     Found(Found<'a>),
+    /// What classes were taken for which, at the end of an evaluation.
+    Confusion(&'a Confusion),
 }
 
 /// What was found in an image, beside what there is to find.
@@ -106,6 +108,10 @@ pub struct Found<'a> {
     pub place: Place<'a>,
     /// What is drawn, for who does not see it.
     pub shows: &'a str,
+    /// How to read the drawing, if that does not go without saying.
+    pub key: Option<&'static str>,
+    /// How far off it is: more is worse, in a unit of the task's own; `None` where the truth is not known.
+    pub badness: Option<f64>,
     /// Draws it.
     pub draw: &'a dyn Fn() -> Image,
 }

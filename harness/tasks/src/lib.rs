@@ -1,12 +1,24 @@
 //! Tasks: what networks are asked to do with one kind of sample, from the recipe's words to figures and pictures.
 //!
-//! The recipe knows no pixels and the data sets know no recipe; golden check, training and evaluation all come here, so that
-//! what is proven is what trains. What computes a network is another room's business: evaluations see a [`Network`].
+//! The recipe knows no pixels and the data sets know no recipe; golden check, training and evaluation all come here, so
+//! that what is proven is what trains. What computes a network is another crate's business: evaluations see a
+//! [`Network`].
 //!
 //! * [`Task`], and [`task`] with the list of all: opens data, as [`DataSets`].
-//! * [`SampleSets`]: opened samples; they make a [`Feed`] of batches for training and a [`HeldOut`] for evaluation, inspect
-//!   themselves, and draw themselves.
+//! * [`SampleSets`]: opened samples; they make a [`Feed`] of batches for training and a [`HeldOut`] for evaluation,
+//!   inspect themselves, and draw themselves.
 //! * [`metrics`]: what evaluations measure, a file each.
+//!
+//! ```
+//! use zoo_recipe::{Library, LoadOptions};
+//!
+//! let recipes = concat!(env!("CARGO_MANIFEST_DIR"), "/../../recipes");
+//! let mini = LoadOptions { profile: Some("mini".to_owned()), sets: Vec::new() };
+//! let recipe = Library::new([recipes]).load("resnet50", &mini)?.recipe;
+//! let data = zoo_tasks::open(&recipe, None)?;
+//! assert_eq!((data.samples.val_len(), data.samples.classes().len()), (1000, 10));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 mod baseline;
 mod batch;
@@ -14,6 +26,7 @@ mod classification;
 mod evaluation;
 mod feed;
 mod inspection;
+mod language_modelling;
 pub mod metrics;
 mod preprocess;
 mod task;

@@ -59,7 +59,8 @@ pub(crate) fn pipeline(
     }
 }
 
-/// The preprocessing of images whose size another section of the recipe decides: normalisation alone, whatever the size.
+/// The preprocessing of images whose size another section of the recipe decides: normalisation alone, whatever the
+/// size.
 ///
 /// # Errors
 /// Other steps.

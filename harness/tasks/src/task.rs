@@ -10,7 +10,8 @@ use zoo_recipe::{
 
 use crate::{
     Baseline, EvaluationError, Feed, HeldOut, Input, InputError, Inspection, LinearBaseline, Network,
-    classification::Classification, text_detection::TextDetection, tracking::Tracking,
+    classification::Classification, language_modelling::LanguageModelling, text_detection::TextDetection,
+    tracking::Tracking,
 };
 
 /// What networks are asked to do with one kind of sample: a folder each, which knows all there is to know of it.
@@ -21,17 +22,17 @@ pub trait Task: Sync {
     /// Data that are missing, unreadable, or of another task.
     fn open(&self, recipe: &Recipe) -> Result<DataSets, InputError>;
 
-    /// Opens the data in a folder in place of the recipe's.
+    /// Opens the data in a folder, or in the file that is the whole data, in place of the recipe's.
     ///
     /// # Errors
     /// Data that are missing or unreadable.
     fn open_folder(&self, recipe: &Recipe, root: &Path) -> Result<DataSets, InputError>;
 
-    /// What a recipe has to say to get at the data in a folder.
+    /// What a recipe has to say to get at the data in a folder or file.
     fn source_in(&self, root: &Path, before: &Source) -> Source;
 
-    /// What evaluation does to an image, for a network that takes `image` (`[channels, height, width]`): what goldens of the
-    /// preprocessing are held against.
+    /// What evaluation does to an image, for a network that takes `image` (`[channels, height, width]`): what goldens
+    /// of the preprocessing are held against.
     ///
     /// # Errors
     /// Steps that contradict each other, or do not deliver what the network takes.
@@ -44,6 +45,7 @@ pub fn task(kind: SampleKind) -> &'static dyn Task {
         SampleKind::Image => &Classification,
         SampleKind::Text => &TextDetection,
         SampleKind::Video => &Tracking,
+        SampleKind::Language => &LanguageModelling,
     }
 }
 
@@ -71,15 +73,20 @@ pub trait SampleSets: Send + Sync {
         [0; 2]
     }
 
-    /// Changes the recipe's preprocessing where it would not bring these samples to the network's size; says what is changed.
+    /// Changes the recipe's preprocessing where it would not bring these samples to the network's size; says what is
+    /// changed.
     fn fit(&self, _recipe: &mut Recipe) -> Vec<String> {
         Vec::new()
     }
 
+    /// Writes into the recipe what it leaves to the data and other data may not decide: a run keeps it.
+    fn settle(&self, _recipe: &mut Recipe) {}
+
     /// Batches for a step with these `inputs`, the first of which is the network's first.
     ///
     /// # Errors
-    /// Preprocessing that does not deliver what the step takes, an input that such data do not offer, or too few samples.
+    /// Preprocessing that does not deliver what the step takes, an input that such data do not offer, or too few
+    /// samples.
     fn feed(&self, recipe: &Recipe, inputs: &[Input], config: LoaderConfig) -> Result<Feed, InputError>;
 
     /// The held-out samples as a network takes them.
@@ -98,8 +105,8 @@ pub trait SampleSets: Send + Sync {
         None
     }
 
-    /// What answers reach that know nothing of the sample. `network` makes one for its shapes, where they matter; `progress`
-    /// hears how much is done, and of how much.
+    /// What answers reach that know nothing of the sample. `network` makes one for its shapes, where they matter;
+    /// `progress` hears how much is done, and of how much.
     ///
     /// # Errors
     /// Samples that cannot be read, or a network that they do not fit.
@@ -111,6 +118,11 @@ pub trait SampleSets: Send + Sync {
         _progress: &mut dyn FnMut(usize, usize),
     ) -> Result<Vec<Baseline>, EvaluationError> {
         Ok(Vec::new())
+    }
+
+    /// Whether the same samples train and are evaluated, because the data are not divided.
+    fn is_undivided(&self) -> bool {
+        false
     }
 
     /// The parts that [`SampleSets::inspect`] looks at, with the number of their samples.
@@ -146,8 +158,8 @@ pub struct DataSets {
 }
 
 impl DataSets {
-    /// Tells these data from others, wherever they lie: FNV-1a over the names of samples in order, and, if samples have one,
-    /// over the names of the classes and each sample's label.
+    /// Tells these data from others, wherever they lie: FNV-1a over the names of samples in order, and, if samples have
+    /// one, over the names of the classes and each sample's label.
     pub fn fingerprint(&self) -> u64 {
         let mut bytes = Vec::new();
         self.samples.names(&mut |name| {

@@ -40,8 +40,8 @@ impl Environment {
     }
 }
 
-/// The commit that is checked out in a folder or above it, as git's files have it (gitrepository-layout(5)): no process is
-/// started for it, and git need not be there.
+/// The commit that is checked out in a folder or above it, as git's files have it (gitrepository-layout(5)): no process
+/// is started for it, and git need not be there.
 fn revision(folder: &Path) -> Option<String> {
     const DIGITS: usize = 12;
     let read = |path: &Path| fs::read_to_string(path).ok();

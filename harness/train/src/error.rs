@@ -76,7 +76,7 @@ pub enum TrainError {
     /// A checkpoint whose variables are not those of the step.
     #[error("the checkpoint does not fit the network: {0}")]
     Variables(String),
-    /// The loss is no number any more.
+    /// The loss is not a number any more.
     #[error(
         "the loss of step {step} is not finite ({}); the last checkpoint is intact{}\nUsual causes: a learning rate that is \
          too high ({lr} here), broken samples, a loss scale that overflows; `gradients.skip_loss_above` leaves out such \
@@ -94,7 +94,7 @@ pub enum TrainError {
         /// Where it came from, if that was found.
         culprit: Option<Box<Culprit>>,
     },
-    /// A variable is no number any more.
+    /// A variable is not a number any more.
     #[error("`{variable}` is not finite after step {step}; the last checkpoint is intact{}", came_from(culprit))]
     VariableNotFinite {
         /// Steps done.

@@ -1,8 +1,8 @@
 //! `events.jsonl`: one [`Event`] per line, as JSON, in the order in which things happened.
 //!
-//! Every line is handed to the operating system at once, so a killed process leaves at most one incomplete line. A resumed
-//! run drops what happened after its checkpoint and an incomplete last line, and appends; after a power failure lines
-//! shortly before the checkpoint may be missing.
+//! Every line is handed to the operating system at once, so a killed process leaves at most one incomplete line. A
+//! resumed run drops what happened after its checkpoint and an incomplete last line, and appends; after a power failure
+//! lines shortly before the checkpoint may be missing.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -58,8 +58,8 @@ impl Listener for EventLog {
     }
 }
 
-/// The events of a file; none if there is no such file. Lines that are no events, the last one if it is not complete excepted,
-/// are left out with a warning.
+/// The events of a file; none if there is no such file. Lines that are no events, the last one if it is not complete
+/// excepted, are left out with a warning.
 ///
 /// # Errors
 /// A file that cannot be read.
@@ -95,13 +95,13 @@ fn lines(path: &Path) -> io::Result<(Vec<Event>, bool)> {
         }
     }
     if let Some(first) = first_wrong {
-        tracing::warn!("{}:{first}: this is no event of a run; left out, as {wrong} lines altogether", path.display());
+        tracing::warn!("{}:{first}: not an event of a run; left out, as {wrong} lines altogether", path.display());
     }
     Ok((events, first_wrong.is_some()))
 }
 
-/// Whether an event belongs to the training up to `step`. The end of the interrupted run does not, and a run that goes on
-/// from its very beginning has no past.
+/// Whether an event belongs to the training up to `step`. The end of the interrupted run does not, and a run that goes
+/// on from its very beginning has no past.
 fn stays(event: &Event, step: u64) -> bool {
     match event {
         Event::Started(started) => step > 0 && started.resumed_at.is_none_or(|at| at <= step),
@@ -131,6 +131,7 @@ mod tests {
             epoch: 0.0,
             loss,
             components: vec![],
+            gradient_norm: None,
             lr: 0.1,
             loss_scale: None,
             skipped: false,

@@ -21,7 +21,7 @@ pub(crate) fn declared(graph: &Graph) -> Vec<Input> {
 pub(crate) fn inputs(graph: &Graph, fields: Vec<Field>) -> Result<Inputs, TrainError> {
     let mut inputs = Inputs::new();
     for Field { name, numbers } in fields {
-        // What no term of the loss compares with is no input.
+        // What no term of the loss compares with is not an input.
         let Some(input) = graph.inputs.iter().find(|input| input.name == name) else { continue };
         let ty = graph.ty(input.value);
         let fits = matches!(numbers, Numbers::Real(_)) == ty.dtype.is_float();

@@ -58,8 +58,8 @@ impl Job<'_> {
         self.recipe.train.batch.min(self.data.samples.val_len().max(1))
     }
 
-    /// Full batches of the training set for a step, shuffled and augmented by the recipe's seed, and of each the part that
-    /// this rank trains on.
+    /// Full batches of the training set for a step, shuffled and augmented by the recipe's seed, and of each the part
+    /// that this rank trains on.
     ///
     /// # Errors
     /// Preprocessing that does not deliver what the step takes, or too few samples.

@@ -64,11 +64,34 @@ impl Launch {
         }
     }
 
+    /// The command that asks for it again, as a shell takes it.
+    pub fn command(&self) -> String {
+        let path = |path: &Path| path.to_string_lossy().into_owned();
+        let mut words = vec!["zoo".to_owned(), "run".to_owned(), self.recipe.clone()];
+        let mut option = |name: &str, value: String| words.extend([name.to_owned(), value]);
+        self.recipes.iter().for_each(|folder| option("--recipes", path(folder)));
+        self.profile.iter().for_each(|profile| option("--profile", profile.clone()));
+        self.sets.iter().for_each(|set| option("--set", set.clone()));
+        self.data.iter().for_each(|data| option("--data", path(data)));
+        self.device.iter().for_each(|device| option("--device", device.clone()));
+        words.extend(self.no_check.then(|| "--no-check".to_owned()));
+        words.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" ")
+    }
+
     /// Writes it to the folder of a run.
     pub(super) fn write(&self, folder: &Path) -> Result<(), ListenError> {
         let path = folder.join(LAUNCH);
         let write = |out: &mut dyn Write| Ok(serde_json::to_writer_pretty(out, self)?);
         atomic::replace(&path, write).map_err(ListenError::at(&path))
+    }
+}
+
+/// A word as a shell takes it.
+pub fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+=:,@%".contains(c);
+    match !word.is_empty() && word.chars().all(plain) {
+        true => word.to_owned(),
+        false => format!("'{}'", word.replace('\'', r"'\''")),
     }
 }
 
@@ -92,6 +115,20 @@ mod tests {
         assert_eq!(Launch::read(dir.path()).unwrap(), Some(launch));
         std::fs::write(dir.path().join(LAUNCH), "{").unwrap();
         assert!(Launch::read(dir.path()).is_err());
+    }
+
+    #[test]
+    fn a_command_asks_for_it_again() {
+        let launch = Launch {
+            recipe: "net".into(),
+            sets: vec!["gradients.clip=[norm: 1]".into(), "description=it's".into()],
+            data: Some("/data".into()),
+            no_check: true,
+            ..Launch::default()
+        };
+        let command =
+            r"zoo run net --set 'gradients.clip=[norm: 1]' --set 'description=it'\''s' --data /data --no-check";
+        assert_eq!(launch.command(), command);
     }
 
     #[test]

@@ -1,10 +1,19 @@
 //! Training: the loop around the step.
 //!
-//! A [`Trainer`] runs the recipe's [`Step`](zoo_engine::Step), the same that the golden check runs, over the batches of a
-//! [`Job`], evaluates the held-out set, keeps [`Checkpoint`]s from which it goes on bit for bit, and tells [`Listener`]s
-//! what happens. The files of a run ([`RunFolder`]: event log, TensorBoard, report, result) are such listeners; a progress
-//! bar is another, and belongs to the command. [`Session`] is the step without the loop, for whoever brings batches and
-//! learning rates of their own.
+//! A [`Trainer`] runs the recipe's [`Step`](zoo_engine::Step), the same that the golden check runs, over the batches of
+//! a [`Job`], evaluates the held-out set, keeps [`Checkpoint`]s from which it goes on bit for bit, and tells
+//! [`Listener`]s what happens. The files of a run ([`RunFolder`]: event log, TensorBoard, report, result) are such
+//! listeners; a progress bar is another, and belongs to the command. [`Session`] is the step without the loop, for
+//! whoever brings batches and learning rates of their own.
+//!
+//! ```
+//! use zoo_train::Launch;
+//!
+//! // How a run was asked for is kept in its folder, and can be asked for again.
+//! let sets = vec!["train.epochs=1".to_owned()];
+//! let launch = Launch { recipe: "resnet50".to_owned(), profile: Some("mini".to_owned()), sets, ..Launch::default() };
+//! assert_eq!(launch.command(), "zoo run resnet50 --profile mini --set train.epochs=1");
+//! ```
 
 pub mod checkpoint;
 pub mod convergence;
@@ -14,6 +23,7 @@ mod error;
 mod evaluate;
 pub mod event;
 mod event_log;
+mod gradient_norm;
 mod inputs;
 mod job;
 mod launch;
@@ -36,10 +46,10 @@ pub use evaluate::{Evaluator, evaluate, trivial_answers};
 pub use event::{Event, GoldenVerdict, HOST, ListenError, Listener, RunResult};
 pub use event_log::EventLog;
 pub use job::{Job, SimulatedDevice};
-pub use launch::Launch;
+pub use launch::{Launch, quoted};
 pub use loss_scale::LossScale;
 pub use record::{RunEnd, RunRecord};
-pub use run_folder::{Resumed, RunFiles, RunFolder, rewrite_report};
+pub use run_folder::{Resumed, RunFiles, RunFolder, rewrite_report, served_report};
 pub use session::Session;
 pub use timetable::{Position, Timetable};
 pub use trainer::{Outcome, Trainer};

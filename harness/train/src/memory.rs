@@ -1,8 +1,8 @@
 //! How much memory a training will take, before it takes any.
 //!
-//! Most of it is the plan of the step's buffers, which is exact. Beside it there are the network that evaluates, batches that
-//! are prepared ahead, generated images that are kept, and variables on their way into a checkpoint. What the process has
-//! before (code, libraries, the index of the data) is measured.
+//! Most of it is the plan of the step's buffers, which is exact. Beside it there are the network that evaluates,
+//! batches that are prepared ahead, generated images that are kept, and variables on their way into a checkpoint. What
+//! the process has before (code, libraries, the index of the data) is measured.
 
 use std::fs;
 use zoo_engine::{Kernels, Options, StepMemory};

@@ -4,7 +4,7 @@ use candle_core::{DType, Tensor};
 use std::collections::BTreeMap;
 use zoo_engine::{Options, Scalars, Step};
 use zoo_graph::{EMA, Graph};
-use zoo_recipe::{BuildOptions, schema::Extent};
+use zoo_recipe::BuildOptions;
 use zoo_tasks::{EvaluationError, Field, Input, Network as _, Numbers, Output};
 
 use crate::{
@@ -54,7 +54,7 @@ impl<'a> Network<'a> {
         }
         let mut recipe = self.job.recipe.clone();
         if let Some(declared) = recipe.model.inputs.get_mut(input) {
-            declared.iter_mut().zip(shape).for_each(|(extent, size)| *extent = Extent(*size));
+            declared.set(shape);
         }
         let model = recipe.resolve().map_err(|error| TrainError::Mismatch(error.to_string()))?;
         let graph = zoo_recipe::build(&recipe, &model, &BuildOptions::eval(batch))?;

@@ -5,9 +5,9 @@
 //! | `recipe.yaml` | the resolved recipe: loads as the recipe that was run |
 //! | `launch.json` | how it was asked for: profile, overrides, data, device ([`Launch`]) |
 //! | `events.jsonl` | what happened, one [`Event`] per line |
-//! | `tensorboard/` | scalars for TensorBoard |
+//! | `tensorboard/` | scalars, images, settings and the graph for TensorBoard |
 //! | `checkpoints/` | the last two checkpoints, safetensors |
-//! | `pictures/` | what the last evaluation found, where there is something to see |
+//! | `pictures/` | what the last evaluation found farthest off, and which classes it took for which |
 //! | `report.html` | curves, facts and verdict on one page; written anew at each evaluation and at the end |
 //! | `result.json` | the last event of a finished training ([`RunResult`](crate::RunResult)) |
 //! | `lock` | held by the process that writes |
@@ -18,6 +18,8 @@ use std::{
     path::{Path, PathBuf},
 };
 use zoo_datasets::{atomic, files};
+use zoo_graph::Graph;
+use zoo_pages::Link;
 use zoo_recipe::Recipe;
 use zoo_tasks::Sight;
 
@@ -27,7 +29,10 @@ use crate::{
     event::{Event, ListenError, Listener},
     event_log::EventLog,
     record::{self, EVENTS, LONGEST_RECIPE, RECIPE, RunRecord},
-    report::{Report, Source, pictures::Pictures},
+    report::{
+        Report, Source,
+        pictures::{self, Pictures},
+    },
     tensorboard::TensorBoard,
 };
 
@@ -82,8 +87,8 @@ impl RunFolder {
     /// Refuses a folder that a new run could not be made in, before anything long is begun.
     ///
     /// # Errors
-    /// A folder that holds a run already, or files of other purpose with the names of a run's; one whose name is not UTF-8,
-    /// which neither the log nor a checkpoint could tell.
+    /// A folder that holds a run already, or files of other purpose with the names of a run's; one whose name is not
+    /// UTF-8, which neither the log nor a checkpoint could tell.
     pub fn expect_vacant(path: &Path) -> Result<(), TrainError> {
         let refuse = |reason: String| Err(TrainError::RunFolder { path: path.to_owned(), reason });
         if path.to_str().is_none() {
@@ -128,6 +133,11 @@ impl RunFolder {
         let reason = "there is no run to resume in this folder";
         let refused = || TrainError::RunFolder { path: path.to_owned(), reason: reason.to_owned() };
         Self::is_run(path).then_some(()).ok_or_else(refused)
+    }
+
+    /// The file with the events of the run at `path`.
+    pub fn event_file(path: &Path) -> PathBuf {
+        path.join(EVENTS)
     }
 
     /// The file with the recipe of the run at `path`, as it was run.
@@ -180,8 +190,8 @@ impl RunFolder {
         self.files(log, Report::default())
     }
 
-    /// Takes `trainer` to the newest checkpoint that can be used: sound, and of this training; without any checkpoint it begins anew. What the files
-    /// of the run say about later steps is dropped, later checkpoints are set aside.
+    /// Takes `trainer` to the newest checkpoint that can be used: sound, and of this training; without any checkpoint
+    /// it begins anew. What the files of the run say about later steps is dropped, later checkpoints are set aside.
     ///
     /// # Errors
     /// Checkpoints of which none can be used or that are of another training, or a file that cannot be read or written.
@@ -246,6 +256,16 @@ pub struct Resumed {
     pub files: RunFiles,
 }
 
+impl RunFiles {
+    /// Shows the training step to TensorBoard.
+    ///
+    /// # Errors
+    /// A file that cannot be written.
+    pub fn show_graph(&mut self, graph: &Graph) -> Result<(), ListenError> {
+        self.tensorboard.graph(graph)
+    }
+}
+
 /// The files of a run folder that listen to its training.
 pub struct RunFiles {
     folder: PathBuf,
@@ -260,8 +280,10 @@ impl Listener for RunFiles {
         self.log.hear(event)?;
         self.tensorboard.hear(event)?;
         self.report.add(event);
-        if let Event::Evaluated(_) = event {
-            self.pictures.write(&self.folder.join(PICTURES))?;
+        if let Event::Evaluated(evaluated) = event {
+            let folder = self.folder.join(PICTURES);
+            self.pictures.write(&folder)?;
+            self.tensorboard.images(evaluated.step, &pictures::read(&folder))?;
         }
         if let Event::Result(result) = event {
             let path = self.folder.join(RESULT);
@@ -304,21 +326,39 @@ pub fn rewrite_report(run: &RunRecord) -> Result<PathBuf, TrainError> {
     Ok(run.folder.join(REPORT))
 }
 
+/// The page of a run as a server gives it: as far as the run has got, with links to other pages.
+///
+/// # Errors
+/// A folder without a run, or a template that does not render.
+pub fn served_report(folder: &Path, links: Vec<Link>) -> Result<String, TrainError> {
+    let report: Report = record::events(folder)?.iter().collect();
+    let page = with_source(folder, |source| report.served(source, links));
+    let path = folder.join(REPORT);
+    page.map_err(|error| TrainError::Unreadable { path, source: std::io::Error::other(error) })
+}
+
 fn write_report(folder: &Path, report: &Report) -> Result<(), ListenError> {
+    let path = folder.join(REPORT);
+    let write = |out: &mut dyn Write| {
+        let page = with_source(folder, |source| report.render(source)).map_err(std::io::Error::other)?;
+        out.write_all(page.as_bytes())
+    };
+    atomic::replace(&path, write).map_err(ListenError::at(&path))
+}
+
+/// Calls `render` with what the page of a run tells beyond its events.
+fn with_source<T>(folder: &Path, render: impl FnOnce(&Source<'_>) -> T) -> T {
     let yaml = files::read(&folder.join(RECIPE), LONGEST_RECIPE).unwrap_or_default();
     let yaml = String::from_utf8_lossy(&yaml);
     // A recipe of another version may not load; the page does without what it says of itself.
     let recipe = record::recipe(&folder.join(RECIPE)).ok();
-    let path = folder.join(REPORT);
+    let launch = Launch::read(folder).ok().flatten();
     let source = Source {
         yaml: &yaml,
         description: recipe.as_ref().and_then(|recipe| recipe.description.as_deref()).unwrap_or_default(),
         reference: &recipe.as_ref().and_then(|recipe| recipe.reference.clone()).unwrap_or_default(),
         pictures: &folder.join(PICTURES),
+        launch: launch.as_ref(),
     };
-    let write = |out: &mut dyn Write| {
-        let page = report.render(&source).map_err(std::io::Error::other)?;
-        out.write_all(page.as_bytes())
-    };
-    atomic::replace(&path, write).map_err(ListenError::at(&path))
+    render(&source)
 }

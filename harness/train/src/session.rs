@@ -15,8 +15,8 @@ use crate::{
     weights::{Fit, Naming, Weights},
 };
 
-/// A network in training: one [`Step`], the same that the golden check runs, with the counter and the seed that make its
-/// dropout reproducible.
+/// A network in training: one [`Step`], the same that the golden check runs, with the counter and the seed that make
+/// its dropout reproducible.
 pub struct Session {
     step: Step,
     seed: u64,
@@ -35,8 +35,8 @@ impl Session {
         Self::across(recipe, model, arithmetic, Ranks::alone())
     }
 
-    /// As [`Session::start`], for one of several ranks that share each batch: its step takes this rank's part of a batch,
-    /// and updates by the gradients of all.
+    /// As [`Session::start`], for one of several ranks that share each batch: its step takes this rank's part of a
+    /// batch, and updates by the gradients of all.
     ///
     /// # Errors
     /// As [`Session::start`], and a batch that the ranks cannot share.
@@ -88,8 +88,8 @@ impl Session {
         Ok(())
     }
 
-    /// Takes weights and running statistics of a file, or of the newest checkpoint in a run's folder, as far as the network
-    /// has them in the same shape. Moving averages of what is taken start from it.
+    /// Takes weights and running statistics of a file, or of the newest checkpoint in a run's folder, as far as the
+    /// network has them in the same shape. Moving averages of what is taken start from it.
     ///
     /// # Errors
     /// A file that cannot be read, or one with nothing for this network.

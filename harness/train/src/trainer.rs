@@ -21,10 +21,14 @@ use crate::{
     environment::Environment,
     evaluate::Evaluator,
     event::{Evaluated, Event, Listener, Reached, RunResult, SCHEMA_VERSION, Started, StepDone},
+    gradient_norm::GradientNorm,
     job::Job,
     session::Session,
     timetable::{Position, Timetable},
 };
+
+/// Steps at which the norm of the gradients is measured, about.
+const GRADIENT_NORMS: u64 = 100;
 
 /// How a training ended.
 #[derive(Clone, Debug, PartialEq)]
@@ -77,9 +81,9 @@ impl<'a> Trainer<'a> {
         Self::across(job, Ranks::alone())
     }
 
-    /// As [`Trainer::new`], for one of several ranks that train together, each on its part of every batch. The first one
-    /// evaluates, keeps checkpoints and tells listeners; all do what it says about where the training stands. The numbers
-    /// are those of one rank but for the order in which they are summed, if normalisations see the whole batch
+    /// As [`Trainer::new`], for one of several ranks that train together, each on its part of every batch. The first
+    /// one evaluates, keeps checkpoints and tells listeners; all do what it says about where the training stands. The
+    /// numbers are those of one rank but for the order in which they are summed, if normalisations see the whole batch
     /// (`train.sync_bn`) and the loss is a mean over samples.
     ///
     /// # Errors
@@ -113,7 +117,8 @@ impl<'a> Trainer<'a> {
     }
 
     /// Gives the step what `train.init_from` names, once; a training that goes on from a checkpoint has no need of it.
-    /// [`Trainer::run`] does it at the latest: before, a file that is missing or does not fit is told before anything is written.
+    /// [`Trainer::run`] does it at the latest: before, a file that is missing or does not fit is told before anything
+    /// is written.
     ///
     /// # Errors
     /// A file that cannot be read, or that does not fit the network.
@@ -253,7 +258,7 @@ impl<'a> Trainer<'a> {
                 listener.hear(&Event::Interrupted { step: done })?;
                 return Ok(Outcome::Interrupted { step: done });
             }
-            listener.hear(&Event::Step(self.step(&mut batches, &mut ())?))?;
+            listener.hear(&Event::Step(self.observed_step(&mut batches)?))?;
         }
     }
 
@@ -266,6 +271,22 @@ impl<'a> Trainer<'a> {
         let here = if self.ranks.is_first() { self.checkpoint()?.encode(name)? } else { Vec::new() };
         let state = self.ranks.broadcast(here)?;
         if self.ranks.is_first() { Ok(()) } else { self.resume(&Checkpoint::decode(name, &state)?) }
+    }
+
+    /// One step; at some of them the gradients are looked at.
+    fn observed_step(&mut self, batches: &mut Option<Batches>) -> Result<StepDone, TrainError> {
+        let number = self.session.done();
+        let position = self.timetable.position(number);
+        let enters = position.batch == 0 && self.stages.contains(&(position.epoch as usize));
+        let every = self.timetable.steps().div_ceil(GRADIENT_NORMS).max(1);
+        // A step that other parts join has another graph, and gradients of several ranks are on their way when they
+        // could be seen.
+        if !number.is_multiple_of(every) || enters && number > 0 || self.ranks.size() > 1 {
+            return self.step(batches, &mut ());
+        }
+        let mut norm = GradientNorm::new(self.session.step().graph());
+        let done = self.step(batches, &mut norm)?;
+        Ok(StepDone { gradient_norm: Some(norm.value()).filter(|norm| norm.is_finite()), ..done })
     }
 
     /// One step: data, learning rate, update.
@@ -320,6 +341,7 @@ impl<'a> Trainer<'a> {
             loss,
             components: losses.collect(),
             lr,
+            gradient_norm: None,
             loss_scale: self.job.device.is_some().then_some(loss_scale),
             skipped,
             images_per_s: samples as f64 / begun.elapsed().as_secs_f64(),
@@ -333,8 +355,9 @@ impl<'a> Trainer<'a> {
         self.timetable.evaluates(done) && self.evaluations.last().is_none_or(|last| last.step < done)
     }
 
-    /// Refuses variables with a NaN or an infinity. Looking at all of them takes a few per cent of a step, and what is wrong
-    /// with them shows in the next loss; so it is done where they are used otherwise, and where a failure is traced.
+    /// Refuses variables with a NaN or an infinity. Looking at all of them takes a few per cent of a step, and what is
+    /// wrong with them shows in the next loss; so it is done where they are used otherwise, and where a failure is
+    /// traced.
     fn expect_finite(&self) -> Result<(), TrainError> {
         match self.session.step().not_finite()? {
             None => Ok(()),

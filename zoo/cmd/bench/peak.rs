@@ -3,7 +3,8 @@
 use std::hint::black_box;
 use std::time::Instant;
 
-/// Accumulators of one thread: enough independent chains of multiply-adds to hide their latency (4 cycles, 2 per cycle) in registers of any width.
+/// Accumulators of one thread: enough independent chains of multiply-adds to hide their latency (4 cycles, 2 per cycle)
+/// in registers of any width.
 const LANES: usize = 16 * 12;
 /// Multiply-adds of each accumulator in one timing, about a tenth of a second.
 const ROUNDS: usize = 1 << 23;

@@ -28,13 +28,16 @@ pub(in crate::cmd) fn print(report: &Report, sets: &[String], out: &mut impl Wri
             format!("{fused} module outputs are inside fused operators: the unfused run of this check covers them");
         writeln!(out, "{}", paint(DIM, note))?;
     }
-    if let Some(branch) = report.branch {
-        let note = format!(
-            "{} ReLU inputs near zero (the largest {:.0e} of its map) fell on the other side in f32: gradients and updates are \
-             judged against the engine's f64 step with the same decisions, which itself passes the golden",
-            branch.decisions, branch.largest
-        );
-        writeln!(out, "{}", paint(DIM, note))?;
+    for stage in &report.stages {
+        if let Some(item) = &stage.in_f32 {
+            let note = format!(
+                "{}: up to {} floors apart in f32 ({}), which ReLU inputs near zero may make: judged in f64",
+                stage.stage,
+                Ratio(item.ratio),
+                item.name
+            );
+            writeln!(out, "{}", paint(DIM, note))?;
+        }
     }
     for stage in report.stages.iter().filter(|stage| stage.verdict == Verdict::Fail) {
         failures(stage, out)?;

@@ -2,7 +2,7 @@
 
 use super::Selection;
 use crate::cli::Format;
-use crate::cmd::{Context, SCHEMA_VERSION};
+use crate::cmd::{Context, SCHEMA_VERSION, output};
 use crate::{Exit, Failure};
 use serde::Serialize;
 use std::io::Write;
@@ -14,14 +14,14 @@ use zoo_datasets::image::write_png;
 #[command(after_help = "\
 Examples:
   zoo data make resnet50 --profile mini
-  zoo data make resnet50 --profile mini --held-out -o held-out.png
+  zoo data make resnet50 --profile mini --held-out --out held-out.png
   zoo data make resnet50 --data ../cifar10 --rows 4 --columns 10")]
 pub struct Args {
     #[command(flatten)]
     selection: Selection,
     /// The file to write; RECIPE.png by default
-    #[arg(short, long, value_name = "FILE.png")]
-    output: Option<PathBuf>,
+    #[arg(short, long, alias = "output", value_name = "FILE.png")]
+    out: Option<PathBuf>,
     /// Images from top to bottom
     #[arg(long, value_name = "N", default_value_t = 10)]
     rows: usize,
@@ -43,10 +43,11 @@ struct Report {
 /// Writes the sheet and says where.
 pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
     let (recipe, sets) = args.selection.open(context)?;
-    let file = args.output.clone().unwrap_or_else(|| format!("{}.png", recipe.name).into());
+    let file = args.out.clone().unwrap_or_else(|| format!("{}.png", recipe.name).into());
     let spinner = context.progress.spinner();
     spinner.message(format!("{}: drawing samples", recipe.name));
     let (sheet, images) = sets.samples.sheet(args.held_out, args.rows, args.columns)?;
+    output::expect_folder(&file)?;
     write_png(&sheet, &file)?;
     drop(spinner);
     match context.format {

@@ -8,8 +8,8 @@ use zoo_datasets::image::write_png;
 use zoo_datasets::{DataError, Image, read_image};
 use zoo_tasks::{Found, Place, Sight};
 
-/// Draws into a folder: `000-NAME.png` for images; for each sequence a folder of frames, an animation and a strip of some
-/// frames.
+/// Draws into a folder: `000-NAME.png` for images; for each sequence a folder of frames, an animation and a strip of
+/// some frames.
 pub(super) struct Pictures {
     folder: PathBuf,
     /// Images or sequences that are drawn.

@@ -20,8 +20,8 @@ const LISTED: usize = 12;
 
 /// Compare two dumps of a step: the first operator whose error is its own, and not inherited from what it reads.
 ///
-/// The dumps are of one recipe with the same weights and inputs: in fp32 and on an NPU, on two devices, or of two versions.
-/// `zoo check RECIPE --dump DIR` writes them. Passes if all differences are rounding, or follow from it.
+/// The dumps are of one recipe with the same weights and inputs: in fp32 and on an NPU, on two devices, or of two
+/// versions. `zoo check RECIPE --dump DIR` writes them. Passes if all differences are rounding, or follow from it.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:

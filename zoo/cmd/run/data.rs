@@ -11,8 +11,8 @@ use zoo_recipe::{ConfigPath, Recipe};
 use zoo_tasks::{Baseline, DataSets};
 use zoo_train::Job;
 
-/// Opens the recipe's data, or those in `given`; then the recipe takes over their classes and, where its own preprocessing
-/// does not bring them to the network's size, is made to resize them. Says what is changed.
+/// Opens the recipe's data, or those in `given`; then the recipe takes over their classes and, where its own
+/// preprocessing does not bring them to the network's size, is made to resize them. Says what is changed.
 ///
 /// A target is kept only if the data are where the recipe's own may lie: a folder of as many classes.
 ///
@@ -24,7 +24,10 @@ pub(in crate::cmd) fn open(
     given: Option<&Path>,
 ) -> Result<DataSets, Failure> {
     let sets = zoo_tasks::open(recipe, given)?;
-    let Some(root) = given else { return Ok(sets) };
+    let Some(root) = given else {
+        sets.samples.settle(recipe);
+        return Ok(sets);
+    };
     let classes = match sets.samples.classes() {
         [] => recipe.model.classes,
         named => named.len(),
@@ -46,8 +49,25 @@ pub(in crate::cmd) fn open(
     // From anywhere: the run keeps it.
     let absolute = std::path::absolute(root).unwrap_or_else(|_| root.to_owned());
     recipe.data.source = task.source_in(&absolute, &recipe.data.source);
+    sets.samples.settle(recipe);
     sets.samples.fit(recipe).iter().for_each(|changed| info!("{changed}"));
     Ok(sets)
+}
+
+/// Refuses to train on the samples that are evaluated: what is reached on them says nothing about others.
+///
+/// # Errors
+/// The data are not divided.
+pub(super) fn expect_divided(sets: &DataSets) -> Result<(), Failure> {
+    if !sets.samples.is_undivided() {
+        return Ok(());
+    }
+    Err(Failure::Usage(format!(
+        "{}: the {} that train would be those that are evaluated. Divide them: train/images with train/gts, and test/images \
+         with test/gts. (`zoo eval --data` evaluates on all of them.)",
+        sets.description,
+        sets.samples.noun()
+    )))
 }
 
 /// Samples up to which the linear baseline is measured: beyond, it takes longer than it tells.

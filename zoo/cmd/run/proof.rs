@@ -33,8 +33,8 @@ impl Proof {
 
 /// Checks the recipe as written, with the kernels that `loaded` trains with, and says what that proves.
 ///
-/// What profile and `--set` change is the business of this training: other sizes, schedules and data than the golden's. So the
-/// proof is of the recipe, and what this training does differently is named beside it.
+/// What profile and `--set` change is the business of this training: other sizes, schedules and data than the golden's.
+/// So the proof is of the recipe, and what this training does differently is named beside it.
 pub(super) fn prove(
     name: &str,
     profile: Option<&str>,

@@ -21,8 +21,8 @@ use zoo_train::{Event, LossScale};
 /// Share of the gradients' elements that a better loss scale would save, from which on it is worth a word.
 const NOTABLE: f64 = 0.01;
 
-/// Runs the step of the recipe's golden, as written but for its `npu` and `engine` sections, and warns of what the device
-/// loses. Without a golden there is nothing to run it on.
+/// Runs the step of the recipe's golden, as written but for its `npu` and `engine` sections, and warns of what the
+/// device loses. Without a golden there is nothing to run it on.
 pub(super) fn rehearse(
     name: &str,
     recipe: &Recipe,

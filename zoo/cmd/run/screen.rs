@@ -29,9 +29,25 @@ impl<'a> Screen<'a> {
         Self { progress: progress.clone(), json, bar: None, evaluating: Evaluating::new(progress), loss: None, lr: 0.0 }
     }
 
-    fn step(&mut self, done: &StepDone) {
+    /// Takes in what happened before the training was resumed, so that the loss goes on as if it had not been
+    /// interrupted.
+    pub(super) fn recall(&mut self, events: &[Event]) {
+        events.iter().for_each(|event| {
+            if let Event::Step(done) = event {
+                self.smooth(done);
+            }
+        });
+    }
+
+    /// The smoothed loss with one more step.
+    fn smooth(&mut self, done: &StepDone) -> f64 {
         let loss = self.loss.map_or(done.loss, |loss| loss + NEWEST * (done.loss - loss));
         (self.loss, self.lr) = (Some(loss), done.lr);
+        loss
+    }
+
+    fn step(&mut self, done: &StepDone) {
+        let loss = self.smooth(done);
         debug!("step {}  loss {:.4}  lr {:.3e}", done.step, done.loss, done.lr);
         if let Some(bar) = &self.bar {
             bar.position(done.step);

@@ -5,8 +5,8 @@ use zoo_recipe::{Diagnostic, Layer, Recipe, ResolvedLayer, ResolvedModel, Severi
 
 /// A warning if the logits pass through a ReLU, as in the Ascend zoo's AlexNet.
 ///
-/// Where a logit is negative the ReLU passes no gradient, and a softmax over zeros is uniform: in trials from scratch the
-/// loss stayed at ln(classes) to the end, whatever the learning rate.
+/// Where a logit is negative the ReLU passes no gradient, and a softmax over zeros is uniform: in trials from scratch
+/// the loss stayed at ln(classes) to the end, whatever the learning rate.
 pub(super) fn relu_on_logits(recipe: &Recipe, model: &ResolvedModel) -> Option<Diagnostic> {
     let layer = last(&model.body)?;
     if !matches!(layer.kind, Layer::Relu(_)) {

@@ -8,7 +8,7 @@ use crate::numbers::{grouped, scaled};
 use crate::table::{Align, Table};
 use serde::Serialize;
 use std::io::Write;
-use zoo_graph::{Graph, Node, Op, Shape};
+use zoo_graph::{Graph, Node, Op, Shape, ValueId};
 use zoo_recipe::BuildOptions;
 use zoo_recipe::layers::Description;
 use zoo_recipe::{Recipe, ResolvedLayer, ResolvedModel};
@@ -156,7 +156,11 @@ fn text(layer: &ResolvedLayer) -> Option<String> {
 }
 
 pub(super) fn parameters(graph: &Graph, node: &Node) -> u64 {
-    let operands = graph.parameters().filter(|(_, variable)| node.inputs.contains(&variable.value));
+    // A parameter that several layers share belongs to the first.
+    let first = |value: &ValueId| graph.nodes.iter().find(|node| node.inputs.contains(value));
+    let operands = graph
+        .parameters()
+        .filter(|(_, variable)| first(&variable.value).is_some_and(|first| first.outputs == node.outputs));
     operands.map(|(_, variable)| graph.ty(variable.value).shape.numel() as u64).sum()
 }
 

@@ -3,10 +3,10 @@
 use crate::Failure;
 use crate::catalog::Catalog;
 use crate::cmd::Context;
-use crate::console::{BAD, Console, DIM, GOOD, HEADING, WARN, paint};
+use crate::console::{Console, DIM, GOOD, HEADING, WARN, paint};
 use crate::table::{Align, Cell, Table};
 use std::io::Write;
-use zoo_npu::study::{Direction, Outcome, Study, StudyRow, Verdict};
+use zoo_npu::study::{Direction, First, Outcome, Study, StudyRow, Verdict};
 use zoo_npu::{Device, Work};
 
 /// Simulates every row.
@@ -16,8 +16,9 @@ pub(super) fn run(study: &Study, catalog: &Catalog, context: &Context) -> Result
     for table in &study.tables {
         let mut first = None;
         for row in &table.rows {
-            let outcome = row.judge(&table.title, simulate(study, row, &device, catalog), first);
-            first = first.or(Some((outcome.published_ms, outcome.simulated_ms)));
+            let images = row.images(study);
+            let outcome = row.judge(&table.title, simulate(study, row, &device, catalog), images, first);
+            first = first.or(Some(First::new(&outcome, images)));
             outcomes.push(outcome);
         }
     }
@@ -93,8 +94,8 @@ fn cells(outcome: &Outcome) -> [Cell; 7] {
 pub(super) fn verdict(verdict: Verdict) -> Cell {
     match verdict {
         Verdict::Agrees => Cell::styled("agrees", GOOD),
-        Verdict::Explained => Cell::styled("explained", WARN),
-        Verdict::Differs => Cell::styled("differs", BAD),
+        Verdict::Differs => Cell::styled("differs", WARN),
+        Verdict::Base => Cell::styled("base", DIM),
         Verdict::Open => Cell::styled("", DIM),
     }
 }

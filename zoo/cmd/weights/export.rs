@@ -14,8 +14,8 @@ use zoo_train::weights::{Fit, Naming, StateDict, Weights};
 /// Write a run's weights for PyTorch.
 ///
 /// Parameters and running statistics under their state_dict names, with num_batches_tracked, so that
-/// `module.load_state_dict(...)` takes them. Where a moving average of the weights is kept, it is what is written, as it is
-/// what is evaluated.
+/// `module.load_state_dict(...)` takes them. Where a moving average of the weights is kept, it is what is written, as
+/// it is what is evaluated.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:

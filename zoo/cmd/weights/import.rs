@@ -3,8 +3,8 @@
 use super::{Names, network};
 use crate::cli::{Format, RecipeArgs};
 use crate::cmd::{Context, SCHEMA_VERSION, expect_apart, output};
-use crate::console::{BAD, GOOD, paint};
-use crate::table::{Align, Table};
+use crate::console::{BAD, DIM, GOOD, paint};
+use crate::table::{Align, Cell, Table};
 use crate::{Exit, Failure};
 use serde::Serialize;
 use std::io::Write;
@@ -13,9 +13,9 @@ use zoo_train::weights::{Fit, Naming, StateDict, Weights};
 
 /// Hold a state_dict against a recipe's network, and take it over.
 ///
-/// Reads the folder of a run, a checkpoint, a safetensors file, or what torch.save writes: a state_dict, or a dictionary that holds
-/// one. Names and shapes must be those of the network; PyTorch's num_batches_tracked does not count. With --out, writes the weights
-/// for `zoo eval --checkpoint` and `train.init_from`.
+/// Reads the folder of a run, a checkpoint, a safetensors file, or what torch.save writes: a state_dict, or a
+/// dictionary that holds one. Names and shapes must be those of the network; PyTorch's num_batches_tracked does not
+/// count. With --out, writes the weights for `zoo eval --checkpoint` and `train.init_from`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -35,7 +35,8 @@ pub struct Args {
     /// Write the weights under the network's names: .safetensors, or .pth or .pt for PyTorch
     #[arg(long, value_name = "FILE", value_parser = super::state_file)]
     out: Option<PathBuf>,
-    /// Which entry of a PyTorch file holds the state_dict, keys joined by dots; by default the usual ones are looked for
+    /// Which entry of a PyTorch file holds the state_dict, keys joined by dots; by default the usual ones are looked
+    /// for
     #[arg(long, value_name = "KEY")]
     entry: Option<String>,
     #[command(flatten)]
@@ -79,6 +80,9 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
     Ok(if fits { Exit::Pass } else { Exit::Invalid })
 }
 
+/// Tensors of a kind that are listed; `--format json` has them all.
+const LISTED: usize = 20;
+
 fn print(report: &Report<'_>, context: &mut Context) -> Result<(), Failure> {
     let Report { fit, .. } = report;
     let entry = fit.entry.as_ref().map(|entry| format!(", entry {entry}")).unwrap_or_default();
@@ -89,14 +93,20 @@ fn print(report: &Report<'_>, context: &mut Context) -> Result<(), Failure> {
         [] => "scalar".to_owned(),
         _ => shape.iter().map(usize::to_string).collect::<Vec<_>>().join("x"),
     };
-    for unlike in &fit.unlike {
+    for unlike in fit.unlike.iter().take(LISTED) {
         table.row([(&unlike.name).into(), shape(&unlike.file).into(), shape(&unlike.network).into(), "shape".into()]);
     }
-    for missing in &fit.missing {
+    for missing in fit.missing.iter().take(LISTED) {
         table.row([(&missing.name).into(), "-".into(), shape(&missing.shape).into(), "missing".into()]);
     }
-    for surplus in &fit.surplus {
+    for surplus in fit.surplus.iter().take(LISTED) {
         table.row([(&surplus.name).into(), shape(&surplus.shape).into(), "-".into(), "surplus".into()]);
+    }
+    for (all, what) in [(fit.unlike.len(), "shape"), (fit.missing.len(), "missing"), (fit.surplus.len(), "surplus")] {
+        if all > LISTED {
+            let more = Cell::styled(format!("... and {} more", all - LISTED), DIM);
+            table.row([more, "".into(), "".into(), what.into()]);
+        }
     }
     // Where all names differ by a prefix, a list of all of them says nothing more.
     let prefixed = fit.taken.is_empty() && fit.hint.is_some();

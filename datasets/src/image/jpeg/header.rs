@@ -117,7 +117,7 @@ impl<'a> Markers<'a> {
             let rest = self.rest();
             let at = memchr::memchr(0xFF, rest).ok_or(JpegError::Truncated)?;
             let code = *rest.get(at + 1).ok_or(JpegError::Truncated)?;
-            // 0xFF may be repeated as filling; 0xFF00 is no marker.
+            // 0xFF may be repeated as filling; 0xFF00 is not a marker.
             self.position += at + if code == 0xFF { 1 } else { 2 };
             if code != 0 && code != 0xFF {
                 return Ok(code);

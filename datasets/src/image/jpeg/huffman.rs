@@ -8,7 +8,8 @@ const LOOKUP: u32 = 10;
 /// A Huffman code, prepared for decoding.
 #[derive(Clone)]
 pub(super) struct Table {
-    /// By the next [`LOOKUP`] bits: the symbol and the length of its code, `symbol << 8 | length`; 0 if the code is longer.
+    /// By the next [`LOOKUP`] bits: the symbol and the length of its code, `symbol << 8 | length`; 0 if the code is
+    /// longer.
     codes: Box<[u16; 1 << LOOKUP]>,
     /// By the next [`LOOKUP`] bits: a coefficient whose code and value fit into them; length 0 if they do not.
     coefficients: Box<[Coefficient; 1 << LOOKUP]>,
@@ -108,7 +109,7 @@ pub(super) struct Entropy {
 }
 
 impl Entropy {
-    /// Takes the entropy-coded data at the start of `data`, up to the first marker that is no restart marker.
+    /// Takes the entropy-coded data at the start of `data`, up to the first marker that is not a restart marker.
     pub fn split(data: &[u8]) -> Result<Self, JpegError> {
         let mut bytes = Vec::with_capacity(data.len());
         let mut ends = Vec::new();

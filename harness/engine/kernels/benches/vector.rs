@@ -2,8 +2,8 @@
 //!
 //! `cargo bench -p zoo-kernels --bench vector -- [--batch N] [--threads T] [--level portable|avx2|avx512] [--steps S]`
 //! walks through the step in its order, with a buffer of its own for every activation, as the training step does. It
-//! prints the sum of the best milliseconds of each use of a kernel and GB/s, where every operand counts as read once and
-//! every result as written once, whatever the kernel does.
+//! prints the sum of the best milliseconds of each use of a kernel and GB/s, where every operand counts as read once
+//! and every result as written once, whatever the kernel does.
 
 use std::{collections::BTreeMap, time::Instant};
 use zoo_kernels::{
@@ -16,13 +16,13 @@ use zoo_kernels::{
     bias::bias_gradient_of_rows,
     conv::Statistics,
     dropout::{Dropout, dropout},
-    elementwise::{accumulate, relu, relu_gradient},
+    elementwise::accumulate,
     half::{HalfType, Overflow, Range, Rounding, Subnormals},
     isa::Level,
     l2_loss::l2_loss,
     local_response_norm::{LocalResponseNorm, local_response_norm, local_response_norm_gradient},
     max_pool::{MaxPool, max_pool, max_pool_gradient, max_pool_gradient_of_input, max_pool_with_taps},
-    optimizer::{Adam, Momentum, apply_adam, apply_momentum},
+    rectifier::{Rectifier, relu, relu_gradient},
     softmax_cross_entropy::{Targets, softmax_cross_entropy},
     transdata::{to_blocked, to_nchw},
     window::Window,
@@ -160,10 +160,6 @@ fn training_step(options: &Options) {
     let mut features = AlignedBuf::zeroed(mean.output().len());
     let (logits, labels) = (vec![0.1; batch * 1000], vec![3; batch]);
     let mut dlogits = vec![0.0; logits.len()];
-    let count = 25_557_032;
-    let (mut p, mut v, g) =
-        (AlignedBuf::zeroed(count), AlignedBuf::zeroed(count), AlignedBuf::from_slice(&vec![0.01; count]));
-    let rule = Momentum { rate: 0.1, momentum: 0.9, weight_decay: 1e-4, nesterov: false };
     let image = vec![0.5; batch * 3 * 224 * 224];
     let input = Blocked::new(batch, 3, 224, 224);
     let mut blocked = AlignedBuf::zeroed(input.len());
@@ -186,7 +182,14 @@ fn training_step(options: &Options) {
                     normalise(isa, *shape, x, &parameters, Fused::default(), y);
                 }),
                 Behind::Relu => times.time("normalise, ReLU", 2 * once, || {
-                    normalise(isa, *shape, x, &parameters, Fused { relu: true, ..Fused::default() }, y);
+                    normalise(
+                        isa,
+                        *shape,
+                        x,
+                        &parameters,
+                        Fused { relu: Some(Rectifier::RELU), ..Fused::default() },
+                        y,
+                    );
                 }),
                 Behind::Residual => {
                     let residual = before.iter_mut().rev().find(|l| l.behind != Behind::Relu && l.shape == *shape);
@@ -197,7 +200,7 @@ fn training_step(options: &Options) {
                             *shape,
                             x,
                             &parameters,
-                            Fused { relu: true, ..Fused::default() },
+                            Fused { relu: Some(Rectifier::RELU), ..Fused::default() },
                             &mut residual.y,
                         ),
                         _ => normalise(
@@ -205,7 +208,7 @@ fn training_step(options: &Options) {
                             *shape,
                             x,
                             &parameters,
-                            Fused { residual: Some(&residual.y), relu: true, rounding: None },
+                            Fused { residual: Some(&residual.y), relu: Some(Rectifier::RELU), rounding: None },
                             y,
                         ),
                     });
@@ -237,8 +240,8 @@ fn training_step(options: &Options) {
             let parameters = Parameters { mean, variance, gamma, beta, epsilon: 1e-5 };
             let relu = match behind {
                 Behind::Nothing => Relu::Absent,
-                Behind::Relu => Relu::Recomputed,
-                Behind::Residual => Relu::Output(y),
+                Behind::Relu => Relu::Recomputed(Rectifier::RELU),
+                Behind::Residual => Relu::Output(Rectifier::RELU, y),
             };
             let forward = Normalised { x, parameters, relu, rounding: None };
             let sums = Gradients { gamma: &mut dgamma[..c], beta: &mut dbeta[..c] };
@@ -267,7 +270,6 @@ fn training_step(options: &Options) {
                 }
             }
         }
-        times.time("momentum", 20 * count, || apply_momentum(isa, &rule, &mut p, &mut v, &g));
     }
     times.print("ResNet50, fused");
     unfused.print("in place of fused ones");
@@ -278,25 +280,22 @@ fn others(options: &Options) {
     let Options { batch, steps, isa } = *options;
     let shape = Blocked::new(batch, 256, 56, 56);
     let x: Vec<f32> = (0..shape.len()).map(|i| (i * 7919 % 1009) as f32 / 500.0 - 1.0).collect();
-    let (x, mut z) = (AlignedBuf::from_slice(&x), AlignedBuf::from_slice(&x));
-    let (mut y, mut w) = (AlignedBuf::zeroed(shape.len()), AlignedBuf::zeroed(shape.len()));
+    let (x, z) = (AlignedBuf::from_slice(&x), AlignedBuf::from_slice(&x));
+    let mut y = AlignedBuf::zeroed(shape.len());
     let once = 4 * shape.len();
     let mask = Dropout::new(1, 2, 3, 0.5);
     let norm = LocalResponseNorm { size: 5, alpha: 1e-4, beta: 0.75, k: 2.0 };
-    let adam = Adam { rate: 1e-3, beta1: 0.9, beta2: 0.999, epsilon: 1e-8, weight_decay: 1e-4, step: 3 };
     let mut times = Times::default();
     for _ in 0..steps {
         times.next_step();
-        times.time("ReLU", 2 * once, || relu(isa, &x, &mut y));
-        times.time("ReLU gradient", 3 * once, || relu_gradient(isa, &x, &z, &mut y));
+        times.time("ReLU", 2 * once, || relu(isa, Rectifier::RELU, &x, &mut y));
+        times.time("ReLU gradient", 3 * once, || relu_gradient(isa, Rectifier::RELU, &x, &z, &mut y));
         times.time("dropout", 2 * once, || dropout(isa, &mask, &x, &mut y));
         times.time("response norm", 2 * once, || local_response_norm(isa, shape, norm, &x, &mut y));
         times.time("response norm gradient", 3 * once, || {
             local_response_norm_gradient(isa, shape, norm, &x, &z, &mut y);
         });
         times.time("L2 loss", once, || std::hint::black_box(l2_loss(isa, &x)));
-        z.fill(0.5);
-        times.time("Adam", 7 * once, || apply_adam(isa, &adam, &mut y, &mut w, &mut z, &x));
         // Of the size of what a task has in its cache, over and over.
         let (task, repeat) = (32 * 1024, y.len() / (32 * 1024));
         let range = Range::Format { overflow: Overflow::Saturate, subnormals: Subnormals::Keep };

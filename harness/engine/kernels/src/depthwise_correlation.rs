@@ -1,7 +1,7 @@
 //! Depth-wise cross-correlation of two blocked maps: each channel of each image with the same one of a kernel map.
 //!
-//! As a convolution it would have images x channels groups; in the blocked layout it is one vector product per pixel and
-//! tap, sixteen channels at once.
+//! As a convolution it would have images x channels groups; in the blocked layout it is one vector product per pixel
+//! and tap, sixteen channels at once.
 
 use crate::{
     Blocked, C0, Isa,
@@ -10,7 +10,8 @@ use crate::{
 };
 use std::cell::Cell;
 
-/// `y[n, c, i, j] = sum over r, s of x[n, c, i + r, j + s] * k[n, c, r, s]`, for all places where the kernel lies inside.
+/// `y[n, c, i, j] = sum over r, s of x[n, c, i + r, j + s] * k[n, c, r, s]`, for all places where the kernel lies
+/// inside.
 ///
 /// # Panics
 /// If a length does not match its shape, the kernel is larger than the map, or images or channels differ.

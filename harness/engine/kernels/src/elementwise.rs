@@ -1,4 +1,4 @@
-//! Element by element, whatever the layout: ReLU and its gradient, sums of tensors, products with a constant.
+//! Element by element, whatever the layout: sums of tensors, products with a constant, bounds.
 
 use crate::{
     Isa,
@@ -7,44 +7,6 @@ use crate::{
     simd::vectorised,
 };
 use rayon::prelude::*;
-
-/// `y = max(x, 0)`; NaN stays NaN.
-///
-/// # Panics
-/// If the lengths differ.
-pub fn relu(isa: Isa, x: &[f32], y: &mut [f32]) {
-    expect_len("the output", y.len(), x.len());
-    y.par_chunks_mut(TASK_LEN).zip(x.par_chunks(TASK_LEN)).for_each(|(y, x)| relu_chunk(isa, x, y));
-}
-
-/// [`relu`] with the result in the place of the input.
-pub fn relu_in_place(isa: Isa, x_y: &mut [f32]) {
-    x_y.par_chunks_mut(TASK_LEN).for_each(|x| relu_chunk_in_place(isa, x));
-}
-
-/// Gradient of [`relu`]: `dy` but zero where `y` is at most zero, as PyTorch has it (it passes where `y` is NaN).
-///
-/// # Panics
-/// If the lengths differ.
-pub fn relu_gradient(isa: Isa, y: &[f32], dy: &[f32], dx: &mut [f32]) {
-    expect_len("the output gradient", dy.len(), y.len());
-    expect_len("the input gradient", dx.len(), y.len());
-    dx.par_chunks_mut(TASK_LEN)
-        .zip(y.par_chunks(TASK_LEN).zip(dy.par_chunks(TASK_LEN)))
-        .for_each(|(dx, (y, dy))| relu_gradient_chunk(isa, y, dy, dx));
-}
-
-/// [`relu_gradient`] with the result in the place of the output gradient.
-///
-/// # Panics
-/// If the lengths differ.
-pub fn relu_gradient_in_place(isa: Isa, y: &[f32], dy_dx: &mut [f32]) {
-    expect_len("the output gradient", dy_dx.len(), y.len());
-    dy_dx
-        .par_chunks_mut(TASK_LEN)
-        .zip(y.par_chunks(TASK_LEN))
-        .for_each(|(dx, y)| relu_gradient_chunk_in_place(isa, y, dx));
-}
 
 /// `sum = terms[0] + terms[1] + ...`, added in this order; zero without terms. `rounding` is how a simulated device
 /// holds it.
@@ -103,40 +65,6 @@ fn expect_terms(terms: &[&[f32]], len: usize) {
     }
 }
 
-#[inline(always)]
-fn positive(x: f32) -> f32 {
-    if x < 0.0 { 0.0 } else { x }
-}
-
-#[inline(always)]
-fn passed(y: f32, dy: f32) -> f32 {
-    if y <= 0.0 { 0.0 } else { dy }
-}
-
-vectorised! {
-    fn relu_chunk(_simd, x: &[f32], y: &mut [f32]) -> () {
-        y.iter_mut().zip(x).for_each(|(y, x)| *y = positive(*x));
-    }
-}
-
-vectorised! {
-    fn relu_chunk_in_place(_simd, x_y: &mut [f32]) -> () {
-        x_y.iter_mut().for_each(|x| *x = positive(*x));
-    }
-}
-
-vectorised! {
-    fn relu_gradient_chunk(_simd, y: &[f32], dy: &[f32], dx: &mut [f32]) -> () {
-        dx.iter_mut().zip(y.iter().zip(dy)).for_each(|(dx, (y, dy))| *dx = passed(*y, *dy));
-    }
-}
-
-vectorised! {
-    fn relu_gradient_chunk_in_place(_simd, y: &[f32], dy_dx: &mut [f32]) -> () {
-        dy_dx.iter_mut().zip(y).for_each(|(d, y)| *d = passed(*y, *d));
-    }
-}
-
 vectorised! {
     fn add_chunk(_simd, a: &[f32], b: &[f32], sum: &mut [f32]) -> () {
         sum.iter_mut().zip(a.iter().zip(b)).for_each(|(sum, (a, b))| *sum = a + b);
@@ -161,52 +89,26 @@ vectorised! {
     }
 }
 
+/// Brings each element into `[-bound, bound]`; NaN stays NaN.
+pub fn clip(isa: Isa, bound: f32, gradient: &mut [f32]) {
+    gradient.par_chunks_mut(TASK_LEN).for_each(|g| clip_chunk(isa, bound, g));
+}
+
+vectorised! {
+    fn clip_chunk(_simd, bound: f32, gradient: &mut [f32]) -> () {
+        for g in gradient {
+            *g = if *g > bound { bound } else if *g < -bound { -bound } else { *g };
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::testing::{filled, same_bits_on_any_threads};
 
-    /// Values around zero: negative, both zeros, positive, NaN, infinities; then many more.
-    fn values() -> Vec<f32> {
-        let mut x = vec![-1.5, -0.0, 0.0, 2.5, f32::NAN, f32::INFINITY, f32::NEG_INFINITY];
-        x.extend(filled(3 * TASK_LEN + 5, 1));
-        x
-    }
-
     fn bits(x: &[f32]) -> Vec<u32> {
         x.iter().map(|v| v.to_bits()).collect()
-    }
-
-    #[test]
-    fn relu_keeps_what_is_positive_and_nan() {
-        let x = values();
-        for isa in Isa::available() {
-            let mut y = vec![9.0; x.len()];
-            relu(isa, &x, &mut y);
-            assert!(y[4].is_nan());
-            assert_eq!((y[0], y[1], y[2], y[3], y[5], y[6]), (0.0, 0.0, 0.0, 2.5, f32::INFINITY, 0.0));
-            assert!(x.iter().zip(&y).all(|(x, y)| x.is_nan() || *y == x.max(0.0)));
-            let mut in_place = x.clone();
-            relu_in_place(isa, &mut in_place);
-            assert_eq!(bits(&in_place), bits(&y));
-        }
-    }
-
-    #[test]
-    fn the_gradient_of_relu_is_zero_at_zero() {
-        let y = values();
-        let dy = filled(y.len(), 2);
-        for isa in Isa::available() {
-            let mut dx = vec![9.0; y.len()];
-            relu_gradient(isa, &y, &dy, &mut dx);
-            for i in 0..y.len() {
-                let expected = if y[i] > 0.0 || y[i].is_nan() { dy[i] } else { 0.0 };
-                assert_eq!(dx[i], expected, "y = {}", y[i]);
-            }
-            let mut in_place = dy.clone();
-            relu_gradient_in_place(isa, &y, &mut in_place);
-            assert_eq!(bits(&in_place), bits(&dx));
-        }
     }
 
     #[test]
@@ -250,11 +152,18 @@ mod tests {
         same_bits_on_any_threads(|isa| {
             let mut sum = vec![0.0; a.len()];
             add(isa, &[&a, &b], &mut sum, None);
-            let mut dx = vec![0.0; a.len()];
-            relu_gradient(isa, &a, &b, &mut dx);
-            relu_in_place(isa, &mut sum);
             scale_in_place(isa, 1.7, &mut sum);
-            vec![sum, dx]
+            vec![sum]
         });
+    }
+
+    #[test]
+    fn bounds() {
+        for isa in Isa::available() {
+            let mut gradient = vec![0.5, -3.0, 3.0, f32::NAN];
+            clip(isa, 1.0, &mut gradient);
+            assert_eq!(gradient[..3], [0.5, -1.0, 1.0]);
+            assert!(gradient[3].is_nan());
+        }
     }
 }

@@ -1,8 +1,9 @@
 //! Numbers of half precision, held in f32: what the registers of a simulated device can hold.
 //!
 //! A value of fp16 or bf16 is kept as the f32 of the same value, so that every kernel for f32 works on it: a product of
-//! two is exact in f32 (11 + 11 bits of significand), and a sum, product or quotient that is rounded to f32 first and to
-//! half precision then has the bits of one rounding (24 >= 2 * 11 + 2; Figueroa, "When is double rounding innocuous?").
+//! two is exact in f32 (11 + 11 bits of significand), and a sum, product or quotient that is rounded to f32 first and
+//! to half precision then has the bits of one rounding (24 >= 2 * 11 + 2; Figueroa, "When is double rounding
+//! innocuous?").
 
 use crate::{Isa, planes::TASK_LEN, simd::vectorised};
 use rayon::prelude::*;
@@ -122,7 +123,8 @@ impl Rounding {
 struct Rule {
     /// Bits of f32's significand that the format lacks.
     dropped: u32,
-    /// Magnitudes below (as bits) are rounded to multiples of 2^-24, fp16's smallest subnormal; 0 if there are none such.
+    /// Magnitudes below (as bits) are rounded to multiples of 2^-24, fp16's smallest subnormal; 0 if there are none
+    /// such.
     coarse_below: u32,
     /// Magnitudes below (as bits, after rounding) become zero.
     zero_below: u32,

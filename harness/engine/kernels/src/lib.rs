@@ -3,6 +3,15 @@
 //! Every kernel takes an [`Isa`] first (the instruction set it may use), then the shape, inputs and outputs.
 //! Activations are in the blocked layout of [`blocked`]; results have the same bits for any number of threads
 //! (see [`parallel`]). Kernels run in the rayon pool of the calling thread.
+//!
+//! ```
+//! use zoo_kernels::{Isa, l2_loss::l2_loss};
+//!
+//! // sum(x^2) / 2, on the strongest instruction set of this processor and on the one that every processor has.
+//! let x = [3.0, 4.0];
+//! assert_eq!(l2_loss(Isa::best(), &x), 12.5);
+//! assert_eq!(l2_loss(Isa::portable(), &x), 12.5);
+//! ```
 
 pub mod aligned;
 mod allocator;
@@ -23,20 +32,24 @@ pub mod l2_loss;
 pub mod linear;
 pub mod local_response_norm;
 pub mod mask_soft_margin;
+pub mod matmul;
 pub mod max_pool;
 mod micro;
-pub mod optimizer;
 pub mod pad;
 pub mod parallel;
+pub mod partial_sums;
 pub mod patches;
 mod planes;
+pub mod rectifier;
 pub mod resize;
+pub mod rows;
 pub mod sigmoid;
 mod simd;
 pub mod softmax_cross_entropy;
 #[cfg(test)]
 mod testing;
 pub mod transdata;
+pub mod transpose;
 pub mod window;
 
 pub use aligned::AlignedBuf;

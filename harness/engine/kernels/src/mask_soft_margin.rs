@@ -67,8 +67,9 @@ impl Shape<'_> {
         }
     }
 
-    /// A map of logits as a window.
-    fn enlarge(&self, map: &[f32]) -> Vec<f32> {
+    /// A map of logits as a window. In f64: terms of both signs meet in [`Shape::reduce`], and what is left of them may
+    /// be small.
+    fn enlarge(&self, map: &[f64]) -> Vec<f64> {
         let (Logits::Channels { side } | Logits::Blocked { side }) = self.logits else { return map.to_vec() };
         let mut row = vec![0.0; side];
         let mut window = Vec::with_capacity(self.size * self.size);
@@ -83,7 +84,7 @@ impl Shape<'_> {
     }
 
     /// The adjoint of [`Shape::enlarge`].
-    fn reduce(&self, window: Vec<f32>) -> Vec<f32> {
+    fn reduce(&self, window: Vec<f64>) -> Vec<f64> {
         let (Logits::Channels { side } | Logits::Blocked { side }) = self.logits else { return window };
         let mut map = vec![0.0; side * side];
         for (down, pixels) in self.taps.iter().zip(window.chunks_exact(self.size)) {
@@ -121,19 +122,20 @@ pub fn mask_soft_margin(
     let share = 1.0 / (chosen.len() * pixels) as f64;
     let results = parallel::map(chosen.len(), |n| {
         let position = chosen[n];
-        let own: Vec<f32> = (0..shape.count()).map(|k| logits[shape.place(position, k)]).collect();
+        let own: Vec<f64> = (0..shape.count()).map(|k| f64::from(logits[shape.place(position, k)])).collect();
         let mut shown = shape.enlarge(&own);
         let (mut loss, mut both, mut either) = (0.0, 0usize, 0usize);
         for (x, mask) in shown.iter_mut().zip(&windows[position * pixels..][..pixels]) {
-            let margin = f64::from(-mask * *x);
+            let mask = f64::from(*mask);
+            let margin = -mask * *x;
             let shrunk = libm::exp(-margin.abs());
             loss += margin.max(0.0) + libm::log1p(shrunk);
-            let (predicted, inside) = (*x >= 0.0, *mask == 1.0);
+            let (predicted, inside) = (*x >= 0.0, mask == 1.0);
             both += usize::from(predicted && inside);
             either += usize::from(predicted || inside);
             // The slope is -mask / (1 + exp(-margin)), written with an exponential that does not overflow.
             let sigmoid = if margin >= 0.0 { 1.0 / (1.0 + shrunk) } else { shrunk / (1.0 + shrunk) };
-            *x = (f64::from(-mask) * share * sigmoid) as f32;
+            *x = -mask * share * sigmoid;
         }
         let overlap = if either == 0 { 0.0 } else { both as f64 / either as f64 };
         (loss, overlap, shape.reduce(shown))
@@ -146,7 +148,7 @@ pub fn mask_soft_margin(
         outcome.above_half += if overlap > 0.5 { each } else { 0.0 };
         outcome.above_most += if overlap > 0.7 { each } else { 0.0 };
         for (k, slope) in slopes.into_iter().enumerate() {
-            gradient[shape.place(*position, k)] = slope;
+            gradient[shape.place(*position, k)] = slope as f32;
         }
     }
     outcome
@@ -178,7 +180,7 @@ mod tests {
     fn blocked_and_row_major_logits_agree_and_nothing_chosen_is_zero() {
         let (side, size, places) = (5, 9, 6);
         let taps: Vec<Tap> =
-            (0..size).map(|i| Tap { first: i / 2, second: (i / 2 + 1).min(4), weight: (i % 2) as f32 / 2.0 }).collect();
+            (0..size).map(|i| Tap { first: i / 2, second: (i / 2 + 1).min(4), weight: (i % 2) as f64 / 2.0 }).collect();
         let logits = filled(2 * side * side * places, 1);
         let windows: Vec<f32> = filled(2 * places * size * size, 2).iter().map(|v| v.signum()).collect();
         let mut select = vec![0.0; 2 * places];

@@ -1,5 +1,5 @@
-//! Windows of maps as a batch of maps, in rows of any number of values per pixel: 1 for a row-major map of one plane, C0
-//! for a blocked one.
+//! Windows of maps as a batch of maps, in rows of any number of values per pixel: 1 for a row-major map of one plane,
+//! C0 for a blocked one.
 
 use crate::planes::expect_len;
 use rayon::prelude::*;
@@ -50,8 +50,8 @@ impl Patches {
         self.n * self.places() * self.planes * self.patch_len()
     }
 
-    /// Along an axis, for the window at `place`: its first pixel inside the map, where that lies in the map, and how many
-    /// there are.
+    /// Along an axis, for the window at `place`: its first pixel inside the map, where that lies in the map, and how
+    /// many there are.
     fn inside(&self, axis: usize, place: usize) -> (usize, usize, usize) {
         let start = place * self.stride[axis];
         let first = self.pad[axis].saturating_sub(start).min(self.kernel[axis]);

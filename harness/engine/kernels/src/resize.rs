@@ -18,7 +18,7 @@ pub struct Tap {
     /// Another one.
     pub second: usize,
     /// Share of the second.
-    pub weight: f32,
+    pub weight: f64,
 }
 
 /// `y[i, j]` from the rows of `rows[i]` and the columns of `columns[j]`; `shape` is that of `x`.
@@ -59,9 +59,9 @@ vectorised! {
     fn plane(simd, width: usize, rows: &[Tap], columns: &[Tap], x: &[Lanes], y: &[Cell<Lanes>]) -> () {
         for (row, y) in rows.iter().zip(y.chunks_exact(columns.len())) {
             let [a, b] = [row.first, row.second].map(|i| &x[i * width..][..width]);
-            let down = simd.splat(row.weight);
+            let down = simd.splat(row.weight as f32);
             for (column, y) in columns.iter().zip(y) {
-                let across = simd.splat(column.weight);
+                let across = simd.splat(column.weight as f32);
                 let [first, second] = [a, b].map(|line| {
                     let (left, right) = (simd.load(&line[column.first]), simd.load(&line[column.second]));
                     simd.mul_add(across, simd.sub(right, left), left)
@@ -85,7 +85,7 @@ vectorised! {
                     for (j, across) in [(column.first, 1.0 - column.weight), (column.second, column.weight)] {
                         if across != 0.0 {
                             let sum = simd.load(&line[j].get());
-                            simd.store(simd.mul_add(simd.splat(down * across), dy, sum), &line[j]);
+                            simd.store(simd.mul_add(simd.splat((down * across) as f32), dy, sum), &line[j]);
                         }
                     }
                 }
@@ -116,7 +116,7 @@ mod tests {
         let (rows, columns) = (taps(3, 7), taps(5, 4));
         let (x, exact) = blocked(shape, 1);
         let (dy, dy_exact) = blocked(out, 2);
-        let shares = |t: &Tap| [(t.first, 1.0 - f64::from(t.weight)), (t.second, f64::from(t.weight))];
+        let shares = |t: &Tap| [(t.first, 1.0 - t.weight), (t.second, t.weight)];
         let (mut y_exact, mut dx_exact) = (vec![0.0; dy_exact.len()], vec![0.0; exact.len()]);
         for (at, g) in dy_exact.iter().enumerate() {
             let (map, i, j) = (at / out.pixels(), at / out.w % out.h, at % out.w);

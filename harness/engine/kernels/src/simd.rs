@@ -33,6 +33,9 @@ pub(crate) trait Simd: Copy {
     /// 16 truth values.
     type Mask: Copy;
 
+    /// Registers of vectors.
+    fn registers(self) -> usize;
+
     /// `a * b + c`, rounded once where the level has such an instruction.
     fn fma(self, a: f32, b: f32, c: f32) -> f32;
 

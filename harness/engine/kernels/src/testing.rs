@@ -2,7 +2,8 @@
 
 use crate::{Blocked, Isa};
 
-/// Whether a test runs a case of so many multiplications: all of them, but under Miri, to which each is work, the small ones.
+/// Whether a test runs a case of so many multiplications: all of them, but under Miri, to which each is work, the small
+/// ones.
 pub(crate) const fn affordable(multiplications: usize) -> bool {
     !cfg!(miri) || multiplications <= 2_500
 }
@@ -40,7 +41,8 @@ pub(crate) fn position(shape: Blocked, i: usize) -> usize {
     shape.index(i / (c * h * w), i / (h * w) % c, i / w % h, i % w)
 }
 
-/// Compares a blocked tensor with NCHW values to `tolerance` times their largest magnitude, and requires zero tail lanes.
+/// Compares a blocked tensor with NCHW values to `tolerance` times their largest magnitude, and requires zero tail
+/// lanes.
 #[track_caller]
 pub(crate) fn expect_blocked(name: &str, shape: Blocked, found: &[f32], expected: &[f64], tolerance: f64) {
     let gathered: Vec<f32> = (0..expected.len()).map(|i| found[position(shape, i)]).collect();

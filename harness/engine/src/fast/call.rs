@@ -38,7 +38,8 @@ impl<'a> Call<'a> {
     /// The `i`-th operand, which no result overwrites.
     ///
     /// # Errors
-    /// No such operand, or none of numbers, or one that is overwritten: a kernel that does not fit its operator's rules.
+    /// No such operand, or none of numbers, or one that is overwritten: a kernel that does not fit its operator's
+    /// rules.
     pub fn operand(&self, i: usize) -> Result<&'a [f32], KernelError> {
         match self.operands.get(i) {
             Some(Operand::Float(values)) => Ok(values),

@@ -1,6 +1,6 @@
 //! Which kernel computes a node: the one decision that execution and the forecast of its memory read.
 
-use super::{call::Call, conv, dense, elementwise, formula, loss, matmul, norm, pool, shape, transfer, update};
+use super::{call::Call, conv, dense, elementwise, formula, gather, loss, matmul, norm, pool, shape, transfer, update};
 use crate::KernelError;
 use zoo_graph::{Layout, Op, TensorType};
 
@@ -26,8 +26,8 @@ fn fast<'a>(run: impl FnOnce(Call<'_>) -> Result<(), KernelError> + 'a) -> FastK
     FastKernel { workspace: 0, run: Box::new(run) }
 }
 
-/// The fast kernel of an operator on operands and results of these types; without one the reference kernel computes it, on
-/// row-major copies.
+/// The fast kernel of an operator on operands and results of these types; without one the reference kernel computes it,
+/// on row-major copies.
 pub(super) fn choose<'a>(op: &'a Op, operands: &[&TensorType], results: &[&TensorType]) -> Option<FastKernel<'a>> {
     let blocked = operands.first().is_some_and(|ty| ty.layout == Layout::Nc1hwc0);
     let is_packed = |ty: Option<&&TensorType>| ty.is_some_and(|ty| matches!(ty.layout, Layout::FractalZ { .. }));
@@ -42,13 +42,15 @@ pub(super) fn choose<'a>(op: &'a Op, operands: &[&TensorType], results: &[&Tenso
             let workspace = conv::input_workspace(&op.conv, results[0], operands[1]);
             fast(|call| conv::input_gradient(op, call)).with_workspace(workspace)
         }),
-        Op::MatMul(op) => matmul::layer(op, operands)
-            .map(|layer| fast(move |call| matmul::product(op, layer, call)).with_workspace(layer.workspace_len())),
+        Op::MatMul(op) => matmul::Kernel::of(op, operands).map(|kernel| {
+            let workspace = kernel.workspace_len();
+            fast(move |call| kernel.run(op, call)).with_workspace(workspace)
+        }),
         Op::Add(_) => Some(fast(elementwise::add)),
         Op::AllReduce(_) => Some(fast(transfer::all_reduce)),
         Op::GatherStatistics(_) => Some(fast(transfer::gather_statistics)),
-        Op::Relu(_) => Some(fast(elementwise::relu)),
-        Op::ReluGrad(_) => Some(fast(elementwise::relu_gradient)),
+        Op::Relu(op) => Some(fast(|call| elementwise::relu(op, call))),
+        Op::ReluGrad(op) => Some(fast(|call| elementwise::relu_gradient(op, call))),
         Op::LossScale(op) => Some(fast(|call| elementwise::scale(op.factor(call.scalars.loss_scale), call))),
         Op::Scale(op) => Some(fast(|call| elementwise::scale(op.factor, call))),
         Op::ScaleBy(_) => Some(fast(elementwise::scale_by)),
@@ -74,16 +76,23 @@ pub(super) fn choose<'a>(op: &'a Op, operands: &[&TensorType], results: &[&Tenso
         Op::AdaptiveAvgPoolGrad(op) => if_blocked(fast(|call| pool::adaptive_gradient(op, call))),
         Op::Lrn(op) => if_blocked(fast(|call| pool::lrn(op, call))),
         Op::LrnGrad(op) => if_blocked(fast(|call| pool::lrn_gradient(op, call))),
-        Op::Pad(op) => {
-            let within = shape::within(&op.before, &op.after).filter(|_| blocked)?;
+        Op::Pad(op) if blocked => {
+            let within = shape::within(&op.before, &op.after)?;
             Some(fast(move |call| shape::pad(within, call)))
         }
-        Op::Slice(op) => {
-            let whole = operands.first().filter(|_| blocked)?;
-            let within = shape::within(&op.start, &shape::after(op, whole))?;
+        Op::Pad(op) => Some(fast(|call| shape::pad_rows(op, call))),
+        Op::Slice(op) if blocked => {
+            let within = shape::within(&op.start, &shape::after(op, operands.first()?))?;
             Some(fast(move |call| shape::slice(within, call)))
         }
-        Op::Concat(op) => (blocked && op.axis == 1).then(|| fast(shape::concat)),
+        Op::Slice(op) => Some(fast(|call| shape::slice_rows(op, call))),
+        Op::Concat(op) if blocked => (op.axis == 1).then(|| fast(shape::concat)),
+        Op::Concat(op) => Some(fast(|call| shape::concat_rows(op.axis, call))),
+        Op::Split(op) if blocked => (op.axis == 1).then(|| fast(shape::split)),
+        Op::Split(op) => Some(fast(|call| shape::split_rows(op.axis, call))),
+        Op::Transpose(op) => Some(fast(|call| shape::transpose(op, call))),
+        Op::Gather(_) => Some(fast(gather::gather)),
+        Op::ScatterAdd(_) => Some(fast(gather::scatter_add)),
         Op::Cast(_) => Some(fast(elementwise::copy)),
         Op::Reshape(_) => Some(fast(shape::reshape)),
         Op::TransData(_) => Some(fast(shape::trans_data)),
@@ -92,9 +101,7 @@ pub(super) fn choose<'a>(op: &'a Op, operands: &[&TensorType], results: &[&Tenso
         Op::L2Loss(_) => Some(fast(loss::l2)),
         Op::SoftmaxCrossEntropy(op) => Some(fast(|call| loss::softmax_cross_entropy(op, call))),
         Op::WeightedSum(op) => Some(fast(|call| loss::weighted_sum(&op.weights, call))),
-        Op::ApplyMomentum(op) => Some(fast(|call| update::momentum(op, call))),
-        Op::ApplyAdam(op) => Some(fast(|call| update::adam(op, call))),
-        Op::ApplyEma(op) => Some(fast(|call| update::ema(op, call))),
+        Op::Assign(op) => Some(fast(|call| formula::assign(op, call))),
         Op::ClipByValue(op) => Some(fast(|call| update::clip_by_value(op, call))),
         Op::ClipByGlobalNorm(op) => Some(fast(|call| dense::global_norm(op.bound, call))),
         Op::Resize(op) => if_blocked(fast(|call| dense::resize(op, call))),
@@ -112,10 +119,7 @@ pub(super) fn choose<'a>(op: &'a Op, operands: &[&TensorType], results: &[&Tenso
         | Op::MaskedL1(_)
         | Op::PairLogSoftmax(_)
         | Op::PairLogSoftmaxGrad(_)
-        | Op::Relu6(_)
-        | Op::Relu6Grad(_)
         | Op::SelectCrossEntropy(_)
-        | Op::Transpose(_)
         | Op::WeightedL1(_) => None,
     }
 }

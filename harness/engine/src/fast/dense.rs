@@ -20,7 +20,7 @@ use zoo_kernels::{
 /// What each output pixel reads along an axis, in the kernels' terms.
 fn taps(interpolation: Interpolation, input: usize, output: usize) -> Vec<Tap> {
     let taps = interpolation.taps(input, output).into_iter();
-    taps.map(|t| Tap { first: t.first, second: t.second, weight: t.weight as f32 }).collect()
+    taps.map(|t| Tap { first: t.first, second: t.second, weight: t.weight }).collect()
 }
 
 pub(super) fn resize(op: &Resize, mut call: Call<'_>) -> Result<(), KernelError> {

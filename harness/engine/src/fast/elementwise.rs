@@ -2,8 +2,11 @@
 
 use super::call::Call;
 use crate::KernelError;
-use zoo_graph::{Layout, ops::Dropout};
-use zoo_kernels::{dropout, elementwise};
+use zoo_graph::{
+    Layout,
+    ops::{Dropout, Rectifier, Relu, ReluGrad},
+};
+use zoo_kernels::{dropout, elementwise, rectifier as kernel};
 
 pub(super) fn add(mut call: Call<'_>) -> Result<(), KernelError> {
     let (isa, rounding) = (call.isa, call.rounding(0));
@@ -17,22 +20,30 @@ pub(super) fn add(mut call: Call<'_>) -> Result<(), KernelError> {
     Ok(())
 }
 
-pub(super) fn relu(mut call: Call<'_>) -> Result<(), KernelError> {
-    let (isa, x) = (call.isa, call.apart(0));
+/// The kernels' form of a rectifier.
+pub(super) fn rectifier(rectifier: Rectifier) -> kernel::Rectifier {
+    match rectifier {
+        Rectifier::Relu => kernel::Rectifier::RELU,
+        Rectifier::Relu6 => kernel::Rectifier::RELU6,
+    }
+}
+
+pub(super) fn relu(op: &Relu, mut call: Call<'_>) -> Result<(), KernelError> {
+    let (isa, rectifier, x) = (call.isa, rectifier(op.rectifier), call.apart(0));
     let [y] = call.results()?;
     match x {
-        Some(x) => elementwise::relu(isa, x, y),
-        None => elementwise::relu_in_place(isa, y),
+        Some(x) => kernel::relu(isa, rectifier, x, y),
+        None => kernel::relu_in_place(isa, rectifier, y),
     }
     Ok(())
 }
 
-pub(super) fn relu_gradient(mut call: Call<'_>) -> Result<(), KernelError> {
-    let (isa, dy, y) = (call.isa, call.apart(0), call.operand(1)?);
+pub(super) fn relu_gradient(op: &ReluGrad, mut call: Call<'_>) -> Result<(), KernelError> {
+    let (isa, rectifier, dy, y) = (call.isa, rectifier(op.rectifier), call.apart(0), call.operand(1)?);
     let [dx] = call.results()?;
     match dy {
-        Some(dy) => elementwise::relu_gradient(isa, y, dy, dx),
-        None => elementwise::relu_gradient_in_place(isa, y, dx),
+        Some(dy) => kernel::relu_gradient(isa, rectifier, y, dy, dx),
+        None => kernel::relu_gradient_in_place(isa, rectifier, y, dx),
     }
     Ok(())
 }

@@ -1,58 +1,24 @@
 //! Formulas in the layouts in which their operands lie.
 
 use super::call::{Call, Operand, extent};
-use crate::{
-    KernelError,
-    formula::{Prepared, plain_strides},
-};
+use crate::{KernelError, formula::Prepared};
 use zoo_graph::{
-    Layout, TensorType,
+    Layout, Shape, TensorType,
     formula::{Binary, Extent, Fold, Outcome, Term, TermId, Unary},
-    ops::Map,
+    ops::{Assign, Map},
 };
 use zoo_kernels::{
     C0,
     formula::{self as kernel, Data, Instruction, Output, OutputKind},
 };
 
-/// Computes the formula.
+/// Computes a formula over broadcast tensors.
 pub(super) fn map(op: &Map, mut call: Call<'_>) -> Result<(), KernelError> {
     let blocked = call.operand_types.iter().any(|ty| ty.layout == Layout::Nc1hwc0);
-    let space = match op.space[..] {
-        [n, c, h, w] if blocked => vec![n, c.div_ceil(C0), h, w, C0],
-        _ => op.space.to_vec(),
-    };
-    let Prepared { formula, numbers } = Prepared::new(op, call.scalars);
-    let instruction = |(term, number): (&Term, &Option<f64>)| instruction(op, blocked, term, *number);
-    let instructions = formula.terms().iter().zip(&numbers).map(instruction).collect::<Result<Vec<_>, _>>()?;
-    let extents = formula.extents();
-    let output = |(result, ty): (&Outcome, &&TensorType)| {
-        let by_row = extents[result.term.0] == Extent::Row && !result.whole;
-        let kind = if !result.over.is_empty() {
-            OutputKind::Sums { strides: strides(op, blocked, ty), rows: by_row }
-        } else if by_row {
-            OutputKind::Rows
-        } else {
-            OutputKind::Elements
-        };
-        Output { place: result.term.0, kind }
-    };
-    let outputs = formula.results().iter().zip(&call.result_types).map(output).collect();
-    let strides: Vec<Vec<usize>> = call.operand_types.iter().map(|ty| strides(op, blocked, ty)).collect();
-    let mut operands = Vec::with_capacity(strides.len());
-    for (operand, strides) in call.operands.iter().zip(&strides) {
-        let data = match *operand {
-            Operand::Float(values) => Data::Float(values),
-            Operand::Index(values) => Data::Index(values),
-            Operand::Overwritten { result } => Data::Result(result),
-        };
-        operands.push(kernel::Operand { data, strides });
-    }
-    kernel::Formula { space, rows: op.formula.rows(), instructions, outputs }.run(
-        call.isa,
-        &operands,
-        &mut call.results,
-    );
+    let prepared = Prepared::map(op);
+    let strides = |types: &[&TensorType]| types.iter().map(|ty| strides(&prepared, blocked, ty)).collect::<Vec<_>>();
+    let strides = [strides(&call.operand_types), strides(&call.result_types)];
+    run(&prepared, blocked, &strides, &mut call)?;
     for (ty, result) in call.result_types.iter().zip(&mut call.results) {
         if let (Layout::Nc1hwc0, Some(map)) = (ty.layout, extent(ty)) {
             map.clear_filling(result);
@@ -61,8 +27,57 @@ pub(super) fn map(op: &Map, mut call: Call<'_>) -> Result<(), KernelError> {
     Ok(())
 }
 
+/// Computes an update, over the elements as they are stored.
+pub(super) fn assign(op: &Assign, mut call: Call<'_>) -> Result<(), KernelError> {
+    let elements = call.results.first().map_or(0, |result| result.len());
+    let prepared = Prepared::assign(op, elements, call.scalars);
+    let strides = [vec![vec![1]; call.operands.len()], vec![vec![1]; call.results.len()]];
+    run(&prepared, false, &strides, &mut call)
+}
+
+/// Runs a formula on operands and results of these strides.
+fn run(
+    prepared: &Prepared,
+    blocked: bool,
+    [operand_strides, result_strides]: &[Vec<Vec<usize>>; 2],
+    call: &mut Call<'_>,
+) -> Result<(), KernelError> {
+    let Prepared { formula, numbers, space } = prepared;
+    let stored = match space[..] {
+        [n, c, h, w] if blocked => vec![n, c.div_ceil(C0), h, w, C0],
+        _ => space.to_vec(),
+    };
+    let instruction = |(term, number): (&Term, &Option<f64>)| instruction(space, blocked, term, *number);
+    let instructions = formula.terms().iter().zip(numbers).map(instruction).collect::<Result<Vec<_>, _>>()?;
+    let extents = formula.extents();
+    let output = |(result, strides): (&Outcome, &Vec<usize>)| {
+        let by_row = extents[result.term.0] == Extent::Row && !result.whole;
+        let kind = if !result.over.is_empty() {
+            OutputKind::Sums { strides: strides.clone(), rows: by_row }
+        } else if by_row {
+            OutputKind::Rows
+        } else {
+            OutputKind::Elements
+        };
+        Output { place: result.term.0, kind }
+    };
+    let outputs = formula.results().iter().zip(result_strides).map(output).collect();
+    let mut operands = Vec::with_capacity(operand_strides.len());
+    for (operand, strides) in call.operands.iter().zip(operand_strides) {
+        let data = match *operand {
+            Operand::Float(values) => Data::Float(values),
+            Operand::Index(values) => Data::Index(values),
+            Operand::Overwritten { result } => Data::Result(result),
+        };
+        operands.push(kernel::Operand { data, strides });
+    }
+    let rows = formula.rows();
+    kernel::Formula { space: stored, rows, instructions, outputs }.run(call.isa, &operands, &mut call.results);
+    Ok(())
+}
+
 /// Distance between neighbours of a tensor along each axis of the space as it is stored.
-fn strides(op: &Map, blocked: bool, ty: &TensorType) -> Vec<usize> {
+fn strides(prepared: &Prepared, blocked: bool, ty: &TensorType) -> Vec<usize> {
     match ty.shape[..] {
         [n, c, h, w] if ty.layout == Layout::Nc1hwc0 => {
             let blocks = c.div_ceil(C0);
@@ -70,7 +85,7 @@ fn strides(op: &Map, blocked: bool, ty: &TensorType) -> Vec<usize> {
             vec![along(n, blocks * h * w * C0), along(blocks, h * w * C0), along(h, w * C0), along(w, C0), 1]
         }
         _ => {
-            let mut strides = plain_strides(op, &ty.shape);
+            let mut strides = prepared.strides(&ty.shape);
             // Beside blocks, what lies row-major is the same for all channels: for all blocks, and all lanes of each.
             if blocked {
                 strides.push(0);
@@ -80,7 +95,7 @@ fn strides(op: &Map, blocked: bool, ty: &TensorType) -> Vec<usize> {
     }
 }
 
-fn instruction(op: &Map, blocked: bool, term: &Term, number: Option<f64>) -> Result<Instruction, KernelError> {
+fn instruction(space: &Shape, blocked: bool, term: &Term, number: Option<f64>) -> Result<Instruction, KernelError> {
     let place = |id: &TermId| id.0;
     Ok(match (number, term) {
         (Some(number), _) => Instruction::Constant(number as f32),
@@ -90,9 +105,9 @@ fn instruction(op: &Map, blocked: bool, term: &Term, number: Option<f64>) -> Res
                 1 if blocked => extent.div_ceil(C0) * C0,
                 _ => *extent,
             };
-            let inner = op.space.iter().enumerate().skip(axis + 1).map(extent).product::<usize>();
+            let inner = space.iter().enumerate().skip(axis + 1).map(extent).product::<usize>();
             let inner = if blocked && *axis > 1 { inner * C0 } else { inner };
-            Instruction::Coordinate { inner, extent: op.space[*axis] }
+            Instruction::Coordinate { inner, extent: space[*axis] }
         }
         (None, Term::Unary(function, x)) => Instruction::Unary(unary(*function), place(x)),
         (None, Term::Binary(function, a, b)) => Instruction::Binary(binary(*function), place(a), place(b)),

@@ -1,32 +1,79 @@
-//! Matrix products: the three of a dense layer.
+//! Matrix products.
 
 use super::call::Call;
 use crate::KernelError;
-use zoo_graph::{TensorType, ops::MatMul};
-use zoo_kernels::linear::{self, Linear};
+use zoo_graph::{
+    TensorType,
+    ops::{MatMul, Products},
+};
+use zoo_kernels::{
+    linear::{self, Linear},
+    matmul::{self, Extents, Places},
+};
 
-/// The dense layer that a product belongs to, if it has a kernel.
-pub(super) fn layer(op: &MatMul, operands: &[&TensorType]) -> Option<Linear> {
-    let (&[a0, a1], &[b0, b1]) = (&operands.first()?.shape[..], &operands.get(1)?.shape[..]) else { return None };
-    match (op.transpose_a, op.transpose_b) {
-        (false, true) => Some(Linear { batch: a0, inputs: a1, outputs: b0 }),
-        (false | true, false) if operands.len() == 2 => Some(Linear { batch: a0, inputs: b1, outputs: a1 }),
-        (false | true, false) | (true, true) => None,
+/// Rows from which on the weights of a dense layer are not what takes time.
+const MANY_ROWS: usize = 64;
+
+/// A product's kernel.
+pub(super) enum Kernel {
+    /// One of the three products of a dense layer on few samples.
+    Layer(Linear),
+    /// Any other: its extents, and the matrices that each product takes.
+    Any(Extents, Vec<[usize; 2]>),
+}
+
+impl Kernel {
+    /// The kernel for operands of these types; none where they do not fit each other.
+    pub fn of(op: &MatMul, operands: &[&TensorType]) -> Option<Self> {
+        let &[a, b, ..] = operands else { return None };
+        let products = op.joined(a, b).ok()?;
+        if products.leading.is_empty() {
+            let layer = layer(op, &products, operands.len() == 3);
+            if let Some(layer) = layer.filter(|layer| layer.batch < MANY_ROWS) {
+                return Some(Self::Layer(layer));
+            }
+        }
+        let place = |index| [&products.leading_a, &products.leading_b].map(|own| products.matrix_of(own, index));
+        let places = (0..products.count()).map(place).collect();
+        let Products { m, n, k, .. } = products;
+        let extents = Extents { m, n, k, transpose_a: op.transpose_a, transpose_b: op.transpose_b };
+        (m > 0 && n > 0 && k > 0).then_some(Self::Any(extents, places))
+    }
+
+    /// Elements that it needs beside operands and results.
+    pub fn workspace_len(&self) -> usize {
+        match self {
+            Self::Layer(layer) => layer.workspace_len(),
+            Self::Any(extents, places) => extents.workspace_len(Places(places)),
+        }
+    }
+
+    pub fn run(self, op: &MatMul, mut call: Call<'_>) -> Result<(), KernelError> {
+        let bias = call.apart(2);
+        let (isa, a, b) = (call.isa, call.operand(0)?, call.operand(1)?);
+        let len = self.workspace_len();
+        call.workspace.grow(len);
+        let workspace = &mut call.workspace[..len];
+        let result = &mut *call.results[0];
+        match (self, op.transpose_a, op.transpose_b) {
+            (Self::Any(extents, places), ..) => {
+                matmul::products(isa, extents, Places(&places), a, b, bias, workspace, result);
+            }
+            (Self::Layer(layer), false, true) => linear::forward(isa, layer, a, b, bias, workspace, result),
+            (Self::Layer(layer), false, false) => linear::input_gradient(isa, layer, a, b, workspace, result),
+            (Self::Layer(layer), true, _) => linear::weight_gradient(isa, layer, a, b, workspace, result),
+        }
+        Ok(())
     }
 }
 
-/// A product of [`layer`].
-pub(super) fn product(op: &MatMul, layer: Linear, mut call: Call<'_>) -> Result<(), KernelError> {
-    let bias = call.apart(2);
-    let (isa, a, b) = (call.isa, call.operand(0)?, call.operand(1)?);
-    let len = layer.workspace_len();
-    call.workspace.grow(len);
-    let workspace = &mut call.workspace[..len];
-    let result = &mut *call.results[0];
+/// The dense layer that a product belongs to.
+fn layer(op: &MatMul, products: &Products, has_bias: bool) -> Option<Linear> {
+    let Products { m, n, k, .. } = *products;
     match (op.transpose_a, op.transpose_b) {
-        (false, true) => linear::forward(isa, layer, a, b, bias, workspace, result),
-        (false, false) => linear::input_gradient(isa, layer, a, b, workspace, result),
-        (true, _) => linear::weight_gradient(isa, layer, a, b, workspace, result),
+        (false, true) => Some(Linear { batch: m, inputs: k, outputs: n }),
+        (false, false) if !has_bias => Some(Linear { batch: m, inputs: n, outputs: k }),
+        (true, false) if !has_bias => Some(Linear { batch: k, inputs: n, outputs: m }),
+        (false | true, false) | (true, true) => None,
     }
-    Ok(())
 }

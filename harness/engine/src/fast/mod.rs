@@ -1,7 +1,8 @@
 //! Fast kernels: a graph in blocked layouts on planned buffers of f32.
 //!
-//! Values live in the buffers of a [`MemoryPlan`]; a node's results are taken out of the table while it runs, so that its
-//! operands can be read beside them without copies. Which kernel computes a node is decided in one place ([`choice`]).
+//! Values live in the buffers of a [`MemoryPlan`]; a node's results are taken out of the table while it runs, so that
+//! its operands can be read beside them without copies. Which kernel computes a node is decided in one place
+//! ([`choice`]).
 
 mod call;
 mod choice;
@@ -10,6 +11,7 @@ mod dense;
 mod elementwise;
 mod fallback;
 mod formula;
+mod gather;
 mod loss;
 mod matmul;
 mod norm;
@@ -30,7 +32,7 @@ use choice::choose;
 use rayon::prelude::*;
 use std::time::Instant;
 use transfer::{Travelling, UnderWay};
-use zoo_graph::{BufferId, Bytes, Graph, MemoryPlan, Node, Op, TensorType, ValueId, VariableId};
+use zoo_graph::{BufferId, Bytes, Graph, MemoryPlan, Node, NodeId, Op, Source, TensorType, ValueId, VariableId};
 use zoo_kernels::{AlignedBuf, Isa};
 use zoo_ranks::{Ranks, RanksError};
 
@@ -139,8 +141,8 @@ impl Executor {
         scalars: Scalars,
         observer: &mut dyn Observer,
     ) -> Result<Outcome, EngineError> {
-        // A previous step may have left variables in other buffers than they start from. Those serve other values too, of
-        // other sizes, so the elements move and the buffers stay.
+        // A previous step may have left variables in other buffers than they start from. Those serve other values too,
+        // of other sizes, so the elements move and the buffers stay.
         for (variable, buffer) in graph.variables.iter().zip(&mut self.variables) {
             if let Some(planned) = self.plan.buffer(variable.value).filter(|planned| planned != buffer) {
                 let len = graph.ty(variable.value).stored_numel();
@@ -183,13 +185,21 @@ impl Executor {
                 agreed = true;
             }
             self.settle(|v| node.inputs.contains(&v) || heeded_loss(graph, node) == Some(v))?;
-            let held = self.node(graph, n, node, scalars).map_err(in_node)?;
+            let kept = self.kept(graph, node);
+            let followed = kept.is_none() && observer.follows(NodeId(n));
+            // Results may overwrite operands.
+            let operands = if followed { self.operands(graph, node)? } else { Vec::new() };
+            let held = self.node(graph, n, node, kept, scalars).map_err(in_node)?;
             // What is looked at or rounded has to be there.
-            if self.simulated.is_some() || node.outputs.iter().any(|v| observer.wants(*v)) {
+            if self.simulated.is_some() || followed || node.outputs.iter().any(|v| observer.wants(*v)) {
                 self.settle(|v| node.outputs.contains(&v))?;
             }
             self.round(n, node, held, graph);
             self.node_seconds[n] = started.elapsed().as_secs_f64();
+            if followed {
+                let results = node.outputs.iter().map(|v| self.tensor_of(graph, *v)).collect::<Result<Vec<_>, _>>()?;
+                observer.follow(NodeId(n), &operands, &results);
+            }
             for v in &node.outputs {
                 self.show(graph, *v, observer)?;
             }
@@ -263,12 +273,33 @@ impl Executor {
         }
     }
 
-    /// Computes the results of a node; returns how a simulated device holds them, which they may be yet to be rounded to.
+    /// How many operands a node passes on as its results, if this step leaves it out.
+    fn kept(&self, graph: &Graph, node: &Node) -> Option<usize> {
+        let loss = heeded_loss(graph, node);
+        let loss = loss.and_then(|v| self.plan.buffer(v)).map(|b| f64::from(self.buffers[b.0][0]));
+        let overflowed = self.findings().is_some_and(|findings| findings.skipped);
+        graph.keeps(&node.op, loss, overflowed)
+    }
+
+    /// What a node is about to read, row-major.
+    fn operands(&self, graph: &Graph, node: &Node) -> Result<Vec<Tensor>, EngineError> {
+        let operand = |v: &ValueId| match graph.value(*v).source {
+            Source::Input(n) if !graph.ty(*v).dtype.is_float() => {
+                Ok(Tensor::from_slice(&self.indices[n], graph.ty(*v).shape.to_vec(), &Device::Cpu)?)
+            }
+            Source::Input(_) | Source::Variable(_) | Source::Node(..) => self.tensor_of(graph, *v),
+        };
+        node.inputs.iter().map(operand).collect()
+    }
+
+    /// Computes the results of a node; returns how a simulated device holds them, which they may be yet to be rounded
+    /// to.
     fn node(
         &mut self,
         graph: &Graph,
         n: usize,
         node: &Node,
+        kept: Option<usize>,
         scalars: Scalars,
     ) -> Result<Vec<Option<Held>>, KernelError> {
         let (operand_types, result_types) = (graph.types(&node.inputs), graph.types(&node.outputs));
@@ -276,10 +307,6 @@ impl Executor {
             self.plan.buffer(*v).ok_or(KernelError::Result { place, expected: "in a buffer" })
         };
         let places = node.outputs.iter().enumerate().map(place).collect::<Result<Vec<_>, _>>()?;
-        let loss = heeded_loss(graph, node);
-        let loss = loss.and_then(|v| self.plan.buffer(v)).map(|b| f64::from(self.buffers[b.0][0]));
-        let overflowed = self.findings().is_some_and(|findings| findings.skipped);
-        let kept = graph.keeps(&node.op, loss, overflowed);
         let mut taken: Vec<AlignedBuf> = places.iter().map(|b| std::mem::take(&mut self.buffers[b.0])).collect();
         let overwritten: Vec<Option<usize>> = (0..taken.len()).map(|r| self.plan.overwrites(n, r)).collect();
         let operand = |(i, v): (usize, &ValueId)| {
@@ -288,7 +315,7 @@ impl Executor {
             }
             match (self.plan.buffer(*v), graph.value(*v).source) {
                 (Some(b), _) => Ok(Operand::Float(&self.buffers[b.0][..graph.ty(*v).stored_numel()])),
-                (None, zoo_graph::Source::Input(n)) => Ok(Operand::Index(&self.indices[n])),
+                (None, Source::Input(n)) => Ok(Operand::Index(&self.indices[n])),
                 (None, _) => Err(KernelError::Operand { place: i, expected: "in a buffer" }),
             }
         };
@@ -320,8 +347,8 @@ impl Executor {
         done.map(|()| held)
     }
 
-    /// Sends the results of a node to be averaged over the ranks. Their buffers travel and come back; of a result that nobody
-    /// reads a copy does, for its buffer serves other values at once.
+    /// Sends the results of a node to be averaged over the ranks. Their buffers travel and come back; of a result that
+    /// nobody reads a copy does, for its buffer serves other values at once.
     fn send(&mut self, graph: &Graph, node: &Node, places: &[BufferId], taken: Vec<AlignedBuf>) {
         let (mut come_back, mut travelling) = (Vec::new(), Vec::new());
         for ((v, place), buffer) in node.outputs.iter().zip(places).zip(taken) {

@@ -1,6 +1,6 @@
 //! Normalisations, their gradients, and the gradient of a bias.
 
-use super::call::Call;
+use super::{call::Call, elementwise::rectifier};
 use crate::KernelError;
 use zoo_graph::{
     Layout,
@@ -26,7 +26,7 @@ pub(super) fn normalise(op: &BnTrainingUpdate, mut call: Call<'_>) -> Result<(),
     let (isa, shape, x) = (call.isa, call.map(0)?, call.operand(0)?);
     let [mean, variance, gamma, beta] = [call.operand(1)?, call.operand(2)?, call.operand(3)?, call.operand(4)?];
     let parameters = Parameters { mean, variance, gamma, beta, epsilon: op.eps };
-    let fused = Fused { residual: call.apart(5), relu: op.relu, rounding: call.rounding(0) };
+    let fused = Fused { residual: call.apart(5), relu: op.relu.map(rectifier), rounding: call.rounding(0) };
     let [y] = call.results()?;
     match op.residual && fused.residual.is_none() {
         true => batch_norm::normalise_onto(isa, shape, x, &parameters, fused, y),
@@ -55,8 +55,8 @@ pub(super) fn infer_gradient(op: &BnInferGrad, mut call: Call<'_>) -> Result<(),
     let parameters = Parameters { mean: gamma, variance, gamma, beta: gamma, epsilon: op.eps };
     let [dx] = call.results()?;
     match dy {
-        Some(dy) => batch_norm::stored_input_gradient(isa, shape, &parameters, None, dy, dx),
-        None => batch_norm::stored_input_gradient_in_place(isa, shape, &parameters, None, dx),
+        Some(dy) => batch_norm::stored_input_gradient(isa, shape, &parameters, dy, dx),
+        None => batch_norm::stored_input_gradient_in_place(isa, shape, &parameters, dx),
     }
     Ok(())
 }
@@ -92,12 +92,12 @@ pub(super) fn gradient(op: &BnTrainingGrad, mut call: Call<'_>) -> Result<(), Ke
     let [mean, variance, gamma] = [call.operand(2)?, call.operand(3)?, call.operand(4)?];
     let (beta, relu) = match op.relu {
         GradRelu::Absent => (mean, Relu::Absent),
-        GradRelu::Recomputed => (call.operand(5)?, Relu::Recomputed),
-        GradRelu::Output => (mean, Relu::Output(call.operand(5)?)),
+        GradRelu::Recomputed(of) => (call.operand(5)?, Relu::Recomputed(rectifier(of))),
+        GradRelu::Output(of) => (mean, Relu::Output(rectifier(of), call.operand(5)?)),
     };
     let parameters = Parameters { mean, variance, gamma, beta, epsilon: op.eps };
     let forward = Normalised { x, parameters, relu, rounding: call.rounding(0) };
-    if op.relu == GradRelu::Output {
+    if matches!(op.relu, GradRelu::Output(_)) {
         let [dx, gamma, beta, residual] = call.results()?;
         if let Some(dy) = dy {
             residual.copy_from_slice(dy);

@@ -5,8 +5,11 @@ use super::{
     plain::{from_plain, to_plain},
 };
 use crate::KernelError;
-use zoo_graph::{Layout, TensorType, ops::Slice};
-use zoo_kernels::{Blocked, channels, pad as kernel};
+use zoo_graph::{
+    Layout, TensorType,
+    ops::{Pad, Slice, Transpose},
+};
+use zoo_kernels::{Blocked, channels, pad as kernel, rows::copy_box, transpose as axes};
 
 /// Where a map lies within a larger one.
 #[derive(Clone, Copy)]
@@ -17,8 +20,8 @@ pub(super) enum Within {
     Channels(usize),
 }
 
-/// Where a map lies within a blocked one, if it leaves out pixels or channels only; `before` and `after` are what it leaves
-/// out per axis.
+/// Where a map lies within a blocked one, if it leaves out pixels or channels only; `before` and `after` are what it
+/// leaves out per axis.
 pub(super) fn within(before: &[usize], after: &[usize]) -> Option<Within> {
     match (before, after) {
         ([0, 0, top, left], [0, 0, bottom, right]) => {
@@ -60,6 +63,63 @@ pub(super) fn concat(mut call: Call<'_>) -> Result<(), KernelError> {
     let parts = (0..call.operands.len()).map(|i| Ok((call.map(i)?, call.operand(i)?)));
     let parts = parts.collect::<Result<Vec<(Blocked, &[f32])>, KernelError>>()?;
     channels::concat_channels(&parts, joined, call.results[0]);
+    Ok(())
+}
+
+/// Along the channels of a blocked map.
+pub(super) fn split(mut call: Call<'_>) -> Result<(), KernelError> {
+    let (whole, x) = (call.map(0)?, call.operand(0)?);
+    let mut first = 0;
+    for i in 0..call.results.len() {
+        let part = call.result_map(i)?;
+        channels::slice_channels(whole, x, first, part, call.results[i]);
+        first += part.c;
+    }
+    Ok(())
+}
+
+pub(super) fn pad_rows(op: &Pad, mut call: Call<'_>) -> Result<(), KernelError> {
+    let (x, from, to) = (call.operand(0)?, &call.operand_types[0].shape, &call.result_types[0].shape);
+    let [y] = call.results()?;
+    y.fill(0.0);
+    copy_box(from, from, &vec![0; from.len()], x, to, &op.before, y);
+    Ok(())
+}
+
+pub(super) fn slice_rows(op: &Slice, mut call: Call<'_>) -> Result<(), KernelError> {
+    let (x, from, to) = (call.operand(0)?, &call.operand_types[0].shape, &call.result_types[0].shape);
+    let [y] = call.results()?;
+    copy_box(to, from, &op.start, x, to, &vec![0; to.len()], y);
+    Ok(())
+}
+
+/// Row-major tensors along an axis.
+pub(super) fn concat_rows(axis: usize, mut call: Call<'_>) -> Result<(), KernelError> {
+    let whole = &call.result_types[0].shape;
+    let mut start = vec![0; whole.len()];
+    for i in 0..call.operands.len() {
+        let (x, part) = (call.operand(i)?, &call.operand_types[i].shape);
+        copy_box(part, part, &vec![0; part.len()], x, whole, &start, call.results[0]);
+        start[axis] += part[axis];
+    }
+    Ok(())
+}
+
+/// A row-major tensor along an axis.
+pub(super) fn split_rows(axis: usize, mut call: Call<'_>) -> Result<(), KernelError> {
+    let (x, whole) = (call.operand(0)?, &call.operand_types[0].shape);
+    let mut start = vec![0; whole.len()];
+    for (y, ty) in call.results.iter_mut().zip(&call.result_types) {
+        copy_box(&ty.shape, whole, &start, x, &ty.shape, &vec![0; whole.len()], y);
+        start[axis] += ty.shape[axis];
+    }
+    Ok(())
+}
+
+pub(super) fn transpose(op: &Transpose, mut call: Call<'_>) -> Result<(), KernelError> {
+    let (x, shape) = (call.operand(0)?, &call.operand_types[0].shape);
+    let [y] = call.results()?;
+    axes::transpose(shape, &op.permutation, x, y);
     Ok(())
 }
 

@@ -1,5 +1,5 @@
-//! What ranks exchange. Means of gradients are only begun by their node: they come while other nodes compute, and whoever
-//! reads them first waits for them.
+//! What ranks exchange. Means of gradients are only begun by their node: they come while other nodes compute, and
+//! whoever reads them first waits for them.
 
 use super::call::{Call, Operand};
 use crate::KernelError;

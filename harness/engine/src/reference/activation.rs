@@ -3,18 +3,18 @@
 use crate::elements::{map, map_with_index};
 use crate::{KernelError, Scalars};
 use candle_core::{FloatDType, Tensor};
-use zoo_graph::ops::Dropout;
+use zoo_graph::ops::{Dropout, Rectifier};
 use zoo_kernels::dropout;
 
-/// `max(x, 0)`; NaN stays NaN (candle's and IEEE's maximum would hide it).
-pub(super) fn relu<T: FloatDType>([x]: [&Tensor; 1]) -> Result<Tensor, KernelError> {
-    let [y] = map::<T, 1, 1>([x], |[x]| [if x <= 0.0 { 0.0 } else { x }])?;
+/// A rectifier; NaN stays NaN (candle's and IEEE's maximum would hide it).
+pub(super) fn relu<T: FloatDType>(rectifier: Rectifier, [x]: [&Tensor; 1]) -> Result<Tensor, KernelError> {
+    let [y] = map::<T, 1, 1>([x], |[x]| [rectifier.of(x)])?;
     Ok(y)
 }
 
-/// `dy` where the output is above zero (or NaN), else zero.
-pub(super) fn relu_grad<T: FloatDType>([dy, y]: [&Tensor; 2]) -> Result<Tensor, KernelError> {
-    let [dx] = map::<T, 2, 1>([dy, y], |[dy, y]| [if y <= 0.0 { 0.0 } else { dy }])?;
+/// `dy` where it passes, else zero.
+pub(super) fn relu_grad<T: FloatDType>(rectifier: Rectifier, [dy, y]: [&Tensor; 2]) -> Result<Tensor, KernelError> {
+    let [dx] = map::<T, 2, 1>([dy, y], |[dy, y]| [if rectifier.passes(y) { dy } else { 0.0 }])?;
     Ok(dx)
 }
 
@@ -27,18 +27,6 @@ pub(super) fn sigmoid<T: FloatDType>([x]: [&Tensor; 1]) -> Result<Tensor, Kernel
 /// `dy * y * (1 - y)`.
 pub(super) fn sigmoid_grad<T: FloatDType>([dy, y]: [&Tensor; 2]) -> Result<Tensor, KernelError> {
     let [dx] = map::<T, 2, 1>([dy, y], |[dy, y]| [dy * y * (1.0 - y)])?;
-    Ok(dx)
-}
-
-/// `min(max(x, 0), 6)`; NaN stays NaN.
-pub(super) fn relu6<T: FloatDType>([x]: [&Tensor; 1]) -> Result<Tensor, KernelError> {
-    let [y] = map::<T, 1, 1>([x], |[x]| [x.clamp(0.0, 6.0)])?;
-    Ok(y)
-}
-
-/// `dy` where the output is between 0 and 6 (or NaN), else zero.
-pub(super) fn relu6_grad<T: FloatDType>([dy, y]: [&Tensor; 2]) -> Result<Tensor, KernelError> {
-    let [dx] = map::<T, 2, 1>([dy, y], |[dy, y]| [if y <= 0.0 || y >= 6.0 { 0.0 } else { dy }])?;
     Ok(dx)
 }
 

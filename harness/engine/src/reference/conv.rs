@@ -1,7 +1,8 @@
 //! Convolution and its two gradients, as products of matrices.
 //!
 //! With `W` the filters `[o, c/g * taps]` of each of `g` groups and `X` the input as a matrix `[c/g * taps, pixels]`
-//! (see [`columns`](super::columns)), the output is `W X`, its gradients by the filters `dY X'` and by the input `W' dY`.
+//! (see [`columns`](super::columns)), the output is `W X`, its gradients by the filters `dY X'` and by the input `W'
+//! dY`.
 
 use super::{
     activation,
@@ -14,7 +15,7 @@ use crate::{KernelError, error::MAP};
 use candle_core::{FloatDType, Tensor};
 use zoo_graph::{
     TensorType,
-    ops::{Conv2D, Conv2DBackpropFilter, Conv2DBackpropInput},
+    ops::{Conv2D, Conv2DBackpropFilter, Conv2DBackpropInput, Rectifier},
 };
 
 /// Elements of the input's matrix that are made at one time: 64 MiB in f32.
@@ -99,7 +100,7 @@ pub(super) fn forward<T: FloatDType>(op: &Conv2D, [x, w]: [&Tensor; 2], bias: Op
         Some(bias) => add_per_channel::<T>(&y, bias)?,
         None => y,
     };
-    let y = if op.relu { activation::relu::<T>([&y])? } else { y };
+    let y = if op.relu { activation::relu::<T>(Rectifier::Relu, [&y])? } else { y };
     let statistics = if op.statistics { norm::statistics::<T>([&y])? } else { Vec::new() };
     Ok([vec![y], statistics].concat())
 }

@@ -122,18 +122,19 @@ impl Executor {
                 agreed = true;
             }
             let overflowed = self.simulated.as_ref().is_some_and(|(_, findings)| findings.skipped);
-            let results = node.inputs.iter().map(|v| live.get(*v)).collect::<candle_core::Result<Vec<_>>>();
-            let results = results.map_err(KernelError::from).and_then(|operands| {
+            let operands = node.inputs.iter().map(|v| live.get(*v)).collect::<candle_core::Result<Vec<_>>>();
+            let operands = operands.map_err(KernelError::from).map_err(in_node(node))?;
+            let kept = graph.keeps(&node.op, live.loss(), overflowed);
+            let mut results = {
                 let operand_types: Vec<&TensorType> = node.inputs.iter().map(|v| graph.ty(*v)).collect();
                 let result_types: Vec<&TensorType> = node.outputs.iter().map(|v| graph.ty(*v)).collect();
                 let (operand_types, result_types) = (&operand_types[..], &result_types[..]);
                 let call = Call { operands: &operands, operand_types, result_types, scalars, ranks };
-                match graph.keeps(&node.op, live.loss(), overflowed) {
-                    Some(count) => Ok(operands[..count].to_vec()),
-                    None => compute(&node.op, &call),
+                match kept {
+                    Some(count) => operands[..count].to_vec(),
+                    None => compute(&node.op, &call).map_err(in_node(node))?,
                 }
-            });
-            let mut results = results.map_err(in_node(node))?;
+            };
             if let Some((simulation, findings)) = &mut self.simulated {
                 for (r, tensor) in results.iter_mut().enumerate() {
                     if let Some(held) = simulation.held(Isa::best(), graph, node, r) {
@@ -144,6 +145,15 @@ impl Executor {
                 }
             }
             self.node_seconds[n] = started.elapsed().as_secs_f64();
+            if kept.is_none() && live.observer.follows(NodeId(n)) {
+                let plain = |(v, tensor): (&ValueId, &Tensor)| to_plain(tensor, graph.ty(*v));
+                let each = |values: &[ValueId], tensors: &[Tensor]| {
+                    values.iter().zip(tensors).map(plain).collect::<candle_core::Result<Vec<_>>>()
+                };
+                let (operands, results) = (each(&node.inputs, &operands)?, each(&node.outputs, &results)?);
+                live.observer.follow(NodeId(n), &operands, &results);
+            }
+            drop(operands);
             for (value, tensor) in node.outputs.iter().zip(results) {
                 live.put(*value, tensor)?;
             }

@@ -5,12 +5,13 @@ use crate::elements::{Elements, by_chunks, scalar};
 use candle_core::{FloatDType, Tensor};
 use zoo_graph::ops::SoftmaxCrossEntropy;
 
-/// The mean loss over the batch, and its gradient by the logits.
+/// The mean loss over all rows of the logits, and its gradient by them.
 pub(super) fn softmax_cross_entropy<T: FloatDType>(
     op: &SoftmaxCrossEntropy,
     [logits, labels]: [&Tensor; 2],
 ) -> super::Results {
-    let (n, k) = logits.dims2()?;
+    let k = logits.dims().last().copied().unwrap_or(1);
+    let n = logits.elem_count() / k;
     let (on, off) = op.targets(k);
     let (x, labels) = (Elements::of(logits)?, Elements::of(labels)?);
     let (x, labels) = (x.slice::<T>()?, labels.slice::<u32>()?);
@@ -26,7 +27,7 @@ pub(super) fn softmax_cross_entropy<T: FloatDType>(
         classes.map(|(class, x)| target(class, label) * (log_sum - x.to_f64())).sum::<f64>()
     });
     let loss = losses.sum::<f64>() / n as f64;
-    let gradient = by_chunks::<T>(&[n, k], k, |i, gradient| {
+    let gradient = by_chunks::<T>(logits.dims(), k, |i, gradient| {
         for (class, (g, x)) in gradient.iter_mut().zip(row(i)).enumerate() {
             let probability = libm::exp(x.to_f64() - log_sums[i]);
             *g = T::from_f64((probability - target(class, labels[i])) / n as f64);

@@ -11,13 +11,19 @@ pub(super) fn matmul<T: FloatDType>(
     [a, b]: [&Tensor; 2],
     bias: Option<&Tensor>,
 ) -> std::result::Result<Tensor, KernelError> {
-    let a = if op.transpose_a { a.t()? } else { a.clone() };
     let b = if op.transpose_b { b.t()? } else { b.clone() };
-    let y = a.matmul(&b)?;
-    Ok(match bias {
-        Some(bias) => add_per_channel::<T>(&y, bias)?,
-        None => y,
-    })
+    let y = match (op.transpose_a, a.dims(), b.rank()) {
+        // All rows at once, so that the one matrix is not copied for each place of the leading axes.
+        (false, [leading @ .., k], 2) => {
+            let y = a.reshape(((), *k))?.matmul(&b)?;
+            y.reshape([leading, &[b.dim(1)?]].concat())?
+        }
+        (true, ..) => a.t()?.broadcast_matmul(&b)?,
+        (false, ..) => a.broadcast_matmul(&b)?,
+    };
+    let Some(bias) = bias else { return Ok(y) };
+    let rows = y.reshape(((), y.dim(candle_core::D::Minus1)?))?;
+    Ok(add_per_channel::<T>(&rows, bias)?.reshape(y.shape())?)
 }
 
 /// `x + bias`, one value per element of the second axis.

@@ -1,13 +1,13 @@
 //! Reference kernels: what every operator computes, in any floating-point type.
 //!
-//! Products and moves of whole tensors are candle's, where candle is right; the rest are loops that compute each element
-//! in f64 and round it once, so that a kernel's error in f32 is that of one rounding. Values of f16 and bf16 are held in
-//! f32, and rounded by who simulates a device. Graphs must be row-major; the only operator that may see a blocked layout
-//! is `TransData`.
+//! Products and moves of whole tensors are candle's, where candle is right; the rest are loops that compute each
+//! element in f64 and round it once, so that a kernel's error in f32 is that of one rounding. Values of f16 and bf16
+//! are held in f32, and rounded by who simulates a device. Graphs must be row-major; the only operator that may see a
+//! blocked layout is `TransData`.
 //!
 //! Work is cut up by shapes alone and sums have a fixed order, so results have the same bits for any number of threads.
-//! (candle's `gemm` keeps that too: its threads share out output tiles, and how it splits the summed axis depends on the
-//! shape and the processor's caches only.)
+//! (candle's `gemm` keeps that too: its threads share out output tiles, and how it splits the summed axis depends on
+//! the shape and the processor's caches only.)
 
 mod activation;
 mod arithmetic;
@@ -18,6 +18,7 @@ mod correlation;
 mod dense_loss;
 mod executor;
 mod formula;
+mod gather;
 mod loss;
 mod lrn;
 mod matmul;
@@ -28,7 +29,6 @@ mod resize;
 mod shape;
 mod siamese_loss;
 mod transfer;
-mod update;
 
 pub(crate) use executor::Executor;
 
@@ -80,7 +80,7 @@ impl Call<'_> {
 /// Computes an operator in the floating-point type of its first result.
 ///
 /// # Errors
-/// Labels out of range, or an element type that is no float.
+/// Labels out of range, or an element type that is not a float.
 pub(crate) fn compute(op: &Op, call: &Call<'_>) -> Results {
     let [first, ..] = call.result_types else { return Err(KernelError::Arity { found: 0 }) };
     match first.dtype {
@@ -117,9 +117,7 @@ fn dispatch<T: FloatDType>(op: &Op, call: &Call<'_>) -> Results {
         Op::Add(_) => vec![arithmetic::add::<T>(call.operands)?],
         Op::AllReduce(_) => transfer::all_reduce(call)?,
         Op::GatherStatistics(_) => transfer::gather_statistics(call)?,
-        Op::ApplyAdam(op) => update::adam::<T>(op, call.take()?, call.scalars)?,
-        Op::ApplyEma(op) => vec![update::ema::<T>(op, call.take()?)?],
-        Op::ApplyMomentum(op) => update::momentum::<T>(op, call.take()?, call.scalars)?,
+        Op::Assign(op) => formula::assign::<T>(op, call)?,
         Op::AvgPool(op) => vec![average::pool::<T>(op, call.take()?)?],
         Op::AvgPoolGrad(op) => vec![average::pool_grad::<T>(op, call.take()?)?],
         Op::BalancedBce(op) => dense_loss::balanced_bce::<T>(op, call.take()?)?,
@@ -130,7 +128,7 @@ fn dispatch<T: FloatDType>(op: &Op, call: &Call<'_>) -> Results {
         Op::BiasAddGrad(_) => vec![norm::bias_grad::<T>(call.take()?)?],
         Op::BnInfer(op) => vec![norm::infer::<T>(op, call.take()?)?],
         Op::BnInferGrad(op) => vec![norm::infer_grad::<T>(op, call.take()?)?],
-        Op::BnRunningUpdate(op) => update::running_statistics::<T>(op, call.take()?)?,
+        Op::BnRunningUpdate(op) => norm::running_statistics::<T>(op, call.take()?)?,
         Op::BnTrainingGrad(op) => {
             let (operands, behind) = call.take_with_optional()?;
             norm::all_grads::<T>(op, operands, behind)?
@@ -163,6 +161,7 @@ fn dispatch<T: FloatDType>(op: &Op, call: &Call<'_>) -> Results {
         Op::ExtractPatchesGrad(op) => vec![patches::grad::<T>(op, call.take()?)?],
         Op::Eye(op) => vec![arithmetic::eye::<T>(op)?],
         Op::Fill(op) => vec![arithmetic::fill::<T>(op)?],
+        Op::Gather(_) => vec![gather::gather::<T>(call.take()?)?],
         Op::L2Loss(_) => vec![arithmetic::l2_loss::<T>(call.take()?)?],
         Op::Lrn(op) => vec![lrn::forward::<T>(op, call.take()?)?],
         Op::LrnGrad(op) => vec![lrn::grad::<T>(op, call.take()?)?],
@@ -178,10 +177,8 @@ fn dispatch<T: FloatDType>(op: &Op, call: &Call<'_>) -> Results {
         Op::Pad(op) => vec![shape::pad(op, call.take()?)?],
         Op::PairLogSoftmax(_) => vec![siamese_loss::pair_log_softmax::<T>(call.take()?)?],
         Op::PairLogSoftmaxGrad(_) => vec![siamese_loss::pair_log_softmax_grad::<T>(call.take()?)?],
-        Op::Relu(_) => vec![activation::relu::<T>(call.take()?)?],
-        Op::Relu6(_) => vec![activation::relu6::<T>(call.take()?)?],
-        Op::Relu6Grad(_) => vec![activation::relu6_grad::<T>(call.take()?)?],
-        Op::ReluGrad(_) => vec![activation::relu_grad::<T>(call.take()?)?],
+        Op::Relu(op) => vec![activation::relu::<T>(op.rectifier, call.take()?)?],
+        Op::ReluGrad(op) => vec![activation::relu_grad::<T>(op.rectifier, call.take()?)?],
         Op::Reshape(op) => vec![shape::reshape(op, call.take()?)?],
         Op::Resize(op) => vec![resize::forward::<T>(op, call.take()?)?],
         Op::ResizeGrad(op) => vec![resize::grad::<T>(op, call.take()?)?],
@@ -191,10 +188,12 @@ fn dispatch<T: FloatDType>(op: &Op, call: &Call<'_>) -> Results {
         }
         Op::Scale(op) => vec![arithmetic::scale::<T>(op, call.take()?)?],
         Op::ScaleBy(_) => vec![arithmetic::scale_by::<T>(call.take()?)?],
+        Op::ScatterAdd(op) => vec![gather::scatter_add::<T>(op, call.take()?)?],
         Op::SelectCrossEntropy(_) => siamese_loss::select_cross_entropy::<T>(call.take()?)?,
         Op::Sigmoid(_) => vec![activation::sigmoid::<T>(call.take()?)?],
         Op::SigmoidGrad(_) => vec![activation::sigmoid_grad::<T>(call.take()?)?],
         Op::Slice(op) => vec![shape::slice(op, call.take()?)?],
+        Op::Split(op) => shape::split(op, call.take()?)?,
         Op::SoftmaxCrossEntropy(op) => loss::softmax_cross_entropy::<T>(op, call.take()?)?,
         Op::TransData(_) => vec![shape::trans_data(call.take()?, call.operand_types, call.result_types)?],
         Op::Transpose(op) => vec![shape::transpose(op, call.take()?)?],
@@ -203,8 +202,8 @@ fn dispatch<T: FloatDType>(op: &Op, call: &Call<'_>) -> Results {
     })
 }
 
-/// What a node needs beside what lives: products copy their operands into the order that they want, and convolutions lay out
-/// the input as a matrix.
+/// What a node needs beside what lives: products copy their operands into the order that they want, and convolutions
+/// lay out the input as a matrix.
 pub(crate) fn scratch(graph: &Graph, node: &Node) -> Bytes {
     let (operands, results) = (graph.types(&node.inputs), graph.types(&node.outputs));
     let Work::Product { product, .. } = node.op.rules().work(&operands, &results) else { return Bytes(0) };

@@ -2,10 +2,10 @@
 
 use super::activation::relu_grad;
 use crate::KernelError;
-use crate::elements::{Elements, by_chunks, vector, widened};
+use crate::elements::{Elements, by_chunks, map, vector, widened};
 use candle_core::{FloatDType, Tensor};
 use rayon::prelude::*;
-use zoo_graph::ops::{BnInfer, BnInferGrad, BnTrainingGrad, BnTrainingUpdate, GradRelu};
+use zoo_graph::ops::{BnInfer, BnInferGrad, BnRunningUpdate, BnTrainingGrad, BnTrainingUpdate, GradRelu};
 
 /// A tensor `[n, c, ...]` as planes, one per image and channel.
 #[derive(Clone, Copy)]
@@ -102,7 +102,7 @@ pub(super) fn normalize<T: FloatDType>(
     let residual = residual.as_ref().map(Elements::slice::<T>).transpose()?;
     Ok(planes.map::<T>(x, |c, i| {
         let y = affine.apply(c, values[i].to_f64()) + residual.map_or(0.0, |r| r[i].to_f64());
-        if op.relu && y <= 0.0 { 0.0 } else { y }
+        op.relu.map_or(y, |rectifier| rectifier.of(y))
     })?)
 }
 
@@ -190,20 +190,30 @@ pub(super) fn all_grads<T: FloatDType>(
 ) -> super::Results {
     let passed = match (op.relu, behind) {
         (GradRelu::Absent, None) => dy.clone(),
-        (GradRelu::Recomputed, Some(beta)) => {
-            let forward = BnTrainingUpdate { eps: op.eps, residual: false, relu: false };
-            relu_grad::<T>([dy, &normalize::<T>(&forward, [x, mean, var, gamma, beta], None)?])?
+        (GradRelu::Recomputed(rectifier), Some(beta)) => {
+            let forward = BnTrainingUpdate { eps: op.eps, residual: false, relu: None };
+            relu_grad::<T>(rectifier, [dy, &normalize::<T>(&forward, [x, mean, var, gamma, beta], None)?])?
         }
-        (GradRelu::Output, Some(y)) => relu_grad::<T>([dy, y])?,
+        (GradRelu::Output(rectifier), Some(y)) => relu_grad::<T>(rectifier, [dy, y])?,
         (GradRelu::Absent, Some(_)) => return Err(KernelError::Arity { found: 6 }),
-        (GradRelu::Recomputed | GradRelu::Output, None) => return Err(KernelError::Arity { found: 5 }),
+        (GradRelu::Recomputed(_) | GradRelu::Output(_), None) => return Err(KernelError::Arity { found: 5 }),
     };
     let mut sums = scale_shift_grad::<T>(op.eps, [&passed, x, mean, var])?;
     let [dgamma, dbeta] = &sums[..] else { return Err(KernelError::Arity { found: sums.len() }) };
     let dx = input_grad::<T>(op.eps, [&passed, x, mean, var, gamma, dgamma, dbeta])?;
     sums.insert(0, dx);
-    if op.relu == GradRelu::Output {
+    if matches!(op.relu, GradRelu::Output(_)) {
         sums.push(passed);
     }
     Ok(sums)
+}
+
+/// Running mean and variance, moved towards those of the batch.
+pub(super) fn running_statistics<T: FloatDType>(op: &BnRunningUpdate, operands: [&Tensor; 4]) -> super::Results {
+    let unbiased = op.count as f64 / (op.count as f64 - 1.0);
+    let towards = |running: f64, batch: f64| (1.0 - op.momentum) * running + op.momentum * batch;
+    let after = map::<T, 4, 2>(operands, |[mean, var, batch_mean, batch_var]| {
+        [towards(mean, batch_mean), towards(var, batch_var * unbiased)]
+    })?;
+    Ok(after.into())
 }

@@ -4,7 +4,7 @@ use crate::{KernelError, layout};
 use candle_core::Tensor;
 use zoo_graph::{
     TensorType,
-    ops::{Concat, Pad, Reshape, Slice, Transpose},
+    ops::{Concat, Pad, Reshape, Slice, Split, Transpose},
 };
 
 /// The same elements under another shape; the memory is shared.
@@ -20,6 +20,17 @@ pub(super) fn transpose(op: &Transpose, [x]: [&Tensor; 1]) -> Result<Tensor, Ker
 /// The parts one after another.
 pub(super) fn concat(op: &Concat, parts: &[Tensor]) -> Result<Tensor, KernelError> {
     Ok(Tensor::cat(parts, op.axis)?.contiguous()?)
+}
+
+/// The parts along an axis.
+pub(super) fn split(op: &Split, [x]: [&Tensor; 1]) -> Result<Vec<Tensor>, KernelError> {
+    let mut start = 0;
+    let part = |size: &usize| {
+        let part = x.narrow(op.axis, start, *size)?.contiguous()?;
+        start += size;
+        Ok(part)
+    };
+    op.sizes.iter().map(part).collect()
 }
 
 /// A box cut out.

@@ -8,6 +8,7 @@ use candle_core::{Device, Tensor, Var};
 use candle_nn::{AdamW, Optimizer, ParamsAdamW};
 use zoo_engine::{Inputs, Scalars};
 use zoo_graph::{DType, ValueId, ops::*};
+use zoo_recipe::schema;
 
 /// Compares loss and gradients of a graph with those of the same in candle; the output is weighted by noise.
 #[track_caller]
@@ -77,7 +78,7 @@ fn training_normalisation_agrees() {
         "batch norm",
         |tiny, v| {
             let statistics = tiny.add_all(BnTrainingReduce, &v[..1]);
-            let op = BnTrainingUpdate { eps: 1e-5, residual: false, relu: false };
+            let op = BnTrainingUpdate { eps: 1e-5, residual: false, relu: None };
             tiny.add(op, &[v[0], statistics[0], statistics[1], v[1], v[2]])
         },
         |v| {
@@ -137,7 +138,8 @@ fn adam_agrees() {
     tiny.graph.losses.push(("loss".into(), loss));
     tiny.differentiate(1);
     let gradient = tiny.graph.gradients[0].1;
-    let adam = ApplyAdam { beta1: 0.8, beta2: 0.95, eps: 1e-2, weight_decay: 0.0, lr_scale: 1.0 };
+    let adam = schema::Adam { beta1: 0.8, beta2: 0.95, eps: 1e-2, ..schema::Adam::default() };
+    let adam = schema::Optimizer::Adam(adam).operator(Group { weight_decay: 0.0, lr_scale: 1.0 });
     let after = tiny.add_all(adam, &[p, slots[0], slots[1], gradient]);
     for (i, next) in after.into_iter().enumerate() {
         tiny.graph.variables[i].next = Some(next);

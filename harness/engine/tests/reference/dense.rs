@@ -172,8 +172,8 @@ proptest! {
     }
 }
 
-/// Runs a graph of noisy operands in f32 with the fast kernels and in f64 with the reference ones; outputs and gradients
-/// agree.
+/// Runs a graph of noisy operands in f32 with the fast kernels and in f64 with the reference ones; outputs and
+/// gradients agree.
 #[track_caller]
 pub fn fast_agrees(shapes: &[&[usize]], what: &str, build: impl Fn(&mut Tiny, &[ValueId]) -> ValueId) {
     let run = |dtype, options: Options| {

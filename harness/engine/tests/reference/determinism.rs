@@ -15,9 +15,9 @@ fn network() -> Tiny {
     let window = Window { pad: [1; 4], ..Window::new([3; 2], [2; 2]) };
     let conv = tiny.add(Conv2D::new(Window { stride: [1; 2], ..window }, 1), &[x, w]);
     let statistics = tiny.add_all(BnTrainingReduce, &[conv]);
-    let op = BnTrainingUpdate { eps: 1e-3, residual: false, relu: false };
+    let op = BnTrainingUpdate { eps: 1e-3, residual: false, relu: None };
     let norm = tiny.add(op, &[conv, statistics[0], statistics[1], gamma, beta]);
-    let relu = tiny.add(Relu, &[norm]);
+    let relu = tiny.add(Relu { rectifier: Rectifier::Relu }, &[norm]);
     let pool = tiny.add(MaxPool { window }, &[relu]);
     let lrn = tiny.add(Lrn { size: 5, alpha: 1.0, beta: 0.75, k: 1.0 }, &[pool]);
     let conv = tiny.add(Conv2D::new(Window { stride: [1; 2], ..window }, 4), &[lrn, grouped]);

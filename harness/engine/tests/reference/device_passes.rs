@@ -6,7 +6,7 @@ use std::path::Path;
 use zoo_engine::{Inputs, Kernels, Options, Scalars, Step};
 use zoo_graph::{
     DType, Graph, Phase, Place, Scope, Shape,
-    ops::{ApplyMomentum, ClipByValue, ExtractPatches, MatMul, Op, Reshape, Window},
+    ops::{ClipByValue, ExtractPatches, MatMul, Op, Reshape, Window},
     passes::{
         ChannelsLastInput, FoldPad, HostPlacement, L2ToDecay, NormalizeOnDevice, Pass, PatchesAsConvolution, Pipeline,
         ReduceOnMatrix, ScaleLoss, SplitDecay,
@@ -151,7 +151,7 @@ fn clipping_by_hand() {
         let (id, gradient) = tiny.graph.gradients[0];
         let scope = Scope { phase: Phase::Update, origin: None };
         let clip = tiny.graph.add(&scope, "w/clip", ClipByValue { bound: 1.0 }, &[gradient]).unwrap();
-        let op = ApplyMomentum { momentum: 0.9, nesterov: false, weight_decay: 0.0, lr_scale: 1.0 };
+        let op = crate::optimizers::momentum();
         let next = tiny.graph.add_node(&scope, "w/update", op, &[w, slot, clip]).unwrap();
         tiny.graph.variables[id.0].next = Some(next[0]);
         tiny.graph.variables[2].next = Some(next[1]);

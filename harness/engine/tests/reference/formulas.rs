@@ -23,7 +23,7 @@ fn over(formula: Formula, tiny: &mut Tiny, operands: &[ValueId]) -> ValueId {
 /// (what, formula, shapes of the operands): broadcasts of every kind, rows of one and several axes.
 fn cases() -> Vec<(&'static str, Formula, Vec<Vec<usize>>)> {
     vec![
-        ("silu", parse("x * sigmoid(x)", &["x"]).unwrap(), vec![vec![2, 20, 3, 5]]),
+        ("silu", parse("x * sigmoid(x)", &["x"], 1).unwrap(), vec![vec![2, 20, 3, 5]]),
         ("gate", Formula::define(0, |[x, s]| [x * s]), vec![vec![2, 20, 3, 5], vec![2, 20, 1, 1]]),
         ("scale", Formula::define(0, |[x, s]| [x * s + 1.0]), vec![vec![2, 20, 3, 5], vec![1, 20, 1, 1]]),
         ("place", Formula::define(0, |[x, s]| [x * s]), vec![vec![2, 20, 3, 5], vec![2, 1, 3, 5]]),
@@ -156,7 +156,7 @@ fn blocks_stay_blocks() {
     let (x, filter) = (tiny.noisy(&[2, 20, 6, 6]), tiny.noisy(&[24, 20, 3, 3]));
     let conv = || Conv2D::new(Window::new([3, 3], [1, 1]), 1);
     let y = tiny.add(conv(), &[x, filter]);
-    let y = over(parse("y * sigmoid(y)", &["y"]).unwrap(), &mut tiny, &[y]);
+    let y = over(parse("y * sigmoid(y)", &["y"], 1).unwrap(), &mut tiny, &[y]);
     let filter = tiny.noisy(&[4, 24, 3, 3]);
     let y = tiny.add(conv(), &[y, filter]);
     tiny.probe(y);

@@ -152,10 +152,10 @@ fn lrn_is_pytorchs() {
 #[test]
 fn relu_stops_at_zero_and_lets_nan_through() {
     let x = vec![-2.0, -0.0, 0.0, 3.0, f64::NAN];
-    let y = apply(Relu, &[(&[5], x)]).remove(0);
+    let y = apply(Relu { rectifier: Rectifier::Relu }, &[(&[5], x)]).remove(0);
     assert_eq!(y[..4], [0.0, 0.0, 0.0, 3.0]);
     assert!(y[4].is_nan(), "a NaN must not be hidden");
-    let dx = apply(ReluGrad, &[(&[5], vec![1.0; 5]), (&[5], y)]).remove(0);
+    let dx = apply(ReluGrad { rectifier: Rectifier::Relu }, &[(&[5], vec![1.0; 5]), (&[5], y)]).remove(0);
     assert_eq!(dx, [0.0, 0.0, 0.0, 1.0, 1.0]);
 }
 
@@ -200,7 +200,7 @@ fn statistics_and_normalisation_by_hand() {
     // With eps 4 and 6 the deviations of channel 0 and 1 are 3: 2 z + 0.5 and -z + 1.
     let expected = [-1.5, 0.5 - 2.0 / 3.0, 4.0 / 3.0, 4.0 / 3.0, 0.5 + 2.0 / 3.0, 2.5, 4.0 / 3.0, 0.0];
     for (channel, eps) in [(0, 4.0), (1, 6.0)] {
-        let op = BnTrainingUpdate { eps, residual: false, relu: false };
+        let op = BnTrainingUpdate { eps, residual: false, relu: None };
         let [y, mean, var] = normalised(op, [2, 2, 1, 2], &x, [&gamma, &beta], None);
         assert_eq!((&mean[..], &var[..]), (&[4.0, 3.0][..], &[5.0, 3.0][..]));
         let of_channel = |y: &[f64]| [0, 1, 4, 5].map(|i| y[i + 2 * channel]);
@@ -216,18 +216,19 @@ fn fused_normalisation_is_the_sum_of_its_parts() {
     let dims = [3, 4, 5, 2];
     let (x, residual, gamma, beta) = (noise(120, 1), noise(120, 7), noise(4, 3), noise(4, 4));
     let op = |residual, relu| BnTrainingUpdate { eps: 1e-5, residual, relu };
-    let [plain, mean, var] = normalised(op(false, false), dims, &x, [&gamma, &beta], None);
-    let [rectified, ..] = normalised(op(false, true), dims, &x, [&gamma, &beta], None);
+    let [plain, mean, var] = normalised(op(false, None), dims, &x, [&gamma, &beta], None);
+    let [rectified, ..] = normalised(op(false, Some(Rectifier::Relu)), dims, &x, [&gamma, &beta], None);
     assert_eq!(rectified, plain.iter().map(|y| y.max(0.0)).collect::<Vec<_>>());
-    let [fused, ..] = normalised(op(true, true), dims, &x, [&gamma, &beta], Some(&residual));
+    let [fused, ..] = normalised(op(true, Some(Rectifier::Relu)), dims, &x, [&gamma, &beta], Some(&residual));
     let expected: Vec<f64> = plain.iter().zip(&residual).map(|(y, r)| (y + r).max(0.0)).collect();
     assert_close(&fused, &expected, 1e-15, "residual");
 
     let x = (&dims[..], x);
     let [mean, var, gamma, beta] = [mean, var, gamma, beta].map(|v| (&[4][..], v));
     let dy = noise(120, 8);
+    let recomputed = GradRelu::Recomputed(Rectifier::Relu);
     for (relu, output) in
-        [(GradRelu::Absent, None), (GradRelu::Recomputed, Some(&rectified)), (GradRelu::Output, Some(&fused))]
+        [(GradRelu::Absent, None), (recomputed, Some(&rectified)), (GradRelu::Output(Rectifier::Relu), Some(&fused))]
     {
         let through = |(dy, y): (&f64, &f64)| if *y > 0.0 { *dy } else { 0.0 };
         let passed = output.map_or(dy.clone(), |y| dy.iter().zip(y).map(through).collect::<Vec<f64>>());
@@ -242,8 +243,8 @@ fn fused_normalisation_is_the_sum_of_its_parts() {
         let mut whole = [&[(&dims[..], dy.clone())][..], &statistics].concat();
         match relu {
             GradRelu::Absent => {}
-            GradRelu::Recomputed => whole.push(beta.clone()),
-            GradRelu::Output => {
+            GradRelu::Recomputed(_) => whole.push(beta.clone()),
+            GradRelu::Output(_) => {
                 whole.push((&dims, fused.clone()));
                 expected.push(passed);
             }
@@ -386,7 +387,7 @@ fn a_layer_in_f32_is_that_in_f64_rounded() {
         let mut tiny = Tiny::new(dtype);
         let (x, w) = (tiny.noisy(&[2, 4, 6, 6]), tiny.noisy(&[3, 4, 3, 3]));
         let y = tiny.add(Conv2D::new(window([3; 2], [2; 2], [1; 4]), 1), &[x, w]);
-        let y = tiny.add(Relu, &[y]);
+        let y = tiny.add(Relu { rectifier: Rectifier::Relu }, &[y]);
         let y = tiny.add(MaxPool { window: Window::new([2; 2], [1; 2]) }, &[y]);
         tiny.show(y);
         elements(&tiny.run().outputs[0].1)

@@ -11,8 +11,8 @@ use zoo_graph::{DType, ValueId, ops::*};
 /// Half the distance between the two points of a difference.
 const H: f64 = 1e-5;
 
-/// Compares the gradient of the loss by each of the first `trained` variables with central differences at up to 40 of its
-/// elements.
+/// Compares the gradient of the loss by each of the first `trained` variables with central differences at up to 40 of
+/// its elements.
 #[track_caller]
 pub fn check_loss(mut tiny: Tiny, trained: usize, inputs: &Inputs, what: &str) {
     tiny.differentiate(trained);
@@ -110,7 +110,7 @@ fn training_normalisation() {
         let c = [dims[1]];
         check(&[dims, &c, &c], &format!("{dims:?}"), |tiny, operands| {
             let statistics = tiny.add_all(BnTrainingReduce, &operands[..1]);
-            let op = BnTrainingUpdate { eps: 0.1, residual: false, relu: false };
+            let op = BnTrainingUpdate { eps: 0.1, residual: false, relu: None };
             tiny.add(op, &[operands[0], statistics[0], statistics[1], operands[1], operands[2]])
         });
     }
@@ -142,10 +142,10 @@ fn sums_and_multiples() {
     check(&[&[2, 3], &[2, 3], &[2, 3]], "add", |tiny, x| tiny.add(Add, x));
     check(&[&[2, 3]], "twice itself", |tiny, x| tiny.add(Add, &[x[0], x[0]]));
     check(&[&[2, 3]], "scale", |tiny, x| tiny.add(Scale { factor: -1.5 }, x));
-    check(&[&[5]], "relu", |tiny, x| tiny.add(Relu, x));
+    check(&[&[5]], "relu", |tiny, x| tiny.add(Relu { rectifier: Rectifier::Relu }, x));
     check(&[&[5]], "relu6", |tiny, x| {
         let x = tiny.add(Scale { factor: 20.0 }, x);
-        tiny.add(Relu6, &[x])
+        tiny.add(Relu { rectifier: Rectifier::Relu6 }, &[x])
     });
     check(&[&[2, 3, 4]], "transpose", |tiny, x| tiny.add(Transpose { permutation: vec![2, 0, 1] }, x));
     check(&[&[4, 3]], "cast", |tiny, x| tiny.add(Cast { to: DType::F64 }, x));
@@ -192,7 +192,7 @@ fn gradients_of_several_consumers_are_summed() {
         let b = tiny.add(Lrn { size: 3, alpha: 0.5, beta: 0.75, k: 1.0 }, &[a]);
         let c = tiny.add(conv.clone(), &[b, w2]);
         let sum = tiny.add(Add, &[c, x, a]);
-        tiny.add(Relu, &[sum])
+        tiny.add(Relu { rectifier: Rectifier::Relu }, &[sum])
     });
 }
 
@@ -207,9 +207,9 @@ fn a_small_network() {
     let window = Window { pad: [1; 4], ..Window::new([3; 2], [2; 2]) };
     let conv = tiny.add(Conv2D::new(window, 1), &[x, w]);
     let statistics = tiny.add_all(BnTrainingReduce, &[conv]);
-    let op = BnTrainingUpdate { eps: 1e-3, residual: false, relu: false };
+    let op = BnTrainingUpdate { eps: 1e-3, residual: false, relu: None };
     let norm = tiny.add(op, &[conv, statistics[0], statistics[1], gamma, beta]);
-    let relu = tiny.add(Relu, &[norm]);
+    let relu = tiny.add(Relu { rectifier: Rectifier::Relu }, &[norm]);
     let pool = tiny.add(MaxPool { window: Window { pad: [0, 1, 1, 0], ..window } }, &[relu]);
     let flat = tiny.add(Reshape { shape: [3, 36].into() }, &[pool]);
     let logits = tiny.add(MatMul { transpose_a: false, transpose_b: true }, &[flat, dense, bias]);

@@ -8,7 +8,7 @@ use candle_core::{Device, Tensor};
 use zoo_engine::{EngineError, Inputs, KernelError, Step, layout::to_stored};
 use zoo_graph::{
     C0, DType, Graph, Layout, Phase, Scope, TensorType, VariableRole,
-    ops::{Relu, TransData},
+    ops::{Rectifier, Relu, TransData},
 };
 use zoo_recipe::schema::Init;
 
@@ -110,7 +110,7 @@ fn other_operators_refuse_blocks() {
     let mut tiny = Tiny::new(DType::F64);
     let x = tiny.noisy(&[1, 2, 3, 3]);
     let blocked = tiny.add(TransData { to: Layout::Nc1hwc0 }, &[x]);
-    let y = tiny.add(Relu, &[blocked]);
+    let y = tiny.add(Relu { rectifier: Rectifier::Relu }, &[blocked]);
     tiny.show(y);
     let refused = Step::new(tiny.graph, OPTIONS).err();
     let Some(EngineError::Node { source: KernelError::Layout(Layout::Nc1hwc0), .. }) = refused else {

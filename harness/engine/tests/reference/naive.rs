@@ -41,8 +41,8 @@ pub fn max_pool(window: &Window, [n, c, h, w]: [usize; 4], x: &[f64]) -> Vec<f64
     indices([n, c, oh, ow]).map(greatest).collect()
 }
 
-/// Local response normalisation, by `torch.nn.functional.local_response_norm`'s own steps: squares, padded by `size / 2`
-/// zero channels in front and `(size - 1) / 2` behind, averaged over `size`.
+/// Local response normalisation, by `torch.nn.functional.local_response_norm`'s own steps: squares, padded by `size /
+/// 2` zero channels in front and `(size - 1) / 2` behind, averaged over `size`.
 pub fn lrn(op: &Lrn, [n, c, h, w]: [usize; 4], x: &[f64]) -> Vec<f64> {
     let squares = |image: usize, padded: usize, p: usize| {
         let channel = padded.wrapping_sub(op.size / 2);

@@ -1,5 +1,5 @@
-//! Operators of siamese trackers: gradients by central differences, values by hand, fast kernels against reference ones;
-//! bounds on gradients, averages and skipped steps.
+//! Operators of siamese trackers: gradients by central differences, values by hand, fast kernels against reference
+//! ones; bounds on gradients, averages and skipped steps.
 
 use crate::{
     dense::fast_agrees,
@@ -172,7 +172,7 @@ fn gradients_are_bounded_by_norm_and_by_value() {
     assert_eq!(apply(ClipByGlobalNorm { bound: 10.0 }, &operands)[1], [1.0], "what is within the bound stays");
     assert_eq!(apply(ClipByGlobalNorm { bound: f64::INFINITY }, &operands)[1], [1.0]);
     assert_eq!(apply(ClipByValue { bound: 1.0 }, &[(&[3], vec![-2.0, 0.5, 1.5])])[0], [-1.0, 0.5, 1.0]);
-    assert_eq!(apply(ApplyEma { decay: 0.75 }, &[(&[1], vec![4.0]), (&[1], vec![8.0])])[0], [5.0]);
+    assert_eq!(apply(Assign::average(0.75), &[(&[1], vec![4.0]), (&[1], vec![8.0])])[0], [5.0]);
 }
 
 /// Two steps of `p -= lr * g` with a loss of `x`, of which one is too large.
@@ -188,7 +188,7 @@ fn a_step_whose_loss_is_too_large_or_no_number_updates_nothing() {
         tiny.graph.losses.push(("loss".into(), loss));
         tiny.differentiate(1);
         let gradient = tiny.graph.gradients[0].1;
-        let op = ApplyMomentum { momentum: 0.9, nesterov: false, weight_decay: 0.0, lr_scale: 1.0 };
+        let op = crate::optimizers::momentum();
         let scope = Scope { phase: Phase::Update, origin: None };
         let next = tiny.graph.add_node(&scope, "p/update", op, &[p, v, gradient]).unwrap();
         (tiny.graph.variables[0].next, tiny.graph.variables[1].next) = (Some(next[0]), Some(next[1]));

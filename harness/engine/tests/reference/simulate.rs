@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use zoo_engine::simulate::{Overflow, Range, Subnormals};
 use zoo_engine::{Arithmetic, Inputs, Kernels, Observer, Options, Scalars, Step};
 use zoo_graph::ops::{
-    BnTrainingReduce, BnTrainingUpdate, Conv2D, MatMul, MaxPool, Relu, Reshape, Scale, SmoothingOver,
+    BnTrainingReduce, BnTrainingUpdate, Conv2D, MatMul, MaxPool, Rectifier, Relu, Reshape, Scale, SmoothingOver,
     SoftmaxCrossEntropy, Window,
 };
 use zoo_graph::{
@@ -48,8 +48,8 @@ fn network(factor: f64) -> Tiny {
     let y = tiny.add(Conv2D::new(Window { pad: [1; 4], ..Window::new([3, 3], [2, 2]) }, 1), &[x, filters]);
     let sums = tiny.add_all(BnTrainingReduce, &[y]);
     let normal =
-        tiny.add_all(BnTrainingUpdate { eps: 1e-5, residual: false, relu: false }, &[y, sums[0], sums[1], gamma, beta]);
-    let active = tiny.add(Relu, &[normal[0]]);
+        tiny.add_all(BnTrainingUpdate { eps: 1e-5, residual: false, relu: None }, &[y, sums[0], sums[1], gamma, beta]);
+    let active = tiny.add(Relu { rectifier: Rectifier::Relu }, &[normal[0]]);
     let pool = tiny.add(MaxPool { window: Window::new([3, 3], [2, 2]) }, &[active]);
     let flat = tiny.add(Reshape { shape: [4, 80].into() }, &[pool]);
     let logits = tiny.add(MatMul { transpose_a: false, transpose_b: true }, &[flat, dense]);

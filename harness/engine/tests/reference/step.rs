@@ -22,7 +22,7 @@ fn training() -> Step {
     graph.losses.push(("loss".into(), loss));
     zoo_graph::differentiate(&mut graph, &[w]).unwrap();
     let gradient = graph.gradients[0].1;
-    let op = ApplyMomentum { momentum: 0.9, nesterov: false, weight_decay: 0.0, lr_scale: 1.0 };
+    let op = crate::optimizers::momentum();
     let after = graph.add_node(&scope(Phase::Update), "w/update", op, &[logits, momentum, gradient]).unwrap();
     graph.variables[w.0].next = Some(after[0]);
     graph.variables[v.0].next = Some(after[1]);
@@ -132,7 +132,7 @@ fn values_are_freed_at_their_last_use() {
     let mut tiny = Tiny::new(DType::F64);
     let mut x = tiny.noisy(&[1000]);
     for _ in 0..10 {
-        x = tiny.add(Relu, &[x]);
+        x = tiny.add(Relu { rectifier: Rectifier::Relu }, &[x]);
     }
     tiny.show(x);
     // The variable, and the two that a node reads and writes.

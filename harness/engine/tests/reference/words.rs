@@ -6,8 +6,8 @@ use std::fs;
 use zoo_engine::{Inputs, Kernels, Options, Step};
 use zoo_recipe::{BuildOptions, Library, LoadOptions, build};
 
-/// What a body makes of `x`, an image `[C, H, W]` of two samples, with parameters as given; by the reference kernels in f64
-/// and by the fast ones.
+/// What a body makes of `x`, an image `[C, H, W]` of two samples, with parameters as given; by the reference kernels in
+/// f64 and by the fast ones.
 fn run(body: &str, shape: [usize; 3], x: &[f64], parameters: &[(&str, Vec<f64>)]) -> [Vec<f64>; 2] {
     let [c, h, w] = shape;
     let text = format!(
@@ -29,7 +29,9 @@ fn run(body: &str, shape: [usize; 3], x: &[f64], parameters: &[(&str, Vec<f64>)]
             Tensor::from_slice(values, dims, &Device::Cpu).unwrap().to_dtype(candle).unwrap()
         };
         for (name, values) in parameters {
-            step.set_variable(name, &tensor(values, &[values.len()])).unwrap();
+            let variable = step.graph().find_variable(name).unwrap_or_else(|| panic!("no {name}"));
+            let shape = step.graph().ty(step.graph().variable(variable).value).shape.clone();
+            step.set_variable(name, &tensor(values, &shape)).unwrap();
         }
         let inputs = Inputs::new().with("image", tensor(x, &[2, c, h, w]));
         elements(&step.run(&inputs, SCALARS, &mut ()).unwrap().outputs[0].1)
@@ -38,7 +40,7 @@ fn run(body: &str, shape: [usize; 3], x: &[f64], parameters: &[(&str, Vec<f64>)]
 }
 
 #[track_caller]
-fn expect(body: &str, shape: [usize; 3], x: &[f64], parameters: &[(&str, Vec<f64>)], expected: &[f64]) {
+pub fn expect(body: &str, shape: [usize; 3], x: &[f64], parameters: &[(&str, Vec<f64>)], expected: &[f64]) {
     let [exact, fast] = run(body, shape, x, parameters);
     assert_close(&exact, expected, 1e-12, &format!("{body}, f64"));
     assert_close(&fast, expected, 2e-6, &format!("{body}, fast"));
@@ -120,6 +122,9 @@ fn normalisations() {
     let shape = [c, h, w];
     let expected = affine(normalised(w, 1e-6), 1, &wide_weight, &wide_bias);
     expect("    - layer_norm: {name: n, eps: 1e-6}", shape, &x, &named(&wide_weight, &wide_bias), &expected);
+    let expected = affine(normalised(w, 1e-5), 1, &wide_weight, &vec![0.0; wide_bias.len()]);
+    let body = "    - layer_norm: {name: n, bias: false}";
+    expect(body, shape, &x, &[("n.weight", wide_weight.clone())], &expected);
     let expected = affine(normalised(c / 3 * h * w, 1e-5), h * w, &weight, &bias);
     expect("    - group_norm: {name: n, groups: 3}", shape, &x, &named(&weight, &bias), &expected);
     expect("    - instance_norm", shape, &x, &[], &normalised(h * w, 1e-5));

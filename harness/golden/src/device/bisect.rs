@@ -1,7 +1,7 @@
 //! The smallest set of operators that must stay f32 for the step to lose nothing to the range of half precision.
 //!
-//! Nodes that lose something of their own are kept in f32, round after round, until nothing is lost; then what turns out
-//! not to be needed is given back, in halves first and one by one at the end (delta debugging, Zeller 1999).
+//! Nodes that lose something of their own are kept in f32, round after round, until nothing is lost; then what turns
+//! out not to be needed is given back, in halves first and one by one at the end (delta debugging, Zeller 1999).
 
 use super::{DeviceOptions, NodeReport, OnDevice, exact, judge, setup};
 use crate::{

@@ -8,13 +8,16 @@ use super::{
 use crate::report::{Divergence, Item, Stage, StageReport, Verdict};
 use serde::Serialize;
 use zoo_engine::simulate::Tally;
-use zoo_graph::{DType, Graph, Node, Phase, ops::Op};
+use zoo_graph::{
+    DType, Graph, Node, Phase,
+    ops::{LongestStep, Update},
+};
 
 /// Errors below this are rounding of f32 and the order of its sums.
 pub(crate) const F32_LEVEL: f64 = 1e-6;
 
-/// Up to so many elements it is chance how much of a rounding's bound a run shows: then the bound itself is expected, that of
-/// the narrowest type in the step, since what is read was rounded to it.
+/// Up to so many elements it is chance how much of a rounding's bound a run shows: then the bound itself is expected,
+/// that of the narrowest type in the step, since what is read was rounded to it.
 const FEW: usize = 16;
 
 /// The most that one rounding changes a number, relative to it; nothing for types whose rounding is below
@@ -127,13 +130,14 @@ fn judge(
     let floats = node.outputs.iter().filter(|v| graph.ty(**v).dtype.is_float());
     let errors = floats.map(|v| {
         let rounding = if graph.ty(*v).shape.numel() <= FEW { device.one_rounding } else { 0.0 };
-        let chance = match &node.op {
-            Op::ApplyAdam(adam) if *v == node.outputs[0] => {
+        let chance = match node.op.update() {
+            Some(Update::Optimizer { group, longest: LongestStep::Rates(_), .. }) if *v == node.outputs[0] => {
                 let truth = exact.samples(device.names.exact(*v)).unwrap_or_default();
-                flipped_signs(truth, known[node.inputs[3].0], adam.lr_scale * device.learning_rate)
+                let gradient = node.inputs.last().map_or(0.0, |gradient| known[gradient.0]);
+                flipped_signs(truth, gradient, group.lr_scale * device.learning_rate)
             }
-            Op::ApplyEma(_) => known[node.inputs[1].0],
-            _ => 0.0,
+            Some(Update::Average) => known[node.inputs[1].0],
+            Some(Update::Optimizer { .. } | Update::Statistics) | None => 0.0,
         };
         (device.error(*v, exact), unbounded.error(*v, exact).max(rounding).max(chance))
     });
@@ -158,8 +162,9 @@ fn judge(
     })
 }
 
-/// The relative error of parameters `truth` after a first step of Adam whose gradients are off by `error`: each element moves by
-/// `step` in the direction of its gradient's sign, and that share of the signs, and one more, is chance; at worst all of them.
+/// The relative error of parameters `truth` after a first step of Adam whose gradients are off by `error`: each element
+/// moves by `step` in the direction of its gradient's sign, and that share of the signs, and one more, is chance; at
+/// worst all of them.
 fn flipped_signs(truth: &[f64], error: f64, step: f64) -> f64 {
     let flipped = ((error * truth.len() as f64).ceil() + 1.0).min(truth.len() as f64);
     let norm = truth.iter().map(|x| x * x).sum::<f64>().sqrt();

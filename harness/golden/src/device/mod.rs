@@ -1,8 +1,9 @@
 //! What a device's arithmetic does to the step: every node against the engine's own f64 run.
 //!
 //! Three runs of the step under the golden's conditions: in f64; with the device's arithmetic; and with the device's
-//! significands but unbounded exponents. The error of the third against the first is what rounding must cost. A node whose
-//! error on the device is more than [`TOLERANCE`] times that loses something to the range: it underflows or overflows.
+//! significands but unbounded exponents. The error of the third against the first is what rounding must cost. A node
+//! whose error on the device is more than [`TOLERANCE`] times that loses something to the range: it underflows or
+//! overflows.
 
 pub mod bisect;
 mod judge;

@@ -54,8 +54,8 @@ pub(crate) fn converts(node: &Node) -> bool {
     matches!(node.op, Op::Cast(_) | Op::TransData(_) | Op::LossScale(_))
 }
 
-/// Values whose numbers are multiplied by the loss scale: all that is computed from the scaled seed of the backward pass,
-/// until it is divided again. Every gradient is linear in the one that it comes from.
+/// Values whose numbers are multiplied by the loss scale: all that is computed from the scaled seed of the backward
+/// pass, until it is divided again. Every gradient is linear in the one that it comes from.
 pub(crate) fn scaled(graph: &Graph) -> Vec<bool> {
     let mut scaled = vec![false; graph.values.len()];
     for node in &graph.nodes {

@@ -88,11 +88,12 @@ impl OnDevice {
         Ok(Self { scaled: scaled(&graph), one_rounding, graph, names, watch, findings, loss_scale, learning_rate })
     }
 
-    /// Relative error of a value, on the samples: infinite where the truth is zero and this is not, NaN where either is no
-    /// number or was not seen.
+    /// Relative error of a value, on the samples: infinite where the truth is zero and this is not, NaN where either is
+    /// no number or was not seen.
     ///
-    /// The worst of every [`SPARED`] samples is left out: which ReLU inputs near zero fall on the other side is chance, as is the
-    /// sign of a first step of Adam where the gradient is zero but for rounding, and one such element may outweigh all others.
+    /// The worst of every [`SPARED`] samples is left out: which ReLU inputs near zero fall on the other side is chance,
+    /// as is the sign of a first step of Adam where the gradient is zero but for rounding, and one such element may
+    /// outweigh all others.
     pub(super) fn error(&self, v: ValueId, exact: &Watch) -> f64 {
         let (Some(truth), Some(found)) = (exact.samples(self.names.exact(v)), self.watch.samples(self.names.own(v)))
         else {

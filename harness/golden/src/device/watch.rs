@@ -34,8 +34,8 @@ impl Watch {
             true => (0..numel).collect(),
             false => sample_positions(exact, numel, SAMPLES).collect(),
         };
-        // Room for the samples is taken now: small pieces taken during the step, between buffers that come and go, would keep
-        // these buffers' memory from going back to the system.
+        // Room for the samples is taken now: small pieces taken during the step, between buffers that come and go,
+        // would keep these buffers' memory from going back to the system.
         self.samples.insert(name.to_owned(), Vec::with_capacity(positions.len()));
         self.wanted.insert(v, (name.to_owned(), positions));
     }

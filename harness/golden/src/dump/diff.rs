@@ -1,9 +1,9 @@
 //! Compares two dumps of one step.
 //!
-//! Both began with the same weights and inputs; so what differs comes from somewhere. A node's error against the other dump
-//! is inherited from its operands as long as its [own error](super::Own) is what rounding costs; where it is more, the node
-//! is at fault, in the dump that shows it. Where neither shows any, and operands that agree to the bit give other results,
-//! the operator itself is another one in the two dumps.
+//! Both began with the same weights and inputs; so what differs comes from somewhere. A node's error against the other
+//! dump is inherited from its operands as long as its [own error](super::Own) is what rounding costs; where it is more,
+//! the node is at fault, in the dump that shows it. Where neither shows any, and operands that agree to the bit give
+//! other results, the operator itself is another one in the two dumps.
 
 use super::{Dump, DumpedNode, DumpedValue, Own};
 use crate::{
@@ -202,7 +202,7 @@ impl<'a> Side<'a> {
     }
 }
 
-/// Relative distance; infinite if it is no number.
+/// Relative distance; infinite if it is not a number.
 fn distance(found: &[f64], truth: &[f64]) -> f64 {
     let norm = truth.iter().map(|x| x * x).sum::<f64>().sqrt();
     let error = relative_l2(found, truth, norm, truth.len());
@@ -211,7 +211,7 @@ fn distance(found: &[f64], truth: &[f64]) -> f64 {
 
 struct Walk<'a> {
     sides: [Side<'a>; 2],
-    /// Distance of each value that was visited from its counterpart, by dump and name; infinite if it is no number.
+    /// Distance of each value that was visited from its counterpart, by dump and name; infinite if it is not a number.
     errors: [HashMap<String, f64>; 2],
     nodes: Vec<NodeDifference>,
 }

@@ -1,10 +1,10 @@
 //! Dumps: every value of a step in a folder, and the comparison of two of them.
 //!
-//! A dump is two files. `values.safetensors` has every input, every variable before the step and every result of a node,
-//! under its [name](crate::device), as it was on the device (f32, or f64 for the exact step). `dump.json` has the
+//! A dump is two files. `values.safetensors` has every input, every variable before the step and every result of a
+//! node, under its [name](crate::device), as it was on the device (f32, or f64 for the exact step). `dump.json` has the
 //! [`Manifest`]: the nodes in their order, which values they read and write, and for each its *own* error: how far its
-//! results are from what its operator makes of the very operands that it read, and how far rounding alone may bring them.
-//! So an error is known to be an operator's own or inherited without a second run.
+//! results are from what its operator makes of the very operands that it read, and how far rounding alone may bring
+//! them. So an error is known to be an operator's own or inherited without a second run.
 //!
 //! Values are written as soon as they exist, one at a time, so a dump needs the memory of one value; own errors are
 //! computed afterwards from the file, so they need that of one operator's operands and results in f64.

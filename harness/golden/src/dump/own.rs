@@ -54,9 +54,9 @@ pub(super) enum Operand {
 
 /// The node's own error: its `results` against what its operator makes of these operands.
 ///
-/// Expected is the larger of two: how far the exact result moves when every operand moves by one rounding of the type that
-/// sums are computed in (so that sums of terms that cancel are known to be worth less), and how far it is from its own
-/// rounding to the result's type.
+/// Expected is the larger of two: how far the exact result moves when every operand moves by one rounding of the type
+/// that sums are computed in (so that sums of terms that cancel are known to be worth less), and how far it is from its
+/// own rounding to the result's type.
 pub(super) fn own(
     node: &Node,
     operands: &[Operand],
@@ -77,7 +77,7 @@ pub(super) fn own(
         let rounded: Vec<f64> = exact.iter().map(|x| rounded(*x, significand(*dtype))).collect();
         let expected = of(moved, exact).zip(of(&rounded, exact)).map(|(a, b)| a.max(b).max(level));
         let finite = |values: &[f64]| values.iter().all(|x| x.is_finite());
-        // What is no number here and one in the exact result is never to be expected.
+        // What is not a number here and one in the exact result is never to be expected.
         let expected = if finite(exact) && !finite(found) { Some(level) } else { expected };
         Own { error: of(found, exact), expected }
     });

@@ -43,7 +43,7 @@ impl Dump {
         struct Version {
             zoo_dump: u32,
         }
-        let version: Version = serde_json::from_slice(&text).map_err(|e| malformed(format!("this is no dump: {e}")))?;
+        let version: Version = serde_json::from_slice(&text).map_err(|e| malformed(format!("not a dump: {e}")))?;
         if version.zoo_dump != FORMAT {
             return Err(malformed(format!("a dump of format {}, and this zoo reads {FORMAT}", version.zoo_dump)));
         }

@@ -61,8 +61,8 @@ pub struct Written {
 /// Runs the first step of the golden and writes all its values to a folder.
 ///
 /// # Errors
-/// A step that cannot be made or run, or files that cannot be written. A dump that was there before is replaced as soon as
-/// the new one is complete.
+/// A step that cannot be made or run, or files that cannot be written. A dump that was there before is replaced as soon
+/// as the new one is complete.
 pub fn dump(
     recipe: &Recipe,
     golden: &Golden,

@@ -121,9 +121,9 @@ fn updates() -> Vec<Mutant> {
     vec![
         recipe("Adam's eps 1e-4 for 1e-8", Stage::Update, |r| adam(r, |adam| adam.eps = 1e-4)),
         recipe("Adam with decay", Stage::Update, |r| adam(r, |adam| adam.weight_decay = 1e-4)),
-        recipe("Adam's second moment with 0.99 for 0.999", Stage::Trajectory, |r| adam(r, |adam| adam.beta2 = 0.99)),
-        recipe("Adam's first moment with 0.8 for 0.9", Stage::Trajectory, |r| adam(r, |adam| adam.beta1 = 0.8)),
-        graph("Adam's moments are forgotten after each step", Stage::Trajectory, |g| {
+        recipe("Adam's second moment with 0.99 for 0.999", Stage::Update, |r| adam(r, |adam| adam.beta2 = 0.99)),
+        recipe("Adam's first moment with 0.8 for 0.9", Stage::Update, |r| adam(r, |adam| adam.beta1 = 0.8)),
+        graph("Adam's moments are forgotten after each step", Stage::Update, |g| {
             let moment =
                 |v: &&mut Variable| matches!(v.role, VariableRole::Slot { slot: "exp_avg" | "exp_avg_sq", .. });
             g.variables.iter_mut().filter(moment).map(|v| v.next = None).count() > 0
@@ -155,6 +155,6 @@ fn adam(recipe: &mut Recipe, change: fn(&mut zoo_recipe::schema::Adam)) -> bool 
             change(adam);
             true
         }
-        Optimizer::Sgd(_) => false,
+        _ => false,
     }
 }

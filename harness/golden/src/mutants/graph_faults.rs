@@ -93,7 +93,7 @@ pub(super) fn all() -> Vec<Mutant> {
             let biases: Vec<ValueId> = g.variables.iter().filter(is_bias).map(|v| v.value).collect();
             every(g, |n| {
                 let group = n.op.group().filter(|_| biases.contains(&n.inputs[0]));
-                group.map(|group| *group.lr_scale = 2.0)
+                group.map(|group| group.lr_scale = 2.0)
             })
         }),
         mutant("one parameter is frozen", Stage::Update, |g| {
@@ -108,7 +108,7 @@ pub(super) fn all() -> Vec<Mutant> {
             any
         }),
         mutant("learning rate off by one per cent", Stage::Update, |g| {
-            every(g, |n| n.op.group().map(|group| *group.lr_scale = 1.01))
+            every(g, |n| n.op.group().map(|group| group.lr_scale = 1.01))
         }),
     ]
 }

@@ -86,32 +86,32 @@ pub(super) fn all() -> Vec<Mutant> {
                 sgd.nesterov = !sgd.nesterov;
                 true
             }
-            Optimizer::Adam(_) => false,
+            _ => false,
         }),
         mutant("decay on everything", Stage::Update, |r| {
-            let (_, no_decay) = decay(&mut r.optimizer);
+            let (_, no_decay) = r.optimizer.decay_mut();
             let exempt = !no_decay.is_empty();
             no_decay.clear();
             exempt
         }),
         mutant("no decay on normalisations and biases", Stage::Update, |r| {
-            let (weight_decay, no_decay) = decay(&mut r.optimizer);
+            let (weight_decay, no_decay) = r.optimizer.decay_mut();
             let all = *weight_decay > 0.0 && no_decay.is_empty();
             no_decay.extend([zoo_recipe::schema::DecayGroup::Bn, zoo_recipe::schema::DecayGroup::Bias]);
             all
         }),
         mutant("decay ten times too strong", Stage::Update, |r| {
-            let (weight_decay, _) = decay(&mut r.optimizer);
+            let (weight_decay, _) = r.optimizer.decay_mut();
             *weight_decay *= 10.0;
             *weight_decay > 0.0
         }),
         mutant("decay forgotten", Stage::Update, |r| {
-            let (weight_decay, _) = decay(&mut r.optimizer);
+            let (weight_decay, _) = r.optimizer.decay_mut();
             std::mem::take(weight_decay) > 0.0
         }),
         mutant("L2 loss and decay both", Stage::Update, |r| {
             let l2 = r.loss.l2.as_ref().map(|l2| l2.weight);
-            let (weight_decay, _) = decay(&mut r.optimizer);
+            let (weight_decay, _) = r.optimizer.decay_mut();
             l2.map(|l2| *weight_decay = l2).is_some()
         }),
         mutant("momentum 0.9 for 0.875, or 0.875 for 0.9", Stage::Trajectory, |r| match &mut r.optimizer {
@@ -120,7 +120,7 @@ pub(super) fn all() -> Vec<Mutant> {
                 sgd.momentum = if sgd.momentum == 0.9 { 0.875 } else { 0.9 };
                 true
             }
-            Optimizer::Adam(_) => false,
+            _ => false,
         }),
         mutant("Nesterov's momentum 0.875 for 0.9", Stage::Update, |r| match &mut r.optimizer {
             Optimizer::Sgd(sgd) if sgd.nesterov => {
@@ -135,11 +135,4 @@ pub(super) fn all() -> Vec<Mutant> {
 /// Changes the first evaluation step that `change` knows.
 fn eval_steps(recipe: &mut Recipe, change: impl FnMut(&mut Step) -> Option<()>) -> bool {
     recipe.preprocess.eval.iter_mut().find_map(change).is_some()
-}
-
-fn decay(optimizer: &mut Optimizer) -> (&mut f64, &mut Vec<zoo_recipe::schema::DecayGroup>) {
-    match optimizer {
-        Optimizer::Sgd(sgd) => (&mut sgd.weight_decay, &mut sgd.no_decay),
-        Optimizer::Adam(adam) => (&mut adam.weight_decay, &mut adam.no_decay),
-    }
 }

@@ -6,10 +6,7 @@ use super::{
     shift,
 };
 use crate::report::Stage;
-use zoo_graph::{
-    Graph, Node, NodeId, Op, Scope, Source, ValueId, Variable, VariableRole,
-    ops::{ApplyMomentum, WeightedSum},
-};
+use zoo_graph::{Graph, Node, NodeId, Op, Scope, Source, ValueId, Variable, VariableRole, ops::WeightedSum};
 use zoo_recipe::{
     Layer, Recipe, ResolvedLayer, ResolvedModel,
     layers::{Conv, Description, Relu},
@@ -139,7 +136,7 @@ fn model() -> Vec<Mutant> {
         }),
         mutant("the search loses its border too", Stage::Forward, |m| {
             // From 160 pixels on the search is too wide to be cropped.
-            if m.inputs.values().all(|[_, height, _]| *height < 160) {
+            if m.inputs.values().filter_map(|input| input.image()).all(|[_, height, _]| height < 160) {
                 return false;
             }
             let widened = first(m, |k| match k {
@@ -247,14 +244,14 @@ fn clip_after_decay(graph: &mut Graph) -> bool {
         .enumerate()
         .filter(|(_, n)| matches!(n.op, Op::ScaleBy(_)) && graph.producer(n.inputs[1]).is_some_and(bounds))
         .filter_map(|(place, n)| {
-            let reads = |m: &Node| matches!(m.op, Op::ApplyMomentum(_)) && m.inputs[2] == n.outputs[0];
+            let reads = |m: &Node| graph.optimized(m).is_some_and(|update| update.gradient == n.outputs[0]);
             Some((place, graph.nodes.iter().position(reads)?))
         })
         .collect();
     for (place, update) in clips.iter().rev() {
         let parameter = graph.nodes[*update].inputs[0];
-        let Op::ApplyMomentum(ApplyMomentum { weight_decay, .. }) = &mut graph.nodes[*update].op else { return false };
-        let weights = vec![1.0, std::mem::take(weight_decay)];
+        let Some(group) = graph.nodes[*update].op.group() else { return false };
+        let weights = vec![1.0, std::mem::take(&mut group.weight_decay)];
         let clip = &graph.nodes[*place];
         let scope = Scope { phase: clip.phase, origin: clip.origin.clone() };
         let (name, gradient) = (format!("{}/decay", clip.name), clip.inputs[0]);

@@ -19,7 +19,8 @@ pub(super) fn conditions(recipe: &Recipe, graph: &Graph, inputs: &MadeInputs, op
                 bn.push(pair);
             }
         }
-        let Some(Optimized { parameter, weight_decay, lr_scale, .. }) = graph.optimized(node) else { continue };
+        let Some(Optimized { parameter, group, .. }) = graph.optimized(node) else { continue };
+        let zoo_graph::ops::Group { weight_decay, lr_scale } = group;
         let name = graph.variable(parameter).name.clone();
         let lr = options.learning_rate * lr_scale;
         match groups.iter_mut().find(|g| g.weight_decay == weight_decay && g.lr == lr) {
@@ -69,28 +70,20 @@ fn optimizer(recipe: &Recipe, groups: Vec<Group>) -> Optimizer {
         schema::Clip::Norm(bound) => Some(*bound),
         schema::Clip::Value(_) => None,
     };
-    let blank = Optimizer {
-        kind: String::new(),
+    let tag = recipe.optimizer.tag();
+    let settings = serde_json::to_value(&recipe.optimizer).unwrap_or_default();
+    let settings = settings[tag].as_object().cloned().unwrap_or_default().into_iter();
+    // Decay and rates are those of the groups.
+    let settings = settings.filter(|(key, _)| !matches!(key.as_str(), "weight_decay" | "no_decay" | "groups"));
+    Optimizer {
+        kind: tag.into(),
         momentum: None,
         nesterov: false,
         betas: None,
         eps: None,
+        settings: settings.collect(),
         clip_grad_norm: recipe.gradients.clip.iter().find_map(norm),
         groups,
-    };
-    match &recipe.optimizer {
-        schema::Optimizer::Sgd(sgd) => Optimizer {
-            kind: "SGD: see ApplyMomentum".into(),
-            momentum: Some(sgd.momentum),
-            nesterov: sgd.nesterov,
-            ..blank
-        },
-        schema::Optimizer::Adam(adam) => Optimizer {
-            kind: "Adam: see ApplyAdam".into(),
-            betas: Some((adam.beta1, adam.beta2)),
-            eps: Some(adam.eps),
-            ..blank
-        },
     }
 }
 

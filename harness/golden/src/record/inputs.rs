@@ -10,7 +10,8 @@ use zoo_graph::Graph;
 use zoo_recipe::LABEL;
 use zoo_recipe::{Recipe, schema};
 
-/// How the values of an input are made of the hash `h` of its name, and of `s`, the same between -1 and 1; golden/README.md.
+/// How the values of an input are made of the hash `h` of its name, and of `s`, the same between -1 and 1;
+/// golden/README.md.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Rule {
     /// `2 s`. The only ones that are not stored.
@@ -33,8 +34,8 @@ impl Rule {
     /// What fits the use that the recipe makes of an input.
     fn of(name: &str, recipe: &Recipe, classes: usize) -> Self {
         let schema::Loss { select_cross_entropy, mask_soft_margin, weighted_l1, masked_l1, .. } = &recipe.loss;
-        if recipe.model.inputs.contains_key(name) {
-            Self::Image
+        if let Some(input) = recipe.model.inputs.get(name) {
+            if input.image().is_some() { Self::Image } else { Self::Label(classes.max(1) as u64) }
         } else if name == LABEL {
             Self::Label(classes.max(1) as u64)
         } else if select_cross_entropy.as_ref().is_some_and(|term| term.label == name) {

@@ -27,8 +27,8 @@ pub struct GradientFormula {
 impl Formula {
     /// The gradient by the operands in `wanted`, given those of the results in `given`.
     ///
-    /// It reads the formula's own results in place of its operands where that makes all operands needless (sigmoid, tanh,
-    /// softmax), so that these need not be kept.
+    /// It reads the formula's own results in place of its operands where that makes all operands needless (sigmoid,
+    /// tanh, softmax), so that these need not be kept.
     pub fn gradient(&self, given: &[usize], wanted: &[usize]) -> GradientFormula {
         let sheet = Sheet::of(self.terms.clone());
         let extents = self.extents();
@@ -66,7 +66,8 @@ impl Formula {
         formula.with_givens(self, of)
     }
 
-    /// The same with results of `original` read as operands behind all others: `original.operands + original.results + n`.
+    /// The same with results of `original` read as operands behind all others: `original.operands + original.results +
+    /// n`.
     fn reading_results(&self, original: &Self) -> Self {
         let mut formula = self.clone();
         for (n, result) in original.results.iter().enumerate().filter(|(_, result)| result.over.is_empty()) {

@@ -63,6 +63,7 @@ impl Formula {
             }
             Term::Step(StepScalar::LearningRate) => ("lr".into(), Binding::Whole),
             Term::Step(StepScalar::Update) => ("t".into(), Binding::Whole),
+            Term::Step(StepScalar::WeightDecay) => ("decay".into(), Binding::Whole),
             Term::RowSize => ("row_size".into(), Binding::Whole),
             Term::Coordinate(axis) => (format!("coordinate({axis})"), Binding::Whole),
             Term::Unary(Unary::Neg, x) => (format!("-{}", inner(x, Binding::Power)), Binding::Sum),

@@ -77,7 +77,8 @@ impl<'f> Expression<'f> {
         }
     }
 
-    /// A function of two values. Constants are folded, and what leaves the other value as it is (`x + 0`, `x * 1`, ...).
+    /// A function of two values. Constants are folded, and what leaves the other value as it is (`x + 0`, `x * 1`,
+    /// ...).
     pub(super) fn binary(self, function: Binary, other: Self) -> Self {
         let (a, b) = (self.constant(), other.constant());
         match (function, a, b) {

@@ -1,9 +1,9 @@
 //! Formulas: arithmetic on tensors, element by element, with folds along rows.
 //!
 //! A [`Formula`] is a list of [`Term`]s over operands that broadcast. It is written in Rust like arithmetic
-//! ([`Formula::define`]) or read from a text ([`parse`]), differentiated symbolically ([`mod@differentiate`]) and printed
-//! readably. The operator [`crate::ops::Map`] applies one to tensors; an activation, a normalisation, a loss or the update
-//! of an optimizer is a formula.
+//! ([`Formula::define`]) or read from a text ([`parse`]), differentiated symbolically ([`mod@differentiate`]) and
+//! printed readably. The operator [`crate::ops::Map`] applies one to tensors; an activation, a normalisation, a loss or
+//! the update of an optimizer is a formula.
 //!
 //! Equal terms are one term, constants are folded while a formula is written, and nothing else is rearranged: a kernel
 //! computes what is written, in the order in which it is written.
@@ -53,6 +53,8 @@ pub enum StepScalar {
     LearningRate,
     /// How many updates there have been, this one included.
     Update,
+    /// The weight decay of the parameter that is updated.
+    WeightDecay,
 }
 
 /// A function of one number.
@@ -144,6 +146,22 @@ pub struct Formula {
     results: Vec<Outcome>,
 }
 
+/// What the update of a parameter is written with.
+pub struct UpdateOperands<'f> {
+    /// The parameter.
+    pub parameter: Expression<'f>,
+    /// What is kept beside it.
+    pub slots: Vec<Expression<'f>>,
+    /// Its gradient.
+    pub gradient: Expression<'f>,
+    /// See [`StepScalar::LearningRate`].
+    pub learning_rate: Expression<'f>,
+    /// See [`StepScalar::Update`].
+    pub update: Expression<'f>,
+    /// See [`StepScalar::WeightDecay`].
+    pub weight_decay: Expression<'f>,
+}
+
 /// Within what a term is the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Extent {
@@ -156,16 +174,45 @@ pub enum Extent {
 }
 
 impl Formula {
-    /// Writes a formula of `OPERANDS` operands, one result per expression that `write` returns. A row are the last `rows`
-    /// axes.
+    /// Writes a formula of `OPERANDS` operands, one result per expression that `write` returns. A row are the last
+    /// `rows` axes.
     pub fn define<const OPERANDS: usize, const RESULTS: usize>(
         rows: usize,
         write: impl for<'f> FnOnce([Expression<'f>; OPERANDS]) -> [Expression<'f>; RESULTS],
     ) -> Self {
+        Self::of_many(rows, OPERANDS, |sheet| {
+            write(std::array::from_fn(|n| sheet.operand(n))).map(Expression::id).to_vec()
+        })
+    }
+
+    /// Writes an update: the next values of a parameter and its slots from their present ones and the gradient. A row
+    /// is the whole tensor.
+    pub fn update(slots: usize, write: impl for<'f> FnOnce(UpdateOperands<'f>) -> Vec<Expression<'f>>) -> Self {
+        Self::of_many(1, slots + 2, |sheet| {
+            let step = |scalar| sheet.write(Term::Step(scalar));
+            let operands = UpdateOperands {
+                parameter: sheet.operand(0),
+                slots: (1..=slots).map(|n| sheet.operand(n)).collect(),
+                gradient: sheet.operand(slots + 1),
+                learning_rate: step(StepScalar::LearningRate),
+                update: step(StepScalar::Update),
+                weight_decay: step(StepScalar::WeightDecay),
+            };
+            write(operands).into_iter().map(Expression::id).collect()
+        })
+    }
+
+    fn of_many(rows: usize, operands: usize, write: impl FnOnce(&expression::Sheet) -> Vec<TermId>) -> Self {
         let sheet = expression::Sheet::default();
-        let results = write(std::array::from_fn(|n| sheet.operand(n))).map(|result| result.id());
+        let results = write(&sheet);
         let results = results.into_iter().map(|term| Outcome { term, over: Vec::new(), whole: false }).collect();
-        Self { operands: OPERANDS, rows, terms: sheet.into_terms(), results }.pruned()
+        Self { operands, rows, terms: sheet.into_terms(), results }.pruned().with_rows(rows)
+    }
+
+    /// The same with rows of so many axes, if it knows rows.
+    fn with_rows(self, rows: usize) -> Self {
+        let folds = self.terms.iter().any(|term| matches!(term, Term::Row(..) | Term::Softmax(_) | Term::RowSize));
+        Self { rows: if folds { rows } else { 0 }, ..self }
     }
 
     /// The same, with the first result summed over these axes.
@@ -178,6 +225,26 @@ impl Formula {
     /// Sums each result over these axes.
     pub(crate) fn sum_results(&mut self, over: impl Iterator<Item = Vec<usize>>) {
         self.results.iter_mut().zip(over).for_each(|(result, over)| result.over = over);
+    }
+
+    /// What each term is, where that follows from constants and the terms that are `known`.
+    pub fn values(&self, known: impl Fn(&Term) -> Option<f64>) -> Vec<Option<f64>> {
+        let mut values: Vec<Option<f64>> = Vec::with_capacity(self.terms.len());
+        for term in &self.terms {
+            let value = |id: &TermId| values[id.0];
+            values.push(known(term).or_else(|| match term {
+                Term::Constant(value) => Some(*value),
+                Term::Unary(function, x) => value(x).map(|x| function.of(x)),
+                Term::Binary(function, a, b) => value(a).zip(value(b)).map(|(a, b)| function.of(a, b)),
+                Term::Select(condition, yes, no) => match (value(condition), value(yes), value(no)) {
+                    (Some(condition), Some(yes), Some(no)) => Some(if condition != 0.0 { yes } else { no }),
+                    _ => None,
+                },
+                Term::Operand(_) | Term::Step(_) | Term::RowSize | Term::Coordinate(_) | Term::Row(..) => None,
+                Term::Softmax(_) => None,
+            }));
+        }
+        values
     }
 
     /// Axes whose coordinates it reads.

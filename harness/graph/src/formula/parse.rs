@@ -1,9 +1,10 @@
 //! Formulas as texts: `x * sigmoid(1.702 * x)`.
 //!
-//! Numbers, names of operands, `+ - * / ^`, brackets, comparisons (`>`, `>=`, `<`, `<=`, `==`: 1 or 0), the functions of
-//! [`super::Unary`], `max(a, b)`, `min(a, b)` and `select(condition, yes, no)`.
+//! Numbers, names of operands, `+ - * / ^`, brackets, comparisons (`>`, `>=`, `<`, `<=`, `==`: 1 or 0), the functions
+//! of [`super::Unary`], `max(a, b)`, `min(a, b)` and `select(condition, yes, no)`; of the last axis `row_sum`,
+//! `row_mean`, `row_max`, `row_log_sum_exp`, `softmax`, `log_softmax` and an element's place `row_index`.
 
-use super::{Expression, Formula, Outcome, Unary, expression::Sheet};
+use super::{Expression, Formula, Outcome, Term, Unary, expression::Sheet};
 use crate::did_you_mean;
 use thiserror::Error;
 
@@ -17,30 +18,48 @@ pub struct ParseError {
     pub message: String,
 }
 
+/// Functions of a row, the last axis.
+const ROWS: [&str; 6] = ["row_sum", "row_mean", "row_max", "row_log_sum_exp", "softmax", "log_softmax"];
+
+/// An element's place in its row.
+const ROW_INDEX: &str = "row_index";
+
+/// Number of elements of a row.
+const ROW_SIZE: &str = "row_size";
+
 /// Deepest nesting of brackets, calls and signs.
 const MOST_NESTED: usize = 100;
 
-/// Reads a formula of these operands.
+/// Reads a formula of these operands over so many axes, the last of which is a row.
 ///
 /// # Errors
 /// The first thing that does not belong there.
-pub fn parse(text: &str, operands: &[&str]) -> Result<Formula, ParseError> {
+pub fn parse(text: &str, operands: &[&str], rank: usize) -> Result<Formula, ParseError> {
     let sheet = Sheet::default();
     // An operand that the formula does not name is an operand all the same.
     let operand_values: Vec<Expression<'_>> = (0..operands.len()).map(|n| sheet.operand(n)).collect();
     let tokens = tokens(text)?;
     let end = text.chars().count();
-    let mut parser =
-        Parser { sheet: &sheet, tokens: &tokens, next: 0, end, names: operands, values: &operand_values, depth: 0 };
+    let mut parser = Parser {
+        sheet: &sheet,
+        tokens: &tokens,
+        next: 0,
+        end,
+        names: operands,
+        values: &operand_values,
+        rank,
+        depth: 0,
+    };
     let result = parser.comparison()?;
     if let Some((at, token)) = parser.tokens.get(parser.next) {
         return Err(ParseError { at: *at, message: format!("{} after the end of the formula", token.describe()) });
     }
     let results = vec![Outcome { term: result.id(), over: Vec::new(), whole: false }];
-    Ok(Formula { operands: operands.len(), rows: 0, terms: sheet.into_terms(), results }.pruned())
+    let formula = Formula { operands: operands.len(), rows: 0, terms: sheet.into_terms(), results }.pruned();
+    Ok(formula.with_rows(1))
 }
 
-/// The names that a text reads as operands, each once, in their order; none of a text that is no formula.
+/// The names that a text reads as operands, each once, in their order; none of a text that is not a formula.
 pub fn names(text: &str) -> Vec<String> {
     let tokens = tokens(text).unwrap_or_default();
     let mut names: Vec<String> = Vec::new();
@@ -48,6 +67,7 @@ pub fn names(text: &str) -> Vec<String> {
         let is_call = matches!(tokens.get(n + 1), Some((_, Token::Sign("("))));
         if let Token::Name(name) = token
             && !is_call
+            && ![ROW_INDEX, ROW_SIZE].contains(&name.as_str())
             && !names.contains(name)
         {
             names.push(name.clone());
@@ -122,6 +142,8 @@ struct Parser<'f, 't> {
     end: usize,
     names: &'t [&'t str],
     values: &'t [Expression<'f>],
+    /// Number of axes.
+    rank: usize,
     depth: usize,
 }
 
@@ -225,6 +247,14 @@ impl<'f> Parser<'f, '_> {
         if is_call {
             return self.call(name);
         }
+        if name == ROW_INDEX {
+            self.next += 1;
+            return Ok(self.sheet.write(Term::Coordinate(self.rank.saturating_sub(1))));
+        }
+        if name == ROW_SIZE {
+            self.next += 1;
+            return Ok(self.sheet.write(Term::RowSize));
+        }
         if let Some(place) = self.names.iter().position(|known| *known == name) {
             self.next += 1;
             return Ok(self.values[place]);
@@ -241,9 +271,9 @@ impl<'f> Parser<'f, '_> {
         let count = match name {
             "max" | "min" => 2,
             "select" => 3,
-            _ if functions.contains(&name) => 1,
+            _ if functions.contains(&name) || ROWS.contains(&name) => 1,
             _ => {
-                let all: Vec<&str> = functions.into_iter().chain(["max", "min", "select"]).collect();
+                let all: Vec<&str> = functions.into_iter().chain(["max", "min", "select"]).chain(ROWS).collect();
                 let hint = did_you_mean(name, all.iter().copied());
                 let hint =
                     hint.map_or_else(|| format!("known: {}", all.join(", ")), |name| format!("did you mean `{name}`?"));
@@ -261,6 +291,12 @@ impl<'f> Parser<'f, '_> {
             ("max", [a, b]) => Ok(a.max(*b)),
             ("min", [a, b]) => Ok(a.min(*b)),
             ("select", [condition, yes, no]) => Ok(condition.select(*yes, *no)),
+            ("row_sum", [x]) => Ok(x.row_sum()),
+            ("row_mean", [x]) => Ok(x.row_mean()),
+            ("row_max", [x]) => Ok(x.row_max()),
+            ("row_log_sum_exp", [x]) => Ok(x.row_log_sum_exp()),
+            ("softmax", [x]) => Ok(x.softmax()),
+            ("log_softmax", [x]) => Ok(*x - x.row_log_sum_exp()),
             (_, [x]) if count == 1 => match Unary::NAMED.into_iter().find(|function| function.name() == name) {
                 Some(function) => Ok(x.unary(function)),
                 None => self.error(format!("no function is called `{name}`")),

@@ -52,13 +52,15 @@ fn formulas_print_as_they_read() {
         "select(a > 0, a, 0.01 * a)",
         "a * tanh(softplus(a))",
         "a >= b",
+        "a - row_sum(a) / row_size",
+        "softmax(a) * row_max(b)",
     ] {
-        let formula = parse(text, &["a", "b", "c"]).unwrap();
+        let formula = parse(text, &["a", "b", "c"], 1).unwrap();
         let printed = formula.to_string();
-        assert_eq!(parse(&printed, &["a", "b", "c"]).unwrap(), formula, "{text} -> {printed}");
+        assert_eq!(parse(&printed, &["a", "b", "c"], 1).unwrap(), formula, "{text} -> {printed}");
     }
-    assert_eq!(parse("a*sigmoid( 1.702*a )", &["a"]).unwrap().to_string(), "a * sigmoid(1.702 * a)");
-    assert_eq!(parse("2 * 3 + x * 1 + 0", &["x"]).unwrap().to_string(), "6 + a");
+    assert_eq!(parse("a*sigmoid( 1.702*a )", &["a"], 1).unwrap().to_string(), "a * sigmoid(1.702 * a)");
+    assert_eq!(parse("2 * 3 + x * 1 + 0", &["x"], 1).unwrap().to_string(), "6 + a");
 }
 
 #[test]
@@ -76,12 +78,12 @@ fn mistakes_point_at_their_place() {
         ("1e999", 0, "not a number"),
         ("", 0, "ends too early"),
     ] {
-        let error = parse(text, &["x"]).unwrap_err();
+        let error = parse(text, &["x"], 1).unwrap_err();
         assert_eq!(error.at, at, "{text}: {error}");
         assert!(error.message.contains(part), "{text}: {error}");
     }
     let deep = format!("{}x", "-".repeat(10_000));
-    assert!(parse(&deep, &["x"]).unwrap_err().message.contains("nested"));
+    assert!(parse(&deep, &["x"], 1).unwrap_err().message.contains("nested"));
 }
 
 #[test]
@@ -117,7 +119,7 @@ proptest! {
             "x * sigmoid(x)", "x * tanh(softplus(x))", "0.5 * x * (1 + erf(x / sqrt(2)))", "exp(sin(x)) / (2 + cos(x))",
             "(x * x + 1) ^ 1.5", "log(x * x + 0.5) * rsqrt(x * x + 2)", "2 ^ x", "abs(x) * x", "-sqrt(x * x + 1)",
         ] {
-            let formula = parse(text, &["x"]).unwrap();
+            let formula = parse(text, &["x"], 1).unwrap();
             let h = 1e-6;
             let expected = (at(&formula, &[x + h])[0] - at(&formula, &[x - h])[0]) / (2.0 * h);
             let found = slope(&formula, x);
@@ -127,9 +129,9 @@ proptest! {
 
     #[test]
     fn any_text_is_read_or_refused(text in "[x0-9a-c+*/^(),.<>= -]{0,40}") {
-        if let Ok(formula) = parse(&text, &["x", "a"]) {
+        if let Ok(formula) = parse(&text, &["x", "a"], 1) {
             let printed = formula.to_string();
-            let again = parse(&printed, &["a", "b"]).unwrap();
+            let again = parse(&printed, &["a", "b"], 1).unwrap();
             prop_assert_eq!(again.terms().len(), formula.terms().len());
         }
     }

@@ -6,8 +6,8 @@ use crate::{tensor::TensorType, units::Flop};
 
 /// Operands: any tensors. Results: their means over the ranks, of the same types. All of them travel together.
 ///
-/// The loss of a rank is a mean over its part of the batch, so the mean over the ranks is that over the batch, and the same
-/// holds for gradients.
+/// The loss of a rank is a mean over its part of the batch, so the mean over the ranks is that over the batch, and the
+/// same holds for gradients.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AllReduce {
     /// How many ranks there are.
@@ -62,12 +62,12 @@ impl Operator for AllReduce {
     }
 }
 
-/// Operands: mean and biased variance (each `[c]`) over this rank's part of a batch. Results: those over the whole batch,
-/// whose parts are equally large: `mean = avg(mean_r)`, `var = avg(var_r + (mean_r - mean)^2)`, which loses nothing to
-/// cancellation.
+/// Operands: mean and biased variance (each `[c]`) over this rank's part of a batch. Results: those over the whole
+/// batch, whose parts are equally large: `mean = avg(mean_r)`, `var = avg(var_r + (mean_r - mean)^2)`, which loses
+/// nothing to cancellation.
 ///
-/// Source: Chan, Golub, LeVeque, "Updating Formulae and a Pairwise Algorithm for Computing Sample Variances" (1979), for
-/// parts of one size; what `torch.nn.SyncBatchNorm` computes.
+/// Source: Chan, Golub, LeVeque, "Updating Formulae and a Pairwise Algorithm for Computing Sample Variances" (1979),
+/// for parts of one size; what `torch.nn.SyncBatchNorm` computes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct GatherStatistics {
     /// How many ranks there are.

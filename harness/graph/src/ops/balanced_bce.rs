@@ -29,11 +29,13 @@ pub enum MiningScope {
 }
 
 /// Operands: probabilities and targets `[n, 1, h, w]`, mask `[n, h, w]`. Results: the loss, its gradient by the
-/// probabilities, and as scalars the numbers of positives and of negatives that count, and the least loss of the latter.
+/// probabilities, and as scalars the numbers of positives and of negatives that count, and the least loss of the
+/// latter.
 ///
-/// A pixel is positive where `target * mask` is 1, negative where `(1 - target) * mask` is. With `P` positives,
-/// `N = min(negatives, floor(ratio * P))` negatives count, those with the largest loss in the whole batch (or in each image,
-/// with its own P and N): `sum of their losses / (P + N + eps)`. Of equal losses the earlier pixel comes first. Logarithms stop at -100.
+/// A pixel is positive where `target * mask` is 1, negative where `(1 - target) * mask` is. With `P` positives, `N =
+/// min(negatives, floor(ratio * P))` negatives count, those with the largest loss in the whole batch (or in each image,
+/// with its own P and N): `sum of their losses / (P + N + eps)`. Of equal losses the earlier pixel comes first.
+/// Logarithms stop at -100.
 ///
 /// Source: `BalanceCrossEntropyLoss` of the DB authors, `torch.nn.functional.binary_cross_entropy`.
 #[derive(Clone, Debug, PartialEq)]

@@ -1,7 +1,7 @@
 //! `BNTrainingGrad`: all gradients of a normalisation at once, through a ReLU behind it.
 
 use super::bn_training_reduce::{channels, expect_per_channel};
-use super::{Kind, OpError, Operand, Operator, Work, per_element};
+use super::{Kind, OpError, Operand, Operator, Rectifier, Work, per_element};
 use crate::{tensor::TensorType, units::Flop};
 
 /// What stands between the normalisation and the gradient that comes in.
@@ -9,17 +9,17 @@ use crate::{tensor::TensorType, units::Flop};
 pub enum GradRelu {
     /// Nothing.
     Absent,
-    /// A ReLU on the normalised value, whose sign is computed once more.
-    Recomputed,
-    /// A ReLU on the sum with a residual, whose sign its output tells.
-    Output,
+    /// A ReLU on the normalised value, which is computed once more.
+    Recomputed(Rectifier),
+    /// A ReLU on the sum with a residual, whose output tells what passes.
+    Output(Rectifier),
 }
 
 /// What `BNTrainingUpdateGrad` and `BNTrainingReduceGrad` compute, and the `ReluGrad` before them.
 ///
 /// Operands: output gradient and input `[n, c, ...]`, mean, variance, gamma (each `[c]`), then for a recomputed ReLU
-/// beta `[c]`, for the other one its output `[n, c, ...]`. Results: input gradient `[n, c, ...]`, dgamma and dbeta (each
-/// `[c]`), and with [`GradRelu::Output`] what passed the ReLU, which is the gradient of the residual.
+/// beta `[c]`, for the other one its output `[n, c, ...]`. Results: input gradient `[n, c, ...]`, dgamma and dbeta
+/// (each `[c]`), and with [`GradRelu::Output`] what passed the ReLU, which is the gradient of the residual.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BnTrainingGrad {
     /// Added to the variance.
@@ -36,8 +36,8 @@ impl Operator for BnTrainingGrad {
     fn name(&self) -> &'static str {
         match self.relu {
             GradRelu::Absent => "BNTrainingGrad",
-            GradRelu::Recomputed => "BNTrainingGradRelu",
-            GradRelu::Output => "BNTrainingGradAddRelu",
+            GradRelu::Recomputed(_) => "BNTrainingGradRelu",
+            GradRelu::Output(_) => "BNTrainingGradAddRelu",
         }
     }
 
@@ -53,8 +53,8 @@ impl Operator for BnTrainingGrad {
         expect_per_channel(c, &[("mean", mean), ("variance", var), ("gamma", gamma)])?;
         match (self.relu, rest) {
             (GradRelu::Absent, []) => {}
-            (GradRelu::Recomputed, [beta]) => expect_per_channel(c, &[("beta", beta)])?,
-            (GradRelu::Output, [y]) => {
+            (GradRelu::Recomputed(_), [beta]) => expect_per_channel(c, &[("beta", beta)])?,
+            (GradRelu::Output(_), [y]) => {
                 super::expect_shape("output", y, &x.shape)?;
                 super::expect_same_storage("output", x, y)?;
             }
@@ -62,7 +62,7 @@ impl Operator for BnTrainingGrad {
         }
         let per_channel = x.per_channel(c);
         let mut results = vec![(*x).clone(), per_channel.clone(), per_channel];
-        if self.relu == GradRelu::Output {
+        if matches!(self.relu, GradRelu::Output(_)) {
             results.push((*x).clone());
         }
         Ok(results)
@@ -75,7 +75,7 @@ impl Operator for BnTrainingGrad {
     fn operand(&self, i: usize) -> Operand {
         match i {
             0 | 1 => Operand::MAP,
-            5 if self.relu == GradRelu::Output => Operand::MAP,
+            5 if matches!(self.relu, GradRelu::Output(_)) => Operand::MAP,
             _ => Operand::EXACT,
         }
     }
@@ -95,8 +95,8 @@ impl Operator for BnTrainingGrad {
 
     fn in_place(&self) -> &'static [(usize, usize)] {
         match self.relu {
-            GradRelu::Absent | GradRelu::Recomputed => &[(0, 0)],
-            GradRelu::Output => &[(0, 3)],
+            GradRelu::Absent | GradRelu::Recomputed(_) => &[(0, 0)],
+            GradRelu::Output(_) => &[(0, 3)],
         }
     }
 }

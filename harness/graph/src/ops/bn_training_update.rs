@@ -1,12 +1,14 @@
 //! `BNTrainingUpdate`: normalisation with the statistics of the batch.
 
 use super::bn_training_reduce::{channels, expect_per_channel};
-use super::{BnTrainingReduceGrad, BnTrainingUpdateGrad, Kind, OpError, Operand, Operator, Work, per_element};
+use super::{
+    BnTrainingReduceGrad, BnTrainingUpdateGrad, Kind, OpError, Operand, Operator, Rectifier, Work, per_element,
+};
 use crate::{differentiate::Gradient, error::GraphError, tensor::TensorType, units::Flop};
 
 /// Operands: input `[n, c, ...]`, mean, variance, gamma, beta (each `[c]`); with `residual` a tensor of
 /// the input's shape. Result: `(x - mean) / sqrt(variance + eps) * gamma + beta`, plus the residual, and
-/// with `relu` the maximum of that and zero.
+/// with `relu` that, rectified.
 ///
 /// Source: arXiv 1502.03167, `torch.nn.functional.batch_norm(training=True)`.
 #[derive(Clone, Debug, PartialEq)]
@@ -15,8 +17,8 @@ pub struct BnTrainingUpdate {
     pub eps: f64,
     /// Whether a sixth operand is added (placed by fusion).
     pub residual: bool,
-    /// Whether a ReLU ends it (placed by fusion).
-    pub relu: bool,
+    /// The ReLU that ends it (placed by fusion).
+    pub relu: Option<Rectifier>,
 }
 
 impl Operator for BnTrainingUpdate {
@@ -25,7 +27,7 @@ impl Operator for BnTrainingUpdate {
     }
 
     fn name(&self) -> &'static str {
-        match (self.residual, self.relu) {
+        match (self.residual, self.relu.is_some()) {
             (false, false) => "BNTrainingUpdate",
             (false, true) => "BNTrainingUpdateRelu",
             (true, false) => "BNTrainingUpdateAdd",
@@ -52,7 +54,7 @@ impl Operator for BnTrainingUpdate {
     }
 
     fn flop(&self, inputs: &[&TensorType], _outputs: &[&TensorType]) -> Flop {
-        per_element(2 + u64::from(self.residual) + u64::from(self.relu), inputs[0])
+        per_element(2 + u64::from(self.residual) + u64::from(self.relu.is_some()), inputs[0])
     }
 
     fn operand(&self, i: usize) -> Operand {
@@ -60,7 +62,7 @@ impl Operator for BnTrainingUpdate {
     }
 
     fn work(&self, _inputs: &[&TensorType], outputs: &[&TensorType]) -> Work<'_> {
-        Work::in_f32(outputs[0], 4 + u64::from(self.residual) + u64::from(self.relu))
+        Work::in_f32(outputs[0], 4 + u64::from(self.residual) + u64::from(self.relu.is_some()))
     }
 
     fn kind(&self) -> Kind {
@@ -69,7 +71,7 @@ impl Operator for BnTrainingUpdate {
 
     /// Gives the input's whole gradient, what flows through mean and variance included.
     fn gradient(&self, grad: &mut Gradient<'_>) -> Result<(), GraphError> {
-        if self.residual || self.relu {
+        if self.residual || self.relu.is_some() {
             return Err(grad.refuse("a fused BNTrainingUpdate"));
         }
         let Some(dy) = grad.result_grad(0) else { return Ok(()) };

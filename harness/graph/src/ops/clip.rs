@@ -6,8 +6,8 @@ use crate::{
     units::Flop,
 };
 
-/// Operands: all gradients. Results: their norm `sqrt(sum of squares)`, and the factor `min(1, bound / (norm + 1e-6))` by
-/// which each is to be multiplied.
+/// Operands: all gradients. Results: their norm `sqrt(sum of squares)`, and the factor `min(1, bound / (norm + 1e-6))`
+/// by which each is to be multiplied.
 ///
 /// Source: `torch.nn.utils.clip_grad_norm_`.
 #[derive(Clone, Debug, PartialEq)]

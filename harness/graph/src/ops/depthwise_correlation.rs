@@ -8,11 +8,11 @@ use crate::{
     units::Flop,
 };
 
-/// Operands: search `[n, c, h, w]`, kernel `[n, c, kh, kw]`. Result `[n, c, h - kh + 1, w - kw + 1]`: each channel of each
-/// sample of the search correlated with the same channel of the same sample of the kernel, without padding.
+/// Operands: search `[n, c, h, w]`, kernel `[n, c, kh, kw]`. Result `[n, c, h - kh + 1, w - kw + 1]`: each channel of
+/// each sample of the search correlated with the same channel of the same sample of the kernel, without padding.
 ///
-/// Frameworks write it as a convolution with `n * c` groups. Its gradient by the kernel is the correlation of the search
-/// with the output gradient: this operator again.
+/// Frameworks write it as a convolution with `n * c` groups. Its gradient by the kernel is the correlation of the
+/// search with the output gradient: this operator again.
 ///
 /// Source: arXiv 1812.05050, section 3.1; `conv2d_dw_group` of its authors.
 #[derive(Clone, Debug, PartialEq)]
@@ -74,8 +74,8 @@ impl Operator for DepthwiseCorrelation {
     }
 }
 
-/// Gradient of [`DepthwiseCorrelation`] by the search. Operands: output gradient `[n, c, h - kh + 1, w - kw + 1]`, kernel
-/// `[n, c, kh, kw]`. Result: `[n, c, h, w]`.
+/// Gradient of [`DepthwiseCorrelation`] by the search. Operands: output gradient `[n, c, h - kh + 1, w - kw + 1]`,
+/// kernel `[n, c, kh, kw]`. Result: `[n, c, h, w]`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DepthwiseCorrelationGrad {
     /// Shape of the search.

@@ -8,8 +8,8 @@ use crate::{
     units::Flop,
 };
 
-/// Operand: `[n, c, h, w]`. Result `[n * oh * ow, c, kh, kw]`: all windows of the first image, row by row, then those of
-/// the next; what lies outside the image is zero.
+/// Operand: `[n, c, h, w]`. Result `[n * oh * ow, c, kh, kw]`: all windows of the first image, row by row, then those
+/// of the next; what lies outside the image is zero.
 ///
 /// With a 1x1 window and stride 1 it turns every position into a map of one pixel, a mere transposition.
 ///
@@ -70,7 +70,8 @@ impl Operator for ExtractPatches {
     }
 }
 
-/// Gradient of [`ExtractPatches`]. Operand: output gradient. Result: for each pixel the sum over the windows that hold it.
+/// Gradient of [`ExtractPatches`]. Operand: output gradient. Result: for each pixel the sum over the windows that hold
+/// it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ExtractPatchesGrad {
     /// The forward operator.

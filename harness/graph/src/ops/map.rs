@@ -4,14 +4,14 @@ use super::{Kind, OpError, Operand, OperandLayout, Operator, Work};
 use crate::{
     differentiate::Gradient,
     error::GraphError,
-    formula::{Extent, Formula, Given, Outcome},
+    formula::{Extent, Formula, Given, Outcome, Term},
     ops::Reshape,
     tensor::{DType, Layout, Shape, TensorType},
     units::Flop,
 };
 
 /// Device operators that formulas are: first what has no name.
-static NAMES: [&str; 29] = [
+static NAMES: [&str; 31] = [
     "Formula",
     "Elu",
     "EluGrad",
@@ -29,6 +29,8 @@ static NAMES: [&str; 29] = [
     "LayerNormGrad",
     "LeakyRelu",
     "LeakyReluGrad",
+    "LossFormula",
+    "LossFormulaGrad",
     "Mish",
     "MishGrad",
     "Mul",
@@ -59,10 +61,10 @@ impl DeviceName {
     }
 }
 
-/// Operands: tensors that broadcast to `space`, as in NumPy: axes are counted from the last one, and an axis of one element
-/// serves all. Class indices are read as numbers. Results: one per result of the formula, of the type of the floating-point
-/// operands. A result has the shape of `space`, with one element along the axes over which it is summed, and along the
-/// axes of a row if it is the same for all of its elements.
+/// Operands: tensors that broadcast to `space`, as in NumPy: axes are counted from the last one, and an axis of one
+/// element serves all. Class indices are read as numbers. Results: one per result of the formula, of the type of the
+/// floating-point operands. A result has the shape of `space`, with one element along the axes over which it is summed,
+/// and along the axes of a row if it is the same for all of its elements.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Map {
     /// What is computed.
@@ -101,7 +103,8 @@ impl Map {
 
     /// A formula over `space`.
     pub fn with_space(formula: Formula, space: Shape) -> Self {
-        // A result of one number per row is written once the row is done, and may not lie over an operand of that shape.
+        // A result of one number per row is written once the row is done, and may not lie over an operand of that
+        // shape.
         let extents = formula.extents();
         let elements = |r: &usize| {
             let result = &formula.results()[*r];
@@ -142,6 +145,9 @@ impl Map {
         if self.formula.rows() > rank || axes.max().is_some_and(|axis| axis >= rank) {
             return Err(OpError::Attribute(format!("a formula over more axes than {} has", self.space)));
         }
+        if self.formula.terms().iter().any(|term| matches!(term, Term::Step(_))) {
+            return Err(OpError::Attribute("learning rate, decay and number of a step are for updates only".into()));
+        }
         for ty in inputs {
             let fits = ty.shape.len() <= rank
                 && ty.shape.iter().rev().zip(self.space.iter().rev()).all(|(own, whole)| own == whole || *own == 1);
@@ -158,8 +164,8 @@ impl Map {
         (axis + shape.len()).checked_sub(self.space.len()).map_or(1, |own| shape[own])
     }
 
-    /// Layouts in which it reads operands of these types: feature maps in blocks where one of them is and the others can be,
-    /// everything else row-major.
+    /// Layouts in which it reads operands of these types: feature maps in blocks where one of them is and the others
+    /// can be, everything else row-major.
     pub fn layouts(&self, inputs: &[&TensorType]) -> Vec<Layout> {
         let blocked = inputs.iter().any(|ty| ty.layout == Layout::Nc1hwc0) && self.suits_blocks(inputs);
         let layout = |ty: &&TensorType| if blocked && self.is_map(ty) { Layout::Nc1hwc0 } else { Layout::Plain };
@@ -171,8 +177,8 @@ impl Map {
         ty.dtype.is_float() && ty.shape.len() == 4 && ty.shape[1] == self.space[1]
     }
 
-    /// Whether it can compute in blocks of channels: every operand is a feature map or the same for all channels, and nothing
-    /// depends on a channel's place, or on all channels together.
+    /// Whether it can compute in blocks of channels: every operand is a feature map or the same for all channels, and
+    /// nothing depends on a channel's place, or on all channels together.
     fn suits_blocks(&self, inputs: &[&TensorType]) -> bool {
         self.space.len() == 4
             && self.formula.rows() == 0

@@ -13,9 +13,9 @@ use crate::{
 /// `[n, 1, h, w]`. Logits are `[n, s * s, h, w]`, where the map of s x s logits of a position is enlarged to `size`
 /// bilinearly, or a row per position, `[n * h * w, size * size]`.
 ///
-/// Results: the mean of `log(1 + exp(-mask * logit))` over the pixels of the positions whose `select` is 1 (0 if there are
-/// none), its gradient by the logits, and as scalars the mean over those positions of the intersection over union of
-/// `logit >= 0` and `mask = 1`, and the shares of positions where that is above 0.5 and above 0.7.
+/// Results: the mean of `log(1 + exp(-mask * logit))` over the pixels of the positions whose `select` is 1 (0 if there
+/// are none), its gradient by the logits, and as scalars the mean over those positions of the intersection over union
+/// of `logit >= 0` and `mask = 1`, and the shares of positions where that is above 0.5 and above 0.7.
 ///
 /// Only positions that count are enlarged: of 625 per sample they are a few dozen.
 ///

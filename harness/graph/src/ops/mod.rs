@@ -1,12 +1,12 @@
 //! The closed set of device operators: one file each, with all that anybody asks of it ([`Operator`]).
 //!
-//! To add one, write its file, list it in the `operators!` table below, and follow the compiler: the engine's kernels and
-//! ONNX match over [`Op`] without a wildcard.
+//! To add one, write its file, list it in the `operators!` table below, and follow the compiler: the engine's kernels
+//! and ONNX match over [`Op`] without a wildcard.
 
-mod adam;
 mod adaptive_avg_pool;
 mod add;
 mod all_reduce;
+mod assign;
 mod avg_pool;
 mod balanced_bce;
 mod bias_add;
@@ -27,10 +27,10 @@ mod conv2d_backprop_input;
 mod depthwise_correlation;
 mod dice_loss;
 mod dropout;
-mod ema;
 mod extract_patches;
 mod eye;
 mod fill;
+mod gather;
 mod l2_loss;
 mod loss_scale;
 mod lrn;
@@ -39,12 +39,10 @@ mod mask_soft_margin;
 mod masked_l1;
 mod matmul;
 mod max_pool;
-mod momentum;
 mod operand;
 mod pad;
 mod pair_log_softmax;
 mod relu;
-mod relu6;
 mod relu_grad;
 mod reshape;
 mod resize;
@@ -54,6 +52,7 @@ mod select_cross_entropy;
 mod sigmoid;
 mod slice;
 mod softmax_cross_entropy;
+mod split;
 mod trans_data;
 mod transpose;
 mod update;
@@ -62,10 +61,10 @@ mod weighted_sum;
 mod window;
 mod work;
 
-pub use adam::ApplyAdam;
 pub use adaptive_avg_pool::{AdaptiveAvgPool, AdaptiveAvgPoolGrad, adaptive_range};
 pub use add::Add;
 pub use all_reduce::{AllReduce, GatherStatistics};
+pub use assign::Assign;
 pub use avg_pool::{AvgPool, AvgPoolGrad};
 pub use balanced_bce::{BalancedBce, HardNegatives, MiningScope};
 pub use bias_add::BiasAdd;
@@ -86,25 +85,23 @@ pub use conv2d_backprop_input::Conv2DBackpropInput;
 pub use depthwise_correlation::{DepthwiseCorrelation, DepthwiseCorrelationGrad};
 pub use dice_loss::DiceLoss;
 pub use dropout::Dropout;
-pub use ema::ApplyEma;
 pub use extract_patches::{ExtractPatches, ExtractPatchesGrad};
 pub use eye::Eye;
 pub use fill::Fill;
+pub use gather::{Gather, ScatterAdd};
 pub use l2_loss::L2Loss;
 pub use loss_scale::LossScale;
 pub use lrn::{Lrn, LrnGrad};
 pub use map::{DeviceName, Map};
 pub use mask_soft_margin::{LogitLayout, MaskSoftMargin};
 pub use masked_l1::MaskedL1;
-pub use matmul::MatMul;
+pub use matmul::{MatMul, Products};
 pub use max_pool::{MaxPool, MaxPoolGrad};
-pub use momentum::ApplyMomentum;
 pub use operand::{Element, Operand, OperandLayout, Read};
 pub use pad::Pad;
 pub use pair_log_softmax::{PairLogSoftmax, PairLogSoftmaxGrad};
-pub use relu::Relu;
+pub use relu::{Rectifier, Relu};
 pub use relu_grad::ReluGrad;
-pub use relu6::{Relu6, Relu6Grad};
 pub use reshape::Reshape;
 pub use resize::{Interpolation, Resize, ResizeGrad, ResizeTap};
 pub use scale::Scale;
@@ -113,9 +110,10 @@ pub use select_cross_entropy::SelectCrossEntropy;
 pub use sigmoid::{Sigmoid, SigmoidGrad};
 pub use slice::Slice;
 pub use softmax_cross_entropy::{SmoothingOver, SoftmaxCrossEntropy};
+pub use split::Split;
 pub use trans_data::TransData;
 pub use transpose::Transpose;
-pub use update::{Group, Update};
+pub use update::{DecayTerm, Group, LongestStep, Update};
 pub use weighted_l1::WeightedL1;
 pub use weighted_sum::WeightedSum;
 pub use window::Window;
@@ -195,8 +193,8 @@ pub struct Cost {
     pub bytes: Bytes,
 }
 
-/// What every operator says of itself: all that passes, engine and device clock ask. What would be dangerous to forget has no
-/// default.
+/// What every operator says of itself: all that passes, engine and device clock ask. What would be dangerous to forget
+/// has no default.
 pub trait Operator {
     /// The device's names of the operators that it can stand for.
     fn names() -> &'static [&'static str]
@@ -238,7 +236,7 @@ pub trait Operator {
     }
 
     /// What groups of parameters set in it, for an [`Update::Optimizer`].
-    fn group(&mut self) -> Option<Group<'_>> {
+    fn group(&mut self) -> Option<&mut Group> {
         None
     }
 
@@ -277,7 +275,7 @@ macro_rules! operators {
             }
 
             /// See [`Operator::group`].
-            pub fn group(&mut self) -> Option<Group<'_>> {
+            pub fn group(&mut self) -> Option<&mut Group> {
                 match self { $(Self::$name(op) => op.group()),* }
             }
         }
@@ -289,13 +287,13 @@ macro_rules! operators {
 }
 
 operators! {
-    AdaptiveAvgPool, AdaptiveAvgPoolGrad, Add, AllReduce, ApplyAdam, ApplyEma, ApplyMomentum, AvgPool, AvgPoolGrad, BalancedBce,
+    AdaptiveAvgPool, AdaptiveAvgPoolGrad, Add, AllReduce, Assign, AvgPool, AvgPoolGrad, BalancedBce,
     BiasAdd, BiasAddGrad, BnInfer, BnInferGrad, BnRunningUpdate, BnTrainingGrad, BnTrainingReduce,
     BnTrainingReduceGrad, BnTrainingUpdate, BnTrainingUpdateGrad, Cast, ClipByGlobalNorm, ClipByValue, Concat, Conv2D,
     Conv2DBackpropFilter, Conv2DBackpropInput, DepthwiseCorrelation, DepthwiseCorrelationGrad, DiceLoss, Dropout,
-    ExtractPatches, ExtractPatchesGrad, Eye, Fill, GatherStatistics, L2Loss, LossScale, Lrn, LrnGrad, Map, MaskSoftMargin, MaskedL1, MatMul,
-    MaxPool, MaxPoolGrad, Pad, PairLogSoftmax, PairLogSoftmaxGrad, Relu, Relu6, Relu6Grad, ReluGrad, Reshape, Resize,
-    ResizeGrad, Scale, ScaleBy, SelectCrossEntropy, Sigmoid, SigmoidGrad, Slice, SoftmaxCrossEntropy, TransData,
+    ExtractPatches, ExtractPatchesGrad, Eye, Fill, Gather, GatherStatistics, L2Loss, LossScale, Lrn, LrnGrad, Map, MaskSoftMargin, MaskedL1, MatMul,
+    MaxPool, MaxPoolGrad, Pad, PairLogSoftmax, PairLogSoftmaxGrad, Relu, ReluGrad, Reshape, Resize,
+    ResizeGrad, Scale, ScaleBy, ScatterAdd, SelectCrossEntropy, Sigmoid, SigmoidGrad, Slice, SoftmaxCrossEntropy, Split, TransData,
     Transpose, WeightedL1, WeightedSum,
 }
 
@@ -368,8 +366,8 @@ fn per_element(operations: u64, ty: &TensorType) -> Flop {
     Flop(operations * ty.shape.numel() as u64)
 }
 
-/// Bytes of the runs in which blocked maps are joined or cut along their channels, `part` being the smaller map; none in
-/// row-major order.
+/// Bytes of the runs in which blocked maps are joined or cut along their channels, `part` being the smaller map; none
+/// in row-major order.
 fn channel_run(inputs: &[&TensorType], outputs: &[&TensorType], part: &TensorType) -> Option<u64> {
     let y = outputs.first().filter(|y| y.layout == Layout::Nc1hwc0)?;
     let width = y.dtype.bytes().0;

@@ -1,5 +1,5 @@
-//! What an operator's operands are to the passes and to a device: in which element type and layout each is read, and how
-//! much of it.
+//! What an operator's operands are to the passes and to a device: in which element type and layout each is read, and
+//! how much of it.
 
 /// How an operator reads one of its operands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

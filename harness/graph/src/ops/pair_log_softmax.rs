@@ -3,8 +3,8 @@
 use super::{Kind, OpError, Operand, Operator, Work, expect_float, expect_shape, feature_map, operands, per_element};
 use crate::{differentiate::Gradient, error::GraphError, tensor::TensorType, units::Flop};
 
-/// Operand: `[n, 2 * a, h, w]`, which is `[n, 2, a, h, w]`. Result: `[n, a, h, w, 2]`, the logarithm of the softmax over
-/// the two.
+/// Operand: `[n, 2 * a, h, w]`, which is `[n, 2, a, h, w]`. Result: `[n, a, h, w, 2]`, the logarithm of the softmax
+/// over the two.
 ///
 /// Source: `softmax` of the SiamMask authors' `Custom` model.
 #[derive(Clone, Debug, PartialEq)]

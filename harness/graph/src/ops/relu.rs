@@ -1,15 +1,54 @@
-//! `Relu`: maximum with zero.
+//! `Relu`: maximum with zero, and for `Relu6` minimum with six.
 
 use super::{Kind, OpError, Operand, Operator, ReluGrad, Work, expect_float, operands, per_element};
 use crate::{differentiate::Gradient, error::GraphError, tensor::TensorType, units::Flop};
 
-/// Operand: any tensor. Result: `max(x, 0)`.
+/// Which rectifier.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rectifier {
+    /// `max(x, 0)`.
+    Relu,
+    /// `min(max(x, 0), 6)` (`torch.nn.ReLU6`, arXiv 1801.04381).
+    Relu6,
+}
+
+impl Rectifier {
+    /// Its value; NaN stays NaN.
+    pub fn of(self, x: f64) -> f64 {
+        match self {
+            _ if x <= 0.0 => 0.0,
+            Self::Relu6 if x > 6.0 => 6.0,
+            Self::Relu | Self::Relu6 => x,
+        }
+    }
+
+    /// Whether a gradient passes where the result is `y`; at the bounds it does not, as in PyTorch.
+    pub fn passes(self, y: f64) -> bool {
+        match self {
+            _ if y <= 0.0 => false,
+            Self::Relu6 if y >= 6.0 => false,
+            Self::Relu | Self::Relu6 => true,
+        }
+    }
+}
+
+/// Operand: any tensor. Result: [`Rectifier::of`] each element.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Relu;
+pub struct Relu {
+    /// Which one.
+    pub rectifier: Rectifier,
+}
 
 impl Operator for Relu {
     fn names() -> &'static [&'static str] {
-        &["Relu"]
+        &["Relu", "Relu6"]
+    }
+
+    fn name(&self) -> &'static str {
+        match self.rectifier {
+            Rectifier::Relu => "Relu",
+            Rectifier::Relu6 => "Relu6",
+        }
     }
 
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, OpError> {
@@ -19,7 +58,7 @@ impl Operator for Relu {
     }
 
     fn flop(&self, inputs: &[&TensorType], _outputs: &[&TensorType]) -> Flop {
-        per_element(1, inputs[0])
+        per_element(1 + u64::from(self.rectifier == Rectifier::Relu6), inputs[0])
     }
 
     fn operand(&self, _: usize) -> Operand {
@@ -27,7 +66,10 @@ impl Operator for Relu {
     }
 
     fn work(&self, inputs: &[&TensorType], outputs: &[&TensorType]) -> Work<'_> {
-        Work::one(inputs, outputs)
+        match self.rectifier {
+            Rectifier::Relu => Work::one(inputs, outputs),
+            Rectifier::Relu6 => Work::counted(self, inputs, outputs),
+        }
     }
 
     fn kind(&self) -> Kind {
@@ -41,7 +83,7 @@ impl Operator for Relu {
     fn gradient(&self, grad: &mut Gradient<'_>) -> Result<(), GraphError> {
         let Some(dy) = grad.result_grad(0) else { return Ok(()) };
         let y = grad.result(0);
-        let dx = grad.emit("grad", ReluGrad, &[dy, y])?;
+        let dx = grad.emit("grad", ReluGrad { rectifier: self.rectifier }, &[dy, y])?;
         grad.set(0, dx);
         Ok(())
     }

@@ -1,16 +1,27 @@
 //! `ReluGrad`: gradient of a ReLU.
 
-use super::{Kind, OpError, Operand, Operator, Read, Work, expect_same_storage, expect_shape, operands, per_element};
+use super::{
+    Kind, OpError, Operand, Operator, Read, Rectifier, Work, expect_same_storage, expect_shape, operands, per_element,
+};
 use crate::{tensor::TensorType, units::Flop};
 
-/// Operands: output gradient, output. Result: the gradient where the output is above zero, else zero.
-/// At an input of exactly zero the gradient is zero, as in PyTorch.
+/// Operands: output gradient, output. Result: the gradient where it passes ([`Rectifier::passes`]), else zero.
 #[derive(Clone, Debug, PartialEq)]
-pub struct ReluGrad;
+pub struct ReluGrad {
+    /// Of which rectifier.
+    pub rectifier: Rectifier,
+}
 
 impl Operator for ReluGrad {
     fn names() -> &'static [&'static str] {
-        &["ReluGrad"]
+        &["ReluGrad", "Relu6Grad"]
+    }
+
+    fn name(&self) -> &'static str {
+        match self.rectifier {
+            Rectifier::Relu => "ReluGrad",
+            Rectifier::Relu6 => "Relu6Grad",
+        }
     }
 
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, OpError> {
@@ -21,7 +32,7 @@ impl Operator for ReluGrad {
     }
 
     fn flop(&self, inputs: &[&TensorType], _outputs: &[&TensorType]) -> Flop {
-        per_element(1, inputs[0])
+        per_element(1 + u64::from(self.rectifier == Rectifier::Relu6), inputs[0])
     }
 
     fn operand(&self, i: usize) -> Operand {

@@ -18,8 +18,9 @@ pub enum SmoothingOver {
     OtherClasses,
 }
 
-/// Operands: logits `[n, k]`, labels `[n]` (u32). Results: the mean over `n` of the cross entropy between the
-/// smoothed labels and the softmax, and the gradient of that mean by the logits, `[n, k]`.
+/// Operands: logits `[n, k]` and labels `[n]` (u32), or for each of `t` tokens `[n, t, k]` and `[n, t]`. Results: the
+/// mean over all labels of the cross entropy between the smoothed label and the softmax, and the gradient of that mean
+/// by the logits.
 ///
 /// Source: `torch.nn.functional.cross_entropy`; the device's operator gives loss and gradient at once as well.
 #[derive(Clone, Debug, PartialEq)]
@@ -49,11 +50,14 @@ impl Operator for SoftmaxCrossEntropy {
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, OpError> {
         let [logits, labels] = operands(inputs, "logits and labels")?;
         super::expect_float("logits", logits)?;
-        let [n, k] = logits.shape[..] else {
-            let expected = "[batch, classes]".to_string();
-            return Err(OpError::Shape { operand: "logits", expected, found: logits.shape.clone() });
+        let (rows, k) = match logits.shape[..] {
+            [ref rows @ .., k] if (1..=2).contains(&rows.len()) => (rows, k),
+            _ => {
+                let expected = "[batch, classes] or [batch, tokens, classes]".to_string();
+                return Err(OpError::Shape { operand: "logits", expected, found: logits.shape.clone() });
+            }
         };
-        expect_shape("labels", labels, &[n])?;
+        expect_shape("labels", labels, rows)?;
         if labels.dtype != DType::U32 {
             return Err(OpError::DType { operand: "labels", expected: "u32", found: labels.dtype });
         }
@@ -94,6 +98,22 @@ impl Operator for SoftmaxCrossEntropy {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn there_is_a_label_for_each_row_of_the_logits() {
+        let op = SoftmaxCrossEntropy { smoothing: 0.0, over: SmoothingOver::AllClasses };
+        let infer = |logits: &[usize], labels: &[usize]| {
+            let (logits, labels) = (TensorType::plain(logits, DType::F32), TensorType::plain(labels, DType::U32));
+            op.infer(&[&logits, &labels]).map(|types| types[1].shape.to_vec())
+        };
+        assert_eq!(infer(&[2, 5], &[2]), Ok(vec![2, 5]));
+        assert_eq!(infer(&[2, 3, 5], &[2, 3]), Ok(vec![2, 3, 5]));
+        for (logits, labels) in
+            [(&[2, 3, 5][..], &[2][..]), (&[2, 3, 5], &[3, 2]), (&[5], &[]), (&[2, 3, 4, 5], &[2, 3, 4])]
+        {
+            assert!(infer(logits, labels).is_err(), "{logits:?} {labels:?}");
+        }
+    }
 
     #[test]
     fn both_smoothings_are_distributions() {

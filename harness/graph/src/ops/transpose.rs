@@ -18,8 +18,8 @@ pub struct Transpose {
 }
 
 impl Transpose {
-    /// Whether the fastest-changing axis stays where it is. Such a transpose changes strides only and moves nothing; any
-    /// other copies the whole tensor (Gaudi's guide: logical and non-logical transposes).
+    /// Whether the fastest-changing axis stays where it is. Such a transpose changes strides only and moves nothing;
+    /// any other copies the whole tensor (Gaudi's guide: logical and non-logical transposes).
     pub fn is_metadata(&self) -> bool {
         self.permutation.last().is_none_or(|last| last + 1 == self.permutation.len())
     }
@@ -42,7 +42,8 @@ impl Operator for Transpose {
         let mut sorted = self.permutation.clone();
         sorted.sort_unstable();
         if !sorted.iter().copied().eq(0..x.shape.len()) {
-            let message = format!("{:?} is no order of the {} axes of {}", self.permutation, x.shape.len(), x.shape);
+            let message =
+                format!("{:?} is not an order of the {} axes of {}", self.permutation, x.shape.len(), x.shape);
             return Err(OpError::Attribute(message));
         }
         if x.layout != Layout::Plain {

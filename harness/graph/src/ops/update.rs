@@ -8,15 +8,46 @@ pub enum Update {
     Optimizer {
         /// Slots of the parameter: operands 1 to `slots`.
         slots: usize,
-        /// Decay that is added to the gradient.
-        weight_decay: f64,
-        /// Factor on the step's learning rate.
-        lr_scale: f64,
+        /// What groups of parameters set.
+        group: Group,
+        /// Where the rule puts the weight decay.
+        decay: DecayTerm,
+        /// How far it moves a parameter whose gradient is nothing but rounding.
+        longest: LongestStep,
     },
     /// It moves an average of a parameter.
     Average,
     /// It moves a running mean and a running variance.
     Statistics,
+}
+
+/// What a group of parameters sets in an optimizer.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Group {
+    /// Weight decay.
+    pub weight_decay: f64,
+    /// Factor on the step's learning rate.
+    pub lr_scale: f64,
+}
+
+/// Where the rule of an optimizer puts the weight decay.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DecayTerm {
+    /// It is added to the gradient before anything else: whoever gives the sum as the gradient may leave it out.
+    InGradient,
+    /// It is a term of the rule itself (decoupled, or part of a norm).
+    InRule,
+}
+
+/// The longest step of an optimizer along a gradient whose direction is chance.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum LongestStep {
+    /// The step is as small as the gradient.
+    OfGradient,
+    /// The rule divides the gradient by its own size: no element moves further than so many learning rates.
+    Rates(f64),
+    /// The rule makes the step as long as the parameter, times so many learning rates.
+    OfParameter(f64),
 }
 
 impl Update {
@@ -36,13 +67,4 @@ impl Update {
             Self::Statistics => false,
         }
     }
-}
-
-/// What a group of parameters sets in the optimizer's operator.
-#[derive(Debug)]
-pub struct Group<'a> {
-    /// Decay that is added to the gradient.
-    pub weight_decay: &'a mut f64,
-    /// Factor on the step's learning rate.
-    pub lr_scale: &'a mut f64,
 }

@@ -24,8 +24,8 @@ pub enum Work<'a> {
         /// Bytes per element.
         width: u64,
     },
-    /// Vector instructions, row by row of a map: one takes a row of a block of channels, so that narrow maps pay the start
-    /// of an instruction for few elements.
+    /// Vector instructions, row by row of a map: one takes a row of a block of channels, so that narrow maps pay the
+    /// start of an instruction for few elements.
     Rows {
         /// The map, `[n, c, h, w]`.
         map: TensorType,

@@ -1,9 +1,9 @@
 //! Averages gradients and losses over the ranks.
 //!
-//! What: an `HcomAllReduce` per bucket of gradients behind the last of them, one for the losses; the update reads the means.
-//! Why: each rank has the gradients of its part of the batch. Where the node stands, the transfer begins; who runs the graph
-//! need not wait for it before the update, so it overlaps with the rest of the backward pass.
-//! When not: statistics of a normalisation, which are each rank's own unless [`super::SyncBatchNorm`] says otherwise.
+//! What: an `HcomAllReduce` per bucket of gradients behind the last of them, one for the losses; the update reads the
+//! means. Why: each rank has the gradients of its part of the batch. Where the node stands, the transfer begins; who
+//! runs the graph need not wait for it before the update, so it overlaps with the rest of the backward pass. When not:
+//! statistics of a normalisation, which are each rank's own unless [`super::SyncBatchNorm`] says otherwise.
 
 use super::{NewNode, Pass, Patch, patch::Draft};
 use crate::{

@@ -1,10 +1,10 @@
 //! Decides in which element type each operator computes, and places the casts between them.
 //!
-//! What: by a [`PrecisionPolicy`]. Every operator gets one element type; an operand of another type is cast, at most once
-//! per value and type. Parameters, optimizer slots and all that belongs to the update stay f32 (master weights), and so do
-//! the per-channel operands of normalisations; the network's outputs are given in f32.
-//! Why: the matrix unit computes in half precision only (or very much faster), and half the bytes move in half the time.
-//! When not: a graph in another type than f32 (f64 of the golden check), and class indices.
+//! What: by a [`PrecisionPolicy`]. Every operator gets one element type; an operand of another type is cast, at most
+//! once per value and type. Parameters, optimizer slots and all that belongs to the update stay f32 (master weights),
+//! and so do the per-channel operands of normalisations; the network's outputs are given in f32. Why: the matrix unit
+//! computes in half precision only (or very much faster), and half the bytes move in half the time. When not: a graph
+//! in another type than f32 (f64 of the golden check), and class indices.
 
 use super::{Pass, Patch, patch::Draft};
 use crate::{
@@ -121,9 +121,9 @@ impl PrecisionPolicy {
         self.keep.contains(node.op.name()) || self.keep.iter().any(|name| is_within(&node.name, name))
     }
 
-    /// An error if one of these names, each with the entry of the recipe that has it, is that of no operator on a device,
-    /// and of no layer or node of a training step. The node's own part behind the layer is left out: which gradients there
-    /// are depends on what is trained.
+    /// An error if one of these names, each with the entry of the recipe that has it, is that of no operator on a
+    /// device, and of no layer or node of a training step. The node's own part behind the layer is left out: which
+    /// gradients there are depends on what is trained.
     ///
     /// # Errors
     /// The first name that nothing has, with a proposal.
@@ -149,8 +149,8 @@ impl PrecisionPolicy {
         Err(GraphError::Model { origin, message })
     }
 
-    /// An error if operators of the graph would have to compute in f32 and cannot on this device: it names each, with the
-    /// recipe's lines.
+    /// An error if operators of the graph would have to compute in f32 and cannot on this device: it names each, with
+    /// the recipe's lines.
     fn refuse_unavailable(&self, graph: &Graph) -> Result<(), GraphError> {
         if self.mode != PrecisionMode::KeepF32 {
             return Ok(());

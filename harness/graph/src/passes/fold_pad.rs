@@ -1,10 +1,10 @@
 //! Folds an explicit pad into the convolution behind it.
 //!
-//! What: `PadD -> Conv2D` becomes one `Conv2D` with padding; in the backward pass `Conv2DBackpropFilter` reads the unpadded
-//! input, and `Conv2DBackpropInput -> SliceD` becomes one `Conv2DBackpropInput`.
-//! Why: the matrix unit's loader makes zeros around a map on its way in; the explicit pad copies the whole map, and its
-//! gradient once more (the Gaudi guide's "avoid tf.pad").
-//! When not: something other than one convolution and its gradients reads the padded map, or channels are padded.
+//! What: `PadD -> Conv2D` becomes one `Conv2D` with padding; in the backward pass `Conv2DBackpropFilter` reads the
+//! unpadded input, and `Conv2DBackpropInput -> SliceD` becomes one `Conv2DBackpropInput`. Why: the matrix unit's loader
+//! makes zeros around a map on its way in; the explicit pad copies the whole map, and its gradient once more (the Gaudi
+//! guide's "avoid tf.pad"). When not: something other than one convolution and its gradients reads the padded map, or
+//! channels are padded.
 
 use super::{Pass, Patch, patch::Draft, readers};
 use crate::{

@@ -1,17 +1,17 @@
 //! Fuses the gradients of a normalisation, and of the ReLU behind it, into one operator.
 //!
-//! What: `BNTrainingUpdateGrad` and `BNTrainingReduceGrad` of one normalisation become one `BNTrainingGrad`. A `ReluGrad`
-//! that feeds them goes with them: if nobody else reads what passed it, the sign is computed again from the
-//! normalisation's input; if a residual does, the fused operator gives it as a further result.
-//! Why: each of the three streams whole feature maps; fused, the second reading comes from the cache.
-//! When not: the input gradient is not wanted (then there is only one operator). Of two normalisations that share a
-//! residual's gradient (a projection shortcut) the first one takes the `ReluGrad`, the other reads its result.
+//! What: `BNTrainingUpdateGrad` and `BNTrainingReduceGrad` of one normalisation become one `BNTrainingGrad`. A
+//! `ReluGrad` that feeds them goes with them: if nobody else reads what passed it, what the ReLU takes is computed
+//! again from the normalisation's input; if a residual does, the fused operator gives it as a further result. Why: each
+//! of the three streams whole feature maps; fused, the second reading comes from the cache. When not: the input
+//! gradient is not wanted (then there is only one operator). Of two normalisations that share a residual's gradient (a
+//! projection shortcut) the first one takes the `ReluGrad`, the other reads its result.
 
 use super::{NewNode, Pass, Patch, readers};
 use crate::{
     error::GraphError,
     graph::{Graph, Node, NodeId, Source, ValueId},
-    ops::{BnTrainingGrad, GradRelu, Op},
+    ops::{BnTrainingGrad, GradRelu, Op, Rectifier},
 };
 use std::collections::HashSet;
 
@@ -47,18 +47,18 @@ fn fuse(graph: &Graph, readers: &[Vec<usize>], taken: &mut HashSet<usize>, n: us
     let (relu, mut inputs) = (GradRelu::Absent, vec![dy, x, mean, var, gamma]);
     let mut outputs = vec![reduce.outputs[0], sums.outputs[0], sums.outputs[1]];
     let relu = match relu_before(graph, dy, taken) {
-        Some((place, relu_grad)) => {
+        Some((place, relu_grad, rectifier)) => {
             let only_ours = readers[dy.0].iter().all(|reader| *reader == n || *reader == r);
             let own_beta = only_ours.then(|| own_beta(graph, relu_grad, [x, mean, var, gamma])).flatten();
             let kind = match own_beta {
                 Some(beta) => {
                     inputs.push(beta);
-                    GradRelu::Recomputed
+                    GradRelu::Recomputed(rectifier)
                 }
                 None => {
                     inputs.push(relu_grad.inputs[1]);
                     outputs.push(dy);
-                    GradRelu::Output
+                    GradRelu::Output(rectifier)
                 }
             };
             inputs[0] = relu_grad.inputs[0];
@@ -79,10 +79,11 @@ fn fuse(graph: &Graph, readers: &[Vec<usize>], taken: &mut HashSet<usize>, n: us
 }
 
 /// The `ReluGrad` that computes `dy`, unless another patch removes it.
-fn relu_before<'g>(graph: &'g Graph, dy: ValueId, taken: &HashSet<usize>) -> Option<(usize, &'g Node)> {
+fn relu_before<'g>(graph: &'g Graph, dy: ValueId, taken: &HashSet<usize>) -> Option<(usize, &'g Node, Rectifier)> {
     let Source::Node(NodeId(place), _) = graph.value(dy).source else { return None };
     let node = &graph.nodes[place];
-    (matches!(node.op, Op::ReluGrad(_)) && !taken.contains(&place)).then_some((place, node))
+    let Op::ReluGrad(op) = &node.op else { return None };
+    (!taken.contains(&place)).then_some((place, node, op.rectifier))
 }
 
 /// The shift of the normalisation, if its own output is what the ReLU of `relu_grad` takes.
@@ -90,5 +91,5 @@ fn own_beta(graph: &Graph, relu_grad: &Node, operands: [ValueId; 4]) -> Option<V
     let relu = graph.producer(relu_grad.inputs[1]).filter(|r| matches!(r.op, Op::Relu(_)))?;
     let bn = graph.producer(relu.inputs[0])?;
     let (Op::BnTrainingUpdate(op), [own @ .., beta]) = (&bn.op, &bn.inputs[..]) else { return None };
-    (!op.relu && !op.residual && *own == operands).then_some(*beta)
+    (op.relu.is_none() && !op.residual && *own == operands).then_some(*beta)
 }

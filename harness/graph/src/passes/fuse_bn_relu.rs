@@ -30,13 +30,11 @@ impl Pass for FuseBnRelu {
 
 /// The patch for the ReLU at place `n`, if it ends a pattern.
 fn fuse(graph: &Graph, readers: &[Vec<usize>], n: usize, relu: &Node) -> Option<Patch> {
-    if !matches!(relu.op, Op::Relu(_)) {
-        return None;
-    }
+    let Op::Relu(rectifier) = &relu.op else { return None };
     let normalisation = |v: ValueId| -> Option<(usize, &BnTrainingUpdate)> {
         let Source::Node(NodeId(b), _) = graph.value(v).source else { return None };
         let Op::BnTrainingUpdate(op) = &graph.nodes[b].op else { return None };
-        (!op.relu && !op.residual && readers[v.0].len() == 1).then_some((b, op))
+        (op.relu.is_none() && !op.residual && readers[v.0].len() == 1).then_some((b, op))
     };
     let input = relu.inputs[0];
     let (bn, op, add) = match (graph.value(input).source, normalisation(input)) {
@@ -59,7 +57,7 @@ fn fuse(graph: &Graph, readers: &[Vec<usize>], n: usize, relu: &Node) -> Option<
         inputs.push(residual);
         remove.push(NodeId(add));
     }
-    let fused = BnTrainingUpdate { eps: op.eps, residual: add.is_some(), relu: true };
+    let fused = BnTrainingUpdate { eps: op.eps, residual: add.is_some(), relu: Some(rectifier.rectifier) };
     let node = Node {
         name: graph.nodes[bn].name.clone(),
         op: fused.into(),

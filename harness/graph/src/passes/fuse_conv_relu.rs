@@ -1,14 +1,14 @@
 //! Fuses a ReLU into the convolution before it.
 //!
-//! What: `Conv2D -> Relu` becomes one `Conv2D` with `relu`.
-//! Why: the feature map is written once instead of twice and read once less.
-//! When not: somebody else reads the convolution's own output, such as a normalisation.
+//! What: `Conv2D -> Relu` becomes one `Conv2D` with `relu`. Why: the feature map is written once instead of twice and
+//! read once less. When not: the rectifier has a ceiling (`Relu6`); somebody else reads the convolution's own output,
+//! such as a normalisation.
 
 use super::{NewNode, Pass, Patch, readers};
 use crate::{
     error::GraphError,
     graph::{Graph, Node, NodeId, Source},
-    ops::{Conv2D, Op},
+    ops::{Conv2D, Op, Rectifier, Relu},
 };
 
 /// See the module's documentation.
@@ -21,7 +21,7 @@ impl Pass for FuseConvRelu {
 
     fn patches(&self, graph: &Graph) -> Result<Vec<Patch>, GraphError> {
         let readers = readers(graph);
-        let relus = graph.nodes.iter().enumerate().filter(|(_, n)| matches!(n.op, Op::Relu(_)));
+        let relus = graph.nodes.iter().enumerate().filter(|(_, n)| n.op == Relu { rectifier: Rectifier::Relu }.into());
         Ok(relus.filter_map(|(n, relu)| fuse(graph, &readers, n, relu)).collect())
     }
 }

@@ -1,9 +1,9 @@
 //! Sends operators that the device lacks to the host.
 //!
-//! What: nodes whose operator is in the list run on the host's processor; their operands and results cross the host link.
-//! [`crossings`] says which values are copied.
-//! Why: frameworks fall back to the host silently; the copies and the slow kernel are what users then look for.
-//! When not: a device with a kernel for the operator; scalars and class indices that start on the host anyway.
+//! What: nodes whose operator is in the list run on the host's processor; their operands and results cross the host
+//! link. [`crossings`] says which values are copied. Why: frameworks fall back to the host silently; the copies and the
+//! slow kernel are what users then look for. When not: a device with a kernel for the operator; scalars and class
+//! indices that start on the host anyway.
 
 use super::{NewNode, Pass, Patch};
 use crate::{

@@ -1,17 +1,17 @@
 //! Replaces an L2 term of the forward loss by decay of the gradient.
 //!
-//! What: `L2Loss` of parameters, their weighted sum in the total loss, and the gradients that come of it (`w * p` added to
-//! the parameter's gradient) become `weight_decay` of the parameter's update operator. The update has the same value; the
-//! loss that is reported no longer contains the term.
-//! Why: the forward term reads every parameter to make a number that training does not need (the Gaudi guide's "avoid
-//! calculating L2 loss in forward path").
-//! When not: the factor of the term is not known when the graph is built, or the term is the whole loss.
+//! What: `L2Loss` of parameters, their weighted sum in the total loss, and the gradients that come of it (`w * p` added
+//! to the parameter's gradient) become `weight_decay` of the parameter's update operator. The update has the same
+//! value; the loss that is reported no longer contains the term. Why: the forward term reads every parameter to make a
+//! number that training does not need (the Gaudi guide's "avoid calculating L2 loss in forward path"). When not: the
+//! factor of the term is not known when the graph is built, the term is the whole loss, or the optimizer does not add
+//! its decay to the gradient.
 
 use super::{Pass, Patch, patch::Draft, readers};
 use crate::{
     error::GraphError,
     graph::{Graph, Node, NodeId, Source, ValueId},
-    ops::{Add, Op, Update, WeightedSum},
+    ops::{Add, DecayTerm, Op, Update, WeightedSum},
 };
 
 /// See the module's documentation. Runs before casts and loss scaling, whose nodes would hide the pattern.
@@ -47,7 +47,8 @@ fn rewrite(graph: &Graph) -> Option<Vec<Patch>> {
         let parameter = graph.node(place).inputs[0];
         draft.patch.remove.push(place);
         let update = graph.nodes.iter().position(|node| {
-            matches!(node.op.update(), Some(Update::Optimizer { .. })) && node.inputs[0] == parameter
+            matches!(node.op.update(), Some(Update::Optimizer { decay: DecayTerm::InGradient, .. }))
+                && node.inputs[0] == parameter
         })?;
         let gradient = *graph.nodes[update].inputs.last()?;
         let Source::Node(added, _) = graph.value(gradient).source else { return None };
@@ -72,7 +73,7 @@ fn rewrite(graph: &Graph) -> Option<Vec<Patch>> {
         let mut inputs = node.inputs.clone();
         *inputs.last_mut()? = left;
         let mut op = node.op.clone();
-        *op.group()?.weight_decay += factor;
+        op.group()?.weight_decay += factor;
         draft.replace(update, Node { op, inputs, ..node.clone() });
     }
     // Scalars that nothing reads any more once the terms are gone.

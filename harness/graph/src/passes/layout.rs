@@ -1,11 +1,10 @@
 //! Keeps feature maps in NC1HWC0 between operators.
 //!
-//! What: convolutions get their maps in NC1HWC0; element-wise operators, normalisations and pools follow their operands;
-//! everything else stays row-major. `TransData` nodes are placed where a value is read in another layout than it is made
-//! in, at most once per value and layout. Filters, their gradients and optimizer slots live in FRACTAL_Z for good, so that
-//! nothing is packed in a step; who reads a variable from outside converts it.
-//! Why: these are the layouts of the matrix unit and of the fast kernels; packing at each operator would cost as much
-//! as the convolution itself.
+//! What: convolutions get their maps in NC1HWC0; element-wise operators, normalisations and pools follow their
+//! operands; everything else stays row-major. `TransData` nodes are placed where a value is read in another layout than
+//! it is made in, at most once per value and layout. Filters, their gradients and optimizer slots live in FRACTAL_Z for
+//! good, so that nothing is packed in a step; who reads a variable from outside converts it. Why: these are the layouts
+//! of the matrix unit and of the fast kernels; packing at each operator would cost as much as the convolution itself.
 //! When not: tensors without four axes, and an image of at most four channels, which would be padded to sixteen: the
 //! first convolution reads it as it is. Filters that two convolutions share with different groups stay row-major.
 
@@ -24,8 +23,8 @@ pub const PLAIN_CHANNELS: usize = 4;
 /// See the module's documentation.
 #[derive(Clone, Debug, Default)]
 pub struct BlockedLayout {
-    /// Operators (device names) that a device has in row-major form only: their operands are converted, and their results
-    /// wherever a blocked one is wanted.
+    /// Operators (device names) that a device has in row-major form only: their operands are converted, and their
+    /// results wherever a blocked one is wanted.
     pub row_major: BTreeSet<String>,
 }
 

@@ -2,9 +2,9 @@
 //!
 //! What: `ExtractImagePatches` becomes one `Conv2D` with the identity as its filter (output channel `i * kw + j` is the
 //! pixel at `(i, j)` of the window) and a transpose; its gradient becomes the transpose back and `Conv2DBackpropInput`.
-//! The channels of the map become images of their own first, so that one filter of `kh * kw` channels serves all.
-//! Why: the matrix engine has it where the device lacks the operator, or where the operator is a fallback to the host.
-//! When not: the filter has `(kh * kw)^2` elements and nearly all products are by zero, so large windows cost more than a
+//! The channels of the map become images of their own first, so that one filter of `kh * kw` channels serves all. Why:
+//! the matrix engine has it where the device lacks the operator, or where the operator is a fallback to the host. When
+//! not: the filter has `(kh * kw)^2` elements and nearly all products are by zero, so large windows cost more than a
 //! copy would; and zero times infinity is NaN, so one overflow spreads over all windows that hold it.
 
 use super::{Pass, Patch, patch::Draft};

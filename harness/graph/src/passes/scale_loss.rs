@@ -1,10 +1,10 @@
 //! Scales the loss, and the gradients back.
 //!
 //! What: the gradient of the loss by itself is multiplied by the step's loss scale, and each parameter's gradient is
-//! divided by it before anything else is done with it (clipping, decay, update); or, if the recipe wants its bounds on the
-//! gradients as they come ([`ScaleLoss::clips_scaled`]), behind the clipping and before decay and update.
-//! Why: gradients below the smallest number of the half-precision type would vanish (arXiv 1710.03740).
-//! When not: an evaluation, which has no gradients.
+//! divided by it before anything else is done with it (clipping, decay, update); or, if the recipe wants its bounds on
+//! the gradients as they come ([`ScaleLoss::clips_scaled`]), behind the clipping and before decay and update. Why:
+//! gradients below the smallest number of the half-precision type would vanish (arXiv 1710.03740). When not: an
+//! evaluation, which has no gradients.
 
 use super::{Pass, Patch, patch::Draft};
 use crate::{

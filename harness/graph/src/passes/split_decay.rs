@@ -1,16 +1,15 @@
 //! Takes weight decay out of the optimizer's operator.
 //!
-//! What: `ApplyMomentum` or `ApplyAdam` with decay becomes `Muls` of the parameter, `AddN` to the gradient, and the
-//! operator without decay.
-//! Why: the device's optimizer operators do not decay; frameworks on it add the term by operators of their own, which
-//! stream every parameter twice more (MindSpore's `nn.Optimizer.decay_weight`).
-//! When not: parameters that do not decay.
+//! What: an optimizer that adds its decay to the gradient becomes `Muls` of the parameter, `AddN` to the gradient, and
+//! the optimizer without decay. Why: the device's optimizer operators do not decay; frameworks on it add the term by
+//! operators of their own, which stream every parameter twice more (MindSpore's `nn.Optimizer.decay_weight`). When not:
+//! parameters that do not decay; optimizers whose rule has a decay of its own.
 
 use super::{Pass, Patch, patch::Draft, without_group};
 use crate::{
     error::GraphError,
     graph::{Graph, Node, Phase, Scope},
-    ops::{Add, Scale, Update},
+    ops::{Add, DecayTerm, Scale, Update},
 };
 
 /// See the module's documentation.
@@ -25,14 +24,24 @@ impl Pass for SplitDecay {
         let mut draft = Draft::new(graph);
         let mut count = 0;
         for (n, node) in graph.nodes.iter().enumerate() {
-            let Some(Update::Optimizer { weight_decay: decay, .. }) = node.op.update() else { continue };
-            let (Some((gradient, kept)), false) = (node.inputs.split_last(), decay == 0.0) else { continue };
+            let Some(Update::Optimizer { group, decay: DecayTerm::InGradient, .. }) = node.op.update() else {
+                continue;
+            };
+            let (Some((gradient, kept)), false) = (node.inputs.split_last(), group.weight_decay == 0.0) else {
+                continue;
+            };
             let scope = Scope { phase: Phase::Update, origin: node.origin.clone() };
-            let term = draft.add(n, &scope, format!("{}/decay", node.name), Scale { factor: decay }, &[kept[0]])?;
+            let term = draft.add(
+                n,
+                &scope,
+                format!("{}/decay", node.name),
+                Scale { factor: group.weight_decay },
+                &[kept[0]],
+            )?;
             let sum = draft.add(n, &scope, format!("{}/decayed", node.name), Add, &[*gradient, term])?;
             let inputs = kept.iter().copied().chain([sum]).collect();
             let mut op = node.op.clone();
-            *op.group().ok_or_else(|| without_group(node))?.weight_decay = 0.0;
+            op.group().ok_or_else(|| without_group(node))?.weight_decay = 0.0;
             draft.replace(n, Node { op, inputs, ..node.clone() });
             count += 1;
         }

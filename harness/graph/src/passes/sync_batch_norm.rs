@@ -1,11 +1,11 @@
 //! Normalises over the batch of all ranks together.
 //!
-//! What: a `BNGatherStatistics` behind each `BNTrainingReduce`, whose readers take the statistics of the whole batch; an
-//! `HcomAllReduce` of the two sums between `BNTrainingUpdateGrad` and `BNTrainingReduceGrad`; running variances are unbiased
-//! over as many values as all ranks have.
-//! Why: each rank then computes what one machine would with the whole batch. Sums of gradients are averaged, not added:
-//! a rank's loss is a mean over its own part, so its gradients are as many times larger as there are ranks.
-//! When not: without `train.sync_bn`, as in the reference's `DistributedDataParallel`.
+//! What: a `BNGatherStatistics` behind each `BNTrainingReduce`, whose readers take the statistics of the whole batch;
+//! an `HcomAllReduce` of the two sums between `BNTrainingUpdateGrad` and `BNTrainingReduceGrad`; running variances are
+//! unbiased over as many values as all ranks have. Why: each rank then computes what one machine would with the whole
+//! batch. Sums of gradients are averaged, not added: a rank's loss is a mean over its own part, so its gradients are as
+//! many times larger as there are ranks. When not: without `train.sync_bn`, as in the reference's
+//! `DistributedDataParallel`.
 
 use super::{NewNode, Pass, Patch, patch::Draft};
 use crate::{

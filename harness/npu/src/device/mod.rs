@@ -143,7 +143,8 @@ pub struct Hbm {
     pub efficiency: Figure,
     /// The same for operators that went through the tuning engine.
     pub tuned_efficiency: Figure,
-    /// Bytes that starting a new run of addresses costs: a copy in runs of `r` bytes takes `1 + this / r` times as long.
+    /// Bytes that starting a new run of addresses costs: a copy in runs of `r` bytes takes `1 + this / r` times as
+    /// long.
     pub run_overhead_bytes: Figure,
 }
 

@@ -138,8 +138,8 @@ pub enum Training {
 }
 
 impl TrainingRow {
-    /// Holds a training against what was published; `first` are the published and the measured score of the table's first
-    /// row.
+    /// Holds a training against what was published; `first` are the published and the measured score of the table's
+    /// first row.
     pub fn judge(
         &self,
         table: &TrainingTable,
@@ -174,12 +174,8 @@ impl TrainingRow {
             }
             (_, None) => None,
         };
-        let verdict = match (agrees, &self.because) {
-            (Some(true), _) => Verdict::Agrees,
-            (Some(false), Some(_)) => Verdict::Explained,
-            (Some(false), None) => Verdict::Differs,
-            (None, _) => Verdict::Open,
-        };
+        let errs = self.published_outcome == Some(TrainingOutcome::Error);
+        let verdict = Verdict::of(agrees, first.is_none() && score.is_some() && !errs);
         Trained {
             table: table.title.clone(),
             what: self.what.clone(),

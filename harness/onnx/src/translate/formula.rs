@@ -1,10 +1,10 @@
 //! Formulas, term by term.
 
-use super::{OnnxError, Translation, refuse};
+use super::{Batch, OnnxError, Translation, refuse};
 use crate::message::Attribute;
-use zoo_graph::Node;
 use zoo_graph::formula::{Binary, Extent, Fold, Term, TermId, Unary};
 use zoo_graph::ops::Map;
+use zoo_graph::{Node, ValueId};
 
 /// ONNX's numbers of element types (`TensorProto.DataType`).
 const FLOAT: usize = 1;
@@ -31,7 +31,14 @@ impl Translation<'_> {
                     self.floats(node, "number", &[], &[size as f32])
                 }
                 Term::Step(_) => return Err(refuse(node, "it reads what only a training step has")),
-                Term::Coordinate(_) => return Err(refuse(node, "it reads the places of elements")),
+                Term::Coordinate(0) if self.batch == Batch::Any => {
+                    return Err(refuse(node, "it reads the places of samples in the batch"));
+                }
+                Term::Coordinate(axis) => {
+                    let places: Vec<f32> = (0..map.space[*axis]).map(|place| place as f32).collect();
+                    let extents = [&[places.len()], &vec![1; rank - axis - 1][..]].concat();
+                    self.floats(node, "places", &extents, &places)
+                }
                 Term::Unary(Unary::Rsqrt, x) => {
                     let root = self.part(node, "sqrt", "Sqrt", vec![name(x)], vec![]);
                     self.part(node, "rsqrt", "Reciprocal", vec![root], vec![])
@@ -78,12 +85,47 @@ impl Translation<'_> {
             let axes = self.integers(node, "axes", &axes);
             value = self.part(node, "sum", "ReduceSum", vec![value, axes], vec![]);
         }
+        // Where no operand has all elements of the space, ONNX has to be told how many there are. One sample stands for
+        // any number of them, but only in what is computed from samples: a parameter's extent of 1 is that of all.
+        let samples = |axis: usize| {
+            axis == 0 && self.batch == Batch::Any && {
+                let mut shapes = self.graph.inputs.iter().map(|input| &self.graph.ty(input.value).shape);
+                shapes.next().and_then(|shape| shape.first()) == Some(&map.space[0])
+            }
+        };
+        let reached = |axis: usize| {
+            if samples(axis) {
+                let whole = |v: &ValueId| self.of_samples[v.0] && self.graph.ty(*v).shape.len() == rank;
+                return node.inputs.iter().any(whole);
+            }
+            map.space[axis] == 1
+                || node.inputs.iter().any(|v| map.extent_along(&self.graph.ty(*v).shape, axis) == map.space[axis])
+        };
+        if result.over.is_empty() && !(0..rank).all(reached) {
+            let space = self.extents(node, &map.space);
+            value = self.part(node, "expand", "Expand", vec![value, space], vec![]);
+        }
         let smaller = formula.extents()[result.term.0] != Extent::Element && result.whole;
         if smaller {
             return Err(refuse(node, "its result is the same for all elements of a row"));
         }
         self.push("Identity", &node.name, vec![value], self.result(node), vec![]);
         Ok(())
+    }
+
+    /// A shape as a list of numbers, the batch taken from the first input where any may come.
+    fn extents(&mut self, node: &Node, shape: &[usize]) -> String {
+        let fixed = |extents: &[usize]| extents.iter().map(|extent| *extent as i64).collect::<Vec<_>>();
+        match (self.batch, self.graph.inputs.first()) {
+            (Batch::Any, Some(input)) => {
+                let input = self.names[input.value.0].clone();
+                let first = [("start", 0), ("end", 1)].map(|(name, value)| Attribute::int(name, value));
+                let batch = self.part(node, "batch", "Shape", vec![input], first.to_vec());
+                let rest = self.integers(node, "rest", &fixed(&shape[1..]));
+                self.part(node, "extents", "Concat", vec![batch, rest], vec![Attribute::int("axis", 0)])
+            }
+            (Batch::Any | Batch::Fixed, _) => self.integers(node, "extents", &fixed(shape)),
+        }
     }
 
     /// A comparison, as 1 or 0.

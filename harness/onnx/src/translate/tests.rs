@@ -99,9 +99,24 @@ fn any_batch_may_come_unless_an_operator_mixes_it() {
     let kernels = track.initializer.iter().find(|tensor| tensor.name.ends_with("/kernels_shape")).unwrap();
     let channels = i64::from_le_bytes(kernels.raw_data[..8].try_into().unwrap());
     assert_eq!(group.i, Some(channels));
-    // Inputs and outputs share one room of names.
+    // Inputs and outputs share their names.
     let outputs: Vec<&str> = track.output.iter().map(|output| output.name.as_str()).collect();
     assert!(outputs.contains(&"cls") && !outputs.contains(&"template"), "{outputs:?}");
+}
+
+/// A parameter is one for all samples: a runtime joins it with theirs only if it is repeated as often as there are any.
+#[test]
+fn a_token_of_a_parameter_is_repeated_for_each_sample() {
+    let body = "model.body=[{conv: {name: conv, out: 8, kernel: 4, stride: 4}}, tokens, {prepend: {name: cls}}, \
+                {take: {index: 0}}, {linear: {name: fc, out: $classes}}]";
+    let graph = graph("tiny", &[body]);
+    assert_eq!(batch(&graph), Batch::Any);
+    let model = model(&graph).graph.unwrap();
+    let expand = node(&model, "cls/first/expand");
+    assert_eq!((expand.op_type.as_str(), expand.input[0].as_str()), ("Expand", "cls"));
+    let extents = node(&model, "cls/first/extents");
+    assert_eq!(extents.input[0], node(&model, "cls/first/batch").output[0]);
+    assert_eq!(node(&model, "cls/first/batch").input, ["image"]);
 }
 
 #[test]

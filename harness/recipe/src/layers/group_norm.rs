@@ -8,8 +8,8 @@ use super::{Description, Module, Step, Word};
 use crate::lower::Builder;
 use crate::schema::{BnInit, Size};
 
-/// Normalisation of each group of channels of each sample by its own mean and biased variance, with a scale and a shift per
-/// channel (arXiv 1803.08494; PyTorch's GroupNorm). Parameters `weight` and `bias`.
+/// Normalisation of each group of channels of each sample by its own mean and biased variance, with a scale and a shift
+/// per channel (arXiv 1803.08494; PyTorch's GroupNorm). Parameters `weight` and `bias`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct GroupNorm {

@@ -2,14 +2,16 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use zoo_graph::{GraphError, Init, ValueId, VariableRole, formula::Formula, ops::DeviceName};
+use zoo_graph::formula::{Expression, Formula};
+use zoo_graph::{GraphError, Init, ValueId, VariableRole, ops::DeviceName};
 
 use super::{Description, Module, Step, Word};
 use crate::lower::Builder;
 use crate::schema::{BnInit, Size};
 
-/// Normalisation of each sample, or of each of its rows, by its own mean and biased variance, with a scale and a shift per
-/// element (arXiv 1607.06450; PyTorch's LayerNorm over the last `axes` axes). Parameters `weight` and `bias`.
+/// Normalisation of each sample, or of each of its rows, by its own mean and biased variance, with a scale and a shift
+/// per element (arXiv 1607.06450; PyTorch's LayerNorm over the last `axes` axes). Parameters `weight` and, if wanted,
+/// `bias`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LayerNorm {
@@ -20,6 +22,9 @@ pub struct LayerNorm {
     /// LayerNorm2d).
     #[serde(default)]
     pub channels_first: bool,
+    /// Whether a shift is added.
+    #[serde(default = "super::yes")]
+    pub bias: bool,
     /// Added to the variance.
     #[serde(default = "usual_eps")]
     #[schemars(range(min = 0, max = 1))]
@@ -35,6 +40,12 @@ fn one() -> Size {
 
 fn usual_eps() -> f64 {
     1e-5
+}
+
+/// A row less its mean, over the root of its variance.
+fn normalised(x: Expression<'_>, eps: f64) -> Expression<'_> {
+    let centred = x - x.row_mean();
+    centred * (centred.square().row_mean() + eps).rsqrt()
 }
 
 impl Word for LayerNorm {
@@ -54,12 +65,16 @@ impl Word for LayerNorm {
         let own = &shape[shape.len() - axes..];
         let weight =
             at.parameter("weight", VariableRole::NormWeight, own, &Init::Constant(self.init.gamma.unwrap_or(1.0)))?;
-        let bias = at.parameter("bias", VariableRole::NormBias, own, &Init::Constant(self.init.beta.unwrap_or(0.0)))?;
-        let formula = Formula::define(axes, |[x, weight, bias]| {
-            let centred = x - x.row_mean();
-            [centred * (centred.square().row_mean() + eps).rsqrt() * weight + bias]
-        });
-        let y = at.formula(formula, DeviceName::new("LayerNorm", "LayerNormGrad"), &[x, weight, bias])?;
+        let name = DeviceName::new("LayerNorm", "LayerNormGrad");
+        let y = if self.bias {
+            let shift = Init::Constant(self.init.beta.unwrap_or(0.0));
+            let bias = at.parameter("bias", VariableRole::NormBias, own, &shift)?;
+            let formula = Formula::define(axes, |[x, weight, bias]| [normalised(x, eps) * weight + bias]);
+            at.formula(formula, name, &[x, weight, bias])?
+        } else {
+            let formula = Formula::define(axes, |[x, weight]| [normalised(x, eps) * weight]);
+            at.formula(formula, name, &[x, weight])?
+        };
         if self.channels_first { at.transposed("channels_first", &[0, 3, 1, 2], y) } else { Ok(y) }
     }
 

@@ -3,19 +3,21 @@
 use indexmap::IndexMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use zoo_graph::formula::{Formula, parse};
+use zoo_graph::formula::parse;
 use zoo_graph::{GraphError, ValueId};
 
 use super::{Description, Module, Step, Word, Work};
 use crate::lower::Builder;
 use crate::resolve::Place;
 
-/// Computes a formula, element by element: `- map: "x * sigmoid(1.702 * x)"`. `x` is the present value; taps are further
-/// operands, and broadcast as in NumPy.
+/// Computes a formula, element by element: `- map: "x * sigmoid(1.702 * x)"`. `x` is the present value; taps are
+/// further operands, and broadcast as in NumPy.
 ///
-/// Numbers, `+ - * / ^`, brackets, comparisons (`>`, `>=`, `<`, `<=`, `==`: 1 or 0), `abs`, `sign`, `exp`, `log`, `sqrt`,
-/// `rsqrt`, `tanh`, `sigmoid`, `softplus`, `erf`, `sin`, `cos`, `floor`, `max(a, b)`, `min(a, b)`, `select(condition, yes,
-/// no)`. Its gradient follows from it. Where two operands of `max` or `min` are equal, the gradient goes to the second.
+/// Numbers, `+ - * / ^`, brackets, comparisons (`>`, `>=`, `<`, `<=`, `==`: 1 or 0), `abs`, `sign`, `exp`, `log`,
+/// `sqrt`, `rsqrt`, `tanh`, `sigmoid`, `softplus`, `erf`, `sin`, `cos`, `floor`, `max(a, b)`, `min(a, b)`,
+/// `select(condition, yes, no)`; over the last axis `row_sum`, `row_mean`, `row_max`, `row_log_sum_exp`, `softmax`,
+/// `log_softmax`, and `row_index`. Its gradient follows from it. Where two operands of `max` or `min` are equal, the
+/// gradient goes to the second.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]
 #[schemars(inline)]
@@ -43,7 +45,7 @@ impl Word for Map {
                 self.taps.insert(name, tap);
             }
         }
-        match parse(&self.formula, &self.operands()) {
+        match parse(&self.formula, &self.operands(), 1) {
             Ok(_) => Some(()),
             Err(error) => {
                 at.error_in_text(&self.formula, error.at, error.message);
@@ -53,9 +55,10 @@ impl Word for Map {
     }
 
     fn build(&self, at: &mut Builder<'_, '_>, x: ValueId) -> Result<ValueId, GraphError> {
-        let formula: Formula = parse(&self.formula, &self.operands()).map_err(|error| at.refuse(error.to_string()))?;
         let taps = self.taps.values().map(|tap| at.tapped(tap));
         let operands = std::iter::once(Ok(x)).chain(taps).collect::<Result<Vec<_>, _>>()?;
+        let rank = operands.iter().map(|value| at.shape(*value).len()).max().unwrap_or(0);
+        let formula = parse(&self.formula, &self.operands(), rank).map_err(|error| at.refuse(error.to_string()))?;
         at.unnamed(formula, &operands)
     }
 

@@ -2,8 +2,8 @@
 //! described and drawn.
 //!
 //! To add one, write its file (a struct with docs for authors, and [`Word`] for it) and list it below. Its keys `name`
-//! and `enabled` come with [`Module`]; schema, reference, completion, listing and picture follow from the struct and the
-//! trait.
+//! and `enabled` come with [`Module`]; schema, reference, completion, listing and picture follow from the struct and
+//! the trait.
 
 mod body;
 mod schema;
@@ -11,7 +11,9 @@ mod window;
 
 mod adaptive_avg_pool;
 mod add;
+mod add_parameter;
 mod again;
+mod attention;
 mod avg_pool;
 mod block;
 mod bn;
@@ -20,10 +22,14 @@ mod concat;
 mod conv;
 mod conv_transpose;
 mod crop;
+mod dot_product_attention;
+mod drop_path;
 mod dropout;
 mod elu;
+mod embedding;
 mod flatten;
 mod from;
+mod gate;
 mod gelu;
 mod global_avg_pool;
 mod group_norm;
@@ -31,6 +37,7 @@ mod hard_sigmoid;
 mod hard_swish;
 mod instance_norm;
 mod layer_norm;
+mod layer_scale;
 mod leaky_relu;
 mod linear;
 mod lrn;
@@ -43,6 +50,8 @@ mod pair_log_softmax;
 mod patches;
 mod permute;
 mod pixel_shuffle;
+mod positions;
+mod prepend;
 mod relu;
 mod relu6;
 mod reshape;
@@ -56,8 +65,11 @@ mod silu;
 mod softmax;
 mod stack;
 mod subtract;
+mod take;
 mod tanh;
 mod tap;
+mod tokens;
+mod unembed;
 mod unused;
 mod upsample;
 mod xcorr;
@@ -86,8 +98,8 @@ macro_rules! layers {
         /// `name` is the module's name as in the reference framework's state_dict; names of enclosing modules are put
         /// before it, joined by dots. A layer without a name is a plain function: it has no parameters and no golden of
         /// its own. One name may stand on several layers without parameters (a ReLU called three times). Inside
-        /// `sequential`, a layer without a name is named by its index. `enabled: false` leaves a layer out (what comes in
-        /// goes out; indices of its neighbours stay).
+        /// `sequential`, a layer without a name is named by its index. `enabled: false` leaves a layer out (what comes
+        /// in goes out; indices of its neighbours stay).
         #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
         #[serde(deny_unknown_fields)]
         #[allow(missing_docs)] // Each is described where it is defined.
@@ -204,6 +216,18 @@ layers! {
     "add" => add::Add,
     "subtract" => subtract::Subtract,
     "mul" => mul::Mul,
+    "tokens" => tokens::Tokens,
+    "embedding" => embedding::Embedding,
+    "unembed" => unembed::Unembed,
+    "positions" => positions::Positions,
+    "prepend" => prepend::Prepend,
+    "add_parameter" => add_parameter::AddParameter,
+    "layer_scale" => layer_scale::LayerScale,
+    "attention" => attention::Attention,
+    "dot_product_attention" => dot_product_attention::DotProductAttention,
+    "take" => take::Take,
+    "drop_path" => drop_path::DropPath,
+    "gate" => gate::Gate,
     "tap" => tap::Tap,
     "from" => from::FromTap,
 }
@@ -256,7 +280,7 @@ pub enum Module {
     Container,
     /// It computes; it may have a name, and share it.
     Function,
-    /// It is no module.
+    /// It is not a module.
     None,
 }
 

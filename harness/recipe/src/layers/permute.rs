@@ -7,8 +7,8 @@ use zoo_graph::{GraphError, ValueId};
 use super::{Description, Module, Step, Word, Work};
 use crate::lower::Builder;
 
-/// The axes of each sample in another order (PyTorch's permute, with the batch left out): `- permute: {order: [1, 2, 0]}`
-/// makes `[H, W, C]` of `[C, H, W]`.
+/// The axes of each sample in another order (PyTorch's permute, with the batch left out): `- permute: {order: [1, 2,
+/// 0]}` makes `[H, W, C]` of `[C, H, W]`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Permute {

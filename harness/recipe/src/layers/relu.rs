@@ -16,7 +16,7 @@ impl Word for Relu {
     const MODULE: Module = Module::Function;
 
     fn build(&self, at: &mut Builder<'_, '_>, x: ValueId) -> Result<ValueId, GraphError> {
-        at.add(ops::Relu, &[x])
+        at.add(ops::Relu { rectifier: ops::Rectifier::Relu }, &[x])
     }
 
     fn describe(&self) -> Description<'_> {

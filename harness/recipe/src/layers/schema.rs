@@ -1,5 +1,5 @@
-//! The JSON Schema of a kind of file with what holds for all layers: the keys of modules, the first words of a layer's own
-//! description, and expressions wherever a number or switch may stand.
+//! The JSON Schema of a kind of file with what holds for all layers: the keys of modules, the first words of a layer's
+//! own description, and expressions wherever a number or switch may stand.
 
 use schemars::JsonSchema;
 use serde_json::{Map, Value, json};

@@ -1,4 +1,4 @@
-//! A name that is no module.
+//! A name that is not a module.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

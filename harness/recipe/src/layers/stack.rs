@@ -9,7 +9,7 @@ use super::{Body, Description, Layer, Module, Sequential, Word};
 use crate::lower::Builder;
 use crate::resolve::Place;
 use crate::schema::{Repeat, Scalar};
-/// A block used several times in a row, as modules `name.0`, `name.1`, ...
+/// A block used several times in a row, as modules `name.0`, `name.1`, ..., or as `item` says.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Stack {
@@ -17,6 +17,9 @@ pub struct Stack {
     pub block: String,
     /// How many times.
     pub repeat: Repeat,
+    /// What stands before the number in the name of each use (`encoder_layer_`).
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub item: String,
     /// Arguments of every use.
     #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
     pub args: IndexMap<String, Scalar>,
@@ -35,9 +38,10 @@ impl Word for Stack {
         for index in 0..self.repeat.0 {
             let (first, args) = (("first", &self.first), ("args", &self.args));
             let sources = if index == 0 { &[first, args][..] } else { &[args] };
-            let body = at.block("block", &self.block, sources, Some(index))?;
+            let item = format!("{}{index}", self.item);
+            let body = at.block("block", &self.block, sources, Some(&item))?;
             let use_ = Sequential { body, returns: IndexMap::new() };
-            self.uses.layers.push(at.part(index, Layer::Sequential(use_)));
+            self.uses.layers.push(at.part(&item, Layer::Sequential(use_)));
         }
         Some(())
     }

@@ -2,18 +2,18 @@
 
 use super::{BuildOptions, Mode};
 use crate::layers::Body;
-use crate::schema::{Part, Training};
+use crate::schema::{InputShape, Part, Training};
 use crate::{ResolvedLayer, ResolvedModel};
 use std::collections::HashMap;
 use zoo_graph::formula::Formula;
 use zoo_graph::ops::{self, DeviceName};
 use zoo_graph::{
-    Graph, GraphError, Init, Layout, Op, Origin, Phase, Scope, Shape, Tap, TapState, TensorType, ValueId, VariableId,
-    VariableRole,
+    DType, Graph, GraphError, Init, Layout, Op, Origin, Phase, Scope, Shape, Tap, TapState, TensorType, ValueId,
+    VariableId, VariableRole,
 };
 
 /// Name of the output of a network that gives one value.
-pub(super) const LOGITS: &str = "logits";
+pub(crate) const LOGITS: &str = "logits";
 
 /// Adds inputs and network, and names its outputs.
 pub(super) fn lower(
@@ -24,8 +24,14 @@ pub(super) fn lower(
 ) -> Result<(), GraphError> {
     let mut taps = HashMap::new();
     let mut first = None;
-    for (name, [c, h, w]) in &model.inputs {
-        let value = graph.add_input(name, TensorType::plain([options.batch, *c, *h, *w], options.dtype));
+    for (name, input) in &model.inputs {
+        let shape: Vec<usize> =
+            std::iter::once(options.batch).chain(input.extents().iter().map(|extent| extent.0)).collect();
+        let dtype = match input {
+            InputShape::Image(_) => options.dtype,
+            InputShape::Indices(_) => DType::U32,
+        };
+        let value = graph.add_input(name, TensorType::plain(shape, dtype));
         taps.insert(name.clone(), value);
         first.get_or_insert(value);
     }
@@ -77,14 +83,18 @@ impl Network<'_> {
             _ => module.clone(),
         };
         let scope = Scope { phase: Phase::Forward, origin: Some(origin.clone()) };
-        let mut builder = Builder { network: self, module, name, scope };
+        let mut builder = Builder { network: self, module, name, scope, gives: Gives::Result };
         let y = layer.kind.build(&mut builder, x)?;
         let returned = layer.returns.iter().map(|(key, tap)| Ok((key.clone(), builder.tapped(tap)?)));
         let returned = returned.collect::<Result<Vec<_>, GraphError>>()?;
-        match &layer.name {
-            Some(name) if returned.is_empty() => self.tap(name, y, Some(origin)),
-            Some(name) => self.tap_parts(name, returned, &origin),
-            None => {}
+        let gives = if returned.is_empty() { builder.gives } else { Gives::Parts(returned) };
+        if let Some(name) = &layer.name {
+            match gives {
+                Gives::Result => self.tap(name, y, Some(origin)),
+                Gives::Value(value) => self.tap(name, value, Some(origin)),
+                Gives::Parts(parts) => self.tap_parts(name, parts, &origin),
+                Gives::Nothing => {}
+            }
         }
         Ok(y)
     }
@@ -112,6 +122,18 @@ impl Network<'_> {
     }
 }
 
+/// What the module of a layer gives in the reference framework: what goldens of its output are compared with.
+pub(crate) enum Gives {
+    /// What the layer gives.
+    Result,
+    /// Another value.
+    Value(ValueId),
+    /// Several values by key.
+    Parts(Vec<(String, ValueId)>),
+    /// Nothing: it is a parameter there, no module.
+    Nothing,
+}
+
 /// Adds the nodes of one layer.
 pub(crate) struct Builder<'b, 'n> {
     network: &'b mut Network<'n>,
@@ -120,6 +142,7 @@ pub(crate) struct Builder<'b, 'n> {
     /// Name of its nodes: the module's, with the number of the call if it is called once more.
     name: String,
     scope: Scope,
+    gives: Gives,
 }
 
 impl Builder<'_, '_> {
@@ -130,6 +153,23 @@ impl Builder<'_, '_> {
     /// Shape of a value, batch included.
     pub(crate) fn shape(&self, value: ValueId) -> &Shape {
         &self.network.graph.ty(value).shape
+    }
+
+    /// Number of axes of a value, batch included.
+    pub(crate) fn rank(&self, value: ValueId) -> usize {
+        self.shape(value).len()
+    }
+
+    /// Samples, tokens and numbers per token of a value.
+    pub(crate) fn tokens(&self, value: ValueId) -> Result<[usize; 3], GraphError> {
+        let message =
+            || format!("a sample is to be tokens, [T, E]; this value is {} with its batch", self.shape(value));
+        self.shape(value)[..].try_into().map_err(|_| self.refuse(message()))
+    }
+
+    /// Says that the module gives something else than the layer.
+    pub(crate) fn gives(&mut self, gives: Gives) {
+        self.gives = gives;
     }
 
     /// What the graph is for.
@@ -183,7 +223,7 @@ impl Builder<'_, '_> {
         self.add_part(part, map, operands)
     }
 
-    /// As [`Self::formula`], for one that is no operator of devices.
+    /// As [`Self::formula`], for one that is not an operator of devices.
     pub(crate) fn unnamed(&mut self, formula: Formula, operands: &[ValueId]) -> Result<ValueId, GraphError> {
         let map = self.map(formula, operands)?;
         self.add(map, operands)
@@ -280,7 +320,8 @@ impl Builder<'_, '_> {
         Ok(self.network.graph.variable(id).value)
     }
 
-    /// A variable `<module>.<leaf>`; where the module is called once more, the one that is there.
+    /// A variable `<module>.<leaf>`, or `<module>` without a leaf; where the module is called once more, the one that
+    /// is there.
     pub(crate) fn variable(
         &mut self,
         leaf: &str,
@@ -288,7 +329,7 @@ impl Builder<'_, '_> {
         shape: &[usize],
         init: &Init,
     ) -> Result<VariableId, GraphError> {
-        let name = format!("{}.{leaf}", self.module);
+        let name = if leaf.is_empty() { self.module.clone() } else { format!("{}.{leaf}", self.module) };
         let dtype = self.network.options.dtype;
         let ty = TensorType { shape: shape.to_vec().into(), dtype, layout: Layout::Plain };
         if let Some(known) = self.network.graph.find_variable(&name) {

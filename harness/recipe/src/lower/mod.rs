@@ -11,7 +11,8 @@ use zoo_graph::{
     passes::PrecisionPolicy, verify,
 };
 
-pub(crate) use builder::Builder;
+pub(crate) use builder::{Builder, Gives, LOGITS};
+pub(crate) use loss::Terms;
 pub use ranks::across;
 
 /// What a graph is for.

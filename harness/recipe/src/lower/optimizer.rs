@@ -2,12 +2,13 @@
 
 use super::section;
 use crate::{
-    Recipe,
-    schema::{Clip, DecayGroup, Init, Optimizer, Training},
+    Recipe, did_you_mean,
+    optimizer::{Slot, matches},
+    schema::{Clip, Init, Training},
 };
 use zoo_graph::{
-    EMA, Graph, GraphError, Op, Phase, ValueId, VariableId, VariableRole,
-    ops::{Add, ApplyAdam, ApplyEma, ApplyMomentum, ClipByGlobalNorm, ClipByValue, ScaleBy},
+    EMA, Graph, GraphError, Phase, ValueId, Variable, VariableId, VariableRole,
+    ops::{Add, Assign, ClipByGlobalNorm, ClipByValue, Group, ScaleBy},
 };
 
 /// Name of the slot that sums the gradients of a parameter that is not trained and yet counted.
@@ -15,6 +16,7 @@ const LEAKED: &str = "leaked_grad";
 
 /// Adds slots and updates. A parameter without a gradient is left alone entirely: no decay, no momentum.
 pub(super) fn lower(graph: &mut Graph, recipe: &Recipe, training: &dyn Fn(&str) -> Training) -> Result<(), GraphError> {
+    refuse_idle_groups(graph, recipe)?;
     let mut gradients = graph.gradients.clone();
     let leaks = leak(graph, recipe, training, &mut gradients)?;
     clip(graph, recipe, &mut gradients)?;
@@ -22,9 +24,11 @@ pub(super) fn lower(graph: &mut Graph, recipe: &Recipe, training: &dyn Fn(&str) 
         graph.variables[slot.0].next = Some(gradients[place].1);
     }
     for (parameter, gradient) in gradients {
-        let Training { trained, lr, .. } = training(&graph.variable(parameter).name);
+        let variable = graph.variable(parameter);
+        let Training { trained, lr, .. } = training(&variable.name);
         if trained {
-            update(graph, recipe, parameter, gradient, lr)?;
+            let group = group(recipe, variable);
+            update(graph, recipe, parameter, gradient, Group { lr_scale: lr * group.lr_scale, ..group })?;
         }
     }
     Ok(())
@@ -86,35 +90,25 @@ fn update(
     recipe: &Recipe,
     parameter: VariableId,
     gradient: ValueId,
-    lr_scale: f64,
+    group: Group,
 ) -> Result<(), GraphError> {
-    let weight_decay = weight_decay(&recipe.optimizer, &graph.variable(parameter).role);
-    let (op, slots, path): (Op, &[&'static str], _) = match &recipe.optimizer {
-        Optimizer::Sgd(sgd) => {
-            let op = ApplyMomentum { momentum: sgd.momentum, nesterov: sgd.nesterov, weight_decay, lr_scale };
-            (op.into(), &["momentum_buffer"], "optimizer.sgd")
-        }
-        Optimizer::Adam(adam) => {
-            let op = ApplyAdam { beta1: adam.beta1, beta2: adam.beta2, eps: adam.eps, weight_decay, lr_scale };
-            (op.into(), &["exp_avg", "exp_avg_sq"], "optimizer.adam")
-        }
+    let scope = section(recipe, &format!("optimizer.{}", recipe.optimizer.tag()), Phase::Update);
+    let slot = |slot: Slot| {
+        let role = VariableRole::Slot { parameter, slot: slot.name };
+        beside(graph, parameter, slot.name, role, Init::Constant(slot.start))
     };
-    let scope = section(recipe, path, Phase::Update);
-    let slot = |name: &&'static str| {
-        let role = VariableRole::Slot { parameter, slot: name };
-        beside(graph, parameter, name, role, Init::Constant(0.0))
-    };
-    let slots: Vec<VariableId> = slots.iter().map(slot).collect();
+    let slots: Vec<VariableId> = recipe.optimizer.slots().into_iter().map(slot).collect();
     let variable = graph.variable(parameter).clone();
     let mut operands = vec![variable.value];
     operands.extend(slots.iter().map(|s| graph.variable(*s).value));
     operands.push(gradient);
-    let next = graph.add_node(&scope, format!("{}/update", variable.name), op, &operands)?;
+    let operator = recipe.optimizer.operator(group);
+    let next = graph.add_node(&scope, format!("{}/update", variable.name), operator, &operands)?;
     if let Some(decay) = recipe.train.ema {
         let scope = section(recipe, "train.ema", Phase::Update);
         let average = beside(graph, parameter, EMA, VariableRole::Average { parameter }, variable.init.clone());
         let operands = [graph.variable(average).value, next[0]];
-        let after = graph.add(&scope, format!("{}/{EMA}", variable.name), ApplyEma { decay }, &operands)?;
+        let after = graph.add(&scope, format!("{}/{EMA}", variable.name), Assign::average(decay), &operands)?;
         graph.variables[average.0].next = Some(after);
     }
     for (id, value) in std::iter::once(parameter).chain(slots).zip(next) {
@@ -130,17 +124,36 @@ fn beside(graph: &mut Graph, parameter: VariableId, name: &str, role: VariableRo
     graph.add_variable(format!("{}/{name}", variable.name), role, ty, init, variable.origin)
 }
 
-/// The decay that a parameter gets from the optimizer.
-fn weight_decay(optimizer: &Optimizer, role: &VariableRole) -> f64 {
-    let (decay, exempt) = optimizer.decay();
-    let group = match role {
-        VariableRole::NormWeight | VariableRole::NormBias => Some(DecayGroup::Bn),
-        VariableRole::Bias => Some(DecayGroup::Bias),
-        VariableRole::Weight
-        | VariableRole::RunningMean
-        | VariableRole::RunningVar
-        | VariableRole::Slot { .. }
-        | VariableRole::Average { .. } => None,
-    };
-    if group.is_some_and(|g| exempt.contains(&g)) { 0.0 } else { decay }
+/// Decay and learning rate of a parameter: those of its group, or the optimizer's own.
+fn group(recipe: &Recipe, variable: &Variable) -> Group {
+    let (decay, spared, groups) = recipe.optimizer.decay();
+    let spared = spared.iter().any(|group| group.has(&variable.role));
+    let own = groups.iter().find(|group| group.patterns.all().iter().any(|pattern| matches(pattern, &variable.name)));
+    let weight_decay = own.and_then(|group| group.weight_decay).unwrap_or(if spared { 0.0 } else { decay });
+    Group { weight_decay, lr_scale: own.and_then(|group| group.lr).map_or(1.0, |lr| lr.0) }
+}
+
+/// An error if a pattern of a group is for no parameter, or groups before it have all of its parameters.
+fn refuse_idle_groups(graph: &Graph, recipe: &Recipe) -> Result<(), GraphError> {
+    let (_, _, groups) = recipe.optimizer.decay();
+    let names: Vec<&str> = graph.parameters().map(|(_, variable)| variable.name.as_str()).collect();
+    let mut taken: Vec<&str> = Vec::new();
+    for (n, group) in groups.iter().enumerate() {
+        let path = format!("optimizer.{}.groups[{n}].match", recipe.optimizer.tag());
+        let error = |message| Err(GraphError::Model { origin: section(recipe, &path, Phase::Update).origin, message });
+        let before = taken.clone();
+        for pattern in group.patterns.all() {
+            let own: Vec<&str> = names.iter().copied().filter(|name| matches(pattern, name)).collect();
+            if own.is_empty() {
+                let hint = did_you_mean(pattern, names.iter().copied());
+                let hint = hint.map(|name| format!(": did you mean `{name}`?")).unwrap_or_default();
+                return error(format!("no parameter matches `{pattern}`{hint}"));
+            }
+            if own.iter().all(|name| before.contains(name)) {
+                return error(format!("groups before this one have all parameters that match `{pattern}`"));
+            }
+            taken.extend(own);
+        }
+    }
+    Ok(())
 }

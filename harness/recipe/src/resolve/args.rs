@@ -23,8 +23,8 @@ impl ArgError {
     }
 }
 
-/// Puts values in the place of all expressions in `node`, which stands at `path` and has the shape `id`; layers inside it
-/// keep theirs, as they may be switched off. Reports every expression without a value.
+/// Puts values in the place of all expressions in `node`, which stands at `path` and has the shape `id`; layers inside
+/// it keep theirs, as they may be switched off. Reports every expression without a value.
 pub(super) fn substitute(
     node: &mut Node,
     id: ShapeId,

@@ -46,8 +46,7 @@ pub(crate) fn expand(model: &Model, spans: &SpanTable) -> Result<ResolvedModel, 
     if !expander.errors.is_empty() {
         return Err(expander.errors);
     }
-    let inputs = model.inputs.iter().map(|(name, shape)| (name.clone(), shape.map(|extent| extent.0))).collect();
-    Ok(ResolvedModel { inputs, classes: model.classes, body, outputs })
+    Ok(ResolvedModel { inputs: model.inputs.clone(), classes: model.classes, body, outputs })
 }
 
 /// What the layers of a list have around them.
@@ -63,7 +62,7 @@ pub(super) struct Scope {
 }
 
 /// What a module name stands for.
-struct Known {
+pub(super) struct Known {
     /// A name with parameters, or of a module with others inside, is used once.
     exclusive: bool,
     span: Span,
@@ -73,7 +72,7 @@ pub(super) struct Expander<'a> {
     pub(super) model: &'a Model,
     pub(super) spans: &'a SpanTable,
     errors: Vec<Diagnostic>,
-    modules: HashMap<String, Known>,
+    pub(super) modules: HashMap<String, Known>,
     /// Modules with others inside, for `again`.
     pub(super) containers: HashMap<String, ResolvedLayer>,
     /// Full names of taps and inputs known so far.
@@ -167,7 +166,7 @@ impl Expander<'_> {
     /// The name of a module with those around it.
     pub(super) fn full_name(&mut self, own: &str, inner: &ConfigPath, scope: &Scope) -> String {
         if !own.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-') {
-            self.error(&inner.key("name"), format!("`{own}` is no module name")).hint =
+            self.error(&inner.key("name"), format!("`{own}` is not a module name")).hint =
                 Some("letters, digits and `_`; names of enclosing modules are put before it with a dot".to_owned());
         }
         format!("{}{own}", scope.prefix)

@@ -1,9 +1,9 @@
 //! The architecture with everything decided: arguments substituted, blocks inlined, stacks repeated, names complete.
 //!
-//! Order of execution is the order of the tree: a residual runs `main` before `shortcut`, branches of a concatenation run
-//! from first to last. A layer with a name is a module, and has returned when its last inner layer
-//! has; so a walk in this order, naming containers after their content, lists modules as PyTorch's forward hooks see
-//! them. A name that comes up again is the next call of the same module (`relu#0`, `relu#1`, ...).
+//! Order of execution is the order of the tree: a residual runs `main` before `shortcut`, branches of a concatenation
+//! run from first to last. A layer with a name is a module, and has returned when its last inner layer has; so a walk
+//! in this order, naming containers after their content, lists modules as PyTorch's forward hooks see them. A name that
+//! comes up again is the next call of the same module (`relu#0`, `relu#1`, ...).
 
 mod args;
 mod blocks;
@@ -16,13 +16,14 @@ pub(crate) use place::Place;
 use indexmap::IndexMap;
 
 use crate::layers::Layer;
+use crate::schema::InputShape;
 use crate::span::{ConfigPath, Span};
 
 /// The architecture with everything decided.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ResolvedModel {
     /// Shape of each input without the batch, `[channels, height, width]`; the body starts from the first.
-    pub inputs: IndexMap<String, [usize; 3]>,
+    pub inputs: IndexMap<String, InputShape>,
     /// Number of classes.
     pub classes: usize,
     /// The layers that are switched on, from input to output.

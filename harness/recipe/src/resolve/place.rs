@@ -65,7 +65,7 @@ impl<'p, 'a> Place<'p, 'a> {
         self.list(key, body, self.scope.inside(self.name.as_deref(), true));
     }
 
-    /// As [`Self::layers`], with a name before theirs that is no module.
+    /// As [`Self::layers`], with a name before theirs that is not a module.
     pub(crate) fn layers_within(&mut self, name: &str, key: &str, body: &mut Body) {
         let full = self.expander.full_name(name, &self.inner, self.scope);
         self.expander.register(Module::None, Some(&full), &self.inner, self.path);
@@ -76,25 +76,25 @@ impl<'p, 'a> Place<'p, 'a> {
         *body = Body::resolved(self.expander.layers(body.written(), &self.at(key), &scope));
     }
 
-    /// The layers of a block, with arguments from the values of these keys, of which earlier ones win. With `use_`, in a
-    /// module of that number.
+    /// The layers of a block, with arguments from the values of these keys, of which earlier ones win. With `use_`, in
+    /// a module of that name inside this one.
     pub(crate) fn block(
         &mut self,
         key: &str,
         block: &str,
         args: &[(&str, &IndexMap<String, Scalar>)],
-        use_: Option<usize>,
+        use_: Option<&str>,
     ) -> Option<Body> {
         let given: Vec<Given<'_>> = args.iter().map(|(key, args)| Given { args, path: self.at(key) }).collect();
-        let name = use_.map(|index| self.part_name(index)).or_else(|| self.name.clone());
+        let name = use_.map(|item| self.part_name(item)).or_else(|| self.name.clone());
         let layers = self.expander.inline(block, &given, name.as_deref(), &self.at(key), self.scope)?;
         Some(Body::resolved(layers))
     }
 
-    /// A module inside this one, named by its number.
-    pub(crate) fn part(&self, index: usize, kind: Layer) -> ResolvedLayer {
+    /// A module inside this one.
+    pub(crate) fn part(&self, item: &str, kind: Layer) -> ResolvedLayer {
         ResolvedLayer {
-            name: Some(self.part_name(index)),
+            name: Some(self.part_name(item)),
             path: self.path.clone(),
             span: self.expander.spans.get(self.path),
             kind,
@@ -102,8 +102,8 @@ impl<'p, 'a> Place<'p, 'a> {
         }
     }
 
-    fn part_name(&self, index: usize) -> String {
-        format!("{}{index}", self.scope.inside(self.name.as_deref(), true).prefix)
+    fn part_name(&self, item: &str) -> String {
+        format!("{}{item}", self.scope.inside(self.name.as_deref(), true).prefix)
     }
 
     /// Says which taps of its inside the module gives to its caller.
@@ -130,6 +130,18 @@ impl<'p, 'a> Place<'p, 'a> {
             self.error("", format!("there is a tap or input `{tap}` already"));
         }
         full
+    }
+
+    /// The full name of a module above that stands under `key`: within the module around this layer, or in full.
+    pub(crate) fn module_name(&mut self, key: &str, name: &str) -> Option<String> {
+        let modules = &self.expander.modules;
+        let full = [format!("{}{name}", self.scope.prefix), name.to_owned()];
+        let known = full.into_iter().find(|name| modules.contains_key(name));
+        if known.is_none() {
+            let hint = suggest(name, modules.keys().map(String::as_str));
+            self.error(key, format!("there is no module `{name}` above")).hint = Some(hint);
+        }
+        known
     }
 
     /// A module above with layers in it.

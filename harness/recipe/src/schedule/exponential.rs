@@ -1,4 +1,5 @@
-//! Exponential decay: torch.optim.lr_scheduler.ExponentialLR; with `per: step` tf.train.exponential_decay without stairs.
+//! Exponential decay: torch.optim.lr_scheduler.ExponentialLR; with `per: step` tf.train.exponential_decay without
+//! stairs.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 
 use super::{Clock, Curve, Warmup, WarmupCount};
 
-/// base_lr * sqrt(W/t), where W is the length of the warm-up in steps (1 without one) and t the number of the step, from
-/// 1 or from 0 as `warmup.count` says.
+/// base_lr * sqrt(W/t), where W is the length of the warm-up in steps (1 without one) and t the number of the step,
+/// from 1 or from 0 as `warmup.count` says.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct InverseSqrt {

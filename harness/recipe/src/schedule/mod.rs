@@ -31,7 +31,7 @@ pub use warmup::{Warmup, WarmupCount, WarmupShape};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::diagnostic::Severity;
+use crate::diagnostic::Finding;
 use time::Clock;
 
 macro_rules! schedules {
@@ -112,15 +112,6 @@ trait Curve {
     fn findings(&self, _epochs: usize) -> Vec<Finding> {
         Vec::new()
     }
-}
-
-/// Something wrong with a schedule.
-pub(crate) struct Finding {
-    pub(crate) severity: Severity,
-    /// Key of the schedule.
-    pub(crate) key: &'static str,
-    pub(crate) message: String,
-    pub(crate) hint: &'static str,
 }
 
 impl Schedule {

@@ -6,8 +6,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Crop511, FrameFolder, Metric, PairPreparation, TextDetection, TextFolder, TextPreparation, TextScenes, Tracking,
-    Videos,
+    Crop511, FrameFolder, Metric, PairPreparation, Sentences, TextDetection, TextFile, TextFolder, TextPreparation,
+    TextScenes, Tracking, Videos,
 };
 
 /// Where the samples come from.
@@ -43,6 +43,10 @@ pub enum Source {
     Crop511(Crop511),
     /// Folders of frames with masks or outlines (DAVIS, VOT).
     FrameFolder(FrameFolder),
+    /// A text file, to be continued character by character.
+    TextFile(TextFile),
+    /// Sentences, generated: needs no files.
+    Sentences(Sentences),
 }
 
 /// What a sample is.
@@ -54,6 +58,8 @@ pub enum SampleKind {
     Text,
     /// A video with the place of its target.
     Video,
+    /// A window of text with the character that comes after each.
+    Language,
 }
 
 impl SampleKind {
@@ -63,6 +69,7 @@ impl SampleKind {
             Self::Image => "images with a class",
             Self::Text => "images with text",
             Self::Video => "videos",
+            Self::Language => "windows of text",
         }
     }
 
@@ -72,6 +79,7 @@ impl SampleKind {
             Self::Image => &[Metric::Top1, Metric::Top5, Metric::CrossEntropy],
             Self::Text => &[Metric::Hmean, Metric::Precision, Metric::Recall],
             Self::Video => &[Metric::MaskIou, Metric::Tracked, Metric::Overlap, Metric::Eao],
+            Self::Language => &[Metric::CrossEntropy, Metric::Perplexity, Metric::BitsPerCharacter],
         }
     }
 }
@@ -83,19 +91,21 @@ impl Source {
             Self::ImageFolder(_) | Self::ClassFolders(_) | Self::Cifar10(_) | Self::Characters(_) => SampleKind::Image,
             Self::TextScenes(_) | Self::TextFolder(_) => SampleKind::Text,
             Self::Videos(_) | Self::Crop511(_) | Self::FrameFolder(_) => SampleKind::Video,
+            Self::TextFile(_) | Self::Sentences(_) => SampleKind::Language,
         }
     }
 
     /// Whether it is drawn, not read.
     pub fn generated(&self) -> bool {
         match self {
-            Self::Characters(_) | Self::TextScenes(_) | Self::Videos(_) => true,
+            Self::Characters(_) | Self::TextScenes(_) | Self::Videos(_) | Self::Sentences(_) => true,
             Self::ImageFolder(_)
             | Self::ClassFolders(_)
             | Self::Cifar10(_)
             | Self::TextFolder(_)
             | Self::Crop511(_)
-            | Self::FrameFolder(_) => false,
+            | Self::FrameFolder(_)
+            | Self::TextFile(_) => false,
         }
     }
 }
@@ -126,7 +136,8 @@ fn val_folder() -> PathBuf {
     "val".into()
 }
 
-/// One folder per class, without a division. Which images are held out follows from their paths below `root` alone, by hash.
+/// One folder per class, without a division. Which images are held out follows from their paths below `root` alone, by
+/// hash.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ClassFolders {
@@ -265,7 +276,7 @@ pub struct Preprocess {
     pub pairs: Option<PairPreparation>,
 }
 
-/// What is made of the network's outputs before they are judged. Classes need nothing.
+/// What is made of the network's outputs before they are judged. Classes and characters need nothing.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Postprocess {

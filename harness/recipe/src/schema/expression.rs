@@ -64,7 +64,7 @@ impl Expression {
 
 /// Why a text is no [`Expression`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{text}` is no expression of block arguments: {why}")]
+#[error("`{text}` is not an expression of block arguments: {why}")]
 pub struct ExpressionError {
     text: String,
     why: &'static str,

@@ -10,12 +10,12 @@ pub struct Gradients {
     /// Bounds, in the order in which they are applied; weight decay comes after them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub clip: Vec<Clip>,
-    /// Whether these bounds are put on gradients as the loss scale has left them, before they are divided by it. Only where
-    /// `npu.loss_scale` scales the loss does it matter.
+    /// Whether these bounds are put on gradients as the loss scale has left them, before they are divided by it. Only
+    /// where `npu.loss_scale` scales the loss does it matter.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub clip_scaled: bool,
-    /// A step whose loss is above this, or is no number, updates no parameter (running statistics still move,
-    /// unless the loss is no number).
+    /// A step whose loss is above this, or is not a number, updates no parameter (running statistics still move,
+    /// unless the loss is not a number).
     #[schemars(extend("exclusiveMinimum" = 0))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub skip_loss_above: Option<f64>,

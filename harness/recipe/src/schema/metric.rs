@@ -91,7 +91,11 @@ macro_rules! metrics {
 metrics! {
     Top1 = "top1", SHARE, "Share of samples whose class comes first.";
     Top5 = "top5", SHARE, "Share of samples whose class is among the first five.";
-    CrossEntropy = "cross_entropy", COST, "Mean cross entropy in nats, without smoothing and regularisation.";
+    CrossEntropy = "cross_entropy", COST,
+        "Mean cross entropy in nats, of samples or of tokens, without smoothing and regularisation.";
+    Perplexity = "perplexity", (Better::Lower, [1.0, f64::INFINITY], Unit::Plain),
+        "Exponential of the mean cross entropy of a token: among how many that are alike the network is undecided.";
+    BitsPerCharacter = "bits_per_character", COST, "Mean cross entropy of a character in bits.";
     Hmean = "hmean", SHARE, "Harmonic mean of precision and recall of found text (ICDAR 2015's protocol).";
     Precision = "precision", SHARE, "Share of the found texts that are texts.";
     Recall = "recall", SHARE, "Share of the texts that are found.";

@@ -6,7 +6,7 @@ mod data;
 mod expression;
 mod gradients;
 mod init;
-mod loss;
+mod language;
 mod metric;
 mod model;
 mod npu;
@@ -22,7 +22,7 @@ pub use data::*;
 pub use expression::*;
 pub use gradients::*;
 pub use init::*;
-pub use loss::*;
+pub use language::*;
 pub use metric::*;
 pub use model::*;
 pub use npu::*;
@@ -34,6 +34,8 @@ pub use text::*;
 pub use tracking::*;
 pub use training::*;
 
+pub use crate::losses::*;
+pub use crate::optimizer::*;
 pub use crate::schedule::*;
 pub use crate::shared_blocks::BlockFile;
 

@@ -11,10 +11,9 @@ use crate::layers::Body;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Model {
-    /// Shape of each input without the batch, `[channels, height, width]`. The body starts from the first; `from` gets
-    /// at the others.
+    /// Shape of each input without the batch. The body starts from the first; `from` gets at the others.
     #[schemars(length(min = 1))]
-    pub inputs: IndexMap<String, [Extent; 3]>,
+    pub inputs: IndexMap<String, InputShape>,
     /// Number of classes; layers say `$classes`.
     #[schemars(range(min = 1, max = 1000000))]
     pub classes: usize,
@@ -27,10 +26,69 @@ pub struct Model {
     /// The layers, from input to output.
     #[schemars(length(min = 1))]
     pub body: Body,
-    /// What the network gives where that is several values: taps, by the names that losses and metrics call them. Without
-    /// an entry: the last value, as `logits`.
+    /// What the network gives where that is several values: taps, by the names that losses and metrics call them.
+    /// Without an entry: the last value, as `logits`.
     #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
     pub outputs: IndexMap<String, String>,
+}
+
+/// Shape of an input without the batch.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub enum InputShape {
+    /// Real numbers, `[channels, height, width]`.
+    Image([Extent; 3]),
+    /// Whole numbers from 0, such as tokens of a vocabulary.
+    Indices(IndexShape),
+}
+
+/// Whole numbers from 0, such as tokens of a vocabulary.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct IndexShape {
+    /// Their shape: `[256]` for samples of 256 tokens.
+    #[schemars(length(min = 1, max = 8))]
+    pub indices: Vec<Extent>,
+}
+
+impl InputShape {
+    /// The extents.
+    pub fn extents(&self) -> &[Extent] {
+        match self {
+            Self::Image(extents) => extents,
+            Self::Indices(shape) => &shape.indices,
+        }
+    }
+
+    /// The extents, to be changed.
+    pub fn extents_mut(&mut self) -> &mut [Extent] {
+        match self {
+            Self::Image(extents) => extents,
+            Self::Indices(shape) => &mut shape.indices,
+        }
+    }
+
+    /// Takes these extents, if they are as many.
+    pub fn set(&mut self, shape: &[usize]) {
+        if shape.len() == self.extents().len() {
+            self.extents_mut().iter_mut().zip(shape).for_each(|(extent, size)| *extent = Extent(*size));
+        }
+    }
+
+    /// Channels, height and width of an image.
+    pub fn image(&self) -> Option<[usize; 3]> {
+        match self {
+            Self::Image(extents) => Some(extents.map(|extent| extent.0)),
+            Self::Indices(_) => None,
+        }
+    }
+
+    /// Makes an image of this many pixels either way.
+    pub fn set_side(&mut self, side: usize) {
+        if let Self::Image([_, height, width]) = self {
+            (height.0, width.0) = (side, side);
+        }
+    }
 }
 
 /// A length along one dimension of a tensor.

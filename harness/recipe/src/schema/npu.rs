@@ -17,7 +17,8 @@ pub struct Npu {
     /// Operators (device names), layers or nodes that compute in fp32 whatever the mode says.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub keep_fp32: Vec<String>,
-    /// What becomes of half-precision results below the smallest normal number; as the device's file says, unless given.
+    /// What becomes of half-precision results below the smallest normal number; as the device's file says, unless
+    /// given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub subnormals: Option<Subnormals>,
     /// Factor on the loss that keeps small gradients above fp16's smallest number.

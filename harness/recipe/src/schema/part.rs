@@ -39,10 +39,12 @@ pub struct Part {
 pub struct InitFrom {
     /// The folder of a run, a checkpoint, or any safetensors file or state_dict of PyTorch (`.pth`, `.pt`).
     pub checkpoint: PathBuf,
-    /// Module of the file that they are: `<from>.conv1.weight` of the file becomes `conv1.weight`. Without it, all of it.
+    /// Module of the file that they are: `<from>.conv1.weight` of the file becomes `conv1.weight`. Without it, all of
+    /// it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from: Option<String>,
-    /// Module that they are for: `conv1.weight` of the file becomes `<into>.conv1.weight`. Without it, names are the same.
+    /// Module that they are for: `conv1.weight` of the file becomes `<into>.conv1.weight`. Without it, names are the
+    /// same.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub into: Option<String>,
 }

@@ -34,7 +34,7 @@ impl Default for Period {
 
 /// A text is no [`Period`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no stretch of training; write `5 epochs` or `62 steps`")]
+#[error("`{0}` is not a stretch of training; write `5 epochs` or `62 steps`")]
 pub struct PeriodError(String);
 
 impl TryFrom<String> for Period {

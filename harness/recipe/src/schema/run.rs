@@ -20,8 +20,8 @@ pub struct Engine {
     #[schemars(range(min = 1, max = 1024))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub threads: Option<usize>,
-    /// Strongest vector instructions that the fast kernels may use; absent: the best of the processor. Each kind adds up in
-    /// an order of its own: to reproduce the bits of another machine, name what that machine has.
+    /// Strongest vector instructions that the fast kernels may use; absent: the best of the processor. Each kind adds
+    /// up in an order of its own: to reproduce the bits of another machine, name what that machine has.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub instructions: Option<Instructions>,
 }

@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use super::ImageSize;
 
-/// Generated scenes: words in several faces, bent or in perspective, among shapes that are no text. Lengths are pixels of
-/// a scene of 192 and grow with its shorter side; ranges are drawn from uniformly.
+/// Generated scenes: words in several faces, bent or in perspective, among shapes that are no text. Lengths are pixels
+/// of a scene of 192 and grow with its shorter side; ranges are drawn from uniformly.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct TextScenes {
@@ -66,9 +66,9 @@ impl Default for TextScenes {
     }
 }
 
-/// Photographs with annotated text, in one of the published layouts: `train_images` with `train_gts`, `ch4_training_images`
-/// with `ch4_training_localization_transcription_gt`, `Images/Train` with `Groundtruth/Polygon/Train`, `images` with `gts`,
-/// and their test parts.
+/// Photographs with annotated text, in one of the published layouts: `train_images` with `train_gts`,
+/// `ch4_training_images` with `ch4_training_localization_transcription_gt`, `Images/Train` with
+/// `Groundtruth/Polygon/Train`, `images` with `gts`, and their test parts.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TextFolder {
@@ -86,13 +86,14 @@ pub enum TextFormat {
     /// `x1,y1,x2,y2,x3,y3,x4,y4,text`; `###` is ignored.
     #[default]
     Icdar2015,
-    /// Polygons of any number of corners, `x1,y1,...,xn,yn,text` or the original `x: [[...]], y: [[...]]`; `#` is ignored.
+    /// Polygons of any number of corners, `x1,y1,...,xn,yn,text` or the original `x: [[...]], y: [[...]]`; `#` is
+    /// ignored.
     TotalText,
 }
 
-/// From an annotated image to what DB is trained on (arXiv 1911.08947, section 3.4 and 4.2). The step's inputs are the image,
-/// `gt` (1 in shrunken text), `mask` (0 where text is ignored), `thresh_map` and `thresh_mask`. Everything is brought to the
-/// network's size.
+/// From an annotated image to what DB is trained on (arXiv 1911.08947, section 3.4 and 4.2). The step's inputs are the
+/// image, `gt` (1 in shrunken text), `mask` (0 where text is ignored), `thresh_map` and `thresh_mask`. Everything is
+/// brought to the network's size.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct TextPreparation {
@@ -119,8 +120,8 @@ pub struct TextPreparation {
     /// Text that is less wide or high, in pixels, is ignored in training.
     #[schemars(range(min = 0))]
     pub min_size: f64,
-    /// Rows of an image in evaluation, columns in proportion to the next multiple of 32; absent: images are scaled into the
-    /// network's input.
+    /// Rows of an image in evaluation, columns in proportion to the next multiple of 32; absent: images are scaled into
+    /// the network's input.
     #[schemars(range(min = 32, max = 4096))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub eval_height: Option<usize>,

@@ -59,7 +59,8 @@ impl Default for Videos {
     }
 }
 
-/// Crops of 511x511 pixels around their targets, as SiamMask's authors prepare COCO, ImageNet DET and VID, and YouTube-VOS.
+/// Crops of 511x511 pixels around their targets, as SiamMask's authors prepare COCO, ImageNet DET and VID, and
+/// YouTube-VOS.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Crop511 {
@@ -102,8 +103,8 @@ pub struct FrameFolder {
     pub root: PathBuf,
 }
 
-/// From two frames of a video to what SiamMask is trained on: a template, a search image and their labels. The step's inputs
-/// are `template`, `search`, `label_cls`, `label_loc`, `label_loc_weight`, `label_mask` and `label_mask_weight`.
+/// From two frames of a video to what SiamMask is trained on: a template, a search image and their labels. The step's
+/// inputs are `template`, `search`, `label_cls`, `label_loc`, `label_loc_weight`, `label_mask` and `label_mask_weight`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct PairPreparation {
@@ -195,8 +196,8 @@ pub struct CropVariation {
     pub colour: bool,
 }
 
-/// How a target is followed with the network's outputs. Sides of template and search image are those of the model's inputs
-/// `template` and `search`.
+/// How a target is followed with the network's outputs. Sides of template and search image are those of the model's
+/// inputs `template` and `search`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Tracking {

@@ -1,4 +1,4 @@
-//! Update rule, length and target of the training.
+//! Length and target of the training.
 
 use std::fmt;
 
@@ -6,79 +6,6 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{InitFrom, Metric, Part, Period};
-
-/// The update rule.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case", deny_unknown_fields)]
-pub enum Optimizer {
-    /// Stochastic gradient descent with momentum: v = momentum*v + (g + decay*p), p -= lr*v; v starts as the first (g +
-    /// decay*p) (PyTorch's SGD).
-    Sgd(Sgd),
-    /// Adam (arXiv 1412.6980), decay added to the gradient (PyTorch's Adam).
-    Adam(Adam),
-}
-
-impl Optimizer {
-    /// Weight decay and the parameters spared from it.
-    pub fn decay(&self) -> (f64, &[DecayGroup]) {
-        match self {
-            Self::Sgd(sgd) => (sgd.weight_decay, &sgd.no_decay),
-            Self::Adam(adam) => (adam.weight_decay, &adam.no_decay),
-        }
-    }
-}
-
-/// Stochastic gradient descent with momentum.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-pub struct Sgd {
-    /// Share of the last velocity that is kept.
-    #[schemars(range(min = 0), extend("exclusiveMaximum" = 1))]
-    pub momentum: f64,
-    /// Nesterov's form: p -= lr*(g + decay*p + momentum*v) with v updated first.
-    pub nesterov: bool,
-    /// Share of the parameter added to its gradient.
-    #[schemars(range(min = 0))]
-    pub weight_decay: f64,
-    /// Parameters that do not decay.
-    pub no_decay: Vec<DecayGroup>,
-}
-
-/// Adam.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-pub struct Adam {
-    /// Decay rate of the first moment.
-    #[schemars(range(min = 0), extend("exclusiveMaximum" = 1))]
-    pub beta1: f64,
-    /// Decay rate of the second moment.
-    #[schemars(range(min = 0), extend("exclusiveMaximum" = 1))]
-    pub beta2: f64,
-    /// Added to the root of the second moment.
-    #[schemars(extend("exclusiveMinimum" = 0))]
-    pub eps: f64,
-    /// Share of the parameter added to its gradient.
-    #[schemars(range(min = 0))]
-    pub weight_decay: f64,
-    /// Parameters that do not decay.
-    pub no_decay: Vec<DecayGroup>,
-}
-
-impl Default for Adam {
-    fn default() -> Self {
-        Self { beta1: 0.9, beta2: 0.999, eps: 1e-8, weight_decay: 0.0, no_decay: Vec::new() }
-    }
-}
-
-/// A group of parameters spared from weight decay.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum DecayGroup {
-    /// Scale and shift of batch normalisations.
-    Bn,
-    /// Biases of convolutions and dense layers.
-    Bias,
-}
 
 /// Batch size, length and rhythm of the training.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -105,8 +32,8 @@ pub struct Train {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0), extend("exclusiveMaximum" = 1))]
     pub ema: Option<f64>,
-    /// Whether several ranks normalise over the batch of all of them together (PyTorch's SyncBatchNorm); else each over its
-    /// own part.
+    /// Whether several ranks normalise over the batch of all of them together (PyTorch's SyncBatchNorm); else each over
+    /// its own part.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub sync_bn: bool,
     /// How often the held-out set is evaluated; the end always is.

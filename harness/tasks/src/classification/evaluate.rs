@@ -1,14 +1,14 @@
-//! Top-1, top-5 and cross entropy.
+//! Top-1, top-5 and cross entropy; which classes are taken for which, and the worst of the samples.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use zoo_datasets::{Batch, Loader};
+use zoo_datasets::{Batch, Image, Loader, Size};
 use zoo_recipe::schema::Metric;
 
 use crate::{
-    Evaluation, EvaluationError, Field, HeldOut, Network, Sight, Witness,
+    Evaluation, EvaluationError, Field, Found, HeldOut, Network, Place, Sight, Witness,
     evaluation::first_input,
-    metrics::{Classified, CrossEntropy, Meter, TopK},
+    metrics::{Classified, Confusion, CrossEntropy, Meter, TopK},
 };
 
 /// All held-out images with their classes, in order.
@@ -24,6 +24,7 @@ impl HeldOut for HeldOutImages {
         let Self(loader) = self;
         let of = loader.dataset().len();
         let (mut loss, mut top1, mut top5) = (CrossEntropy::default(), TopK::new(1), TopK::new(5));
+        let mut confusion = Confusion::new(loader.dataset().classes());
         let image = first_input(network)?.name;
         let mut samples = 0;
         for batch in loader.epoch(0, 0)? {
@@ -38,8 +39,13 @@ impl HeldOut for HeldOutImages {
             let logits =
                 outputs.first().ok_or_else(|| EvaluationError::Mismatch("the network has no output".into()))?;
             let logits: Vec<f64> = logits.values.iter().copied().map(f64::from).collect();
-            for (logits, &label) in logits.chunks_exact(logits.len() / n).zip(&labels) {
+            for (i, (logits, &label)) in logits.chunks_exact(logits.len() / n).zip(&labels).enumerate() {
                 let sample = Classified { logits, label };
+                let taken_for = confusion.add(&sample);
+                // Where images were left out, it is not known which these are.
+                if let Some(taken_for) = taken_for.filter(|_| loader.skipped() == 0) {
+                    self.show(samples as usize + i, &sample, taken_for, witness);
+                }
                 let meters: [&mut dyn Meter<Classified<'_>>; 3] = [&mut loss, &mut top1, &mut top5];
                 meters.into_iter().for_each(|meter| meter.add(&sample));
             }
@@ -49,7 +55,39 @@ impl HeldOut for HeldOutImages {
         if samples == 0 {
             return Err(EvaluationError::NothingEvaluated);
         }
+        witness(&Sight::Confusion(&confusion));
         let scores = vec![top1.score(Metric::Top1), top5.score(Metric::Top5)];
         Ok(Some(Evaluation { samples, loss: Some(loss.value()), scores }))
     }
+}
+
+impl HeldOutImages {
+    /// An image with its class, and with what it was taken for.
+    fn show(&self, index: usize, sample: &Classified<'_>, taken_for: usize, witness: &mut Witness<'_>) {
+        let Self(loader) = self;
+        let images = loader.dataset();
+        let class = |index: usize| images.classes().get(index).cloned().unwrap_or_else(|| index.to_string());
+        let share = |index: usize| format!("{:.0} %", 100.0 * probability(sample.logits, index));
+        let (truth, found) = (sample.label as usize, taken_for);
+        let summary = match truth == found {
+            true => format!("{}, found with {}", class(truth), share(truth)),
+            false => format!("{} ({}), taken for {} ({})", class(truth), share(truth), class(found), share(found)),
+        };
+        witness(&Sight::Found(Found {
+            name: &images.name(index),
+            place: Place::Alone { summary: &summary },
+            shows: "an image of one class",
+            key: None,
+            badness: Some(-probability(sample.logits, truth).ln()),
+            // It could be read a moment ago; a page without it is not a reason to end an evaluation.
+            draw: &|| images.image(index).unwrap_or_else(|_| Image::filled(Size::square(1), [0; 3])),
+        }));
+    }
+}
+
+/// Softmax of one logit.
+fn probability(logits: &[f64], class: usize) -> f64 {
+    let largest = logits.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    let sum: f64 = logits.iter().map(|logit| (logit - largest).exp()).sum();
+    logits.get(class).map_or(0.0, |own| (own - largest).exp() / sum)
 }

@@ -109,7 +109,7 @@ impl SampleSets for LabelledImages {
     }
 
     fn fit(&self, recipe: &mut Recipe) -> Vec<String> {
-        let Some(shape) = recipe.resolve().ok().and_then(|model| model.inputs.values().next().copied()) else {
+        let Some(shape) = recipe.resolve().ok().and_then(|model| model.inputs.values().next()?.image()) else {
             return Vec::new();
         };
         let [_, height, width] = shape;
@@ -139,6 +139,10 @@ impl SampleSets for LabelledImages {
     fn feed(&self, recipe: &Recipe, inputs: &[Input], config: LoaderConfig) -> Result<Feed, InputError> {
         let first = first(recipe, inputs)?;
         offer(recipe, inputs, &[(&first.name, Element::Real), (LABEL, Element::Index)])?;
+        if let Some(label) = inputs.iter().find(|input| input.name == LABEL && !input.shape.is_empty()) {
+            let message = format!("predictions of shape {:?} for an image, which has one class", label.shape);
+            return Err(InputError::at(recipe, "loss", message));
+        }
         let pipeline = pipeline(recipe, Split::Train, self.train.image_size(), image(first))?;
         let loader = Loader::new(self.train.clone(), pipeline, config)?;
         Ok(Feed::of_images(loader, [first.name.clone(), LABEL.to_owned()]))
@@ -156,8 +160,8 @@ impl SampleSets for LabelledImages {
     }
 
     fn linear_baseline(&self, recipe: &Recipe) -> Option<LinearBaseline> {
-        let [_, height, width] = recipe.model.inputs.values().next()?;
-        let size = Size::new(width.0, height.0);
+        let [_, height, width] = recipe.model.inputs.values().next()?.image()?;
+        let size = Size::new(width, height);
         let (train, val) = (self.train.clone(), self.val.clone());
         Some(LinearBaseline { train, val, size, on_error: on_error(recipe) })
     }

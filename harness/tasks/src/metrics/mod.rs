@@ -1,15 +1,21 @@
 //! How metrics are computed, a file each. What else is to be known of them stands in the list of [`Metric`].
 
+mod bits_per_character;
+mod confusion;
 mod cross_entropy;
 mod mask_iou;
 mod overlap;
+mod perplexity;
 mod text;
 mod top_k;
 mod tracked;
 
+pub use bits_per_character::bits_per_character;
+pub use confusion::{Confusion, Mistaken};
 pub use cross_entropy::CrossEntropy;
 pub use mask_iou::{MaskIou, Masks};
 pub use overlap::Overlap;
+pub use perplexity::perplexity;
 pub use text::{Hmean, Precision, Recall};
 pub use top_k::TopK;
 pub use tracked::{Track, TrackedToTheEnd};

@@ -6,7 +6,8 @@ use zoo_datasets::tracking::kept_to_the_end;
 /// How a target was followed through one sequence.
 #[derive(Clone, Copy, Debug)]
 pub struct Track<'a> {
-    /// Intersection over union of the found and the true box in each frame after the first in which the target is known.
+    /// Intersection over union of the found and the true box in each frame after the first in which the target is
+    /// known.
     pub overlaps: &'a [f64],
 }
 

@@ -49,7 +49,7 @@ impl HeldOut for HeldOutText {
                     let counts = compare(&image.regions, &polygons);
                     let meters: [&mut dyn Meter<Counts>; 3] = [&mut hmean, &mut precision, &mut recall];
                     meters.into_iter().for_each(|meter| meter.add(&counts));
-                    show(image, found, witness);
+                    show(image, found, counts, witness);
                 }
                 samples += group.len() as u64;
                 witness(&Sight::Progress { what: "samples", done: samples as usize, of });
@@ -64,12 +64,19 @@ impl HeldOut for HeldOutText {
 }
 
 /// An image with the text that was found in it.
-fn show(TextImage { name, image, regions, .. }: &TextImage, found: &[Detection], witness: &mut Witness<'_>) {
+fn show(
+    TextImage { name, image, regions, .. }: &TextImage,
+    found: &[Detection],
+    counts: Counts,
+    witness: &mut Witness<'_>,
+) {
     let (there, read) = (regions.iter().filter(|region| !region.ignore).count(), found.len());
     witness(&Sight::Found(Found {
         name,
         place: Place::Alone { summary: &format!("{read} found, {there} to find") },
         shows: &format!("outlines of {there} texts to find and of {read} that were found"),
+        key: Some("thin yellow outlines are the truth, thick green ones were found"),
+        badness: Some(if counts.texts + counts.detections == 0 { 0.0 } else { 1.0 - counts.score().hmean }),
         draw: &|| draw_text(image, regions, found),
     }));
 }

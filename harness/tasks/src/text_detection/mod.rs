@@ -70,6 +70,11 @@ impl SampleSets for AnnotatedImages {
         "images"
     }
 
+    fn is_undivided(&self) -> bool {
+        let Self { train, val } = self;
+        train.len() == val.len() && (0..train.len()).all(|index| train.name(index) == val.name(index))
+    }
+
     fn names(&self, tell: &mut dyn FnMut(String)) {
         [&self.train, &self.val].into_iter().for_each(|set| (0..set.len()).for_each(|index| tell(set.name(index))));
     }

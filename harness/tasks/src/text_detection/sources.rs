@@ -4,13 +4,13 @@ use std::{path::Path, sync::Arc};
 
 use zoo_datasets::{
     OnError, TextFolder, TextFormat, TextPart,
-    text::{TextDataset, TextScenes, TextScenesConfig},
+    text::{TextScenes, TextScenesConfig},
 };
 use zoo_recipe::schema;
 
 use super::AnnotatedImages;
 use crate::{
-    DataSets, InputError,
+    DataSets, InputError, SampleSets,
     preprocess::{pair, size},
 };
 
@@ -45,10 +45,8 @@ pub(super) fn folder(root: &Path, format: schema::TextFormat, on_error: OnError)
     let train = TextFolder::open_root(root, TextPart::Train, format, on_error)?;
     let val = TextFolder::open_root(root, TextPart::Test, format, on_error)?;
     let skipped = train.skipped() + val.skipped();
-    let undivided = train.len() == val.len() && (0..train.len()).all(|index| train.name(index) == val.name(index));
-    let division =
-        if undivided { ", not divided: the same images train and are evaluated, none is held out" } else { "" };
-    let description = format!("images with text in {}{division}", root.display());
     let samples = Arc::new(AnnotatedImages { train: Arc::new(train), val: Arc::new(val) });
+    let division = if samples.is_undivided() { ", not divided into images to train on and held-out ones" } else { "" };
+    let description = format!("images with text in {}{division}", root.display());
     Ok(DataSets { samples, description, skipped })
 }

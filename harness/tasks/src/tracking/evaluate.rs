@@ -262,8 +262,8 @@ struct Walk {
     overlaps: Vec<f64>,
 }
 
-/// Follows the targets of all sequences, several at a time. Returns the overlaps of each: empty where no frame after the first
-/// has a known target. `None` if it was cancelled.
+/// Follows the targets of all sequences, several at a time. Returns the overlaps of each: empty where no frame after
+/// the first has a known target. `None` if it was cancelled.
 fn follow_all(
     network: &mut dyn Network,
     setting: &Setting,
@@ -299,6 +299,8 @@ fn follow_all(
                     name,
                     place: Place::Frame { sequence, number },
                     shows: "the outline of the target where it is and where it was found",
+                    key: Some("thin yellow outlines are the truth, thick green ones were found"),
+                    badness: view.frame.target.map(|truth| 1.0 - tracked.target.iou(&truth)),
                     draw: &|| draw_tracked(image, tracked, truth.as_ref()),
                 }));
             }

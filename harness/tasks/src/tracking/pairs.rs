@@ -34,7 +34,7 @@ fn anchors(recipe: &Recipe) -> AnchorConfig {
 
 /// Side of the model's input `name`.
 fn side(recipe: &Recipe, name: &str) -> Result<usize, InputError> {
-    match recipe.model.inputs.get(name).map(|shape| shape.map(|size| size.0)) {
+    match recipe.model.inputs.get(name).and_then(|input| input.image()) {
         Some([3, height, width]) if height == width => Ok(width),
         Some(_) => Err(InputError::at(
             recipe,
@@ -153,8 +153,8 @@ impl zoo_datasets::Samples for HeldOutPairs {
     }
 }
 
-/// How a target is followed with a network of `grid` x `grid` places and masks of side `mask`; how images are normalised; and
-/// the names of the outputs.
+/// How a target is followed with a network of `grid` x `grid` places and masks of side `mask`; how images are
+/// normalised; and the names of the outputs.
 ///
 /// # Errors
 /// As [`held_out_pairs`].

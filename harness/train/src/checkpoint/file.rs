@@ -1,8 +1,8 @@
 //! One checkpoint in one safetensors file.
 //!
 //! Tensors have the variables' names; the file can be read by anything that reads safetensors. Its metadata have one
-//! entry, `zoo.checkpoint`, with the JSON text `{"crc32c":"xxxxxxxx","progress":{...}}`. The checksum covers the text of
-//! `progress` and, in the order of the file, name, element type, shape and bytes of each tensor.
+//! entry, `zoo.checkpoint`, with the JSON text `{"crc32c":"xxxxxxxx","progress":{...}}`. The checksum covers the text
+//! of `progress` and, in the order of the file, name, element type, shape and bytes of each tensor.
 
 use candle_core::{CpuStorage, Storage, Tensor};
 use half::{bf16, f16};

@@ -58,8 +58,8 @@ pub struct Progress {
     /// What computed: a simulated device, or [`HOST`].
     #[serde(default = "host")]
     pub device: String,
-    /// The loss scale (1 where nothing is half precision), and how many updates were left out. Files that do not say it are of
-    /// trainings that left out none.
+    /// The loss scale (1 where nothing is half precision), and how many updates were left out. Files that do not say it
+    /// are of trainings that left out none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub loss_scale: Option<LossScale>,
 }

@@ -1,10 +1,10 @@
-//! One-sided t-tests of whether runs are as good as a reference, and how many it takes to tell. Of all values here more is
-//! better: those of other metrics come with the opposite sign.
+//! One-sided t-tests of whether runs are as good as a reference, and how many it takes to tell. Of all values here more
+//! is better: those of other metrics come with the opposite sign.
 //!
-//! The idea is that of MLPerf's reference convergence points: who runs the same training with other seeds has to reach, up to
-//! chance, what the reference reached (MLCommons training policies, "Reference Convergence Points"). Formulas: two-sample
-//! t-test with pooled variance, NIST/SEMATECH e-Handbook of Statistical Methods, 1.3.5.3; a margin makes it a test of
-//! non-inferiority, Chow, Shao and Wang, "Sample Size Calculations in Clinical Research", 3.2.2.
+//! The idea is that of MLPerf's reference convergence points: who runs the same training with other seeds has to reach,
+//! up to chance, what the reference reached (MLCommons training policies, "Reference Convergence Points"). Formulas:
+//! two-sample t-test with pooled variance, NIST/SEMATECH e-Handbook of Statistical Methods, 1.3.5.3; a margin makes it
+//! a test of non-inferiority, Chow, Shao and Wang, "Sample Size Calculations in Clinical Research", 3.2.2.
 
 use statrs::distribution::{ContinuousCDF, FisherSnedecor, StudentsT};
 
@@ -67,8 +67,8 @@ pub fn test(runs: Sample, against: Against) -> Option<Test> {
     Some(Test { statistic, degrees_of_freedom: degrees, p })
 }
 
-/// Tests the spread of the runs by Fisher's F (NIST/SEMATECH e-Handbook, 1.3.5.9); `None` of fewer than two runs, against a
-/// value, or against runs without spread.
+/// Tests the spread of the runs by Fisher's F (NIST/SEMATECH e-Handbook, 1.3.5.9); `None` of fewer than two runs,
+/// against a value, or against runs without spread.
 pub fn spread(runs: Sample, against: Against) -> Option<SpreadTest> {
     let Against::Runs { reference, .. } = against else { return None };
     let free = |sample: Sample| (sample.n > 1 && sample.deviation > 0.0).then(|| (sample.n - 1) as f64);
@@ -77,8 +77,8 @@ pub fn spread(runs: Sample, against: Against) -> Option<SpreadTest> {
     Some(SpreadTest { statistic, p: fisher.sf(statistic) })
 }
 
-/// Chance that this number of runs passes at level `alpha` if such runs are truly as good as the reference, its deviation
-/// being theirs; `None` against a value, which says nothing about how good runs truly are.
+/// Chance that this number of runs passes at level `alpha` if such runs are truly as good as the reference, its
+/// deviation being theirs; `None` against a value, which says nothing about how good runs truly are.
 ///
 /// The noncentral t distribution is approximated by a shifted central one.
 pub fn power(runs: Sample, against: Against, alpha: f64) -> Option<f64> {
@@ -89,11 +89,11 @@ pub fn power(runs: Sample, against: Against, alpha: f64) -> Option<f64> {
     Some(if shift.is_finite() { t.cdf(shift - t.inverse_cdf(1.0 - alpha)) } else { 1.0 })
 }
 
-/// How many more runs would settle the matter, one way or the other, with a chance of 80 % at level `alpha`, if mean and
-/// deviation stay what they are; `None` if no reasonable number would.
+/// How many more runs would settle the matter, one way or the other, with a chance of 80 % at level `alpha`, if mean
+/// and deviation stay what they are; `None` if no reasonable number would.
 ///
-/// The least `n` with `distance >= error(n) * (t[1 - alpha] + t[0.8])`: Chow, Shao and Wang, 3.2.2, with quantiles of t in
-/// place of the normal distribution's.
+/// The least `n` with `distance >= error(n) * (t[1 - alpha] + t[0.8])`: Chow, Shao and Wang, 3.2.2, with quantiles of t
+/// in place of the normal distribution's.
 pub fn more_runs(runs: Sample, against: Against, alpha: f64) -> Option<usize> {
     let enough = |n: &usize| {
         let Some(Spread { distance, error, degrees }) = Spread::with(runs, against, *n) else { return false };
@@ -223,7 +223,8 @@ mod tests {
 
     #[test]
     fn power_is_the_chance_to_pass() {
-        // margin / error = 3 / sqrt(2/3) = 3.674, less t[0.95, 4] = 2.132: F(1.542) of t with 4 degrees of freedom = 0.901.
+        // margin / error = 3 / sqrt(2/3) = 3.674, less t[0.95, 4] = 2.132: F(1.542) of t with 4 degrees of freedom =
+        // 0.901.
         let against = Against::Runs { reference: sample(3, 0.0, 1.0), margin: 3.0 };
         near(power(sample(3, 0.0, 1.0), against, 0.05).unwrap(), 0.901, 1e-3);
         // Without a margin it is the level itself.

@@ -1,5 +1,5 @@
-//! What is found out about a step before it trains: by its golden check, by a rehearsal on the device, by the device's clock.
-//! The command finds it out; a run's log and page keep it.
+//! What is found out about a step before it trains: by its golden check, by a rehearsal on the device, by the device's
+//! clock. The command finds it out; a run's log and page keep it.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

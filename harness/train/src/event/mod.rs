@@ -143,7 +143,7 @@ pub struct StepDone {
     pub step: u64,
     /// Passes done, with fraction.
     pub epoch: f64,
-    /// Total loss before the update; null if it is no number, and the update was left out.
+    /// Total loss before the update; null if it is not a number, and the update was left out.
     #[serde(with = "number")]
     #[schemars(with = "Option<f64>")]
     pub loss: f64,
@@ -153,6 +153,9 @@ pub struct StepDone {
     pub components: Vec<(String, f64)>,
     /// Learning rate of the update.
     pub lr: f64,
+    /// Norm of all gradients before any clipping, at some of the steps.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gradient_norm: Option<f64>,
     /// Factor on the loss, on a simulated device.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub loss_scale: Option<f64>,
@@ -331,6 +334,7 @@ mod tests {
     #[test]
     fn steps_read_back() {
         let step = StepDone {
+            gradient_norm: None,
             loss_scale: None,
             skipped: false,
             step: 3,

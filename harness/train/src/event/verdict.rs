@@ -106,7 +106,8 @@ pub enum ConvergenceVerdict {
 /// A test of H0: *the mean of such runs is below what it must be*.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Test {
-    /// Student's t: the distance of the mean from what it must not be below, in standard errors; null if nothing varies.
+    /// Student's t: the distance of the mean from what it must not be below, in standard errors; null if nothing
+    /// varies.
     pub statistic: Option<f64>,
     /// Degrees of freedom of t.
     pub degrees_of_freedom: usize,

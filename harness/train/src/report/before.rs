@@ -1,12 +1,8 @@
 //! What was found out before the training, as sections: golden check, device, cost.
 
+use zoo_pages::{Cell, Grid, Lane, Section, Span, Timeline, bound_class, duration, grouped};
 use zoo_recipe::schema::Unit;
 
-use super::{
-    numbers::{duration, grouped},
-    page::{Cell, Grid, Section},
-    timeline,
-};
 use crate::event::{Cost, DeviceCheck, FirstDivergence, GoldenCheck, GoldenVerdict};
 
 /// Verdict by stage.
@@ -27,15 +23,16 @@ pub(super) fn golden(check: &GoldenCheck) -> Section {
         notes.push(format!("This run changes {}.", check.changes.join(", ")));
     }
     notes.extend(check.first_divergence.as_ref().map(divergence));
+    // The verdict comes first: a narrow screen shows what is left, and scrolls.
     let columns = [
         ("stage", false),
+        ("verdict", false),
         ("compared", true),
         ("worst", false),
         ("error", true),
         ("floor", true),
         ("ratio", true),
         ("median", true),
-        ("verdict", false),
     ];
     let mut grid = Grid::new("Golden check by stage: errors, and how many floors they are", columns);
     let ratio = |value: Option<f64>| value.map_or(String::new(), |ratio| format!("{ratio:.1}"));
@@ -44,13 +41,13 @@ pub(super) fn golden(check: &GoldenCheck) -> Section {
         let worst = stage.worst.as_ref();
         grid.rows.push(vec![
             stage.stage.as_str().into(),
+            verdict(stage.verdict),
             stage.tensors.to_string().into(),
             worst.map(|worst| worst.name.clone()).unwrap_or_default().into(),
             worst.and_then(|worst| worst.error).map(small).unwrap_or_default().into(),
             worst.map(|worst| small(worst.floor)).unwrap_or_default().into(),
             ratio(worst.and_then(|worst| worst.ratio)).into(),
             ratio(stage.median_ratio).into(),
-            verdict(stage.verdict),
         ]);
     }
     Section { id: "golden".into(), title: "Golden check".into(), notes, grids: vec![grid], ..Section::default() }
@@ -64,7 +61,7 @@ pub(super) fn verdict(verdict: GoldenVerdict) -> Cell {
         GoldenVerdict::Fail => ("fail", "bad"),
         GoldenVerdict::Absent => ("absent", "faint"),
     };
-    Cell { text: text.to_owned(), class }
+    Cell::classed(text, class)
 }
 
 fn divergence(found: &FirstDivergence) -> String {
@@ -111,7 +108,10 @@ pub(super) fn device(check: &DeviceCheck) -> Section {
 }
 
 /// What a step costs on a device, and when what happens; `steps` is how many the training has.
-pub(super) fn cost(cost: &Cost, steps: Option<u64>) -> Section {
+///
+/// # Errors
+/// A template that does not render.
+pub(super) fn cost(cost: &Cost, steps: Option<u64>) -> Result<Section, minijinja::Error> {
     let limit = match cost.limit.as_str() {
         "input" => "its input pipeline",
         "floor" => "the network's own host code",
@@ -142,6 +142,32 @@ pub(super) fn cost(cost: &Cost, steps: Option<u64>) -> Section {
         ]);
     }
     let title = format!("Simulated cost on {}", cost.device);
-    let figure = Some(timeline::svg(cost)).filter(|_| !cost.timeline.is_empty());
-    Section { id: "cost".into(), title, notes, figure, grids: vec![grid], ..Section::default() }
+    let figure = match cost.timeline.as_slice() {
+        [] => None,
+        _ => Some(timeline(cost).html()?),
+    };
+    Ok(Section { id: "cost".into(), title, notes, figure, grids: vec![grid], ..Section::default() })
+}
+
+fn timeline(cost: &Cost) -> Timeline {
+    let spans = || cost.timeline.iter().flat_map(|lane| &lane.spans);
+    let end = spans().map(|span| span.to_ms).fold(f64::MIN_POSITIVE, f64::max);
+    let busy = cost.timeline.iter().map(|lane| {
+        let busy: f64 = lane.spans.iter().map(|span| span.to_ms - span.from_ms).sum();
+        format!("{} {:.0} %", lane.stream, 100.0 * busy / end)
+    });
+    let busy = busy.collect::<Vec<_>>().join(", ");
+    let (end, device) = (Unit::Plain.format(end), &cost.device);
+    let description = format!("Timeline of one step on {device}, which takes {end} ms. Busy: {busy}.");
+    let lanes = cost.timeline.iter().map(|lane| {
+        let spans = lane.spans.iter().map(|span| {
+            let held = span.bound.as_ref().map(|bound| format!(", {bound}-bound")).unwrap_or_default();
+            let more = if span.count > 1 { format!(" and {} more", span.count - 1) } else { String::new() };
+            let us = Unit::Plain.format(1e3 * (span.to_ms - span.from_ms));
+            let tip = format!("{}{more}, {us} us{held}", span.longest);
+            Span { from: span.from_ms, to: span.to_ms, class: bound_class(span.bound.as_deref()), tip }
+        });
+        Lane { name: lane.stream.clone(), spans: spans.collect() }
+    });
+    Timeline { id: "timeline".into(), description, lanes: lanes.collect() }
 }

@@ -3,14 +3,12 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::path::PathBuf;
+use zoo_pages::{Cell, Chart, Grid, Level, Link, Page, Section, Series, Verdict, duration};
 use zoo_recipe::schema::{Metric, Score, Unit};
 
 use super::{
     before,
-    chart::{Chart, Level, Series},
     curves::{smoothed, thinned},
-    numbers::duration,
-    page::{Cell, Grid, Page, Section, Verdict},
 };
 use crate::{
     convergence::setting_changes,
@@ -177,6 +175,18 @@ impl Comparison {
     /// # Errors
     /// A template that does not render.
     pub fn page(&self, records: &[RunRecord]) -> Result<String, ComparisonError> {
+        self.page_with(records, Vec::new())
+    }
+
+    /// The page as a server gives it, with links to others.
+    ///
+    /// # Errors
+    /// A template that does not render.
+    pub fn served(&self, records: &[RunRecord], links: Vec<Link>) -> Result<String, ComparisonError> {
+        self.page_with(records, links)
+    }
+
+    fn page_with(&self, records: &[RunRecord], links: Vec<Link>) -> Result<String, ComparisonError> {
         let names: Vec<String> = self.runs.iter().map(|run| run.folder.display().to_string()).collect();
         let finished = self.runs.iter().filter(|run| run.state == "finished").count();
         let judged = self.runs.iter().filter(|run| run.met.is_some()).count();
@@ -198,6 +208,8 @@ impl Comparison {
             title: format!("{}: {} runs", recipes.join(", "), names.len()),
             subtitle: Vec::new(),
             verdict: Verdict { class, short, lines: Vec::new() },
+            served: !links.is_empty(),
+            links,
             sections,
             tables: Vec::new(),
             details: records
@@ -212,12 +224,12 @@ impl Comparison {
     fn runs_section(&self, names: &[String]) -> Section {
         let columns = [
             ("run", false),
+            ("verdict", false),
+            ("reached", true),
+            ("target", true),
             ("seed", true),
             ("state", false),
             ("golden", false),
-            ("reached", true),
-            ("target", true),
-            ("", false),
             ("loss", true),
             ("time", true),
             ("samples/s", true),
@@ -228,19 +240,19 @@ impl Comparison {
             let unit = run.metric.map_or(Unit::Plain, Metric::unit);
             let metric = run.metric.map(Metric::name).unwrap_or_default();
             let verdict = match run.met {
-                Some(true) => Cell { text: "met".into(), class: "good" },
-                Some(false) => Cell { text: "missed".into(), class: "bad" },
+                Some(true) => Cell::classed("met", "good"),
+                Some(false) => Cell::classed("missed", "bad"),
                 None => "".into(),
             };
             let step = run.simulated_step.as_ref();
             grid.rows.push(vec![
                 name.as_str().into(),
+                verdict,
+                run.achieved.map(|value| format!("{metric} {}", unit.format(value))).unwrap_or_default().into(),
+                run.target.map(|value| unit.format(value)).unwrap_or_default().into(),
                 run.seed.to_string().into(),
                 run.state.into(),
                 before::verdict(run.golden),
-                run.achieved.map(|value| format!("{metric} {}", unit.format(value))).unwrap_or_default().into(),
-                run.target.map(|value| unit.format(value)).unwrap_or_default().into(),
-                verdict,
                 run.loss.map(|loss| format!("{loss:.4}")).unwrap_or_default().into(),
                 run.seconds.map(duration).unwrap_or_default().into(),
                 run.images_per_s.map(|speed| Unit::Plain.format(speed)).unwrap_or_default().into(),
@@ -263,7 +275,7 @@ impl Comparison {
         for setting in &self.settings {
             let cell = |value: &Option<String>| match value {
                 Some(value) => value.chars().take(LONGEST).collect::<String>().into(),
-                None => Cell { text: "absent".into(), class: "faint" },
+                None => Cell::classed("absent", "faint"),
             };
             let row = std::iter::once(setting.path.as_str().into()).chain(setting.values.iter().map(cell));
             grid.rows.push(row.collect());
@@ -286,7 +298,7 @@ fn charts(comparison: &Comparison, records: &[RunRecord], names: &[String]) -> V
             points,
             markers,
         });
-        Chart { title, description, id, unit, steps, series: series.collect(), levels: Vec::new() }
+        Chart { title, description, id, unit, steps, series: series.collect(), levels: Vec::new(), times: Vec::new() }
     };
     let mut charts = Vec::new();
     let loss: Vec<Vec<(f64, f64)>> = records.iter().map(|record| thinned(&smoothed(&losses(record)))).collect();

@@ -2,8 +2,8 @@
 
 use zoo_recipe::schema::{Metric, Unit};
 
-use super::chart::{Chart, Level, Series};
 use crate::event::{Evaluated, Started};
+use zoo_pages::{Chart, Level, Series};
 
 /// Points that a curve has at most; more than a screen has columns is of no use.
 const RESOLUTION: usize = 800;
@@ -14,7 +14,9 @@ pub(super) struct Point {
     pub step: u64,
     pub loss: f64,
     pub lr: f64,
+    pub gradient_norm: Option<f64>,
     pub images_per_s: f64,
+    pub seconds: f64,
 }
 
 /// The charts that there is something to draw for.
@@ -29,8 +31,49 @@ pub(super) fn charts(points: &[Point], evaluations: &[Evaluated], started: Optio
     }
     if !points.is_empty() {
         charts.push(learning_rate(points, steps));
+        charts.extend(gradient_norm(points, steps));
+        charts.push(throughput(points, steps));
     }
+    let times: Vec<(f64, f64)> = points.iter().map(|point| (point.step as f64, point.seconds)).collect();
+    charts.iter_mut().for_each(|chart| chart.times.clone_from(&times));
     charts
+}
+
+/// The norm of the gradients, where it was measured.
+fn gradient_norm(points: &[Point], steps: f64) -> Option<Chart<'static>> {
+    let norms: Vec<(f64, f64)> =
+        points.iter().filter_map(|point| Some((point.step as f64, point.gradient_norm?))).collect();
+    let (title, id) = ("Norm of the gradients", "gradients");
+    let description = range("The norm of all gradients, before any clipping, goes", &norms, Unit::Plain);
+    let series = vec![Series { label: None, class: "first", points: norms.clone(), markers: false }];
+    let chart = Chart { title, description, id, unit: Unit::Plain, steps, series, levels: vec![], times: vec![] };
+    (!norms.is_empty()).then_some(chart)
+}
+
+/// Samples per second, waiting for data included.
+fn throughput(points: &[Point], steps: f64) -> Chart<'static> {
+    let raw: Vec<(f64, f64)> = points.iter().map(|point| (point.step as f64, point.images_per_s)).collect();
+    let smooth = smoothed(&raw);
+    let series = vec![
+        Series { label: None, class: "raw", points: thinned(&raw), markers: false },
+        Series {
+            label: Some("samples per second (smoothed)".into()),
+            class: "first",
+            points: thinned(&smooth),
+            markers: false,
+        },
+    ];
+    let description = range("The samples per second go", &smooth, Unit::Plain);
+    Chart {
+        title: "Throughput",
+        description,
+        id: "throughput",
+        unit: Unit::Plain,
+        steps,
+        series,
+        levels: vec![],
+        times: vec![],
+    }
 }
 
 fn loss(points: &[Point], evaluations: &[Evaluated], steps: f64) -> Chart<'static> {
@@ -50,7 +93,7 @@ fn loss(points: &[Point], evaluations: &[Evaluated], steps: f64) -> Chart<'stati
         series.push(Series { label: Some("held-out cross entropy".into()), class: "second", points, markers: true });
     }
     let description = range("The training loss goes", &smooth, Unit::Plain);
-    Chart { title: "Loss", description, id: "loss", unit: Unit::Plain, steps, series, levels: vec![] }
+    Chart { title: "Loss", description, id: "loss", unit: Unit::Plain, steps, series, levels: vec![], times: vec![] }
 }
 
 /// The shares in one chart, every other metric in one of its own.
@@ -119,7 +162,7 @@ fn curves(
         levels.push(Level { label: format!("linear classifier {text}"), class: "baseline", value });
         sentences.push(format!("A linear classifier reaches {text}."));
     }
-    Chart { title, description: sentences.join(" "), id, unit, steps, series, levels }
+    Chart { title, description: sentences.join(" "), id, unit, steps, series, levels, times: vec![] }
 }
 
 fn learning_rate(points: &[Point], steps: f64) -> Chart<'static> {
@@ -131,7 +174,16 @@ fn learning_rate(points: &[Point], steps: f64) -> Chart<'static> {
         Unit::Plain.format(highest)
     );
     let series = vec![Series { label: None, class: "first", points: thinned(&points), markers: false }];
-    Chart { title: "Learning rate", description, id: "rate", unit: Unit::Plain, steps, series, levels: vec![] }
+    Chart {
+        title: "Learning rate",
+        description,
+        id: "rate",
+        unit: Unit::Plain,
+        steps,
+        series,
+        levels: vec![],
+        times: vec![],
+    }
 }
 
 /// A sentence about the ends of a curve.

@@ -1,25 +1,22 @@
-//! The page about a run: one HTML file without scripts or anything from elsewhere.
+//! The page about a run, and the comparison of several.
 
 mod before;
-mod chart;
 mod comparison;
 mod curves;
-mod numbers;
-mod page;
 pub(crate) mod pictures;
-mod timeline;
 
-pub use comparison::{Comparison, ComparisonError, compare};
+pub use comparison::{ComparedRun, Comparison, ComparisonError, compare};
 
 use std::path::Path;
+use zoo_pages::{Cell, Chart, Facts, Grid, Link, Page, Section, Verdict, duration, grouped};
 use zoo_recipe::schema::{Metric, Reference, Unit};
 use zoo_tasks::Baseline;
 
-use crate::event::{Cost, DeviceCheck, Evaluated, Event, GoldenCheck, GoldenVerdict, Reached, RunResult, Started};
-use chart::Chart;
+use crate::event::{
+    Cost, DeviceCheck, Evaluated, Event, GoldenCheck, GoldenVerdict, Reached, RunResult, Started, StepDone,
+};
+use crate::launch::Launch;
 use curves::Point;
-use numbers::{duration, grouped};
-use page::{Cell, Facts, Grid, Page, Section, Verdict};
 
 /// What a page tells, gathered from the events of a run.
 #[derive(Clone, Debug, Default)]
@@ -45,6 +42,8 @@ pub struct Source<'a> {
     pub reference: &'a Reference,
     /// Folder of pictures, which may not be there.
     pub pictures: &'a Path,
+    /// How the run was asked for, where that is known.
+    pub launch: Option<&'a Launch>,
 }
 
 /// How far a run has got.
@@ -67,8 +66,8 @@ impl Report {
                 self.end = End::Running;
             }
             Event::Step(done) => {
-                let (step, loss, lr, images_per_s) = (done.step, done.loss, done.lr, done.images_per_s);
-                self.steps.push(Point { step, loss, lr, images_per_s });
+                let StepDone { step, loss, lr, gradient_norm, images_per_s, seconds, .. } = *done;
+                self.steps.push(Point { step, loss, lr, gradient_norm, images_per_s, seconds });
             }
             Event::Evaluated(evaluated) => self.evaluations.push(evaluated.clone()),
             Event::Golden(golden) => self.golden = Some(golden.as_ref().clone()),
@@ -86,6 +85,18 @@ impl Report {
     /// # Errors
     /// A template that does not render.
     pub fn render(&self, source: &Source<'_>) -> Result<String, minijinja::Error> {
+        self.page(source, Vec::new())
+    }
+
+    /// The page as a server gives it, with links to others.
+    ///
+    /// # Errors
+    /// A template that does not render.
+    pub fn served(&self, source: &Source<'_>, links: Vec<Link>) -> Result<String, minijinja::Error> {
+        self.page(source, links)
+    }
+
+    fn page(&self, source: &Source<'_>, links: Vec<Link>) -> Result<String, minijinja::Error> {
         let mut subtitle = vec![self.subtitle()];
         if !source.description.is_empty() {
             subtitle.insert(0, source.description.to_owned());
@@ -95,20 +106,26 @@ impl Report {
         sections.extend(self.evaluation_section());
         sections.extend(self.golden.as_ref().map(before::golden));
         sections.extend(self.device.as_ref().map(before::device));
-        sections.extend(self.cost.as_ref().map(|cost| {
-            let steps = self.started.as_ref().map(|started| started.steps);
-            before::cost(cost, steps)
-        }));
-        sections.extend(pictures::section(source.pictures));
+        if let Some(cost) = &self.cost {
+            sections.push(before::cost(cost, self.started.as_ref().map(|started| started.steps))?);
+        }
+        sections.extend(pictures::sections(source.pictures));
         let mut tables = self.tables();
         tables.extend(provenance(source.reference));
+        let command = source.launch.map(Launch::command);
         let page = Page {
             title: self.started.as_ref().map_or("run".to_owned(), |started| started.recipe.clone()),
             subtitle,
+            served: !links.is_empty(),
+            links,
             verdict: self.verdict(),
             sections,
             tables,
-            details: vec![("Resolved recipe".to_owned(), source.yaml)],
+            details: command
+                .iter()
+                .map(|command| ("Command".to_owned(), command.as_str()))
+                .chain([("Resolved recipe".to_owned(), source.yaml)])
+                .collect(),
         };
         page.render()
     }
@@ -196,7 +213,8 @@ impl Report {
             training.push(("time", duration(result.seconds)));
         }
         if self.resumed > 0 {
-            training.push(("resumed", format!("{} times", self.resumed)));
+            let times = if self.resumed == 1 { "once".to_owned() } else { format!("{} times", self.resumed) };
+            training.push(("resumed", times));
         }
         let mut machine = vec![("zoo", environment.zoo.clone()), ("platform", environment.platform.clone())];
         machine.extend(environment.cpu.clone().map(|cpu| ("processor", cpu)));

@@ -53,6 +53,7 @@ fn step(step: u64) -> Event {
         loss,
         components: vec![],
         lr,
+        gradient_norm: (step % 2 == 1).then_some(1.5 / step as f64),
         loss_scale: None,
         skipped: false,
         images_per_s: 100.0,
@@ -90,7 +91,8 @@ fn result(achieved: f64, target: Option<f64>) -> Event {
 fn page(events: &[Event]) -> String {
     let reference = Reference { paper: Some("arXiv 1 & 2".into()), ..Reference::default() };
     let (yaml, pictures) = ("name: tiny  # <b>", Path::new("no/pictures"));
-    let source = Source { yaml, description: "A network", reference: &reference, pictures };
+    let launch = Launch { recipe: "tiny".into(), ..Launch::default() };
+    let source = Source { yaml, description: "A network", reference: &reference, pictures, launch: Some(&launch) };
     events.iter().collect::<Report>().render(&source).unwrap()
 }
 
@@ -111,7 +113,7 @@ fn the_page_of_a_finished_run() {
     insta::assert_snapshot!(body);
 }
 
-/// A metric that is no share has a chart of its own, in its own unit.
+/// A metric that is not a share has a chart of its own, in its own unit.
 #[test]
 fn a_target_in_nats_is_drawn_in_nats() {
     let mut begun = started();
@@ -158,5 +160,5 @@ fn a_resumed_run_is_running_again() {
     let events =
         [Event::Started(Box::new(started())), step(1), Event::Interrupted { step: 1 }, Event::Started(Box::new(again))];
     let page = page(&events);
-    assert!(page.contains("running: step 1 of 6") && page.contains("1 times"));
+    assert!(page.contains("running: step 1 of 6") && page.contains("once"));
 }

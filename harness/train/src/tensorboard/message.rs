@@ -1,9 +1,12 @@
 //! The few messages of TensorBoard's event files, encoded by hand (Protocol Buffers, proto3 wire format).
 //!
 //! From `tensorflow/core/util/event.proto`: `Event { double wall_time = 1; int64 step = 2; string file_version = 3;
-//! Summary summary = 5; SessionLog session_log = 7; }`, `SessionLog { SessionStatus status = 1; }` with `START = 1`; from
-//! `tensorflow/core/framework/summary.proto`: `Summary { repeated Value value = 1; }`,
-//! `Value { string tag = 1; float simple_value = 2; }`.
+//! bytes graph_def = 4; Summary summary = 5; SessionLog session_log = 7; }`, `SessionLog { SessionStatus status = 1; }`
+//! with `START = 1`; from `tensorflow/core/framework/summary.proto`: `Summary { repeated Value value = 1; }`, `Value {
+//! string tag = 1; float simple_value = 2; Image image = 4; TensorProto tensor = 8; SummaryMetadata metadata = 9; }`,
+//! `Image { int32 height = 1; int32 width = 2; int32 colorspace = 3; bytes encoded_image_string = 4; }`,
+//! `SummaryMetadata { PluginData plugin_data = 1; }`, `PluginData { string plugin_name = 1; bytes content = 2; }`; from
+//! `tensorflow/core/framework/tensor.proto`: `TensorProto { DataType dtype = 1; TensorShapeProto tensor_shape = 2; }`.
 
 /// What an event says.
 #[derive(Clone, Debug, PartialEq)]
@@ -14,6 +17,18 @@ pub enum Content<'a> {
     SessionStart,
     /// Values of scalars by tag.
     Scalars(&'a [(&'a str, f32)]),
+    /// PNG files in colour by tag.
+    Images(&'a [(String, Vec<u8>)]),
+    /// The graph, encoded.
+    Graph(&'a [u8]),
+    /// What the plugin `hparams` reads, encoded.
+    Settings(&'a [u8]),
+}
+
+/// Width and height of a PNG file, which stand first in it (RFC 2083, section 4.1.1); zeros for another file.
+fn png_size(file: &[u8]) -> (i64, i64) {
+    let number = |at: usize| file.get(at..at + 4).and_then(|bytes| Some(u32::from_be_bytes(bytes.try_into().ok()?)));
+    (number(16).unwrap_or_default().into(), number(20).unwrap_or_default().into())
 }
 
 /// One event.
@@ -38,15 +53,58 @@ pub fn event(wall_time: f64, step: i64, content: &Content<'_>) -> Vec<u8> {
             }
             event.bytes(5, &summary.0);
         }
+        Content::Images(images) => {
+            let mut summary = Message::default();
+            for (tag, file) in *images {
+                let (width, height) = png_size(file);
+                let mut image = Message::default();
+                image.int(1, height);
+                image.int(2, width);
+                image.int(3, 3);
+                image.bytes(4, file);
+                let mut entry = Message::default();
+                entry.bytes(1, tag.as_bytes());
+                entry.bytes(4, &image.0);
+                summary.bytes(1, &entry.0);
+            }
+            event.bytes(5, &summary.0);
+        }
+        Content::Graph(definition) => event.bytes(4, definition),
+        Content::Settings(content) => {
+            let mut plugin = Message::default();
+            plugin.bytes(1, b"hparams");
+            plugin.bytes(2, content);
+            let mut metadata = Message::default();
+            metadata.bytes(1, &plugin.0);
+            // A scalar of floats that nobody reads: readers want a value.
+            let mut tensor = Message::default();
+            tensor.int(1, 1);
+            tensor.bytes(2, b"");
+            let mut entry = Message::default();
+            entry.bytes(1, b"_hparams_/session_start_info");
+            entry.bytes(8, &tensor.0);
+            entry.bytes(9, &metadata.0);
+            let mut summary = Message::default();
+            summary.bytes(1, &entry.0);
+            event.bytes(5, &summary.0);
+        }
     }
     event.0
 }
 
 /// Fields of a message in the order in which they were added.
 #[derive(Default)]
-struct Message(Vec<u8>);
+pub(super) struct Message(Vec<u8>);
 
 impl Message {
+    pub(super) fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    pub(super) fn into_bytes(self) -> Vec<u8> {
+        self.0
+    }
+
     fn varint(&mut self, mut value: u64) {
         while value >= 0x80 {
             self.0.push(value as u8 | 0x80);
@@ -67,17 +125,23 @@ impl Message {
         }
     }
 
-    fn double(&mut self, field: u64, value: f64) {
+    pub(super) fn double(&mut self, field: u64, value: f64) {
         if value.to_bits() != 0 {
             self.key(field, 1);
             self.0.extend(value.to_le_bytes());
         }
     }
 
-    fn bytes(&mut self, field: u64, value: &[u8]) {
+    pub(super) fn bytes(&mut self, field: u64, value: &[u8]) {
         self.key(field, 2);
         self.varint(value.len() as u64);
         self.0.extend(value);
+    }
+
+    /// A member of a oneof: written even if zero.
+    pub(super) fn member(&mut self, field: u64, value: f64) {
+        self.key(field, 1);
+        self.0.extend(value.to_le_bytes());
     }
 
     /// A member of a oneof: written even if zero.

@@ -1,5 +1,16 @@
-//! Scalars for TensorBoard.
+//! Scalars, images, settings and the graph for TensorBoard.
+//!
+//! ```
+//! use zoo_train::tensorboard::TensorBoard;
+//!
+//! let folder = tempfile::tempdir()?;
+//! let mut board = TensorBoard::create(folder.path())?;
+//! board.images(0, &[])?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
+mod graph;
+mod hparams;
 mod message;
 mod tfrecord;
 
@@ -10,14 +21,17 @@ use std::{
     time::{SystemTime, UNIX_EPOCH},
 };
 
+use zoo_graph::Graph;
+
 use crate::event::{Event, ListenError, Listener};
 use message::Content;
 
 /// Writes `events.out.tfevents.*` files.
 ///
-/// Tags: `train/loss`, `train/<component of the loss>`, `train/learning_rate`, `train/images_per_s`, `val/loss`, `val/top1`,
-/// ... against the number of steps done. Each run of a training gets a file of its own, which tells readers to drop what
-/// older files say about its first step and later ones.
+/// Tags: `train/loss`, `train/<component of the loss>`, `train/learning_rate`, `train/gradient_norm`,
+/// `train/images_per_s`, `val/loss`, `val/top1`, ... against the number of steps done; `worst/0`, ... are pictures of
+/// what an evaluation found farthest off. Settings are those of the plugin `hparams`. Each run of a training gets a
+/// file of its own, which tells readers to drop what older files say about its first step and later ones.
 pub struct TensorBoard {
     path: PathBuf,
     file: File,
@@ -40,6 +54,25 @@ impl TensorBoard {
         Ok(board)
     }
 
+    /// PNG files by tag.
+    ///
+    /// # Errors
+    /// A file that cannot be written.
+    pub fn images(&mut self, step: u64, images: &[(String, Vec<u8>)]) -> Result<(), ListenError> {
+        if images.is_empty() {
+            return Ok(());
+        }
+        self.write(step, &Content::Images(images))
+    }
+
+    /// The graph of the training step.
+    ///
+    /// # Errors
+    /// A file that cannot be written.
+    pub fn graph(&mut self, graph: &Graph) -> Result<(), ListenError> {
+        self.write(0, &Content::Graph(&graph::definition(graph)))
+    }
+
     fn write(&mut self, step: u64, content: &Content<'_>) -> Result<(), ListenError> {
         let record = message::event(wall_time(), i64::try_from(step).unwrap_or(i64::MAX), content);
         self.file
@@ -52,7 +85,8 @@ impl Listener for TensorBoard {
     fn hear(&mut self, event: &Event) -> Result<(), ListenError> {
         match event {
             Event::Started(started) => {
-                self.write(started.resumed_at.map_or(0, |step| step + 1), &Content::SessionStart)
+                self.write(started.resumed_at.map_or(0, |step| step + 1), &Content::SessionStart)?;
+                self.write(0, &Content::Settings(&hparams::session_start(started, wall_time())))
             }
             Event::Step(step) => {
                 let tags: Vec<String> = step.components.iter().map(|(name, _)| format!("train/{name}")).collect();
@@ -61,6 +95,7 @@ impl Listener for TensorBoard {
                     ("train/learning_rate", step.lr as f32),
                     ("train/images_per_s", step.images_per_s as f32),
                 ];
+                scalars.extend(step.gradient_norm.map(|norm| ("train/gradient_norm", norm as f32)));
                 scalars.extend(tags.iter().map(String::as_str).zip(step.components.iter().map(|(_, v)| *v as f32)));
                 self.write(step.step, &Content::Scalars(&scalars))
             }

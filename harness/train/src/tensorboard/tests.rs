@@ -25,6 +25,46 @@ fn records_are_those_of_tensorboard() {
     );
 }
 
+/// Written with the messages of Python's tensorboard 2.20, and its plugin `hparams`.
+#[test]
+fn images_graph_and_settings_are_those_of_tensorboard() {
+    let event = |step, content: Content<'_>| hex(&message::event(1.5, step, &content));
+    let png = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\x07\0\0\0\x05".to_vec();
+    let images = [("worst/0".to_owned(), png)];
+    assert_eq!(
+        event(3, Content::Images(&images)),
+        "09000000000000f83f10032a2d0a2b0a07776f7273742f302220080510071803221889504e470d0a1a0a0000000d49484452000000070000\
+         0005"
+    );
+    assert_eq!(event(0, Content::Graph(b"abc")), "09000000000000f83f2203616263");
+    assert_eq!(
+        event(0, Content::Settings(b"abc")),
+        "09000000000000f83f2a380a360a1c5f68706172616d735f2f73657373696f6e5f73746172745f696e666f4204080112004a100a0e0a0768\
+         706172616d731203616263"
+    );
+    let mut settings = message::Message::default();
+    hparams::setting(&mut settings, "seed", &hparams::number(7.0));
+    settings.double(5, 1.5);
+    assert_eq!(hex(settings.as_bytes()), "0a110a04736565641209110000000000001c4029000000000000f83f");
+}
+
+#[test]
+fn a_graph_names_what_gives_each_operand() {
+    use zoo_graph::{
+        DType, Graph, NodeId, Phase, Scope, TensorType,
+        ops::{Rectifier, Relu},
+    };
+    let mut graph = Graph::default();
+    let image = graph.add_input("image", TensorType::plain([1, 2], DType::F32));
+    let scope = Scope { phase: Phase::Forward, origin: None };
+    graph.add(&scope, "a.b", Relu { rectifier: Rectifier::Relu }, &[image]).unwrap();
+    assert_eq!(graph.node(NodeId(0)).name, "a.b");
+    let definition = graph::definition(&graph);
+    // NodeDef { name: "inputs/image", op: "Placeholder" }, NodeDef { name: "a/b", op: "Relu", input: "inputs/image" }
+    let expected = "0a1b0a0c696e707574732f696d616765120b506c616365686f6c6465720a190a03612f62120452656c751a0c696e707574732f696d616765";
+    assert_eq!(hex(&definition), expected);
+}
+
 /// RFC 3720, appendix B.4, masked by hand.
 #[test]
 fn checksums_by_the_standard() {
@@ -54,6 +94,7 @@ fn records(mut bytes: &[u8]) -> Vec<Vec<u8>> {
 fn each_run_has_a_file_of_its_own() {
     let dir = tempfile::tempdir().unwrap();
     let step = Event::Step(StepDone {
+        gradient_norm: None,
         loss_scale: None,
         skipped: false,
         step: 1,

@@ -1,8 +1,8 @@
 //! Pickled objects of untrusted files: candle's reader, kept within bounds.
 //!
 //! candle copies what is fetched from the memo, allocates what a length says, shifts by what a count says, and walks
-//! nested values by recursion. A file made for it could so take all memory or the stack. Here each instruction is looked
-//! at before candle performs it, and what it made is measured after.
+//! nested values by recursion. A file made for it could so take all memory or the stack. Here each instruction is
+//! looked at before candle performs it, and what it made is measured after.
 
 use candle_core::pickle::{Object, Stack};
 

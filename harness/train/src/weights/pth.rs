@@ -135,7 +135,7 @@ fn state_dict(root: Object, entry: Option<&str>) -> Result<(State, Option<String
             let found = pairs.into_iter().find(|(name, _)| *name == Object::Unicode(key.to_owned()));
             match found {
                 Some((_, Object::Dict(inner))) => pairs = inner,
-                Some(_) => return Err(format!("its entry `{key}` is no dictionary")),
+                Some(_) => return Err(format!("its entry `{key}` is not a dictionary")),
                 None => return Err(format!("it has no entry `{key}`; there are {known}")),
             }
         }

@@ -53,7 +53,8 @@ impl StateDict {
     }
 }
 
-/// Writes tensors, completely or not at all: for `torch.load` if the file's name ends in `.pth` or `.pt`, else safetensors.
+/// Writes tensors, completely or not at all: for `torch.load` if the file's name ends in `.pth` or `.pt`, else
+/// safetensors.
 ///
 /// # Errors
 /// What the operating system refuses.

@@ -30,8 +30,8 @@ struct Ended {
     variables: BTreeMap<String, Tensor>,
 }
 
-/// Trains on as many ranks as there are data; the first one keeps the run in `folder`. The last one is asked to stop after
-/// `stop` steps of the first one.
+/// Trains on as many ranks as there are data; the first one keeps the run in `folder`. The last one is asked to stop
+/// after `stop` steps of the first one.
 fn train(case: &Case, sets: &[DataSets], folder: &Path, resume: bool, stop: Option<u64>) -> Vec<Ended> {
     let jobs: Vec<Job<'_>> = sets.iter().map(|data| Job { data, ..case.job() }).collect();
     train_jobs(&jobs, folder, resume, stop)

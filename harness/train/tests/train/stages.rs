@@ -6,8 +6,8 @@ use std::sync::atomic::AtomicBool;
 use zoo_train::weights::{Shaped, Unlike};
 use zoo_train::{Checkpoint, CheckpointStore, Outcome, Session, Trainer, Weights, evaluate};
 
-/// The convolution and its normalisation join in the second epoch of three, slowly, on the batch's statistics; an average is kept
-/// of everything that trains.
+/// The convolution and its normalisation join in the second epoch of three, slowly, on the batch's statistics; an
+/// average is kept of everything that trains.
 const LATER: [&str; 2] = ["train.parts=[{modules: [conv, bn], from_epoch: 1, lr: 0.5}]", "train.ema=0.8"];
 
 fn bits(variables: &BTreeMap<String, Vec<u32>>, name: &str) -> Vec<u32> {

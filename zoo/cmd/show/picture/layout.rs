@@ -1,8 +1,8 @@
 //! Places for everything a picture shows.
 //!
-//! An architecture is a tree of rows and branches, so its layout is one too: parts of a row stand below each other on one
-//! axis, branches side by side. What begins from a named value begins a strand of its own; strands that need nothing of each
-//! other stand side by side, others below what they begin from. Lengths are in pixels of 1/96 inch.
+//! An architecture is a tree of rows and branches, so its layout is one too: parts of a row stand below each other on
+//! one axis, branches side by side. What begins from a named value begins a strand of its own; strands that need
+//! nothing of each other stand side by side, others below what they begin from. Lengths are in pixels of 1/96 inch.
 
 use super::outline::{Outline, Part, Unit};
 use std::collections::BTreeMap;

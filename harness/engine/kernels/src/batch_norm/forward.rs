@@ -6,6 +6,7 @@ use crate::{
     conv::Statistics,
     half::Rounding,
     planes::{by_block, expect_len, for_each_image},
+    rectifier::Rectifier,
     simd::{Lanes, Pixels, pixels, pixels_mut, vectorised},
 };
 use rayon::prelude::*;
@@ -16,8 +17,8 @@ use std::cell::Cell;
 pub struct Fused<'a> {
     /// A tensor of the input's shape that is added.
     pub residual: Option<&'a [f32]>,
-    /// Whether a ReLU ends it.
-    pub relu: bool,
+    /// The ReLU that ends it.
+    pub relu: Option<Rectifier>,
     /// How a simulated device holds the result.
     pub rounding: Option<&'a Rounding>,
 }
@@ -195,7 +196,7 @@ fn apply_block_onto(
 vectorised! {
     /// One plane.
     fn apply [X: Pixels, R: Pixels,] [X, R]
-    (simd, x: X, residual: Option<R>, block: &Block, relu: bool, y: &[Cell<Lanes>]) -> () {
+    (simd, x: X, residual: Option<R>, block: &Block, relu: Option<Rectifier>, y: &[Cell<Lanes>]) -> () {
         let block = block.load(simd);
         assert!(x.count() == y.len() && residual.is_none_or(|r| r.count() == y.len()));
         for (i, y) in y.iter().enumerate() {
@@ -203,8 +204,8 @@ vectorised! {
             if let Some(residual) = residual {
                 value = simd.add(value, residual.load(simd, i));
             }
-            if relu {
-                value = simd.relu(value);
+            if let Some(rectifier) = relu {
+                value = rectifier.apply(simd, value);
             }
             simd.store(value, y);
         }

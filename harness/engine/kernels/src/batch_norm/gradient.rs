@@ -5,21 +5,21 @@ use crate::{
     Blocked, C0, Isa,
     half::Rounding,
     planes::{by_block, expect_len, for_each_image, planes_per_task},
+    rectifier::Rectifier,
     simd::{Lanes, Pixels, Simd, pixels, pixels_mut, vectorised},
 };
 use rayon::prelude::*;
 use std::{array, cell::Cell};
 
-/// Where the gradient of a ReLU behind the normalisation passes. Like PyTorch's it is zero where the output is at most
-/// zero, so it passes where the output is NaN.
+/// Where the gradient of a ReLU behind the normalisation passes ([`crate::rectifier::relu_gradient`]).
 #[derive(Clone, Copy, Debug)]
 pub enum Relu<'a> {
     /// There is none: everywhere.
     Absent,
     /// As the output of the ReLU says.
-    Output(&'a [f32]),
+    Output(Rectifier, &'a [f32]),
     /// As the normalisation of the input says, which is computed once more; only without residual.
-    Recomputed,
+    Recomputed(Rectifier),
 }
 
 /// What the gradient has to know of the forward direction.
@@ -210,7 +210,7 @@ impl<'a> Normalised<'a> {
         expect_len("the output gradient", dy, shape.len());
         expect_len("the gradient of gamma", gradients.gamma.len(), shape.c);
         expect_len("the gradient of beta", gradients.beta.len(), shape.c);
-        if let Relu::Output(y) = self.relu {
+        if let Relu::Output(_, y) = self.relu {
             expect_len("the output", y.len(), shape.len());
         }
     }
@@ -220,8 +220,8 @@ impl<'a> Normalised<'a> {
         let plane = shape.plane(n, c1);
         let gate = match self.relu {
             Relu::Absent => Gate::Absent,
-            Relu::Output(y) => Gate::Output(pixels(&y[plane.clone()])),
-            Relu::Recomputed => Gate::Recomputed,
+            Relu::Output(rectifier, y) => Gate::Output(rectifier, pixels(&y[plane.clone()])),
+            Relu::Recomputed(rectifier) => Gate::Recomputed(rectifier),
         };
         (gate, pixels(&self.x[plane]))
     }
@@ -285,28 +285,26 @@ impl<'a> Normalised<'a> {
 #[derive(Clone, Copy)]
 pub(super) enum Gate<'a> {
     Absent,
-    Output(&'a [Lanes]),
-    Recomputed,
+    Output(Rectifier, &'a [Lanes]),
+    Recomputed(Rectifier),
 }
 
 impl Gate<'_> {
     /// What passes of `dy` at pixel `i`; `x` is the input there.
     #[inline(always)]
     pub(super) fn pass<S: Simd>(self, simd: S, block: Vectors<S>, i: usize, x: S::F32, dy: S::F32) -> S::F32 {
-        let y = match self {
-            Self::Absent => return dy,
-            Self::Output(y) => simd.load(&y[i]),
-            Self::Recomputed => block.normalise(simd, x),
-        };
-        let zero = simd.splat(0.0);
-        simd.select(simd.at_most(y, zero), zero, dy)
+        match self {
+            Self::Absent => dy,
+            Self::Output(rectifier, y) => rectifier.pass(simd, simd.load(&y[i]), dy),
+            Self::Recomputed(rectifier) => rectifier.pass(simd, block.normalise(simd, x), dy),
+        }
     }
 
     /// Whether it belongs to a plane of so many pixels.
     pub(super) fn fits(self, pixels: usize) -> bool {
         match self {
-            Self::Output(y) => y.len() == pixels,
-            Self::Absent | Self::Recomputed => true,
+            Self::Output(_, y) => y.len() == pixels,
+            Self::Absent | Self::Recomputed(_) => true,
         }
     }
 }

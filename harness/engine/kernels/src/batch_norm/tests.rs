@@ -5,6 +5,7 @@ use crate::{
     Isa,
     conv::Statistics,
     half::{HalfType, Overflow, Range, Rounding, Subnormals},
+    rectifier::Rectifier,
     testing::{blocked, expect_blocked, expect_close, filled, position, same_bits_on_any_threads},
 };
 
@@ -42,7 +43,9 @@ fn per_channel(shape: Blocked, value: impl Fn(usize) -> f64) -> Vec<f64> {
     sums
 }
 
-fn case(shape: Blocked, with_residual: bool, relu: bool) -> Case {
+fn case(shape: Blocked, with_residual: bool, relu: Option<Rectifier>) -> Case {
+    let ceiling = relu.map(|rectifier| f64::from(rectifier.ceiling)).filter(|ceiling| !ceiling.is_nan());
+    let ceiling = ceiling.unwrap_or(f64::INFINITY);
     let (x, exact_x) = blocked(shape, 1);
     let (residual, exact_residual) = blocked(shape, 2);
     let (dy, exact_dy) = blocked(shape, 3);
@@ -58,10 +61,12 @@ fn case(shape: Blocked, with_residual: bool, relu: bool) -> Case {
         .map(|i| {
             let sum = if with_residual { exact_residual[i] } else { 0.0 };
             let y = hat[i] * f64::from(gamma[channel(i)]) + f64::from(beta[channel(i)]) + sum;
-            if relu { y.max(0.0) } else { y }
+            if relu.is_some() { y.clamp(0.0, ceiling) } else { y }
         })
         .collect();
-    let passed: Vec<_> = (0..y.len()).map(|i| if relu && y[i] <= 0.0 { 0.0 } else { exact_dy[i] }).collect();
+    let passed: Vec<_> = (0..y.len())
+        .map(|i| if relu.is_some() && (y[i] <= 0.0 || y[i] >= ceiling) { 0.0 } else { exact_dy[i] })
+        .collect();
     let dgamma = per_channel(shape, |i| passed[i] * hat[i]);
     let dbeta = per_channel(shape, |i| passed[i]);
     let scale = |c: usize| f64::from(gamma[c]) / deviation[c];
@@ -76,6 +81,9 @@ fn case(shape: Blocked, with_residual: bool, relu: bool) -> Case {
     Case { shape, x, residual, dy, gamma, beta, exact }
 }
 
+/// None; one without a ceiling; one with a ceiling that values reach.
+const RELUS: [Option<Rectifier>; 3] = [None, Some(Rectifier::RELU), Some(Rectifier { ceiling: 0.3 })];
+
 /// Odd extents; channels below, at and above a block; a plane of one pixel.
 fn shapes() -> [Blocked; 5] {
     [(2, 3, 5, 7), (3, 16, 1, 1), (1, 33, 9, 3), (4, 31, 2, 2), (2, 40, 11, 13)]
@@ -86,7 +94,9 @@ fn shapes() -> [Blocked; 5] {
 fn forward_follows_the_formula() {
     for isa in Isa::available() {
         for shape in shapes() {
-            for (with_residual, relu) in [(false, false), (false, true), (true, false), (true, true)] {
+            for (with_residual, relu) in
+                [false, true].into_iter().flat_map(|residual| RELUS.map(|relu| (residual, relu)))
+            {
                 let case = case(shape, with_residual, relu);
                 let Case { x, residual, gamma, beta, exact, .. } = &case;
                 let (mut mean, mut variance) = (vec![0.0; shape.c], vec![0.0; shape.c]);
@@ -166,17 +176,17 @@ fn gradients(isa: Isa, case: &Case, relu: Relu<'_>, rounding: Option<&Rounding>)
 fn gradients_follow_the_formula() {
     for isa in Isa::available() {
         for shape in shapes() {
-            for (with_residual, relu) in [(false, false), (false, true), (true, true)] {
+            for (with_residual, relu) in
+                [false, true].into_iter().flat_map(|residual| RELUS.map(|relu| (residual, relu)))
+            {
                 let case = case(shape, with_residual, relu);
                 let exact = &case.exact;
                 let mut y = vec![0.0; shape.len()];
                 for (i, value) in exact.y.iter().enumerate() {
                     y[position(shape, i)] = *value as f32;
                 }
-                let mut gates = vec![if relu { Relu::Output(&y) } else { Relu::Absent }];
-                if relu && !with_residual {
-                    gates.push(Relu::Recomputed);
-                }
+                let mut gates = vec![relu.map_or(Relu::Absent, |relu| Relu::Output(relu, &y))];
+                gates.extend(relu.filter(|_| !with_residual).map(Relu::Recomputed));
                 for gate in gates {
                     let found = gradients(isa, &case, gate, None);
                     expect_close("dgamma", &found[0], &exact.dgamma, 1e-6);
@@ -189,11 +199,13 @@ fn gradients_follow_the_formula() {
                 let (gamma, beta) = (&case.gamma, &case.beta);
                 let parameters = Parameters { mean: &mean, variance: &variance, gamma, beta, epsilon: EPSILON };
                 let mut dx = vec![f32::NAN; shape.len()];
-                let gate = relu.then_some(&y[..]);
-                stored_input_gradient(isa, shape, &parameters, gate, &case.dy, &mut dx);
+                if relu.is_some() {
+                    continue;
+                }
+                stored_input_gradient(isa, shape, &parameters, &case.dy, &mut dx);
                 expect_blocked("dx of stored statistics", shape, &dx, &exact.stored_dx, 1e-6);
                 let mut in_place = case.dy.clone();
-                stored_input_gradient_in_place(isa, shape, &parameters, gate, &mut in_place);
+                stored_input_gradient_in_place(isa, shape, &parameters, &mut in_place);
                 assert_eq!(in_place, dx);
             }
         }
@@ -231,7 +243,7 @@ fn nan_stays_visible() {
         let parameters =
             Parameters { mean: &[0.0; 2], variance: &[1.0; 2], gamma: &[1.0; 2], beta: &[0.0; 2], epsilon: EPSILON };
         let mut y = vec![0.0; shape.len()];
-        normalise(isa, shape, &x, &parameters, Fused { relu: true, ..Fused::default() }, &mut y);
+        normalise(isa, shape, &x, &parameters, Fused { relu: Some(Rectifier::RELU), ..Fused::default() }, &mut y);
         assert!(y[shape.index(0, 1, 1, 0)].is_nan());
     }
 }
@@ -248,15 +260,15 @@ fn running_statistics_use_the_unbiased_variance() {
 #[test]
 fn threads_do_not_matter() {
     for shape in [Blocked::new(3, 37, 19, 21), Blocked::new(8, 20, 40, 40)] {
-        let case = case(shape, true, true);
+        let case = case(shape, true, Some(Rectifier::RELU));
         same_bits_on_any_threads(|isa| {
             let (mut mean, mut variance) = (vec![0.0; shape.c], vec![0.0; shape.c]);
             let mut y = vec![0.0; shape.len()];
             let affine = Affine { gamma: &case.gamma, beta: &case.beta, epsilon: EPSILON };
-            let fused = Fused { residual: Some(&case.residual), relu: true, rounding: None };
+            let fused = Fused { residual: Some(&case.residual), relu: Some(Rectifier::RELU), rounding: None };
             let batch = Statistics { mean: &mut mean, variance: &mut variance };
             train(isa, shape, &case.x, affine, fused, &mut y, batch);
-            let mut all = gradients(isa, &case, Relu::Output(&y), None);
+            let mut all = gradients(isa, &case, Relu::Output(Rectifier::RELU, &y), None);
             all.extend([mean, variance, y]);
             all
         });
@@ -267,13 +279,13 @@ fn threads_do_not_matter() {
 fn results_that_tasks_round_are_those_that_are_rounded_afterwards() {
     let keep = Range::Format { overflow: Overflow::Infinite, subnormals: Subnormals::Keep };
     for shape in [Blocked::new(3, 37, 9, 7), Blocked::new(2, 16, 40, 40)] {
-        let case = case(shape, true, true);
+        let case = case(shape, true, Some(Rectifier::RELU));
         let Case { x, residual, gamma, beta, .. } = &case;
         for isa in Isa::available() {
             let fp16 = || Rounding::new(isa, HalfType::Fp16, keep);
             let affine = Affine { gamma, beta, epsilon: EPSILON };
             let normalised = |rounding: Option<&Rounding>| {
-                let fused = Fused { residual: Some(residual), relu: true, rounding };
+                let fused = Fused { residual: Some(residual), relu: Some(Rectifier::RELU), rounding };
                 let (mut mean, mut variance) = (vec![0.0; shape.c], vec![0.0; shape.c]);
                 let mut y = vec![f32::NAN; shape.len()];
                 train(isa, shape, x, affine, fused, &mut y, Statistics { mean: &mut mean, variance: &mut variance });
@@ -291,9 +303,9 @@ fn results_that_tasks_round_are_those_that_are_rounded_afterwards() {
             assert_eq!(in_tasks.tally().nonzero, 3 * after.tally().nonzero);
 
             // Of the gradients, that of the input is rounded.
-            let mut expected = gradients(isa, &case, Relu::Output(&y), None);
+            let mut expected = gradients(isa, &case, Relu::Output(Rectifier::RELU, &y), None);
             fp16().whole(&mut expected[2]);
-            assert_eq!(gradients(isa, &case, Relu::Output(&y), Some(&fp16())), expected);
+            assert_eq!(gradients(isa, &case, Relu::Output(Rectifier::RELU, &y), Some(&fp16())), expected);
         }
     }
 }

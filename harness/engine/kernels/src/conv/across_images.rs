@@ -1,8 +1,8 @@
 //! Small maps: tiles that run across the images of a batch.
 //!
 //! On maps of a few pixels a run of output pixels is too short to keep the multipliers busy, and many taps of a padded
-//! kernel read nothing but zeros. Here the source is first laid out as `[block][pixel][image][channel]`; a tile is then one
-//! output pixel in several images, and each output pixel has only the taps that lie inside the map.
+//! kernel read nothing but zeros. Here the source is first laid out as `[block][pixel][image][channel]`; a tile is then
+//! one output pixel in several images, and each output pixel has only the taps that lie inside the map.
 
 use super::correlate::Correlation;
 use super::frame::Maps;
@@ -23,8 +23,8 @@ const SHORT_RUN: usize = 12;
 /// Most output pixels of a map for which the copies pay.
 const MOST_PIXELS: usize = 64;
 
-/// Images of a task at least, and tasks that the work is cut into where there are enough images: by shape only, since the
-/// order of moments follows.
+/// Images of a task at least, and tasks that the work is cut into where there are enough images: by shape only, since
+/// the order of moments follows.
 const TASK_IMAGES: usize = 16;
 const TASKS: usize = 16;
 
@@ -48,8 +48,8 @@ struct Task<'a> {
 }
 
 impl Correlation<'_> {
-    /// Whether runs of output pixels are short and there are images to run across instead. A bias would have to reach outputs
-    /// without taps as well: convolutions that have one take the other way.
+    /// Whether runs of output pixels are short and there are images to run across instead. A bias would have to reach
+    /// outputs without taps as well: convolutions that have one take the other way.
     fn is_across_images(&self) -> bool {
         let one_tap = self.grids.len() == 1 && self.grids[0].taps.len() == 1;
         let same_map = [self.source.h, self.source.w] == [self.dest.h, self.dest.w];

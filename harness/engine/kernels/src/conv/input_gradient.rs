@@ -14,8 +14,8 @@ use crate::isa::Isa;
 /// `dx[n, c, i, j] = sum over o, a, b of dy[n, o, (i + top - a * d0) / s0, (j + left - b * d1) / s1] * w[o, c, a, b]`
 /// over the terms whose divisions leave no rest; dy and dx in the layout NC1HWC0.
 ///
-/// `workspace` holds the transposed weights meanwhile: [`super::transposed_len`] elements. `rounding` is how a simulated
-/// device holds dx.
+/// `workspace` holds the transposed weights meanwhile: [`super::transposed_len`] elements. `rounding` is how a
+/// simulated device holds dx.
 ///
 /// # Panics
 /// If a slice has not the length that the shape calls for.
@@ -91,7 +91,8 @@ mod tests {
     #[test]
     fn a_3_kernel_with_stride_2_and_padding_1_has_one_tap_on_even_and_two_on_odd_pixels() {
         let phases = axis_phases(13, 2, 1, 3, 1);
-        // Even pixels 2j see kernel element 1 from output j; odd pixels 2j+1 see element 0 from output j+1 and 2 from j.
+        // Even pixels 2j see kernel element 1 from output j; odd pixels 2j+1 see element 0 from output j+1 and 2 from
+        // j.
         assert_eq!(phases, vec![(7, vec![(1, 0)]), (6, vec![(0, 1), (2, 0)])]);
     }
 

@@ -37,7 +37,8 @@ const CASES: &[Case] = &[
     (image(1, 2, 9, 10), 5, [2, 4], [3, 2], [0, 1, 2, 0], [1, 1], 1),
     (image(1, 19, 17, 20), 16, [2, 2], [5, 4], [0; 4], [1, 1], 1),
     (image(1, 8, 4, 4), 9, [3, 2], [1, 1], [5, 4, 3, 6], [1, 1], 1),
-    // Small maps of many images: tiles across images; padding that some outputs see nothing but, rows that no tap reaches.
+    // Small maps of many images: tiles across images; padding that some outputs see nothing but, rows that no tap
+    // reaches.
     (image(32, 33, 2, 2), 50, [3, 3], [1, 1], [1; 4], [1, 1], 1),
     (image(19, 16, 4, 4), 64, [3, 3], [1, 1], [1; 4], [1, 1], 1),
     (image(40, 20, 4, 4), 17, [3, 3], [2, 2], [1; 4], [1, 1], 1),

@@ -132,8 +132,8 @@ fn tanh<S: Simd>(simd: S, x: f32) -> f32 {
     if size < 0.625 { near } else { far }
 }
 
-/// Error function, to a few units in the last place: a quotient of polynomials on `[-4, 4]`, beyond which the result is 1
-/// in f32 (the coefficients are those of Eigen's and XLA's `erf` for f32).
+/// Error function, to a few units in the last place: a quotient of polynomials on `[-4, 4]`, beyond which the result is
+/// 1 in f32 (the coefficients are those of Eigen's and XLA's `erf` for f32).
 #[inline(always)]
 fn erf<S: Simd>(simd: S, x: f32) -> f32 {
     let bounded = if x > 4.0 { 4.0 } else { x };

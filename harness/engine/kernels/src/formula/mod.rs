@@ -3,7 +3,8 @@
 //!
 //! An instruction is one loop over the elements of a block, compiled for every level of instructions. Rows that fit a
 //! block are folded in it; longer ones are folded first, once per fold, and computed then. Sums are kept in f64, within
-//! pieces that depend on the shape alone, and added in their order: results have the same bits for any number of threads.
+//! pieces that depend on the shape alone, and added in their order: results have the same bits for any number of
+//! threads.
 
 mod access;
 mod instruction;
@@ -366,7 +367,8 @@ impl Runner<'_> {
         self.compute(needed, folds, at, len, &|result| &piece.results[result][within..within + len], registers);
     }
 
-    /// Runs the instructions that are needed on `len` elements from `at`; `folds` has the folds of rows, if they are known.
+    /// Runs the instructions that are needed on `len` elements from `at`; `folds` has the folds of rows, if they are
+    /// known.
     fn compute<'r>(
         &self,
         needed: &[bool],

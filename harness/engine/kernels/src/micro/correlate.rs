@@ -380,8 +380,9 @@ unsafe fn collect<V: Simd, const P: usize>(simd: V, moments: &mut Moments, value
     }
 }
 
-/// The tile functions for 1, 2, ... pixels and a number of channel blocks, as the registers allow: accumulators, weights
-/// and one broadcast in 32 registers (AVX-512), or in 16 registers of half (AVX2) or a quarter (SSE2) of a block.
+/// The tile functions for 1, 2, ... pixels and a number of channel blocks, as the registers allow: accumulators,
+/// weights and one broadcast in 32 registers (AVX-512), or in 16 registers of half (AVX2) or a quarter (SSE2) of a
+/// block.
 fn dense_tiles(isa: Isa, pitch: PixelPitch, blocks: usize) -> &'static [TileFn] {
     macro_rules! tiles {
         ($function:ident, $o:literal, [$($p:literal)*]) => {

@@ -55,7 +55,8 @@ pub(crate) fn run(isa: Isa, source: &[f32], taps: &[usize], gradient: &[f32], su
 /// Sums `T` taps over all pixels of a tile.
 ///
 /// # Safety
-/// The pointers of `tile` are valid as [`run`] asserts, it has `T` taps; inlined into a function compiled for `simd`'s level.
+/// The pointers of `tile` are valid as [`run`] asserts, it has `T` taps; inlined into a function compiled for `simd`'s
+/// level.
 #[inline(always)]
 unsafe fn compute<V: Simd, const T: usize>(simd: V, tile: &Tile<'_>) {
     // SAFETY: the contract of this function.

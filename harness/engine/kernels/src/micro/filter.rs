@@ -128,15 +128,16 @@ pub(crate) fn run(
         sums: [filters[0][at..].as_mut_ptr(), filters[blocks - 1][at..].as_mut_ptr()],
     };
     // SAFETY: pixel p of a segment reads source values up to `source_reach + count - 1` and gradients up to
-    // `gradient_reach + 15`, rows are written up to `at + reach - 1`: all asserted. The filters are distinct `&mut`. The
-    // function is of an instruction set whose presence `isa` proves.
+    // `gradient_reach + 15`, rows are written up to `at + reach - 1`: all asserted. The filters are distinct `&mut`.
+    // The function is of an instruction set whose presence `isa` proves.
     unsafe { tiles[count - 1](&tile) }
 }
 
 /// Sums one tile: `A` consecutive source values times `O` channel blocks; source pixels are `S` elements apart.
 ///
 /// # Safety
-/// The pointers of `tile` are valid as [`run`] asserts, `tile.rows` has `A` elements; inlined into a function compiled for `simd`'s level.
+/// The pointers of `tile` are valid as [`run`] asserts, `tile.rows` has `A` elements; inlined into a function compiled
+/// for `simd`'s level.
 #[inline(always)]
 unsafe fn compute<V: Simd, const S: usize, const A: usize, const O: usize>(simd: V, tile: &Tile<'_>) {
     // SAFETY: the contract of this function.

@@ -64,7 +64,7 @@ pub(crate) fn tile_rows(isa: Isa) -> usize {
 /// `sum = left * right`, or `sum += left * right`, for `rows` x `columns` elements with `depth` terms each.
 ///
 /// # Panics
-/// If `columns` is no multiple of 16, an extent is zero, or a slice is too short: a defect of the caller.
+/// If `columns` is not a multiple of 16, an extent is zero, or a slice is too short: a defect of the caller.
 pub(crate) fn run(isa: Isa, left: Left<'_>, right: Right<'_>, sum: Sum<'_>, [rows, columns, depth]: [usize; 3]) {
     assert!(rows > 0 && columns > 0 && columns.is_multiple_of(LANES) && depth > 0);
     let left_end = (rows - 1) * left.row_pitch + (depth - 1) * left.column_pitch + 1;

@@ -49,6 +49,11 @@ impl Simd for Avx2 {
     type Mask = [__m256; 2];
 
     #[inline(always)]
+    fn registers(self) -> usize {
+        16
+    }
+
+    #[inline(always)]
     fn fma(self, a: f32, b: f32, c: f32) -> f32 {
         a.mul_add(b, c)
     }
@@ -67,7 +72,8 @@ impl Simd for Avx2 {
     #[inline(always)]
     fn store(self, value: [__m256; 2], to: &Cell<Lanes>) {
         let to = to.as_ptr().cast::<f32>();
-        // SAFETY: the cell is valid for writes of 2 x 8 f32 and the stores need no alignment; `self` proves the instructions.
+        // SAFETY: the cell is valid for writes of 2 x 8 f32 and the stores need no alignment; `self` proves the
+        // instructions.
         unsafe {
             _mm256_storeu_ps(to, value[0]);
             _mm256_storeu_ps(to.add(8), value[1]);

@@ -35,6 +35,11 @@ impl Simd for Avx512 {
     type Mask = __mmask16;
 
     #[inline(always)]
+    fn registers(self) -> usize {
+        32
+    }
+
+    #[inline(always)]
     fn fma(self, a: f32, b: f32, c: f32) -> f32 {
         a.mul_add(b, c)
     }
@@ -52,7 +57,8 @@ impl Simd for Avx512 {
 
     #[inline(always)]
     fn store(self, value: __m512, to: &Cell<Lanes>) {
-        // SAFETY: the cell is valid for writes of 16 f32 and the store needs no alignment; `self` proves the instruction.
+        // SAFETY: the cell is valid for writes of 16 f32 and the store needs no alignment; `self` proves the
+        // instruction.
         unsafe { _mm512_storeu_ps(to.as_ptr().cast(), value) }
     }
 

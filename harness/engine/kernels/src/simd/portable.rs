@@ -28,6 +28,11 @@ impl Simd for Portable {
     type Mask = [bool; C0];
 
     #[inline(always)]
+    fn registers(self) -> usize {
+        16
+    }
+
+    #[inline(always)]
     fn fma(self, a: f32, b: f32, c: f32) -> f32 {
         a * b + c
     }

@@ -1,0 +1,14 @@
+//! Text that a network learns to continue, character by character: vocabulary, split, windows, a generated text, and
+//! what counting characters alone reaches.
+
+mod counting;
+mod sentences;
+mod text;
+mod vocabulary;
+mod windows;
+
+pub use counting::{pairs, singles};
+pub use sentences::Sentences;
+pub use text::{Text, read_text};
+pub use vocabulary::Vocabulary;
+pub use windows::{ConsecutiveWindows, RandomWindows, Window};

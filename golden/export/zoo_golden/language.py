@@ -1,0 +1,119 @@
+"""A decoder-only transformer (GPT-2, Radford et al. 2019; pre-normalisation as in its section 2.3) with the module names of
+nanoGPT's state_dict, its loss, and goldens of a step of it.
+
+The table of the embedding is the weight of the last layer too (arXiv 1608.05859): one parameter with two names, of which a golden
+has the first.
+"""
+
+import math
+from pathlib import Path
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from .conditions import gain_rules, labels
+from .exporter import export
+
+
+class Attention(nn.Module):
+    """Causal self-attention of several heads, equation 1 of arXiv 1706.03762."""
+
+    def __init__(self, width: int, heads: int, dropout: float):
+        super().__init__()
+        self.heads, self.rate = heads, dropout
+        self.c_attn = nn.Linear(width, 3 * width, bias=False)
+        self.c_proj = nn.Linear(width, width, bias=False)
+        self.resid_dropout = nn.Dropout(dropout)
+
+    def forward(self, x):
+        query, key, value = (part.unflatten(-1, (self.heads, -1)).transpose(1, 2) for part in self.c_attn(x).chunk(3, -1))
+        scores = query @ key.transpose(-2, -1) / math.sqrt(key.shape[-1])
+        later = torch.ones(scores.shape[-2:], dtype=torch.bool).triu(1)
+        shares = F.dropout(scores.masked_fill(later, -math.inf).softmax(-1), self.rate, self.training)
+        return self.resid_dropout(self.c_proj((shares @ value).transpose(1, 2).flatten(-2)))
+
+
+class Mlp(nn.Module):
+    def __init__(self, width: int, dropout: float):
+        super().__init__()
+        self.c_fc = nn.Linear(width, 4 * width, bias=False)
+        self.gelu = nn.GELU()
+        self.c_proj = nn.Linear(4 * width, width, bias=False)
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, x):
+        return self.dropout(self.c_proj(self.gelu(self.c_fc(x))))
+
+
+class Block(nn.Module):
+    def __init__(self, width: int, heads: int, dropout: float):
+        super().__init__()
+        self.ln_1 = nn.LayerNorm(width, bias=False)
+        self.attn = Attention(width, heads, dropout)
+        self.ln_2 = nn.LayerNorm(width, bias=False)
+        self.mlp = Mlp(width, dropout)
+
+    def forward(self, x):
+        x = x + self.attn(self.ln_1(x))
+        return x + self.mlp(self.ln_2(x))
+
+
+class Gpt(nn.Module):
+    """Logits `[n, T, vocabulary]` of indices `[n, T]`; drawn as GPT-2 is, whose projections into the residual stream start
+    smaller by the root of their number."""
+
+    def __init__(self, vocabulary: int = 65, length: int = 64, layers: int = 4, heads: int = 4, width: int = 128, dropout: float = 0.0):
+        super().__init__()
+        self.transformer = nn.ModuleDict(
+            {
+                "wte": nn.Embedding(vocabulary, width),
+                "wpe": nn.Embedding(length, width),
+                "drop": nn.Dropout(dropout),
+                "h": nn.ModuleList(Block(width, heads, dropout) for _ in range(layers)),
+                "ln_f": nn.LayerNorm(width, bias=False),
+            }
+        )
+        self.lm_head = nn.Linear(width, vocabulary, bias=False)
+        self.lm_head.weight = self.transformer["wte"].weight
+        for name, parameter in self.named_parameters():
+            if parameter.dim() > 1:
+                nn.init.normal_(parameter, std=0.02 / math.sqrt(2 * layers) if name.endswith("c_proj.weight") else 0.02)
+
+    def forward(self, tokens):
+        parts = self.transformer
+        x = parts["drop"](parts["wte"](tokens) + parts["wpe"](torch.arange(tokens.shape[1])))
+        for block in parts["h"]:
+            x = block(x)
+        return self.lm_head(parts["ln_f"](x))
+
+
+def loss(outputs, inputs, network):
+    """Cross entropy, mean over all tokens."""
+    return {"loss": F.cross_entropy(outputs.flatten(0, 1), inputs["label"].flatten())}
+
+
+def decayed(network: nn.Module, weight_decay: float) -> list[dict]:
+    """Decay for matrices, none for vectors."""
+    parameters = list(network.parameters())
+    return [
+        {"params": [p for p in parameters if p.dim() >= 2], "weight_decay": weight_decay},
+        {"params": [p for p in parameters if p.dim() < 2], "weight_decay": 0.0},
+    ]
+
+
+def step(path: Path, *, batch: int, length: int, classes: int, lr: float, weight_decay: float, clip: float, gains: list) -> None:
+    """A golden of the network under these conditions."""
+    export(
+        path,
+        Gpt(classes, length),
+        loss,
+        lambda network: torch.optim.AdamW(decayed(network, weight_decay), lr=lr, betas=(0.9, 0.99)),
+        {name: labels((batch, length), classes, name=name) for name in ("tokens", "label")},
+        forward=lambda network, inputs: network(inputs["tokens"]),
+        name="gpt",
+        gain=gain_rules(gains),
+        clip_grad_norm=clip,
+        hyper={"label_smoothing": 0.0, "dropout": 0.0, "weight_decay": weight_decay},
+        lifted_variant=False,
+    )

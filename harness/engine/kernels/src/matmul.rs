@@ -1,0 +1,303 @@
+//! Products of matrices, row-major, one or many: `C = op(A) op(B) + bias`.
+//!
+//! A task computes some rows of one product. It copies its part of A, and of B panels of 32 columns, so that a tile
+//! reads neighbours: of B at most [`DEPTH`] terms at a time, which the first-level cache holds while all rows of the
+//! task pass by. Where several tasks read the same B, it is laid out once, before them. Sums run over at most [`DEPTH`]
+//! terms before they are added to the result; how work is cut depends on the shape only.
+
+use crate::aligned::AlignedBuf;
+use crate::isa::Isa;
+use crate::micro::product::{Left, Right, Sum, run};
+use crate::parallel::pieces;
+use rayon::prelude::*;
+use std::cell::RefCell;
+use std::ops::Range;
+
+/// Terms that are summed before the sum is added to the result.
+const DEPTH: usize = 256;
+
+/// Rows of a task, for sums of [`DEPTH`] terms: they stay in the second-level cache.
+const ROWS: usize = 224;
+
+/// Columns of a panel.
+const PANEL: usize = 2 * LANES;
+
+/// f32 lanes of a vector.
+const LANES: usize = crate::C0;
+
+thread_local! {
+    static SCRATCH: RefCell<[AlignedBuf; 3]> = RefCell::default();
+}
+
+/// Extents of products of matrices.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Extents {
+    /// Rows of a result.
+    pub m: usize,
+    /// Columns of a result.
+    pub n: usize,
+    /// Terms of each sum.
+    pub k: usize,
+    /// Whether A is given as `[k, m]`.
+    pub transpose_a: bool,
+    /// Whether B is given as `[n, k]`.
+    pub transpose_b: bool,
+}
+
+/// Which matrix of A and which of B each product takes.
+#[derive(Clone, Copy, Debug)]
+pub struct Places<'p>(pub &'p [[usize; 2]]);
+
+impl Places<'_> {
+    /// The matrix B that all products share, if they do.
+    fn shared(&self) -> Option<usize> {
+        let [first, rest @ ..] = self.0 else { return None };
+        rest.iter().all(|place| place[1] == first[1]).then_some(first[1])
+    }
+}
+
+impl Extents {
+    /// Elements of the workspace.
+    #[must_use]
+    pub fn workspace_len(&self, places: Places<'_>) -> usize {
+        let tasks = places.0.len() * self.blocks();
+        if tasks > 1 && places.shared().is_some() { self.n.next_multiple_of(PANEL) * self.k } else { 0 }
+    }
+
+    /// Tasks of a product.
+    fn blocks(&self) -> usize {
+        self.m.div_ceil(ROWS * DEPTH / self.k.min(DEPTH))
+    }
+
+    fn depths(&self) -> impl ExactSizeIterator<Item = Range<usize>> {
+        pieces(self.k, self.k.div_ceil(DEPTH))
+    }
+}
+
+/// Computes the products, one after another in `result`.
+///
+/// # Panics
+/// If an extent is zero, or a slice has not the length that the extents or [`Extents::workspace_len`] call for.
+#[allow(clippy::too_many_arguments, reason = "the operands of a product, and where they are")]
+pub fn products(
+    isa: Isa,
+    extents: Extents,
+    places: Places<'_>,
+    a: &[f32],
+    b: &[f32],
+    bias: Option<&[f32]>,
+    workspace: &mut [f32],
+    result: &mut [f32],
+) {
+    let Extents { m, n, k, .. } = extents;
+    assert!(m > 0 && n > 0 && k > 0, "empty product");
+    assert_eq!(result.len(), places.0.len() * m * n, "result");
+    assert_eq!(workspace.len(), extents.workspace_len(places), "workspace");
+    assert!(bias.is_none_or(|bias| bias.len() == n), "bias");
+    let laid_out = if workspace.is_empty() {
+        None
+    } else {
+        let shared = &b[places.shared().unwrap_or(0) * k * n..][..k * n];
+        lay_out(extents, shared, workspace);
+        Some(&*workspace)
+    };
+    let mut tasks = Vec::with_capacity(places.0.len() * extents.blocks());
+    let mut rest = result;
+    for &[of_a, of_b] in places.0 {
+        let (a, b) = (&a[of_a * m * k..][..m * k], &b[of_b * k * n..][..k * n]);
+        for rows in pieces(m, extents.blocks()) {
+            let (out, others) = rest.split_at_mut(rows.len() * n);
+            rest = others;
+            tasks.push((a, b, rows, out));
+        }
+    }
+    tasks.into_par_iter().with_max_len(1).for_each(|(a, b, rows, out)| {
+        let right = laid_out.map_or(RightMatrix::Given(b), RightMatrix::LaidOut);
+        SCRATCH.with_borrow_mut(|scratch| compute(isa, extents, a, right, rows, scratch, out));
+        if let Some(bias) = bias {
+            for row in out.chunks_exact_mut(n) {
+                row.iter_mut().zip(bias).for_each(|(value, bias)| *value += bias);
+            }
+        }
+    });
+}
+
+/// B as it is given, or all its panels: `[depth][panel][term][column]`.
+#[derive(Clone, Copy)]
+enum RightMatrix<'a> {
+    Given(&'a [f32]),
+    LaidOut(&'a [f32]),
+}
+
+/// Some rows of a product.
+fn compute(
+    isa: Isa,
+    extents: Extents,
+    a: &[f32],
+    b: RightMatrix<'_>,
+    rows: Range<usize>,
+    [of_a, of_b, last]: &mut [AlignedBuf; 3],
+    out: &mut [f32],
+) {
+    let (n, count) = (extents.n, rows.len());
+    let whole = n / PANEL;
+    let width = n % PANEL;
+    // The columns behind the last whole panel are summed aside, where vectors may be wider than they are.
+    last.grow(count * PANEL);
+    for terms in extents.depths() {
+        let left = copy_rows(extents, a, rows.clone(), terms.clone(), of_a);
+        for panel in 0..n.div_ceil(PANEL) {
+            let right = match b {
+                RightMatrix::LaidOut(panels) => {
+                    &panels[terms.start * n.next_multiple_of(PANEL) + panel * PANEL * terms.len()..]
+                }
+                RightMatrix::Given(b) => {
+                    of_b.grow(PANEL * DEPTH);
+                    copy_panel(extents, b, panel, terms.clone(), &mut of_b[..PANEL * terms.len()]);
+                    &of_b[..]
+                }
+            };
+            let right = Right { data: &right[..PANEL * terms.len()], row_pitch: PANEL };
+            let (data, row_pitch, columns) = if panel < whole {
+                (&mut out[panel * PANEL..], n, PANEL)
+            } else {
+                (&mut last[..], PANEL, width.next_multiple_of(LANES))
+            };
+            let sum = Sum { data, row_pitch, accumulate: terms.start > 0 };
+            run(isa, left, right, sum, [count, columns, terms.len()]);
+        }
+    }
+    if width > 0 {
+        for (row, values) in out.chunks_exact_mut(n).zip(last.chunks_exact(PANEL)) {
+            row[whole * PANEL..].copy_from_slice(&values[..width]);
+        }
+    }
+}
+
+/// Some rows and terms of A, rows a distance apart that does not make them push each other out of the first-level
+/// cache.
+fn copy_rows<'s>(
+    extents: Extents,
+    a: &[f32],
+    rows: Range<usize>,
+    terms: Range<usize>,
+    scratch: &'s mut AlignedBuf,
+) -> Left<'s> {
+    let Extents { m, k, .. } = extents;
+    let (count, depth) = (rows.len(), terms.len());
+    if extents.transpose_a {
+        scratch.grow(count * depth);
+        for (term, copy) in terms.zip(scratch.chunks_exact_mut(count)) {
+            copy.copy_from_slice(&a[term * m..][rows.clone()]);
+        }
+        return Left { data: scratch, row_pitch: 1, column_pitch: count };
+    }
+    let pitch = depth + LANES;
+    scratch.grow(count * pitch);
+    for (row, copy) in rows.zip(scratch.chunks_exact_mut(pitch)) {
+        copy[..depth].copy_from_slice(&a[row * k..][terms.clone()]);
+    }
+    Left { data: scratch, row_pitch: pitch, column_pitch: 1 }
+}
+
+/// Some terms of a panel of B, `[term][column]`, zero beyond the last column.
+fn copy_panel(extents: Extents, b: &[f32], panel: usize, terms: Range<usize>, copy: &mut [f32]) {
+    let Extents { n, k, .. } = extents;
+    let columns = panel * PANEL..((panel + 1) * PANEL).min(n);
+    if columns.len() < PANEL {
+        copy.fill(0.0);
+    }
+    if extents.transpose_b {
+        // A block of vectors at a time, so that both what is read and what is written stays in the cache.
+        for first in terms.clone().step_by(LANES) {
+            let block = first..(first + LANES).min(terms.end);
+            for (place, column) in columns.clone().enumerate() {
+                let values = &b[column * k..][block.clone()];
+                let to = &mut copy[(first - terms.start) * PANEL + place..];
+                for (to, value) in to.iter_mut().step_by(PANEL).zip(values) {
+                    *to = *value;
+                }
+            }
+        }
+        return;
+    }
+    for (term, copy) in terms.zip(copy.chunks_exact_mut(PANEL)) {
+        copy[..columns.len()].copy_from_slice(&b[term * n..][columns.clone()]);
+    }
+}
+
+/// All panels of B.
+fn lay_out(extents: Extents, b: &[f32], panels: &mut [f32]) {
+    let padded = extents.n.next_multiple_of(PANEL);
+    let mut rest = panels;
+    for terms in extents.depths() {
+        let (part, others) = rest.split_at_mut(padded * terms.len());
+        rest = others;
+        part.par_chunks_exact_mut(PANEL * terms.len())
+            .enumerate()
+            .for_each(|(panel, copy)| copy_panel(extents, b, panel, terms.clone(), copy));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{affordable, filled, same_bits_on_any_threads};
+
+    /// Extents that are no multiple of anything, more terms than one sum takes, more rows than a task has.
+    const CASES: [[usize; 3]; 7] =
+        [[1, 1, 1], [3, 7, 5], [17, 33, 20], [15, 64, 300], [230, 40, 260], [600, 18, 15], [31, 70, 530]];
+
+    fn all() -> impl Iterator<Item = Extents> {
+        let cases = CASES.into_iter().filter(|[m, n, k]| affordable(4 * m * n * k));
+        let flags = [(false, false), (false, true), (true, false), (true, true)];
+        cases.flat_map(move |[m, n, k]| {
+            flags.map(|(transpose_a, transpose_b)| Extents { m, n, k, transpose_a, transpose_b })
+        })
+    }
+
+    /// Three products: of two matrices A, and of one matrix B or of two.
+    fn three(isa: Isa, extents: Extents, shared: bool) -> [Vec<f32>; 3] {
+        let Extents { m, n, k, .. } = extents;
+        let (a, b, bias) = (filled(2 * m * k, 1), filled(2 * k * n, 2), filled(n, 3));
+        let other = usize::from(!shared);
+        let places = [[0, 0], [1, 0], [1, other]];
+        let mut workspace = vec![f32::NAN; extents.workspace_len(Places(&places))];
+        let mut result = vec![f32::NAN; 3 * m * n];
+        products(isa, extents, Places(&places), &a, &b, Some(&bias), &mut workspace, &mut result);
+        [result, a, b]
+    }
+
+    #[test]
+    fn products_match_sums_in_f64() {
+        for (extents, shared) in all().flat_map(|extents| [(extents, true), (extents, false)]) {
+            let Extents { m, n, k, transpose_a, transpose_b } = extents;
+            let bias = filled(n, 3);
+            for isa in Isa::available() {
+                let [result, a, b] = three(isa, extents, shared);
+                for (i, &value) in result.iter().enumerate() {
+                    let (product, row, column) = (i / (m * n), i / n % m, i % n);
+                    let of_b = usize::from(product == 2 && !shared);
+                    let (a, b) = (&a[product.min(1) * m * k..], &b[of_b * k * n..]);
+                    let term = |t: usize| {
+                        let x = if transpose_a { a[t * m + row] } else { a[row * k + t] };
+                        let y = if transpose_b { b[column * k + t] } else { b[t * n + column] };
+                        f64::from(x) * f64::from(y)
+                    };
+                    let terms = (0..k).map(term).chain([f64::from(bias[column])]);
+                    let (sum, magnitude) = terms.fold((0.0, 0.0), |(s, m), t| (s + t, m + t.abs()));
+                    let error = (f64::from(value) - sum).abs();
+                    let bound = 4.0 * f64::from(f32::EPSILON) * magnitude;
+                    assert!(error <= bound, "{extents:?}, product {product} [{row}, {column}]: {value} for {sum}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn results_have_the_same_bits_for_any_number_of_threads() {
+        for extents in all() {
+            same_bits_on_any_threads(|isa| [true, false].map(|shared| three(isa, extents, shared)[0].clone()).to_vec());
+        }
+    }
+}

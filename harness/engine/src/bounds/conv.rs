@@ -1,0 +1,306 @@
+//! Convolutions and their gradients, in the order in which the fast kernels sum.
+//!
+//! `zoo_kernels::conv` sums the products of a block of 16 channels, tap by tap, in registers, as many blocks as there
+//! is room for their weights; filter gradients sum over some two hundred pixels at a time.
+
+use super::{
+    Farthest, Machine, Ran, UNIT, norm,
+    product::{COLUMNS, Chain, Sum, arity, sums},
+};
+use crate::{KernelError, elements::Elements, error::MAP};
+use rayon::prelude::*;
+use std::ops::Range;
+use zoo_graph::ops::{Conv2D, Conv2DBackpropFilter, Conv2DBackpropInput};
+use zoo_kernels::C0;
+
+/// Products that are summed in registers: two output channel blocks' weights in the first-level cache allow half as
+/// many.
+const TERMS: usize = 512;
+
+/// Pixels that a filter gradient sums over at a time.
+const PIXELS: usize = 200;
+
+/// A feature map.
+#[derive(Clone, Copy)]
+struct Map<'a> {
+    values: &'a [f32],
+    dims: [usize; 4],
+}
+
+impl<'a> Map<'a> {
+    fn new(dims: &[usize], values: &'a [f32]) -> Result<Self, KernelError> {
+        let dims = dims.try_into().map_err(|_| KernelError::Operand { place: 0, expected: MAP })?;
+        Ok(Self { values, dims })
+    }
+
+    /// Where a channel of an image begins.
+    fn plane(&self, image: usize, channel: usize) -> usize {
+        let [_, c, h, w] = self.dims;
+        (image * c + channel) * h * w
+    }
+}
+
+/// Outputs at `origin + step * (row, column)` of the destination, and the taps that reach them from the source at `pace
+/// * (row, column)`.
+struct Grid {
+    outputs: [usize; 2],
+    origin: [usize; 2],
+    step: [usize; 2],
+    pace: [usize; 2],
+    taps: Vec<Tap>,
+}
+
+/// A kernel element, and where it reads beside an output's own place.
+#[derive(Clone, Copy)]
+struct Tap {
+    place: usize,
+    offset: [isize; 2],
+}
+
+impl Grid {
+    fn columns(&self, images: usize) -> usize {
+        images * self.outputs[0] * self.outputs[1]
+    }
+
+    /// Image, row and column of an output.
+    fn output(&self, column: usize) -> [usize; 3] {
+        let [rows, columns] = self.outputs;
+        [column / (rows * columns), column / columns % rows, column % columns]
+    }
+
+    /// Where a tap reads in a source map of this size, counted from the first channel of the group; `None` in the
+    /// padding.
+    fn source(&self, source: &Map<'_>, tap: Tap, [image, row, column]: [usize; 3]) -> Option<usize> {
+        let [_, _, h, w] = source.dims;
+        let at = |axis: usize, place: usize, size: usize| {
+            (place * self.pace[axis]).checked_add_signed(tap.offset[axis]).filter(|at| *at < size)
+        };
+        Some(source.plane(image, 0) + at(0, row, h)? * w + at(1, column, w)?)
+    }
+}
+
+/// Taps of a convolution, from the top left of a window.
+fn taps(op: &Conv2D) -> Vec<Tap> {
+    let ([kh, kw], [top, _, left, _], [dh, dw]) = (op.window.kernel, op.window.pad, op.window.dilation);
+    let tap = |place: usize| Tap {
+        place,
+        offset: [(place / kw * dh) as isize - top as isize, (place % kw * dw) as isize - left as isize],
+    };
+    (0..kh * kw).map(tap).collect()
+}
+
+/// For each phase of the stride along an axis of the input: how many pixels it has, and which kernel elements reach
+/// them from which output.
+fn phases(op: &Conv2D, axis: usize, size: usize) -> Vec<(usize, Vec<(usize, isize)>)> {
+    let (stride, pad, dilation) = (op.window.stride[axis], op.window.pad[2 * axis], op.window.dilation[axis]);
+    let reach = |phase: usize, element: usize| {
+        let distance = (phase + pad) as isize - (element * dilation) as isize;
+        (distance % stride as isize == 0).then_some((element, distance / stride as isize))
+    };
+    let phase = |phase: usize| {
+        ((size - phase).div_ceil(stride), (0..op.window.kernel[axis]).filter_map(|e| reach(phase, e)).collect())
+    };
+    (0..stride.min(size)).map(phase).collect()
+}
+
+/// The grids of an input gradient.
+fn phase_grids(op: &Conv2D, [h, w]: [usize; 2]) -> Vec<Grid> {
+    let (rows, columns) = (phases(op, 0, h), phases(op, 1, w));
+    let mut grids = Vec::new();
+    for (row, (height, row_taps)) in rows.iter().enumerate() {
+        for (column, (width, column_taps)) in columns.iter().enumerate() {
+            let tap = |(a, dy): &(usize, isize), (b, dx): &(usize, isize)| Tap {
+                place: a * op.window.kernel[1] + b,
+                offset: [*dy, *dx],
+            };
+            let taps = row_taps.iter().flat_map(|row| column_taps.iter().map(move |column| tap(row, column))).collect();
+            grids.push(Grid {
+                outputs: [*height, *width],
+                origin: [row, column],
+                step: op.window.stride,
+                pace: [1, 1],
+                taps,
+            });
+        }
+    }
+    grids
+}
+
+/// What a convolution and an input gradient have in common: each group's destination channels are sums over its source
+/// channels and taps.
+struct Correlation<'a, W, L> {
+    machine: Machine,
+    groups: usize,
+    source: Map<'a>,
+    dest: Map<'a>,
+    /// Weight of a group, a destination channel and a source channel of it, and a tap.
+    weight: W,
+    /// What an element should be, its sum given: group and channel, element and sum.
+    look: L,
+}
+
+impl<W, L> Correlation<'_, W, L>
+where
+    W: Fn(usize, [usize; 2], usize) -> f64 + Sync,
+    L: Fn(usize, usize, Sum, Chain) -> Farthest + Sync,
+{
+    fn farthest(&self, grids: &[Grid]) -> Farthest {
+        let of_group = |group: usize| {
+            let each = grids.iter().map(|grid| self.group(group, grid));
+            each.fold(Farthest::NONE, Farthest::or)
+        };
+        (0..self.groups).into_par_iter().map(of_group).reduce(|| Farthest::NONE, Farthest::or)
+    }
+
+    fn group(&self, group: usize, grid: &Grid) -> Farthest {
+        let [n, c, h, w] = self.source.dims;
+        let [_, d, _, width] = self.dest.dims;
+        let (sources, dests) = (c / self.groups, d / self.groups);
+        let block = sources.min(C0);
+        let blocks = (0..sources).step_by(block).map(|first| first..sources.min(first + block));
+        let terms: Vec<(usize, usize)> = blocks
+            .flat_map(|block| {
+                let channels = move |tap| block.clone().map(move |channel| (channel, tap));
+                (0..grid.taps.len()).flat_map(channels)
+            })
+            .collect();
+        let chain = Chain { terms: TERMS.max(block * grid.taps.len()), shorter: 4, fused: self.machine.fused };
+        let first_source = group * sources * h * w;
+        let right = |first: usize, run: Range<usize>, out: &mut [[f64; COLUMNS]]| {
+            let columns = COLUMNS.min(grid.columns(n) - first);
+            let places: Vec<[Option<usize>; COLUMNS]> = grid
+                .taps
+                .iter()
+                .map(|tap| {
+                    let place = |column: usize| grid.source(&self.source, *tap, grid.output(first + column));
+                    std::array::from_fn(|column| if column < columns { place(column) } else { None })
+                })
+                .collect();
+            for ((channel, tap), out) in terms[run].iter().zip(out) {
+                let plane = first_source + channel * h * w;
+                for (out, place) in out.iter_mut().zip(&places[*tap]) {
+                    *out = place.map_or(0.0, |place| f64::from(self.source.values[plane + place]));
+                }
+            }
+        };
+        let left = |row: usize, term: usize| {
+            let (channel, tap) = terms[term];
+            (self.weight)(group, [row, channel], grid.taps[tap].place)
+        };
+        let look = |row: usize, column: usize, sum: Sum| {
+            let ([image, i, j], channel) = (grid.output(column), group * dests + row);
+            let (i, j) = (grid.origin[0] + i * grid.step[0], grid.origin[1] + j * grid.step[1]);
+            (self.look)(channel, self.dest.plane(image, channel) + i * width + j, sum, chain)
+        };
+        sums(self.machine.isa, [dests, grid.columns(n), terms.len()], chain, left, right, look)
+    }
+}
+
+/// `conv(x, w) + bias`, with what fusion may have added.
+pub(super) fn forward(machine: Machine, op: &Conv2D, ran: &Ran<'_>, found: &[&[f32]]) -> Result<Farthest, KernelError> {
+    let ([x, w], [y, ..]) = (ran.operands.first_chunk().ok_or(arity(ran))?, found) else { return Err(arity(ran)) };
+    let dims = ran.results[0].dims();
+    let (opened, filters) = (Elements::of(x)?, Elements::of(w)?);
+    let (source, filters) = (Map::new(x.dims(), opened.slice()?)?, filters.slice::<f32>()?);
+    let dest = Map::new(dims, y)?;
+    let bias = ran.operands.get(2).map(Elements::of).transpose()?;
+    let bias = bias.as_ref().map(Elements::slice::<f32>).transpose()?;
+    let (sources, dests, all) = (source.dims[1] / op.groups, dest.dims[1] / op.groups, op.window.taps());
+    let correlation = Correlation {
+        machine,
+        groups: op.groups,
+        source,
+        dest,
+        weight: |group: usize, [row, channel]: [usize; 2], tap: usize| {
+            f64::from(filters[((group * dests + row) * sources + channel) * all + tap])
+        },
+        look: |channel: usize, element: usize, sum: Sum, chain: Chain| {
+            let exact = sum.value + bias.map_or(0.0, |bias| f64::from(bias[channel]));
+            let bound = chain.bound(sum.squares) + UNIT * exact.abs();
+            let exact = if op.relu && exact < 0.0 { 0.0 } else { exact };
+            Farthest::of(0, element, y[element], exact, bound)
+        },
+    };
+    let grid =
+        Grid { outputs: [dims[2], dims[3]], origin: [0, 0], step: [1, 1], pace: op.window.stride, taps: taps(op) };
+    let farthest = correlation.farthest(&[grid]);
+    Ok(match found {
+        [y, mean, variance] => farthest.or(norm::statistics_in_tiles(dims, y, [mean, variance])),
+        _ => farthest,
+    })
+}
+
+/// Gradient by the input, or a transposed convolution.
+pub(super) fn input_gradient(
+    machine: Machine,
+    op: &Conv2DBackpropInput,
+    ran: &Ran<'_>,
+    found: &[&[f32]],
+) -> Result<Farthest, KernelError> {
+    let ([dy, w], [dx]) = (ran.operands.first_chunk().ok_or(arity(ran))?, found) else { return Err(arity(ran)) };
+    let (opened, filters) = (Elements::of(dy)?, Elements::of(w)?);
+    let (source, filters) = (Map::new(dy.dims(), opened.slice()?)?, filters.slice::<f32>()?);
+    let dest = Map::new(&op.input, dx)?;
+    let conv = &op.conv;
+    let (sources, dests, all) = (source.dims[1] / conv.groups, dest.dims[1] / conv.groups, conv.window.taps());
+    let correlation = Correlation {
+        machine,
+        groups: conv.groups,
+        source,
+        dest,
+        weight: |group: usize, [row, channel]: [usize; 2], tap: usize| {
+            f64::from(filters[((group * sources + channel) * dests + row) * all + tap])
+        },
+        look: |_: usize, element: usize, sum: Sum, chain: Chain| {
+            Farthest::of(0, element, dx[element], sum.value, chain.bound(sum.squares))
+        },
+    };
+    Ok(correlation.farthest(&phase_grids(conv, [dest.dims[2], dest.dims[3]])))
+}
+
+/// Gradient by the filters.
+pub(super) fn filter_gradient(
+    machine: Machine,
+    op: &Conv2DBackpropFilter,
+    ran: &Ran<'_>,
+    found: &[&[f32]],
+) -> Result<Farthest, KernelError> {
+    let ([x, dy], [dw]) = (ran.operands.first_chunk().ok_or(arity(ran))?, found) else { return Err(arity(ran)) };
+    let (opened, gradient) = (Elements::of(x)?, Elements::of(dy)?);
+    let x = Map::new(x.dims(), opened.slice()?)?;
+    let dy = Map::new(dy.dims(), gradient.slice()?)?;
+    let [n, o, rows, columns] = dy.dims;
+    let conv = &op.conv;
+    let (sources, dests) = (x.dims[1] / conv.groups, o / conv.groups);
+    let [_, _, h, w] = x.dims;
+    let grid =
+        Grid { outputs: [rows, columns], origin: [0, 0], step: [1, 1], pace: conv.window.stride, taps: taps(conv) };
+    let all = grid.taps.len();
+    // A step through the maps may end with any row.
+    let chain = Chain { terms: PIXELS, shorter: PIXELS.div_ceil(columns.max(1)), fused: machine.fused };
+    let group = |group: usize| {
+        let left = |row: usize, term: usize| {
+            let (image, pixel) = (term / (rows * columns), term % (rows * columns));
+            f64::from(dy.values[dy.plane(image, group * dests + row) + pixel])
+        };
+        let right = |first: usize, run: Range<usize>, out: &mut [[f64; COLUMNS]]| {
+            let wanted = COLUMNS.min(sources * all - first);
+            let lanes: Vec<(usize, Tap)> = (first..first + wanted)
+                .map(|column| ((group * sources + column / all) * h * w, grid.taps[column % all]))
+                .collect();
+            for (term, out) in run.zip(out) {
+                let output = grid.output(term);
+                for (out, (plane, tap)) in out.iter_mut().zip(&lanes) {
+                    let place = grid.source(&x, *tap, output);
+                    *out = place.map_or(0.0, |place| f64::from(x.values[plane + place]));
+                }
+            }
+        };
+        let look = |row: usize, column: usize, sum: Sum| {
+            let element = (group * dests + row) * sources * all + column;
+            Farthest::of(0, element, dw[element], sum.value, chain.bound(sum.squares))
+        };
+        sums(machine.isa, [dests, sources * all, n * rows * columns], chain, left, right, look)
+    };
+    Ok((0..conv.groups).into_par_iter().map(group).reduce(|| Farthest::NONE, Farthest::or))
+}

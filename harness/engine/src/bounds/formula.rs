@@ -1,0 +1,166 @@
+//! Formulas: running error analysis, term by term.
+
+use super::{Farthest, Ran, UNIT, WIDE};
+use crate::{
+    EngineError,
+    elements::Elements,
+    formula::{Evaluation, Number, Prepared, Values},
+};
+use zoo_graph::{
+    Shape,
+    formula::{Binary, Unary},
+    ops::{Assign, Map},
+};
+
+/// Units that the kernels' functions may be off (`zoo_kernels::formula` tests them), with some to spare.
+const FUNCTION: f64 = 8.0;
+
+/// A number, and how far a kernel in f32 may be from it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Near {
+    value: f64,
+    error: f64,
+}
+
+impl Near {
+    /// After so many roundings of the value.
+    fn rounded(value: f64, inherited: f64, roundings: f64) -> Self {
+        Self { value, error: inherited + roundings * UNIT * value.abs() }
+    }
+}
+
+impl Number for Near {
+    /// Sums of the terms, of their errors and of their magnitudes.
+    type Sum = [f64; 3];
+
+    fn exactly(value: f64) -> Self {
+        Self { value, error: 0.0 }
+    }
+
+    /// Rounded to f32 where it meets a tensor.
+    fn constant(value: f64) -> Self {
+        Self::rounded(value, 0.0, 1.0)
+    }
+
+    /// A function of it: the farthest that it gets at the ends of what the number may be, and its own rounding.
+    fn unary(self, function: Unary) -> Self {
+        let value = function.of(self.value);
+        let end = |by: f64| (function.of(self.value + by) - value).abs();
+        let inherited = if self.error > 0.0 { end(self.error).max(end(-self.error)) } else { 0.0 };
+        // Beyond the ends of where a function is defined the number itself is all there is to go by.
+        let inherited = if inherited.is_nan() { value.abs() } else { inherited };
+        let roundings = match function {
+            Unary::Neg | Unary::Abs | Unary::Sign | Unary::Floor => 0.0,
+            Unary::Exp
+            | Unary::Log
+            | Unary::Sqrt
+            | Unary::Rsqrt
+            | Unary::Tanh
+            | Unary::Sigmoid
+            | Unary::Softplus
+            | Unary::Erf
+            | Unary::Sin
+            | Unary::Cos => FUNCTION,
+        };
+        Self::rounded(value, inherited, roundings)
+    }
+
+    fn binary(self, function: Binary, other: Self) -> Self {
+        let (a, b) = (self, other);
+        let value = function.of(a.value, b.value);
+        match function {
+            Binary::Add | Binary::Sub => Self::rounded(value, a.error + b.error, 1.0),
+            Binary::Mul => {
+                let inherited = a.value.abs() * b.error + b.value.abs() * a.error + a.error * b.error;
+                Self::rounded(value, inherited, 1.0)
+            }
+            Binary::Div => {
+                let least = b.value.abs() - b.error;
+                let inherited = if least > 0.0 { (a.error + value.abs() * b.error) / least } else { f64::INFINITY };
+                Self::rounded(value, if a.error + b.error > 0.0 { inherited } else { 0.0 }, 1.0)
+            }
+            Binary::Max | Binary::Min => Self { value, error: a.error.max(b.error) },
+            Binary::Pow => {
+                let ends = [-1.0, 1.0].into_iter().flat_map(|s| [-1.0, 1.0].map(|t| (s, t)));
+                let end =
+                    |(s, t): (f64, f64)| (function.of(a.value + s * a.error, b.value + t * b.error) - value).abs();
+                let inherited = ends.map(end).fold(0.0, f64::max);
+                Self::rounded(value, inherited, FUNCTION)
+            }
+            Binary::Greater | Binary::AtLeast | Binary::Equal => {
+                let error = a.error + b.error;
+                let doubtful = error > 0.0 && (a.value - b.value).abs() <= error;
+                Self { value, error: if doubtful { 1.0 } else { 0.0 } }
+            }
+        }
+    }
+
+    fn select(self, yes: Self, no: Self) -> Self {
+        let (chosen, other) = if self.value != 0.0 { (yes, no) } else { (no, yes) };
+        match self.error {
+            0.0 => chosen,
+            _ => {
+                Self { value: chosen.value, error: chosen.error.max((other.value - chosen.value).abs() + other.error) }
+            }
+        }
+    }
+    fn larger(self, other: Self) -> Self {
+        let value = if other.value > self.value || other.value.is_nan() { other.value } else { self.value };
+        Self { value, error: self.error.max(other.error) }
+    }
+
+    fn add([value, error, magnitudes]: Self::Sum, term: Self) -> Self::Sum {
+        [value + term.value, error + term.error, magnitudes + term.value.abs()]
+    }
+
+    fn join(sum: Self::Sum, other: Self::Sum) -> Self::Sum {
+        std::array::from_fn(|n| sum[n] + other[n])
+    }
+
+    /// Kernels form sums in f64.
+    fn sum([value, error, magnitudes]: Self::Sum) -> Self {
+        Self::rounded(value, error + WIDE * magnitudes, 1.0)
+    }
+}
+
+/// All results of a formula over broadcast tensors.
+pub(super) fn map(op: &Map, ran: &Ran<'_>, found: &[&[f32]]) -> Result<Farthest, EngineError> {
+    let prepared = Prepared::map(op);
+    let strides = |tensors: &[candle_core::Tensor]| {
+        tensors.iter().map(|tensor| prepared.strides(&Shape::from(tensor.dims()))).collect()
+    };
+    run(&prepared, [strides(ran.operands), strides(ran.results)], ran, found)
+}
+
+/// All results of an update.
+pub(super) fn assign(op: &Assign, ran: &Ran<'_>, found: &[&[f32]]) -> Result<Farthest, EngineError> {
+    let elements = found.first().map_or(0, |found| found.len());
+    let prepared = Prepared::assign(op, elements, ran.scalars);
+    run(&prepared, [vec![vec![1]; ran.operands.len()], vec![vec![1]; ran.results.len()]], ran, found)
+}
+
+fn run(
+    prepared: &Prepared,
+    [strides, result_strides]: [Vec<Vec<usize>>; 2],
+    ran: &Ran<'_>,
+    found: &[&[f32]],
+) -> Result<Farthest, EngineError> {
+    let opened = ran.operands.iter().map(Elements::of).collect::<candle_core::Result<Vec<_>>>()?;
+    let operands = ran.operands.iter().zip(&opened).map(|(tensor, opened)| Values::<f32>::of(tensor, opened));
+    let operands = operands.collect::<candle_core::Result<Vec<_>>>()?;
+    let sizes: Vec<usize> = found.iter().map(|found| found.len()).collect();
+    let evaluation = Evaluation {
+        prepared,
+        operands: &operands,
+        strides: &strides,
+        result_strides: &result_strides,
+        result_sizes: &sizes,
+    };
+    let look = |all: &mut Farthest, result: usize, element: usize, near: Near| {
+        *all = all.or(Farthest::of(result, element, found[result][element], near.value, near.error));
+    };
+    let parts = evaluation.run(|| Farthest::NONE, look);
+    let parts =
+        parts.map_err(|source| EngineError::Node { name: ran.node.name.clone(), op: ran.node.op.name(), source })?;
+    Ok(parts.into_iter().fold(Farthest::NONE, Farthest::or))
+}

@@ -1,0 +1,186 @@
+//! Operators that do few roundings, or whose sums have few terms: bounds from the operator itself, applied to other
+//! operands.
+
+use super::{Farthest, LAMBDA, Ran, UNIT, WIDE, farthest};
+use crate::{EngineError, elements::Elements, reference};
+use candle_core::{DType, Tensor};
+use zoo_graph::Op;
+
+/// How an operator rounds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Rounding {
+    /// Its results are numbers of its operands.
+    Moves,
+    /// Its operand in another form: another layout, another type.
+    Converts,
+    /// So many roundings, each relative to the result: products, quotients, sums of what has one sign, and what is
+    /// computed in f64.
+    Relative(f64),
+    /// The same beside a sum, formed in f64, of terms whose magnitudes add up to at most this.
+    Shares(f64),
+    /// Each element of a result is a function of one element of each operand, with so many roundings of numbers between
+    /// them. A rounding in between does no more than to move the result as if the operands and the result were rounded
+    /// once more.
+    Elementwise(f64),
+    /// A sum of the operands, or of products of them, with factors that are not negative: formed in f64.
+    Wide(Summed),
+    /// The same in f32, with so many roundings on the way of a term. No partial sum is larger than the sum of the
+    /// magnitudes.
+    Narrow(usize, Summed),
+    /// Probabilities are computed in f32, from differences of logits.
+    Softmax,
+    /// See [`zoo_graph::ops::LrnGrad`]: a term of the element's own, and a sum over its neighbours.
+    LrnGrad,
+}
+
+/// Operands that an operator is linear in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Summed {
+    All,
+    /// The last one; others decide where its elements go.
+    Last,
+}
+
+impl Rounding {
+    /// The farthest element of what a node computed.
+    pub(super) fn farthest(self, ran: &Ran<'_>, found: &[&[f32]]) -> Result<Farthest, EngineError> {
+        match (self, found.first().map(|found| found.len())) {
+            (Self::Elementwise(_), Some(len)) if len > PIECE && alike(ran) => self.in_pieces(ran, found, len),
+            _ => self.whole(ran, found),
+        }
+    }
+
+    /// Piece by piece, where each element stands alone: the parameters of a large layer would fill the memory many
+    /// times.
+    fn in_pieces(self, ran: &Ran<'_>, found: &[&[f32]], len: usize) -> Result<Farthest, EngineError> {
+        let mut farthest = Farthest::NONE;
+        for start in (0..len).step_by(PIECE) {
+            let piece = PIECE.min(len - start);
+            let cut = |tensor: &Tensor| tensor.flatten_all()?.narrow(0, start, piece)?.contiguous();
+            let operands = ran.operands.iter().map(cut).collect::<candle_core::Result<Vec<_>>>()?;
+            let found: Vec<&[f32]> = found.iter().map(|found| &found[start..start + piece]).collect();
+            let of_piece = self.whole(&Ran { operands: &operands, ..*ran }, &found)?;
+            farthest = farthest.or(Farthest { element: start + of_piece.element, ..of_piece });
+        }
+        Ok(farthest)
+    }
+
+    /// All at once.
+    fn whole(self, ran: &Ran<'_>, found: &[&[f32]]) -> Result<Farthest, EngineError> {
+        let operands = ran.operands.iter().map(to_f64).collect::<candle_core::Result<Vec<_>>>()?;
+        let exact = evaluate(ran, self, &operands)?;
+        let magnitudes: Vec<Vec<f64>> = match self {
+            Self::Moves | Self::Converts | Self::Relative(_) | Self::Shares(_) => Vec::new(),
+            Self::Elementwise(_) => sensitivities(ran, &operands, &exact)?,
+            Self::Wide(summed) | Self::Narrow(_, summed) => {
+                let absolute = |(n, operand): (usize, &Tensor)| match summed {
+                    Summed::Last if n + 1 < operands.len() => Ok(operand.clone()),
+                    Summed::All | Summed::Last if operand.dtype() == DType::U32 => Ok(operand.clone()),
+                    Summed::All | Summed::Last => operand.abs(),
+                };
+                let operands = operands.iter().enumerate().map(absolute).collect::<candle_core::Result<Vec<_>>>()?;
+                evaluate(ran, self, &operands)?
+            }
+            Self::Softmax => vec![Vec::new(), probabilities(&operands[0])?],
+            Self::LrnGrad => vec![through_neighbours(ran, &operands)?],
+        };
+        let bound = |result: usize, element: usize, exact: f64| {
+            let magnitude = || magnitudes[result][element].abs();
+            match self {
+                Self::Moves | Self::Converts => 0.0,
+                Self::Relative(roundings) => roundings * UNIT * exact.abs(),
+                Self::Shares(magnitude) => 16.0 * UNIT * exact.abs() + WIDE * magnitude,
+                Self::Elementwise(roundings) => roundings * UNIT * (exact.abs() + magnitude()),
+                Self::Wide(_) => 2.0 * UNIT * exact.abs() + WIDE * magnitude(),
+                Self::Narrow(roundings, _) => {
+                    let roundings = roundings as f64;
+                    UNIT * (exact.abs() + roundings.min(LAMBDA * roundings.sqrt()) * magnitude())
+                }
+                // The loss is a logarithm: what its argument is off, relative to itself, it is off as it is.
+                Self::Softmax if result == 0 => 16.0 * UNIT * (1.0 + exact.abs()),
+                Self::Softmax | Self::LrnGrad => 16.0 * UNIT * (exact.abs() + magnitude()),
+            }
+        };
+        let each = found.iter().zip(&exact).enumerate().map(|(result, (found, exact))| {
+            farthest(result, found, |element| (exact[element], bound(result, element, exact[element])))
+        });
+        Ok(each.fold(Farthest::NONE, Farthest::or))
+    }
+}
+
+/// Elements that are computed at one time, where operands and results are alike.
+const PIECE: usize = 1 << 18;
+
+/// Whether all operands and results have one shape.
+fn alike(ran: &Ran<'_>) -> bool {
+    let mut all = ran.operands.iter().chain(ran.results);
+    let first = all.next().map(Tensor::dims);
+    all.all(|tensor| Some(tensor.dims()) == first)
+}
+
+/// A tensor of numbers in f64; class indices stay what they are.
+fn to_f64(tensor: &Tensor) -> candle_core::Result<Tensor> {
+    if tensor.dtype() == DType::U32 { Ok(tensor.clone()) } else { tensor.to_dtype(DType::F64) }
+}
+
+/// The operator's results in f64.
+fn evaluate(ran: &Ran<'_>, rounding: Rounding, operands: &[Tensor]) -> Result<Vec<Vec<f64>>, EngineError> {
+    let results = if rounding == Rounding::Converts {
+        operands.to_vec()
+    } else {
+        reference::evaluate(&ran.node.name, &ran.node.op, operands, ran.scalars)?
+    };
+    Ok(results
+        .iter()
+        .map(|result| result.to_dtype(DType::F64)?.flatten_all()?.to_vec1())
+        .collect::<candle_core::Result<_>>()?)
+}
+
+/// Step of a difference quotient: its own rounding and the curvature of what is measured both cost a millionth.
+const STEP: f64 = 1.0 / (1u64 << 20) as f64;
+
+/// For each element of a result the sum over the operands of `|x dy/dx|`: how far it moves when each moves by its own
+/// size.
+fn sensitivities(ran: &Ran<'_>, operands: &[Tensor], exact: &[Vec<f64>]) -> Result<Vec<Vec<f64>>, EngineError> {
+    let mut all: Vec<Vec<f64>> = exact.iter().map(|result| vec![0.0; result.len()]).collect();
+    for (n, operand) in operands.iter().enumerate().filter(|(_, operand)| operand.dtype() == DType::F64) {
+        let mut moved = operands.to_vec();
+        moved[n] = operand.affine(1.0 + STEP, 0.0)?;
+        let moved = evaluate(ran, Rounding::Elementwise(0.0), &moved)?;
+        for ((all, moved), exact) in all.iter_mut().zip(moved).zip(exact) {
+            all.iter_mut().zip(moved).zip(exact).for_each(|((all, moved), exact)| *all += (moved - exact).abs() / STEP);
+        }
+    }
+    Ok(all)
+}
+
+/// What a rounding of a logit or of e^x moves the gradient of the mean loss by, in units: `p (1 + |x - max|) / n`.
+fn probabilities(logits: &Tensor) -> Result<Vec<f64>, EngineError> {
+    let classes = logits.dims().last().copied().unwrap_or(1);
+    let rows = logits.elem_count() / classes.max(1);
+    let opened = Elements::of(logits)?;
+    let mut all = Vec::with_capacity(rows * classes);
+    for row in opened.slice::<f64>()?.chunks_exact(classes.max(1)) {
+        let largest = row.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        let sum: f64 = row.iter().map(|x| (x - largest).exp()).sum();
+        all.extend(row.iter().map(|x| (x - largest).exp() / sum * (1.0 + largest - x) / rows as f64));
+    }
+    Ok(all)
+}
+
+/// Magnitudes of both terms of the gradient of a local response normalisation. With `|dy|` of the sign of `x` for `dy`,
+/// nothing cancels in the sum over neighbours.
+fn through_neighbours(ran: &Ran<'_>, operands: &[Tensor]) -> Result<Vec<f64>, EngineError> {
+    let (Op::LrnGrad(op), [x, dy]) = (&ran.node.op, operands) else {
+        return Err(candle_core::Error::Msg("not the gradient of a normalisation".into()).into());
+    };
+    let ones = x.ones_like()?;
+    let aligned = dy.abs()?.mul(&x.sign()?)?;
+    // d^-beta, by which the normalisation multiplies.
+    let y = reference::evaluate(&ran.node.name, &Op::from(op.lrn.clone()), std::slice::from_ref(x), ran.scalars)?;
+    let power = x.eq(0.0)?.where_cond(&ones, &y[0].div(x)?)?;
+    let own = dy.abs()?.mul(&power)?;
+    let both = reference::evaluate(&ran.node.name, &ran.node.op, &[x.clone(), aligned.clone()], ran.scalars)?;
+    let neighbours = aligned.mul(&power)?.sub(&both[0])?.abs()?;
+    Ok(own.add(&neighbours)?.flatten_all()?.to_vec1()?)
+}

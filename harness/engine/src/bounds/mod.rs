@@ -1,0 +1,244 @@
+//! How far rounding may bring the results of an operator in f32 from what it computes in f64 on the operands that it
+//! read.
+//!
+//! [`judge`] computes a node once more, in f64, and in the same pass a bound for every element of its results. With `u`
+//! the unit roundoff of f32, 2^-24:
+//!
+//! - **Sums of products** (convolutions, products of matrices, [`product`]): every partial sum `s_k` that the kernel
+//!   rounds adds an error of at most `u |s_k|`. If these are independent with mean zero, as the model of probabilistic
+//!   rounding error analysis has it, the total error stays below `lambda u sqrt(sum of s_k^2)` with probability `1 - 2
+//!   exp(-lambda^2 / 2)`: the inequality of Azuma and Hoeffding, used so in Higham and Mary, "A New Approach to
+//!   Probabilistic Rounding Error Analysis", SIAM J. Sci. Comput. 41 (2019). The partial sums are formed in the
+//!   kernels' own order, so that the bound is as sharp as the kernel is.
+//! - **Everything else** does few roundings between an operand and a result. Each is at most `u` times the number that
+//!   is rounded, and running error analysis (Higham, "Accuracy and Stability of Numerical Algorithms", 2nd edition,
+//!   sections 3.3 and 4.2) adds up their effects. Sums that kernels form in f64 add [`WIDE`] times the sum of the
+//!   magnitudes.
+//!
+//! No bound was fitted to what kernels do.
+
+mod conv;
+mod formula;
+mod magnitudes;
+mod norm;
+mod product;
+
+use crate::{EngineError, KernelError, Kernels, Options, Scalars, elements::Elements};
+use candle_core::Tensor;
+use magnitudes::{Rounding, Summed};
+use rayon::prelude::*;
+use zoo_graph::{
+    Node, Op, Shape,
+    ops::{LogitLayout, MaskSoftMargin},
+};
+use zoo_kernels::{Isa, Level};
+
+/// Unit roundoff of f32.
+pub(crate) const UNIT: f64 = 1.0 / (1u64 << 24) as f64;
+
+/// Deviations that a sum's error may reach: beyond it with a probability of 2 exp(-50), 4e-22, per element.
+pub(crate) const LAMBDA: f64 = 10.0;
+
+/// Error of a sum that is formed in f64, relative to the sum of the magnitudes: a thousand of its roundings of 2^-53,
+/// and more than the million terms of any sum here come to (Higham and Mary: `lambda sqrt(n)` of them).
+pub(crate) const WIDE: f64 = 1.0 / (1u64 << 40) as f64;
+
+/// Error of a number that is too small to be normal.
+const TINY: f64 = f32::MIN_POSITIVE as f64;
+
+/// A node that has run: what it read, and what it made of that.
+#[derive(Clone, Copy, Debug)]
+pub struct Ran<'a> {
+    /// The node.
+    pub node: &'a Node,
+    /// What it read: row-major tensors in f32, class indices in u32.
+    pub operands: &'a [Tensor],
+    /// What it computed, row-major in f32.
+    pub results: &'a [Tensor],
+    /// What came with the step.
+    pub scalars: Scalars,
+}
+
+/// What computes: the kernels that are judged, and the instructions that judge them.
+#[derive(Clone, Copy, Debug)]
+pub struct Machine {
+    isa: Isa,
+    /// Whether the kernels round a product and its sum once, and not each.
+    fused: bool,
+}
+
+impl Machine {
+    /// Of a step with these options.
+    pub fn of(options: Options) -> Self {
+        let isa = options.level.map_or_else(Isa::best, Isa::at_most);
+        let fused = match options.kernels {
+            Kernels::Fast { .. } => isa.level() != Level::Portable,
+            // candle's products use what the processor has.
+            Kernels::Reference => false,
+        };
+        Self { isa: Isa::best(), fused }
+    }
+}
+
+/// The element of a node's results that is farthest from what it should be, in its bound.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Farthest {
+    /// Error over bound; infinite for what is not a number.
+    pub ratio: f64,
+    /// Which result.
+    pub result: usize,
+    /// Row-major index of the element.
+    pub element: usize,
+    /// What the kernel gave.
+    pub found: f64,
+    /// What the operator is in f64.
+    pub exact: f64,
+    /// The most that rounding explains.
+    pub bound: f64,
+}
+
+impl Farthest {
+    /// Nothing is off.
+    const NONE: Self = Self { ratio: 0.0, result: 0, element: 0, found: 0.0, exact: 0.0, bound: 0.0 };
+
+    /// One element.
+    fn of(result: usize, element: usize, found: f32, exact: f64, bound: f64) -> Self {
+        let (found, bound) = (f64::from(found), bound + TINY);
+        let ratio = match (found - exact).abs() / bound {
+            _ if found == exact || (found.is_nan() && exact.is_nan()) => 0.0,
+            // Beyond the largest number of f32, infinity is what is nearest.
+            _ if found.is_infinite()
+                && found.signum() == exact.signum()
+                && exact.abs() + bound > f64::from(f32::MAX) =>
+            {
+                0.0
+            }
+            ratio if ratio.is_nan() => f64::INFINITY,
+            ratio => ratio,
+        };
+        Self { ratio, result, element, found, exact, bound }
+    }
+
+    /// The one that is farther off, of equal ones the first.
+    fn or(self, other: Self) -> Self {
+        let first = (self.result, self.element) <= (other.result, other.element);
+        match self.ratio.total_cmp(&other.ratio) {
+            std::cmp::Ordering::Greater => self,
+            std::cmp::Ordering::Less => other,
+            std::cmp::Ordering::Equal if first => self,
+            std::cmp::Ordering::Equal => other,
+        }
+    }
+}
+
+/// Elements that a task looks at.
+const PIECE: usize = 1 << 14;
+
+/// The farthest element of a result, given what each should be and its bound.
+fn farthest(result: usize, found: &[f32], of: impl Fn(usize) -> (f64, f64) + Sync) -> Farthest {
+    let look = |(piece, found): (usize, &[f32])| {
+        let elements = (piece * PIECE..).zip(found);
+        let each = elements.map(|(element, found)| {
+            let (exact, bound) = of(element);
+            Farthest::of(result, element, *found, exact, bound)
+        });
+        each.fold(Farthest::NONE, Farthest::or)
+    };
+    found.par_chunks(PIECE).enumerate().map(look).reduce(|| Farthest::NONE, Farthest::or)
+}
+
+/// The farthest element of a node's results; above a ratio of 1 rounding does not explain it.
+///
+/// # Errors
+/// Operands or results that are not the operator's.
+pub fn judge(machine: Machine, ran: &Ran<'_>) -> Result<Farthest, EngineError> {
+    let in_node =
+        |source: KernelError| EngineError::Node { name: ran.node.name.clone(), op: ran.node.op.name(), source };
+    let results = ran.results.iter().map(Elements::of).collect::<candle_core::Result<Vec<_>>>()?;
+    let found = results.iter().map(Elements::slice::<f32>).collect::<candle_core::Result<Vec<_>>>()?;
+    let bounded = |rounding: Rounding| rounding.farthest(ran, &found);
+    match &ran.node.op {
+        Op::Conv2D(op) => conv::forward(machine, op, ran, &found).map_err(in_node),
+        Op::Conv2DBackpropFilter(op) => conv::filter_gradient(machine, op, ran, &found).map_err(in_node),
+        Op::Conv2DBackpropInput(op) => conv::input_gradient(machine, op, ran, &found).map_err(in_node),
+        Op::MatMul(op) => product::matrices(machine, op, ran, &found).map_err(in_node),
+        Op::BnTrainingReduce(_) => norm::statistics(ran, &found).map_err(in_node),
+        Op::BnTrainingUpdate(op) => norm::normalised(op, ran, &found).map_err(in_node),
+        Op::BnTrainingUpdateGrad(op) => norm::sums(op.eps, ran, &found).map_err(in_node),
+        Op::BnTrainingReduceGrad(op) => norm::input_gradient(op.eps, ran, &found).map_err(in_node),
+        Op::BnTrainingGrad(op) => norm::gradient(op, ran, &found).map_err(in_node),
+        Op::BnInfer(op) => norm::stored(op.eps, ran, &found).map_err(in_node),
+        Op::Map(op) => formula::map(op, ran, &found),
+        Op::Assign(op) => formula::assign(op, ran, &found),
+        Op::AllReduce(_)
+        | Op::Concat(_)
+        | Op::ExtractPatches(_)
+        | Op::Gather(_)
+        | Op::MaxPool(_)
+        | Op::Pad(_)
+        | Op::Relu(_)
+        | Op::ReluGrad(_)
+        | Op::Reshape(_)
+        | Op::Slice(_)
+        | Op::Split(_)
+        | Op::Transpose(_) => bounded(Rounding::Moves),
+        Op::Cast(_) | Op::TransData(_) => bounded(Rounding::Converts),
+        // Computed in f64 and rounded once, or constants.
+        Op::BalancedBce(_)
+        | Op::ClipByValue(_)
+        | Op::DiceLoss(_)
+        | Op::Eye(_)
+        | Op::Fill(_)
+        | Op::GatherStatistics(_)
+        | Op::L2Loss(_)
+        | Op::LossScale(_)
+        | Op::MaskedL1(_)
+        | Op::PairLogSoftmax(_)
+        | Op::PairLogSoftmaxGrad(_)
+        | Op::Scale(_)
+        | Op::ScaleBy(_)
+        | Op::SelectCrossEntropy(_)
+        | Op::WeightedL1(_) => bounded(Rounding::Relative(2.0)),
+        Op::BnInferGrad(_) | Op::ClipByGlobalNorm(_) | Op::Dropout(_) => bounded(Rounding::Relative(4.0)),
+        Op::Lrn(op) => bounded(Rounding::Relative((op.size + 8) as f64)),
+        Op::MaskSoftMargin(op) => bounded(Rounding::Shares(share_of_a_logit(op, ran)?)),
+        Op::Sigmoid(_) | Op::SigmoidGrad(_) => bounded(Rounding::Relative(16.0)),
+        Op::BnRunningUpdate(_) | Op::WeightedSum(_) => bounded(Rounding::Elementwise(8.0)),
+        Op::AdaptiveAvgPool(_) | Op::AvgPool(_) | Op::BiasAddGrad(_) => bounded(Rounding::Wide(Summed::All)),
+        Op::AdaptiveAvgPoolGrad(_) | Op::AvgPoolGrad(_) => bounded(Rounding::Wide(Summed::Last)),
+        Op::Add(_) | Op::BiasAdd(_) => bounded(Rounding::Narrow(ran.operands.len(), Summed::All)),
+        Op::MaxPoolGrad(op) => bounded(Rounding::Narrow(op.window.taps(), Summed::Last)),
+        Op::ExtractPatchesGrad(op) => bounded(Rounding::Narrow(op.patches.window.taps(), Summed::Last)),
+        Op::DepthwiseCorrelation(_) | Op::DepthwiseCorrelationGrad(_) => {
+            bounded(Rounding::Narrow(terms_per_plane(ran), Summed::All))
+        }
+        Op::Resize(_) | Op::ResizeGrad(_) => bounded(Rounding::Narrow(terms_per_plane(ran), Summed::Last)),
+        Op::ScatterAdd(_) => {
+            let indices = ran.operands.get(1).map_or(1, Tensor::elem_count);
+            bounded(Rounding::Narrow(indices, Summed::All))
+        }
+        Op::SoftmaxCrossEntropy(_) => bounded(Rounding::Softmax),
+        Op::LrnGrad(_) => bounded(Rounding::LrnGrad),
+    }
+}
+
+/// The most terms that an element of a map is the sum of: the pixels of the smallest operand's planes.
+fn terms_per_plane(ran: &Ran<'_>) -> usize {
+    let pixels = |tensor: &Tensor| tensor.dims().iter().skip(2).product::<usize>();
+    ran.operands.iter().map(pixels).min().unwrap_or(1)
+}
+
+/// The most that the pixels which a logit goes into add to its gradient, by magnitude: a pixel has a slope of at most
+/// its share of the loss, and along an axis the weights of a logit in the enlarged map add up to at most `size / side +
+/// 1`.
+fn share_of_a_logit(op: &MaskSoftMargin, ran: &Ran<'_>) -> Result<f64, EngineError> {
+    let [logits, _, select] = ran.operands else { return Ok(1.0) };
+    let (n, one, h, w) = select.dims4()?;
+    let side = match op.logit_layout(&Shape::from(logits.dims()), [n, one, h, w]) {
+        Ok(LogitLayout::Channels { side }) => side,
+        Ok(LogitLayout::Rows) | Err(_) => op.size,
+    };
+    let chosen = Elements::of(select)?.slice::<f32>()?.iter().filter(|chosen| **chosen == 1.0).count();
+    let along_an_axis = op.size as f64 / side as f64 + 1.0;
+    Ok(along_an_axis * along_an_axis / (chosen * op.size * op.size).max(1) as f64)
+}

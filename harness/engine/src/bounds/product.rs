@@ -1,0 +1,176 @@
+//! Sums of products in f64, with the squares of all partial sums that a kernel in f32 rounds on its way to each.
+
+use super::{Farthest, LAMBDA, Machine, Ran, UNIT};
+use crate::{KernelError, elements::Elements};
+use rayon::prelude::*;
+use std::ops::Range;
+use zoo_graph::{
+    DType, Shape, TensorType,
+    ops::{MatMul, Products},
+};
+use zoo_kernels::{
+    C0, Isa,
+    partial_sums::{ROWS, Totals, add_run},
+};
+
+/// Columns of a tile.
+pub(super) const COLUMNS: usize = C0;
+
+/// How a kernel forms a sum: so many terms in a register, which is then added to the result.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Chain {
+    /// The most terms that are summed before their sum is added to the result.
+    pub terms: usize,
+    /// How many shorter sums of a kernel may take the place of one of so many terms, at least 1.
+    pub shorter: usize,
+    /// Whether a product and its sum are rounded once, and not each.
+    pub fused: bool,
+}
+
+impl Chain {
+    /// The bound on the error of a sum, from the squares of its partial sums. A product that is rounded on its own is
+    /// the difference of two partial sums, and the square of a difference is at most twice the sum of the squares, of
+    /// which each comes twice.
+    pub fn bound(self, squares: f64) -> f64 {
+        LAMBDA * UNIT * (if self.fused { squares } else { 5.0 * squares }).sqrt()
+    }
+}
+
+/// A sum, and the squares of its partial sums.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Sum {
+    pub value: f64,
+    pub squares: f64,
+}
+
+/// `rows x columns` sums of `terms` products: `left(row, term)` times what `right` lays out for [`COLUMNS`] columns and
+/// some terms, one row per term. Each sum is shown to `look(row, column, sum)`; returns the farthest.
+pub(super) fn sums(
+    isa: Isa,
+    [rows, columns, terms]: [usize; 3],
+    chain: Chain,
+    left: impl Fn(usize, usize) -> f64 + Sync,
+    right: impl Fn(usize, Range<usize>, &mut [[f64; COLUMNS]]) + Sync,
+    look: impl Fn(usize, usize, Sum) -> Farthest + Sync,
+) -> Farthest {
+    let tiles = rows.div_ceil(ROWS);
+    let runs: Vec<Range<usize>> = (0..terms).step_by(chain.terms).map(|t| t..terms.min(t + chain.terms)).collect();
+    // Of a run all tiles, of a tile all terms.
+    let packed: Vec<Vec<[f64; ROWS]>> = runs
+        .par_iter()
+        .map(|run| {
+            let row = |tile: usize, r: usize, term: usize| match tile * ROWS + r {
+                row if row < rows => left(row, term),
+                _ => 0.0,
+            };
+            let term = |tile: usize| run.clone().map(move |term| std::array::from_fn(|r| row(tile, r, term)));
+            (0..tiles).flat_map(term).collect()
+        })
+        .collect();
+    let panel = |panel: usize| {
+        let first = panel * COLUMNS;
+        let mut totals: Vec<Totals> = vec![[[0.0; COLUMNS]; 2]; tiles * ROWS];
+        let mut laid_out = vec![[0.0; COLUMNS]; chain.terms.min(terms)];
+        for (run, packed) in runs.iter().zip(&packed) {
+            let laid_out = &mut laid_out[..run.len()];
+            right(first, run.clone(), laid_out);
+            // The first sum is stored, and not added to anything.
+            let later = (chain.shorter - usize::from(run.start == 0)) as f64;
+            add_run(isa, packed, laid_out, later, &mut totals);
+        }
+        let mut farthest = Farthest::NONE;
+        for (row, [values, squares]) in totals[..rows].iter().enumerate() {
+            for column in first..columns.min(first + COLUMNS) {
+                let sum = Sum { value: values[column - first], squares: squares[column - first] };
+                farthest = farthest.or(look(row, column, sum));
+            }
+        }
+        farthest
+    };
+    (0..columns.div_ceil(COLUMNS)).into_par_iter().map(panel).reduce(|| Farthest::NONE, Farthest::or)
+}
+
+/// How products of matrices are summed: `zoo_kernels::linear` and `zoo_kernels::matmul` add up to 512 terms at a time,
+/// some of them 64.
+const MATRICES: (usize, usize) = (512, 512 / 64);
+
+/// `op(a) * op(b) + bias`, of each matrix.
+pub(super) fn matrices(
+    machine: Machine,
+    op: &MatMul,
+    ran: &Ran<'_>,
+    found: &[&[f32]],
+) -> Result<Farthest, KernelError> {
+    let ([a, b], [found]) = (ran.operands.first_chunk().ok_or(arity(ran))?, found) else { return Err(arity(ran)) };
+    let [of_a, of_b] = [a, b].map(|tensor| TensorType::plain(Shape::from(tensor.dims()), DType::F32));
+    let matrices = KernelError::Operand { place: 0, expected: "matrices that fit each other" };
+    let products = op.joined(&of_a, &of_b).map_err(|_| matrices)?;
+    let Products { m, n, k, .. } = products;
+    let (a, b, bias) = (Elements::of(a)?, Elements::of(b)?, ran.operands.get(2).map(Elements::of).transpose()?);
+    let (a, b) = (a.slice::<f32>()?, b.slice::<f32>()?);
+    let bias = bias.as_ref().map(Elements::slice::<f32>).transpose()?;
+    let (terms, shorter) = MATRICES;
+    let chain = Chain { terms, shorter, fused: machine.fused };
+    let product = |index: usize| {
+        let a = &a[products.matrix_of(&products.leading_a, index) * m * k..][..m * k];
+        let b = &b[products.matrix_of(&products.leading_b, index) * k * n..][..k * n];
+        let left = |row: usize, term: usize| f64::from(a[if op.transpose_a { term * m + row } else { row * k + term }]);
+        let right = |first: usize, terms: Range<usize>, out: &mut [[f64; COLUMNS]]| {
+            let columns = COLUMNS.min(n - first);
+            for (term, out) in terms.zip(out) {
+                for (column, out) in (first..).zip(&mut out[..columns]) {
+                    *out = f64::from(b[if op.transpose_b { column * k + term } else { term * n + column }]);
+                }
+            }
+        };
+        let look = |row: usize, column: usize, sum: Sum| {
+            let exact = sum.value + bias.map_or(0.0, |bias| f64::from(bias[column]));
+            let element = (index * m + row) * n + column;
+            Farthest::of(0, element, found[element], exact, chain.bound(sum.squares) + UNIT * exact.abs())
+        };
+        sums(machine.isa, [m, n, k], chain, left, right, look)
+    };
+    Ok((0..products.count()).into_par_iter().map(product).reduce(|| Farthest::NONE, Farthest::or))
+}
+
+/// Operands or results are not as many as the operator has.
+pub(super) fn arity(ran: &Ran<'_>) -> KernelError {
+    KernelError::Arity { found: ran.operands.len() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// 3 rows, 2 columns, 5 terms in runs of 2: every partial sum by hand.
+    #[test]
+    fn sums_and_squares_are_those_of_the_runs() {
+        let (left, right) =
+            (|row: usize, term: usize| (row + term) as f64, |term: usize, column: usize| (1 + term * column) as f64);
+        for isa in Isa::available() {
+            let chain = Chain { terms: 2, shorter: 3, fused: true };
+            let lay_out = |first: usize, terms: Range<usize>, out: &mut [[f64; COLUMNS]]| {
+                for (term, out) in terms.zip(out) {
+                    (0..2).for_each(|column| out[column] = right(term, first + column));
+                }
+            };
+            let seen = std::sync::Mutex::new(Vec::new());
+            sums(isa, [3, 2, 5], chain, left, lay_out, |row, column, sum| {
+                let (mut value, mut squares) = (0.0, 0.0);
+                for start in [0, 2, 4] {
+                    let mut run = 0.0;
+                    for term in start..5.min(start + 2) {
+                        run += left(row, term) * right(term, column);
+                        squares += run * run;
+                    }
+                    value += run;
+                    squares += if start > 0 { 3.0 } else { 2.0 } * value * value;
+                }
+                assert_eq!(sum, Sum { value, squares });
+                seen.lock().unwrap().push((row, column));
+                Farthest::NONE
+            });
+            assert_eq!(seen.lock().unwrap().len(), 6);
+        }
+    }
+}

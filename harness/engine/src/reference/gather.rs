@@ -1,0 +1,40 @@
+//! Rows of tables by their numbers.
+
+use crate::KernelError;
+use crate::elements::{Elements, by_chunks};
+use candle_core::{FloatDType, Tensor};
+use zoo_graph::ops::ScatterAdd;
+use zoo_kernels::rows::expect_rows;
+
+/// The row of the table that each index names.
+pub(super) fn gather<T: FloatDType>([table, indices]: [&Tensor; 2]) -> Result<Tensor, KernelError> {
+    let [rows, row @ ..] = table.dims() else { return Err(KernelError::Operand { place: 0, expected: "a table" }) };
+    let width = row.iter().product::<usize>();
+    let (opened, numbers) = (Elements::of(table)?, Elements::of(indices)?);
+    let (values, numbers) = (opened.slice::<T>()?, numbers.slice::<u32>()?);
+    expect_rows(numbers, *rows)?;
+    let y = by_chunks::<T>(&[indices.dims(), row].concat(), width, |i, y| {
+        y.copy_from_slice(&values[numbers[i] as usize * width..][..width]);
+    });
+    Ok(y?)
+}
+
+/// For each row of the table, the sum of the values whose index names it.
+pub(super) fn scatter_add<T: FloatDType>(
+    op: &ScatterAdd,
+    [values, indices]: [&Tensor; 2],
+) -> Result<Tensor, KernelError> {
+    let row = &values.dims()[indices.rank()..];
+    let width = row.iter().product::<usize>();
+    let (opened, numbers) = (Elements::of(values)?, Elements::of(indices)?);
+    let (values, numbers) = (opened.slice::<T>()?, numbers.slice::<u32>()?);
+    expect_rows(numbers, op.rows)?;
+    let mut places = vec![Vec::new(); op.rows];
+    numbers.iter().enumerate().for_each(|(place, number)| places[*number as usize].push(place));
+    let table = by_chunks::<T>(&[&[op.rows], row].concat(), width, |i, y| {
+        for (n, y) in y.iter_mut().enumerate() {
+            *y = T::from_f64(places[i].iter().map(|place| values[place * width + n].to_f64()).sum());
+        }
+    });
+    Ok(table?)
+}

@@ -1,0 +1,106 @@
+//! Losses that are formulas, as an author writes them, against terms that have an operator and against hand-worked
+//! values.
+
+use crate::tiny::{OPTIONS, SCALARS, Tiny, assert_close, elements, noise};
+use candle_core::{Device, Tensor};
+use std::fs;
+use zoo_engine::{Inputs, Kernels, Options, Step};
+use zoo_graph::ops::{SmoothingOver, SoftmaxCrossEntropy};
+use zoo_graph::{DType, TensorType};
+use zoo_recipe::{BuildOptions, Library, LoadOptions, build};
+
+/// Loss of three samples of eight numbers, and the weights of a dense layer of ten classes after a step of gradient
+/// descent.
+fn step(loss: &str, dtype: DType, kernels: Kernels) -> (f64, Vec<f64>) {
+    let text = format!(
+        "name: r\nmodel:\n  inputs: {{image: [2, 2, 2]}}\n  classes: 10\n  body: [flatten, linear: {{name: fc, out: $classes}}]\n\
+         data: {{source: {{characters: {{}}}}}}\nloss: {loss}\noptimizer: sgd\n\
+         schedule: {{constant: {{base_lr: 0.1}}}}\ntrain: {{batch: 32, epochs: 1}}\n"
+    );
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("r.yaml"), text).unwrap();
+    let library = Library::new([folder.path()]);
+    let recipe = library.load("r", &LoadOptions::default()).unwrap_or_else(|e| panic!("{e}")).recipe;
+    let model = recipe.resolve().unwrap();
+    let options = BuildOptions { dtype, ..BuildOptions::train(3) };
+    let graph = build(&recipe, &model, &options).unwrap_or_else(|error| panic!("{error}"));
+    let given: Vec<String> = graph.inputs.iter().map(|input| input.name.clone()).collect();
+    let mut step = Step::new(graph, Options { kernels, ..OPTIONS }).unwrap();
+    let candle = zoo_engine::candle_dtype(dtype);
+    let tensor = |salt: u64, dims: &[usize]| {
+        let values = noise(dims.iter().product(), salt);
+        Tensor::from_slice(&values, dims, &Device::Cpu).unwrap().to_dtype(candle).unwrap()
+    };
+    step.set_variable("fc.weight", &tensor(1, &[10, 8])).unwrap();
+    step.set_variable("fc.bias", &tensor(2, &[10])).unwrap();
+    let mut inputs = Inputs::new();
+    for name in given {
+        inputs = match name.as_str() {
+            "image" => inputs.with(name, tensor(3, &[3, 2, 2, 2])),
+            "label" => inputs.with(name, Tensor::new(&[3u32, 0, 2], &Device::Cpu).unwrap()),
+            _ => inputs.with(name, tensor(4, &[3, 10])),
+        };
+    }
+    let result = step.run(&inputs, SCALARS, &mut ()).unwrap();
+    (result.losses[0].1, elements(&step.variable("fc.weight").unwrap()))
+}
+
+const FAST: Kernels = Kernels::Fast { fusion: true };
+
+#[test]
+fn cross_entropy_written_as_a_formula_is_cross_entropy() {
+    let formula = |reduction: &str| {
+        format!(
+            "{{formulas: {{ce: {{formula: \"-row_sum(select(row_index == label, log_softmax(logits), 0))\", \
+             reduction: {reduction}}}}}}}"
+        )
+    };
+    let (loss, weights) = step("{softmax_cross_entropy: {}}", DType::F64, Kernels::Reference);
+    for reduction in ["mean", "batch_mean"] {
+        let (own_loss, own_weights) = step(&formula(reduction), DType::F64, Kernels::Reference);
+        assert_close(&[own_loss], &[loss], 1e-14, "loss");
+        assert_close(&own_weights, &weights, 1e-14, "weights");
+        let (own_loss, own_weights) = step(&formula(reduction), DType::F32, FAST);
+        assert_close(&[own_loss], &[loss], 1e-6, "loss, fast");
+        assert_close(&own_weights, &weights, 1e-6, "weights, fast");
+    }
+    let (sum, _) = step(&formula("sum"), DType::F64, Kernels::Reference);
+    assert_close(&[sum], &[3.0 * loss], 1e-13, "sum");
+}
+
+/// Two windows of three tokens out of four, as logits `[2, 3, 4]`.
+#[test]
+fn the_loss_of_tokens_is_their_mean() {
+    let tokens = |op: &SoftmaxCrossEntropy, logits: &[usize], labels: &[usize]| {
+        let mut tiny = Tiny::new(DType::F64);
+        let x = tiny.given(logits, noise(24, 5));
+        let ty = TensorType::plain(labels, DType::U32);
+        let label = tiny.graph.add_input("label", ty);
+        tiny.add_all(op.clone(), &[x, label]).into_iter().for_each(|result| tiny.show(result));
+        let label = Tensor::from_vec(vec![3u32, 0, 2, 1, 1, 0], labels, &Device::Cpu).unwrap();
+        let found = tiny.run_with(&Inputs::new().with("label", label)).outputs;
+        (elements(&found[0].1)[0], elements(&found[1].1), found[1].1.dims().to_vec())
+    };
+    let op = SoftmaxCrossEntropy { smoothing: 0.1, over: SmoothingOver::AllClasses };
+    let (loss, gradient, dims) = tokens(&op, &[2, 3, 4], &[2, 3]);
+    let (of_rows, gradient_of_rows, _) = tokens(&op, &[6, 4], &[6]);
+    assert_eq!((loss, gradient, dims), (of_rows, gradient_of_rows, vec![2, 3, 4]));
+    let plain = SoftmaxCrossEntropy { smoothing: 0.0, ..op };
+    let rows: Vec<f64> = noise(24, 5);
+    let by_hand = rows
+        .chunks(4)
+        .zip([3, 0, 2, 1, 1, 0])
+        .map(|(row, label): (&[f64], usize)| row.iter().map(|x| x.exp()).sum::<f64>().ln() - row[label]);
+    assert_close(&[tokens(&plain, &[2, 3, 4], &[2, 3]).0], &[by_hand.sum::<f64>() / 6.0], 1e-14, "by hand");
+}
+
+#[test]
+fn terms_add_up_with_their_weights() {
+    let huber = "select(abs(logits - t) < 1, 0.5 * (logits - t)^2, abs(logits - t) - 0.5)";
+    let huber = |weight: f64, name: &str| format!("{name}: {{formula: \"{huber}\", weight: {weight}}}");
+    let (one, _) = step(&format!("{{formulas: {{{}}}}}", huber(1.0, "a")), DType::F64, Kernels::Reference);
+    let both = format!("{{formulas: {{{}, {}}}}}", huber(1.0, "a"), huber(0.5, "b"));
+    let (both, _) = step(&both, DType::F64, Kernels::Reference);
+    assert!(one > 0.0);
+    assert_close(&[both], &[1.5 * one], 1e-14, "total");
+}

@@ -1,0 +1,254 @@
+//! Products of many matrices, rows of tables, cuts, and the layers of transformers.
+
+use crate::{
+    gradients::{check, check_loss},
+    tiny::{OPTIONS, SCALARS, Tiny, assert_close, elements, noise},
+    words::expect,
+};
+use candle_core::{Device, Tensor};
+use zoo_engine::{EngineError, Inputs, Kernels, Options, Step};
+use zoo_graph::{DType, TensorType, ValueId, ops::*};
+
+/// (shape of a, shape of b, transposed a, transposed b): shared matrices, broadcast axes on either side, all forms.
+const PRODUCTS: [(&[usize], &[usize], bool, bool); 9] = [
+    (&[2, 3, 4], &[5, 4], false, true),
+    (&[2, 3, 4], &[4, 5], false, false),
+    (&[2, 2, 3, 4], &[2, 2, 4, 5], false, false),
+    (&[2, 3, 3, 4], &[2, 1, 5, 4], false, true),
+    (&[1, 3, 4], &[2, 4, 5], false, false),
+    (&[3, 4], &[2, 4, 5], false, false),
+    (&[2, 4, 3], &[2, 4, 5], true, false),
+    (&[2, 4, 3], &[5, 4], true, true),
+    (&[2, 70, 300], &[2, 33, 300], false, true),
+];
+
+#[test]
+fn gradients_of_products() {
+    for (a, b, transpose_a, transpose_b) in PRODUCTS.into_iter().filter(|(a, ..)| a.iter().product::<usize>() < 1000) {
+        let op = MatMul { transpose_a, transpose_b };
+        let n = b[b.len() - if transpose_b { 2 } else { 1 }];
+        let what = format!("{a:?} {b:?} {op:?}");
+        check(&[a, b, &[n]], &what, |tiny, operands| tiny.add(op.clone(), operands));
+        check(&[a, b], &what, |tiny, operands| tiny.add(op.clone(), operands));
+    }
+}
+
+/// What both executors make of a graph, in f32.
+fn both(tiny: &Tiny, inputs: &Inputs) -> [Vec<Vec<f64>>; 2] {
+    [Kernels::Reference, Kernels::Fast { fusion: true }].map(|kernels| {
+        let mut step = Step::new(tiny.graph.clone(), Options { kernels, ..OPTIONS }).unwrap();
+        for (i, value) in tiny.values.iter().enumerate() {
+            step.set_variable(&format!("v{i}"), value).unwrap();
+        }
+        let outputs = step.run(inputs, SCALARS, &mut ()).unwrap().outputs;
+        outputs.iter().map(|(_, tensor)| elements(tensor)).collect()
+    })
+}
+
+#[test]
+fn fast_products_are_the_reference_ones() {
+    for (a, b, transpose_a, transpose_b) in PRODUCTS {
+        let mut tiny = Tiny::new(DType::F32);
+        let operands = [tiny.noisy(a), tiny.noisy(b)];
+        let y = tiny.add(MatMul { transpose_a, transpose_b }, &operands);
+        tiny.show(y);
+        tiny.probe(y);
+        tiny.differentiate(2);
+        let [expected, found] = both(&tiny, &Inputs::new());
+        for (found, expected) in found.iter().zip(&expected) {
+            assert_close(found, expected, 1e-5, &format!("{a:?} {b:?}"));
+        }
+    }
+}
+
+#[test]
+fn cuts_and_joins_along_any_axis() {
+    for axis in 0..3 {
+        let mut sizes = [3, 4, 5];
+        sizes[axis] = 6;
+        let split = Split { axis, sizes: vec![1, 3, 2] };
+        let build = |tiny: &mut Tiny, x: &[ValueId]| {
+            let parts = tiny.add_all(split.clone(), x);
+            let moved = tiny.add(Transpose { permutation: vec![2, 0, 1] }, &parts[1..2]);
+            let back = tiny.add(Transpose { permutation: vec![1, 2, 0] }, &[moved]);
+            // The first part is not used.
+            tiny.add(Concat { axis }, &[parts[2], back])
+        };
+        check(&[&sizes], &format!("axis {axis}"), build);
+        let mut tiny = Tiny::new(DType::F32);
+        let x = tiny.noisy(&sizes);
+        let y = build(&mut tiny, &[x]);
+        tiny.show(y);
+        tiny.probe(y);
+        tiny.differentiate(1);
+        let [expected, found] = both(&tiny, &Inputs::new());
+        assert_eq!(found, expected);
+    }
+}
+
+#[test]
+fn rows_of_tables() {
+    let indices = Tensor::new(&[[4u32, 0, 2], [2, 2, 1]], &Device::Cpu).unwrap();
+    let inputs = Inputs::new().with("tokens", indices);
+    let make = |dtype| {
+        let mut tiny = Tiny::new(dtype);
+        let table = tiny.noisy(&[5, 3]);
+        let tokens = tiny.graph.add_input("tokens", TensorType::plain([2, 3], DType::U32));
+        let y = tiny.add(Gather, &[table, tokens]);
+        tiny.probe(y);
+        tiny
+    };
+    check_loss(make(DType::F64), 1, &inputs, "gather");
+    let mut tiny = make(DType::F32);
+    tiny.differentiate(1);
+    let [expected, found] = both(&tiny, &inputs);
+    assert_close(&found[0], &expected[0], 1e-6, "scattered");
+    let beyond = Inputs::new().with("tokens", Tensor::new(&[[4u32, 0, 2], [2, 5, 1]], &Device::Cpu).unwrap());
+    for kernels in [Kernels::Reference, Kernels::Fast { fusion: true }] {
+        let mut step = Step::new(tiny.graph.clone(), Options { kernels, ..OPTIONS }).unwrap();
+        let error = step.run(&beyond, SCALARS, &mut ()).unwrap_err();
+        assert!(matches!(error, EngineError::Node { .. }), "{error}");
+        assert!(error.to_string().ends_with("index 5 at place 4 names no row: there are 5"), "{error}");
+    }
+}
+
+/// softmax(q k^T / sqrt(d)) v by plain loops, of rows `[t][heads * d]`.
+fn attention(
+    q: &[f64],
+    k: &[f64],
+    v: &[f64],
+    [t, heads, kv, d]: [usize; 4],
+    seen: impl Fn(usize, usize) -> bool,
+) -> Vec<f64> {
+    let mut y = vec![0.0; t * heads * d];
+    for (head, i) in (0..heads).flat_map(|head| (0..t).map(move |i| (head, i))) {
+        let of = head / (heads / kv);
+        let score = |j: usize| {
+            let products = (0..d).map(|n| q[(i * heads + head) * d + n] * k[(j * kv + of) * d + n]);
+            if seen(i, j) { (products.sum::<f64>() / (d as f64).sqrt()).exp() } else { 0.0 }
+        };
+        let scores: Vec<f64> = (0..t).map(score).collect();
+        let sum: f64 = scores.iter().sum();
+        for n in 0..d {
+            y[(i * heads + head) * d + n] = (0..t).map(|j| scores[j] / sum * v[(j * kv + of) * d + n]).sum();
+        }
+    }
+    y
+}
+
+/// `x W^T + b`, row by row.
+fn linear(x: &[f64], weight: &[f64], bias: &[f64]) -> Vec<f64> {
+    let inputs = weight.len() / bias.len();
+    let row = |x: &[f64]| {
+        let output = |(o, bias): (usize, &f64)| bias + (0..inputs).map(|i| x[i] * weight[o * inputs + i]).sum::<f64>();
+        bias.iter().enumerate().map(output).collect::<Vec<_>>()
+    };
+    x.chunks(inputs).flat_map(row).collect()
+}
+
+/// Columns `from..to` of rows of `width` numbers.
+fn columns(x: &[f64], width: usize, from: usize, to: usize) -> Vec<f64> {
+    x.chunks(width).flat_map(|row| row[from..to].to_vec()).collect()
+}
+
+/// Tokens `[t, e]` of two samples, as the image `[e, 1, t]` that the body makes them of.
+fn image(tokens: &[f64], [t, e]: [usize; 2]) -> Vec<f64> {
+    let place = |i: usize| tokens[i / (t * e) * t * e + i % t * e + i / t % e];
+    (0..tokens.len()).map(place).collect()
+}
+
+#[test]
+fn attention_of_every_form() {
+    let ([t, heads, d], e) = ([5, 4, 3], 12);
+    let tokens = noise(2 * t * e, 3);
+    let x = image(&tokens, [t, e]);
+    let (w, b) = (noise(3 * e * e, 4), noise(3 * e, 5));
+    let (out, out_bias) = (noise(e * e, 6), noise(e, 7));
+    let packed = linear(&tokens, &w, &b);
+    for causal in [false, true] {
+        let seen = |i: usize, j: usize| !causal || j <= i;
+        let attended: Vec<f64> = packed
+            .chunks(t * 3 * e)
+            .flat_map(|sample| {
+                let [q, k, v] = [0, 1, 2].map(|part| columns(sample, 3 * e, part * e, (part + 1) * e));
+                attention(&q, &k, &v, [t, heads, heads, d], seen)
+            })
+            .collect();
+        let names = ["in_proj_weight", "in_proj_bias", "out_proj.weight", "out_proj.bias"];
+        let values = [&w, &b, &out, &out_bias];
+        let parameters: Vec<_> =
+            names.iter().zip(values).map(|(name, value)| (format!("a.{name}"), value.clone())).collect();
+        let parameters: Vec<_> = parameters.iter().map(|(name, value)| (name.as_str(), value.clone())).collect();
+        let body = format!("    - tokens\n    - attention: {{name: a, heads: {heads}, causal: {causal}}}");
+        expect(&body, [e, 1, t], &x, &parameters, &linear(&attended, &out, &out_bias));
+        let body = format!(
+            "    - tokens\n    - linear: {{name: qkv, out: {}}}\n    - dot_product_attention: {{heads: {heads}, causal: {causal}}}",
+            3 * e
+        );
+        expect(&body, [e, 1, t], &x, &[("qkv.weight", w.clone()), ("qkv.bias", b.clone())], &attended);
+    }
+    // Two heads of keys and values serve four of queries.
+    let kv = 2;
+    let width = (heads + 2 * kv) * d;
+    let (w, b) = (noise(width * e, 8), noise(width, 9));
+    let attended: Vec<f64> = linear(&tokens, &w, &b)
+        .chunks(t * width)
+        .flat_map(|sample| {
+            let [q, k, v] = [(0, heads), (heads, heads + kv), (heads + kv, heads + 2 * kv)]
+                .map(|(from, to)| columns(sample, width, from * d, to * d));
+            attention(&q, &k, &v, [t, heads, kv, d], |i, j| j <= i)
+        })
+        .collect();
+    let attend = format!("dot_product_attention: {{heads: {heads}, kv_heads: {kv}, causal: true}}");
+    let body = format!("    - tokens\n    - linear: {{name: qkv, out: {width}}}\n    - {attend}");
+    let parameters = [("qkv.weight", w.clone()), ("qkv.bias", b.clone())];
+    expect(&body, [e, 1, t], &x, &parameters, &attended);
+    // The same with a dense layer for each of them.
+    let parts = [("q", 0, heads), ("k", heads, heads + kv), ("v", heads + kv, heads + 2 * kv)];
+    let mut parameters = Vec::new();
+    let mut body = "    - tokens\n    - tap: x\n".to_owned();
+    for (name, from, to) in parts.into_iter().rev() {
+        body +=
+            &format!("    - from: x\n    - linear: {{name: {name}, out: {}}}\n    - tap: of_{name}\n", (to - from) * d);
+        parameters.push((format!("{name}.weight"), w[from * d * e..to * d * e].to_vec()));
+        parameters.push((format!("{name}.bias"), b[from * d..to * d].to_vec()));
+    }
+    body += "    - dot_product_attention: {heads: 4, kv_heads: 2, causal: true, key: of_k, value: of_v}";
+    let parameters: Vec<_> = parameters.iter().map(|(name, value)| (name.as_str(), value.clone())).collect();
+    expect(&body, [e, 1, t], &x, &parameters, &attended);
+}
+
+#[test]
+fn words_of_transformers() {
+    let [t, e] = [6, 4];
+    let tokens = noise(2 * t * e, 3);
+    let x = image(&tokens, [t, e]);
+    expect("    - tokens", [e, 1, t], &x, &[], &tokens);
+    let token = noise(e, 5);
+    let prepended: Vec<f64> =
+        tokens.chunks(t * e).flat_map(|sample| [token.clone(), sample.to_vec()].concat()).collect();
+    let body = "    - tokens\n    - prepend: {name: class}";
+    expect(body, [e, 1, t], &x, &[("class", token.clone())], &prepended);
+    let body = "    - tokens\n    - prepend: {name: class}\n    - take: {index: 0}";
+    expect(body, [e, 1, t], &x, &[("class", token.clone())], &[token.clone(), token.clone()].concat());
+    let third: Vec<f64> = tokens.chunks(e).map(|row| row[2]).collect();
+    expect("    - tokens\n    - take: {axis: 1, index: 2}", [e, 1, t], &x, &[], &third);
+    let own = noise(t * e, 6);
+    let sums: Vec<f64> = tokens.iter().enumerate().map(|(i, x)| x + own[i % own.len()]).collect();
+    expect("    - tokens\n    - add_parameter: {name: p}", [e, 1, t], &x, &[("p", own.clone())], &sums);
+    let body = "    - tokens\n    - positions: {name: p, rows: 9}";
+    let table = [own, noise(3 * e, 7)].concat();
+    expect(body, [e, 1, t], &x, &[("p.weight", table)], &sums);
+    let scaled: Vec<f64> = tokens.iter().enumerate().map(|(i, x)| x * token[i % e]).collect();
+    expect("    - tokens\n    - layer_scale: {name: s}", [e, 1, t], &x, &[("s", token.clone())], &scaled);
+    let scaled: Vec<f64> = x.iter().enumerate().map(|(i, x)| x * token[i / t % e]).collect();
+    expect("    - layer_scale: {name: s}", [e, 1, t], &x, &[("s", token)], &scaled);
+    let gated: Vec<f64> = x
+        .chunks(t)
+        .flat_map(|map| {
+            let mean = map.iter().sum::<f64>() / t as f64;
+            map.iter().map(|x| x / (1.0 + (-mean).exp())).collect::<Vec<_>>()
+        })
+        .collect();
+    expect("    - gate: {body: [global_avg_pool, sigmoid]}", [e, 1, t], &x, &[], &gated);
+}

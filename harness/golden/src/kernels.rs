@@ -1,0 +1,197 @@
+//! Kernels node by node: what each node of a step in f32 computed, against the same operator in f64 on the operands
+//! that it really read. No difference is inherited, so none is hidden by what others make of it, and no branch that a
+//! ReLU takes matters.
+//!
+//! The bound on each element is what rounding can do to it (see [`zoo_engine::bounds`]).
+
+use crate::{
+    GoldenError,
+    check::{CheckOptions, bound, under_conditions},
+    manifest::Golden,
+    probe::Probe,
+    report::Item,
+    run::{Setup, inputs, scalars, set_weights},
+};
+use candle_core::Tensor;
+use zoo_datasets::Rng;
+use zoo_engine::{
+    EngineError, Observer, Options, Scalars, Step,
+    bounds::{self, Farthest, Machine, Ran},
+};
+use zoo_graph::{Graph, Node, NodeId, Phase, ValueId};
+use zoo_recipe::Recipe;
+
+/// Judges every node of a step while it runs; shows a probe what it asks for.
+pub(crate) struct Judge<'a> {
+    graph: &'a Graph,
+    machine: Machine,
+    scalars: Scalars,
+    probe: Probe,
+    found: Vec<(NodeId, Farthest)>,
+    failed: Option<EngineError>,
+}
+
+impl<'a> Judge<'a> {
+    pub(crate) fn new(graph: &'a Graph, engine: Options, scalars: Scalars, probe: Probe) -> Self {
+        Self { graph, machine: Machine::of(engine), scalars, probe, found: Vec::new(), failed: None }
+    }
+
+    /// What the probe has read, and an item for every node, in the order in which they ran.
+    ///
+    /// # Errors
+    /// A node that could not be computed once more.
+    pub(crate) fn finish(self) -> Result<(Probe, Vec<(NodeId, Item)>), GoldenError> {
+        let Self { graph, probe, found, failed, .. } = self;
+        failed.map_or(Ok(()), Err)?;
+        let items = found.into_iter().map(|(node, farthest)| (node, item(graph.node(node), farthest)));
+        Ok((probe, items.collect()))
+    }
+}
+
+/// The element of a node that is farthest off, in its bound.
+fn item(node: &Node, farthest: Farthest) -> Item {
+    let Farthest { ratio, result, element, found, exact, bound } = farthest;
+    let note = (ratio > 1.0).then(|| {
+        let what = if node.outputs.len() > 1 {
+            format!("element {element} of result {result}")
+        } else {
+            format!("element {element}")
+        };
+        format!("{what} is {found:.9e}, in f64 {exact:.9e} from the same operands: rounding explains {bound:.1e}")
+    });
+    Item { ratio, note, ..Item::measured(&node.name, (found - exact).abs(), bound) }
+}
+
+impl Observer for Judge<'_> {
+    fn wants(&self, value: ValueId) -> bool {
+        self.probe.wants(value)
+    }
+
+    fn observe(&mut self, value: ValueId, tensor: &Tensor) {
+        self.probe.observe(value, tensor);
+    }
+
+    fn follows(&self, _node: NodeId) -> bool {
+        self.failed.is_none()
+    }
+
+    fn follow(&mut self, node: NodeId, operands: &[Tensor], results: &[Tensor]) {
+        let ran = Ran { node: self.graph.node(node), operands, results, scalars: self.scalars };
+        match bounds::judge(self.machine, &ran) {
+            Ok(farthest) => self.found.push((node, farthest)),
+            Err(error) => self.failed = Some(error),
+        }
+    }
+}
+
+/// A relative error that was planted in one tile of one result of a node.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Planted {
+    /// The node.
+    pub node: String,
+    /// Its operator.
+    pub op: &'static str,
+    /// Part of the step.
+    pub phase: Phase,
+    /// Which of its results.
+    pub result: usize,
+    /// How far the node's farthest element is from its bound without it.
+    pub before: f64,
+    /// And with it: above 1 it is found.
+    pub after: f64,
+}
+
+/// Plants a relative error `by` in a tile of each result of every node of the golden's first step, where `seed` says,
+/// and tells how far each then is off. A tile without any number other than zero is not drawn.
+///
+/// # Errors
+/// As [`crate::check`].
+pub fn sensitivity(
+    recipe: &Recipe,
+    golden: &Golden,
+    options: &CheckOptions,
+    by: f64,
+    seed: u64,
+) -> Result<Vec<Planted>, GoldenError> {
+    let golden = &bound(recipe, golden)?;
+    let setup = Setup::new(&under_conditions(recipe, golden), golden, options)?;
+    let mut step = Step::new(setup.graph().clone(), options.engine())?;
+    set_weights(&mut step, golden, false)?;
+    let graph = step.graph().clone();
+    let judge = Judge::new(&graph, options.engine(), scalars(golden, 0), Probe::default());
+    let mut planter = Planter { judge, by, rng: Rng::new(seed, 0, 0), planted: Vec::new() };
+    step.run(&inputs(golden, setup.graph())?, scalars(golden, 0), &mut planter)?;
+    let Planter { judge, planted, .. } = planter;
+    judge.failed.map_or(Ok(()), Err)?;
+    Ok(planted)
+}
+
+/// Judges every node as it is, and again with a planted error.
+struct Planter<'a> {
+    judge: Judge<'a>,
+    by: f64,
+    rng: Rng,
+    planted: Vec<Planted>,
+}
+
+/// Elements of a tile: fourteen pixels of sixteen channels of a map, or as many neighbours.
+const TILE: [usize; 2] = [16, 14];
+
+/// Draws until a tile has a number in it.
+const DRAWS: usize = 20;
+
+impl Planter<'_> {
+    /// A result with an error in a tile; `None` if it has none but zeros.
+    fn plant(&mut self, result: &Tensor) -> Result<Option<Tensor>, candle_core::Error> {
+        let mut values: Vec<f32> = result.flatten_all()?.to_vec1()?;
+        // Channels lie a plane apart; what is not a map is one long row.
+        let (channels, plane) = match *result.dims() {
+            [n, c, h, w] => (n * c, h * w),
+            _ => (1, values.len()),
+        };
+        for _ in 0..DRAWS {
+            let mut draw = |below: usize| self.rng.below(below);
+            let (channel, pixel) =
+                (draw(channels.saturating_sub(TILE[0]) + 1), draw(plane.saturating_sub(TILE[1]) + 1));
+            let tile: Vec<usize> = (channel..channels.min(channel + TILE[0]))
+                .flat_map(|c| (pixel..plane.min(pixel + TILE[1])).map(move |p| c * plane + p))
+                .collect();
+            if tile.iter().any(|place| values[*place] != 0.0) {
+                tile.iter().for_each(|place| values[*place] = (f64::from(values[*place]) * (1.0 + self.by)) as f32);
+                return Ok(Some(Tensor::from_vec(values, result.dims(), result.device())?));
+            }
+        }
+        Ok(None)
+    }
+}
+
+impl Observer for Planter<'_> {
+    fn wants(&self, _value: ValueId) -> bool {
+        false
+    }
+
+    fn observe(&mut self, _value: ValueId, _tensor: &Tensor) {}
+
+    fn follows(&self, node: NodeId) -> bool {
+        self.judge.follows(node)
+    }
+
+    fn follow(&mut self, node: NodeId, operands: &[Tensor], results: &[Tensor]) {
+        self.judge.follow(node, operands, results);
+        let Some((_, Farthest { ratio: before, .. })) = self.judge.found.last().copied() else { return };
+        for (n, result) in results.iter().enumerate() {
+            let faulty = match self.plant(result) {
+                Ok(Some(faulty)) => faulty,
+                Ok(None) => continue,
+                Err(error) => return self.judge.failed = Some(error.into()),
+            };
+            let mut results = results.to_vec();
+            results[n] = faulty;
+            self.judge.follow(node, operands, &results);
+            let Some((_, Farthest { ratio: after, .. })) = self.judge.found.pop() else { return };
+            let Node { name, op, phase, .. } = self.judge.graph.node(node);
+            let (node, op, phase) = (name.clone(), op.name(), *phase);
+            self.planted.push(Planted { node, op, phase, result: n, before, after });
+        }
+    }
+}

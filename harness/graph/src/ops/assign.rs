@@ -1,0 +1,131 @@
+//! `Assign`: the formula by which an optimizer, or a moving average, moves what outlives the step.
+
+use super::{Group, Kind, OpError, Operand, Operator, Update, Work, expect_same_storage, expect_shape};
+use crate::{
+    formula::{Formula, StepScalar, Term},
+    tensor::TensorType,
+    units::Flop,
+};
+
+/// Device operators that updates are.
+static NAMES: [&str; 9] = [
+    "ApplyMomentum",
+    "ApplyAdagrad",
+    "ApplyAdam",
+    "ApplyAdamW",
+    "ApplyEma",
+    "ApplyLamb",
+    "ApplyLars",
+    "ApplyLion",
+    "ApplyRmsProp",
+];
+
+/// Operands: what is updated, then what it is updated by, all of one shape and layout. Results: the next values of the
+/// first operands, one per result of the formula.
+///
+/// The formula runs over the elements as they are stored, in whatever layout; its rows are the whole tensor. So it must
+/// give zero for nothing but zeros: then the filling of a layout stays zero.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Assign {
+    /// The rule.
+    pub formula: Formula,
+    /// The device operator that it is.
+    pub device: &'static str,
+    /// What it updates.
+    pub update: Update,
+    in_place: Vec<(usize, usize)>,
+}
+
+impl Assign {
+    /// An update by this formula.
+    pub fn new(formula: Formula, device: &'static str, update: Update) -> Self {
+        let in_place = (0..formula.results().len()).map(|n| (n, n)).collect();
+        Self { formula, device, update, in_place }
+    }
+
+    /// `decay * average + (1 - decay) * parameter`, of an average and a parameter after its update.
+    ///
+    /// Source: `tf.train.ExponentialMovingAverage`.
+    pub fn average(decay: f64) -> Self {
+        let formula = Formula::define(0, |[average, parameter]| [decay * average + (1.0 - decay) * parameter]);
+        Self::new(formula, "ApplyEma", Update::Average)
+    }
+
+    /// What a step brings to the formula, given its learning rate and the number of this update, from 1.
+    pub fn step(&self, scalar: StepScalar, learning_rate: f64, update: f64) -> f64 {
+        let group = match self.update {
+            Update::Optimizer { group, .. } => group,
+            Update::Average | Update::Statistics => Group { weight_decay: 0.0, lr_scale: 1.0 },
+        };
+        match scalar {
+            StepScalar::LearningRate => learning_rate * group.lr_scale,
+            StepScalar::Update => update,
+            StepScalar::WeightDecay => group.weight_decay,
+        }
+    }
+
+    /// Whether zeros give zeros.
+    fn keeps_zero(&self) -> bool {
+        let values = self.formula.values(|term| match term {
+            Term::Operand(_) | Term::Row(..) => Some(0.0),
+            Term::Step(scalar) => Some(self.step(*scalar, 1.0, 1.0)),
+            // The number of elements counts the filling, and so do these.
+            Term::RowSize | Term::Coordinate(_) | Term::Softmax(_) => None,
+            Term::Constant(_) | Term::Unary(..) | Term::Binary(..) | Term::Select(..) => None,
+        });
+        self.formula.results().iter().all(|result| values[result.term.0] == Some(0.0))
+    }
+}
+
+impl Operator for Assign {
+    fn names() -> &'static [&'static str] {
+        &NAMES
+    }
+
+    fn name(&self) -> &'static str {
+        self.device
+    }
+
+    fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, OpError> {
+        let results = self.formula.results().len();
+        let Some(first) = inputs.first().filter(|_| inputs.len() == self.formula.operands() && results <= inputs.len())
+        else {
+            return Err(OpError::Arity { expected: "as many operands as its formula", found: inputs.len() });
+        };
+        for other in inputs {
+            expect_shape("an operand of the update", other, &first.shape)?;
+            expect_same_storage("an operand of the update", first, other)?;
+        }
+        if !self.keeps_zero() {
+            return Err(OpError::Attribute(format!("{} makes something of nothing but zeros", self.device)));
+        }
+        Ok(inputs[..results].iter().map(|ty| (*ty).clone()).collect())
+    }
+
+    fn flop(&self, inputs: &[&TensorType], _outputs: &[&TensorType]) -> Flop {
+        super::per_element(self.formula.operations(), inputs[0])
+    }
+
+    fn operand(&self, _: usize) -> Operand {
+        Operand::MASTER
+    }
+
+    fn work(&self, inputs: &[&TensorType], outputs: &[&TensorType]) -> Work<'_> {
+        Work::counted(self, inputs, outputs)
+    }
+
+    fn kind(&self) -> Kind {
+        Kind::Update(self.update)
+    }
+
+    fn group(&mut self) -> Option<&mut Group> {
+        match &mut self.update {
+            Update::Optimizer { group, .. } => Some(group),
+            Update::Average | Update::Statistics => None,
+        }
+    }
+
+    fn in_place(&self) -> &[(usize, usize)] {
+        &self.in_place
+    }
+}

@@ -1,0 +1,77 @@
+//! `SplitVD`: a tensor cut into parts along an axis.
+
+use super::{Concat, Kind, OpError, Operand, Operator, Work, channel_run, operands};
+use crate::{differentiate::Gradient, error::GraphError, ops::Fill, tensor::TensorType, units::Flop};
+
+/// Operand: any tensor. Results: its parts along an axis, one after another.
+///
+/// Source: `torch.split`; the opposite of [`Concat`].
+#[derive(Clone, Debug, PartialEq)]
+pub struct Split {
+    /// The axis that is cut.
+    pub axis: usize,
+    /// Extent of each part along it.
+    pub sizes: Vec<usize>,
+}
+
+impl Operator for Split {
+    fn names() -> &'static [&'static str] {
+        &["SplitVD"]
+    }
+
+    fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, OpError> {
+        let [x] = operands(inputs, "input")?;
+        let whole = self.sizes.iter().try_fold(0usize, |sum, size| sum.checked_add(*size));
+        if self.sizes.is_empty() || x.shape.get(self.axis).copied() != whole {
+            let message = format!("parts of {:?} along axis {} do not make {}", self.sizes, self.axis, x.shape);
+            return Err(OpError::Attribute(message));
+        }
+        let part = |size: &usize| {
+            let mut shape = x.shape.to_vec();
+            shape[self.axis] = *size;
+            x.with_shape(shape)
+        };
+        Ok(self.sizes.iter().map(part).collect())
+    }
+
+    fn flop(&self, _inputs: &[&TensorType], _outputs: &[&TensorType]) -> Flop {
+        Flop(0)
+    }
+
+    fn operand(&self, _: usize) -> Operand {
+        Operand::MAP
+    }
+
+    fn work(&self, inputs: &[&TensorType], outputs: &[&TensorType]) -> Work<'_> {
+        Work::Moves {
+            run: channel_run(inputs, outputs, outputs[0]).unwrap_or_else(|| {
+                let row = outputs[0].shape.iter().skip(self.axis).product::<usize>() as u64;
+                row * outputs[0].dtype.bytes().0
+            }),
+        }
+    }
+
+    fn kind(&self) -> Kind {
+        Kind::Other
+    }
+
+    fn passes_on(&self, _result: usize) -> bool {
+        true
+    }
+
+    fn gradient(&self, grad: &mut Gradient<'_>) -> Result<(), GraphError> {
+        let mut parts = Vec::with_capacity(self.sizes.len());
+        for n in 0..self.sizes.len() {
+            parts.push(match grad.result_grad(n) {
+                Some(part) => part,
+                None => {
+                    let ty = grad.ty(grad.result(n)).clone();
+                    grad.emit("grad_unused", Fill { value: 0.0, ty }, &[])?
+                }
+            });
+        }
+        let dx = grad.emit("grad", Concat { axis: self.axis }, &parts)?;
+        grad.set(0, dx);
+        Ok(())
+    }
+}

@@ -1,0 +1,30 @@
+//! Pages: one HTML file each, complete in itself, for any width of screen, light and dark, and for paper.
+//!
+//! A [`Page`] is a verdict, [`Section`]s (notes, figures, pictures, tables) and facts; one template renders them all,
+//! so that the page of a run, a comparison and a profile look alike. A [`Chart`] and a [`Timeline`] are figures.
+//!
+//! ```
+//! use zoo_pages::{Page, Section, Verdict};
+//!
+//! let verdict = Verdict { class: "met", short: "target met".to_owned(), lines: Vec::new() };
+//! let notes = vec!["Text is escaped: 1 < 2.".to_owned()];
+//! let section = Section { id: "notes".to_owned(), title: "Notes".to_owned(), notes, ..Section::default() };
+//! let page = Page { title: "a run".to_owned(), verdict, sections: vec![section], ..Page::default() };
+//! assert!(page.render()?.contains("Text is escaped: 1 &lt; 2."));
+//! # Ok::<(), minijinja::Error>(())
+//! ```
+
+mod chart;
+mod numbers;
+mod page;
+mod timeline;
+
+pub use chart::{Chart, Level, Series};
+pub use numbers::{duration, grouped};
+pub use page::{Cell, Column, Facts, Grid, Link, Page, Picture, Section, Verdict};
+pub use timeline::{BOUNDS, Lane, Span, Timeline, bound_class};
+
+/// Text for SVG and HTML.
+pub fn escape(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+}

@@ -1,0 +1,37 @@
+//! A learned value for each element.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use zoo_graph::{GraphError, Init, ValueId, VariableRole, formula::Formula};
+
+use super::{Description, Module, Step, Word};
+use crate::lower::{Builder, Gives};
+
+/// Adds a learned value to each element, the same for all samples (the positions of vision transformers). Its name is
+/// that of the parameter, which has the shape of a sample with an axis of one element before it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct AddParameter {
+    /// How the parameter starts.
+    #[serde(default = "zero")]
+    pub init: Init,
+}
+
+fn zero() -> Init {
+    Init::Constant(0.0)
+}
+
+impl Word for AddParameter {
+    const MODULE: Module = Module::Parameters;
+
+    fn build(&self, at: &mut Builder<'_, '_>, x: ValueId) -> Result<ValueId, GraphError> {
+        at.gives(Gives::Nothing);
+        let shape: Vec<usize> = std::iter::once(1).chain(at.shape(x).iter().skip(1).copied()).collect();
+        let own = at.parameter("", VariableRole::Weight, &shape, &self.init)?;
+        at.unnamed(Formula::define(0, |[x, own]| [x + own]), &[x, own])
+    }
+
+    fn describe(&self) -> Description<'_> {
+        Step::riding("add_parameter").into()
+    }
+}

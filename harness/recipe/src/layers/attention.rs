@@ -1,0 +1,77 @@
+//! Multi-head attention with its dense layers.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use zoo_graph::{GraphError, Init, ValueId, VariableRole, init::Xavier, ops};
+
+use super::dot_product_attention::Heads;
+use super::{Description, Module, Step, Word, Work};
+use crate::lower::{Builder, Gives};
+use crate::resolve::Place;
+use crate::schema::{Size, WeightInit};
+
+/// Multi-head self-attention of `[T, E]` with the parameters of PyTorch's MultiheadAttention: `in_proj_weight` `[3E,
+/// E]`, `in_proj_bias`, `out_proj.weight`, `out_proj.bias`. For networks whose dense layers have names of their own
+/// there is `dot_product_attention`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Attention {
+    /// Number of heads, among which E is shared out.
+    pub heads: Size,
+    /// Whether a token sees only itself and those before it.
+    #[serde(default)]
+    pub causal: bool,
+    /// Tap or input `[T]` that is 0 for tokens that nobody may look at: those that fill up a sample.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mask: Option<String>,
+    /// Share of the probabilities set to zero in training.
+    #[serde(default)]
+    #[schemars(range(min = 0), extend("exclusiveMaximum" = 1))]
+    pub dropout: f64,
+    /// How `in_proj_weight` and `in_proj_bias` start; absent: as PyTorch's, `xavier_uniform` and 0.
+    #[serde(default, skip_serializing_if = "WeightInit::is_empty")]
+    pub init: WeightInit,
+    /// How `out_proj.weight` and `out_proj.bias` start; absent: as PyTorch's, `torch_default` and 0.
+    #[serde(default, skip_serializing_if = "WeightInit::is_empty")]
+    pub out_init: WeightInit,
+}
+
+impl Word for Attention {
+    const MODULE: Module = Module::Parameters;
+    const CHANCE: Option<&'static str> = Some("dropout");
+
+    fn resolve(&mut self, at: &mut Place<'_, '_>) -> Option<()> {
+        if let Some(mask) = &mut self.mask {
+            *mask = at.tap("mask", mask)?;
+        }
+        let zero = Some(Init::Constant(0.0));
+        let xavier = Some(Init::XavierUniform(Xavier::default()));
+        self.init = self.init.or(&WeightInit { weight: xavier, bias: zero.clone() });
+        self.out_init = self.out_init.or(&WeightInit { weight: None, bias: zero });
+        Some(())
+    }
+
+    fn build(&self, at: &mut Builder<'_, '_>, x: ValueId) -> Result<ValueId, GraphError> {
+        let [_, _, e] = at.tokens(x)?;
+        let mask = self.mask.as_ref().map(|tap| at.tapped(tap)).transpose()?;
+        let product = ops::MatMul { transpose_a: false, transpose_b: true };
+        let (weight, bias) = (VariableRole::Weight, VariableRole::Bias);
+        let in_weight = at.parameter("in_proj_weight", weight.clone(), &[3 * e, e], &self.init.weight())?;
+        let in_bias = at.parameter("in_proj_bias", bias.clone(), &[3 * e], &self.init.bias())?;
+        let out_weight = at.parameter("out_proj.weight", weight, &[e, e], &self.out_init.weight())?;
+        let out_bias = at.parameter("out_proj.bias", bias, &[e], &self.out_init.bias())?;
+        let packed = at.add_part("in_proj", product.clone(), &[x, in_weight, in_bias])?;
+        let heads = Heads { heads: self.heads.0, kv_heads: self.heads.0, causal: self.causal, dropout: self.dropout };
+        let operands = heads.packed(at, packed)?;
+        let attended = heads.attend(at, operands, mask)?;
+        let y = at.add_part("out_proj", product, &[attended, out_weight, out_bias])?;
+        // PyTorch's module gives a pair, of which the second is left out.
+        at.gives(Gives::Parts(vec![("0".to_owned(), y)]));
+        Ok(y)
+    }
+
+    fn describe(&self) -> Description<'_> {
+        let reads = self.mask.iter().map(String::as_str).collect();
+        Step { reads, ..Step::new(Work::Dense, format!("attention {} heads", self.heads.0)) }.into()
+    }
+}

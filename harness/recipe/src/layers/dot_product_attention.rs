@@ -1,0 +1,179 @@
+//! Attention without parameters.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use zoo_graph::formula::{Expression, Formula};
+use zoo_graph::ops::{self, DeviceName, MatMul};
+use zoo_graph::{GraphError, Phase, ValueId};
+
+use super::{Description, Module, Step, Word, Work};
+use crate::lower::Builder;
+use crate::resolve::Place;
+use crate::schema::Size;
+
+/// Scaled dot-product attention of several heads (arXiv 1706.03762; PyTorch's scaled_dot_product_attention): softmax(q
+/// k^T / sqrt(d)) v. It reads queries, keys and values from one value `[T, (heads + 2*kv_heads)*d]`, one after another
+/// as a dense layer of so many outputs gives them, or keys and values from taps. Gives `[T, heads*d]`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct DotProductAttention {
+    /// Heads of the queries.
+    pub heads: Size,
+    /// Heads of keys and values, each of which serves several of the queries' (arXiv 2305.13245); absent: as many.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kv_heads: Option<Size>,
+    /// Tap of the keys; the values then come from a tap too.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
+    /// Tap of the values.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub value: Option<String>,
+    /// Whether a token sees only itself and those before it.
+    #[serde(default)]
+    pub causal: bool,
+    /// Tap or input `[T]` that is 0 for tokens that nobody may look at: those that fill up a sample.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mask: Option<String>,
+    /// Share of the probabilities set to zero in training.
+    #[serde(default)]
+    #[schemars(range(min = 0), extend("exclusiveMaximum" = 1))]
+    pub dropout: f64,
+}
+
+impl Word for DotProductAttention {
+    const MODULE: Module = Module::Function;
+    const CHANCE: Option<&'static str> = Some("dropout");
+
+    fn resolve(&mut self, at: &mut Place<'_, '_>) -> Option<()> {
+        if self.key.is_some() != self.value.is_some() {
+            at.error("", "keys and values both come from taps, or neither does");
+            return None;
+        }
+        for (key, tap) in [("key", &mut self.key), ("value", &mut self.value), ("mask", &mut self.mask)] {
+            if let Some(name) = tap {
+                *name = at.tap(key, name)?;
+            }
+        }
+        Some(())
+    }
+
+    fn build(&self, at: &mut Builder<'_, '_>, x: ValueId) -> Result<ValueId, GraphError> {
+        let kv_heads = self.kv_heads.unwrap_or(self.heads).0;
+        let heads = Heads { heads: self.heads.0, kv_heads, causal: self.causal, dropout: self.dropout };
+        let mask = self.mask.as_ref().map(|tap| at.tapped(tap)).transpose()?;
+        let operands = match (&self.key, &self.value) {
+            (Some(key), Some(value)) => {
+                let (key, value) = (at.tapped(key)?, at.tapped(value)?);
+                [
+                    heads.apart(at, "q", x, heads.heads)?,
+                    heads.apart(at, "k", key, kv_heads)?,
+                    heads.apart(at, "v", value, kv_heads)?,
+                ]
+            }
+            _ => heads.packed(at, x)?,
+        };
+        heads.attend(at, operands, mask)
+    }
+
+    fn describe(&self) -> Description<'_> {
+        let taps = [&self.key, &self.value, &self.mask].into_iter().flatten().map(String::as_str).collect();
+        Step { reads: taps, ..Step::new(Work::Dense, format!("attention {} heads", self.heads.0)) }.into()
+    }
+}
+
+/// 1 where a token is not behind the one that looks at it, of scores `[n, heads, t, s]` where `s - t` tokens come
+/// before the first that looks.
+fn visible(scores: Expression<'_>, before: f64) -> Expression<'_> {
+    (scores.coordinate(2) + before).at_least(scores.coordinate(3))
+}
+
+/// What attention is, whatever layers make its operands.
+pub(super) struct Heads {
+    pub heads: usize,
+    pub kv_heads: usize,
+    pub causal: bool,
+    pub dropout: f64,
+}
+
+impl Heads {
+    /// Queries, keys and values `[n, heads, t, d]` of a value `[n, t, (heads + 2*kv_heads)*d]`.
+    pub fn packed(&self, at: &mut Builder<'_, '_>, x: ValueId) -> Result<[ValueId; 3], GraphError> {
+        let all = self.heads + 2 * self.kv_heads;
+        let split = self.apart(at, "qkv", x, all)?;
+        let sizes = vec![self.heads, self.kv_heads, self.kv_heads];
+        let parts = at.add_parts("split", Phase::Forward, ops::Split { axis: 1, sizes }, &[split])?;
+        <[ValueId; 3]>::try_from(parts).map_err(|_| at.refuse("a split into three gives three".to_owned()))
+    }
+
+    /// `[n, heads, t, d]` of `[n, t, heads*d]`.
+    fn apart(&self, at: &mut Builder<'_, '_>, part: &str, x: ValueId, heads: usize) -> Result<ValueId, GraphError> {
+        let [n, t, width] = at.tokens(x)?;
+        if !width.is_multiple_of(heads) || !self.heads.is_multiple_of(self.kv_heads) {
+            let message = format!(
+                "{width} numbers per token cannot be shared out among {heads} heads ({} of queries)",
+                self.heads
+            );
+            return Err(at.refuse(message));
+        }
+        let shape = [n, t, heads, width / heads].into();
+        let heads = at.add_part(&format!("{part}_heads"), ops::Reshape { shape }, &[x])?;
+        at.transposed(part, &[0, 2, 1, 3], heads)
+    }
+
+    /// `[n, t, heads*d]` of queries, keys and values `[n, heads, t, d]`; `mask` is `[n, s]`.
+    pub fn attend(
+        &self,
+        at: &mut Builder<'_, '_>,
+        [q, k, v]: [ValueId; 3],
+        mask: Option<ValueId>,
+    ) -> Result<ValueId, GraphError> {
+        let stream = at.stream();
+        let Some([n, heads, t, d]) = at.shape(q).nchw() else {
+            return Err(at.refuse("queries without heads".to_owned()));
+        };
+        let (s, kv, group) = (at.shape(k)[2], self.kv_heads, self.heads / self.kv_heads);
+        // Heads of queries that share keys and values are rows of one product.
+        let joined = |at: &mut Builder<'_, '_>, part: &str, x, width| match group {
+            1 => Ok(x),
+            _ => at.add_part(part, ops::Reshape { shape: [n, kv, group * t, width].into() }, &[x]),
+        };
+        let q = joined(at, "q_groups", q, d)?;
+        let mut scores = at.add_part("scores", MatMul { transpose_a: false, transpose_b: true }, &[q, k])?;
+        if group > 1 {
+            scores = at.add_part("by_head", ops::Reshape { shape: [n, heads, t, s].into() }, &[scores])?;
+        }
+        let scale = 1.0 / (d as f64).sqrt();
+        let (causal, before) = (self.causal, s as f64 - t as f64);
+        let name = DeviceName::new("SoftmaxV2", "SoftmaxGrad");
+        let mut probabilities = match mask {
+            None => at.formula_part(
+                "probabilities",
+                Formula::define(1, |[x]| {
+                    let x = if causal { visible(x, before).select(x * scale, f64::NEG_INFINITY) } else { x * scale };
+                    [x.softmax()]
+                }),
+                name,
+                &[scores],
+            )?,
+            Some(mask) => {
+                let mask = at.add_part("mask", ops::Reshape { shape: [n, 1, 1, s].into() }, &[mask])?;
+                let formula = Formula::define(1, |[x, mask]| {
+                    let seen = if causal { visible(x, before) * mask } else { mask };
+                    [seen.select(x * scale, f64::NEG_INFINITY).softmax()]
+                });
+                at.formula_part("probabilities", formula, name, &[scores, mask])?
+            }
+        };
+        if at.left_to_chance() && self.dropout > 0.0 {
+            probabilities = at.add_part("dropout", ops::Dropout { rate: self.dropout, stream }, &[probabilities])?;
+        }
+        let probabilities = joined(at, "groups", probabilities, s)?;
+        let product = MatMul { transpose_a: false, transpose_b: false };
+        let mut y = at.add_part("values", product, &[probabilities, v])?;
+        if group > 1 {
+            y = at.add_part("values_by_head", ops::Reshape { shape: [n, heads, t, d].into() }, &[y])?;
+        }
+        let y = at.transposed("by_token", &[0, 2, 1, 3], y)?;
+        at.add_part("joined", ops::Reshape { shape: [n, t, heads * d].into() }, &[y])
+    }
+}

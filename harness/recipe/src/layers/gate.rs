@@ -1,0 +1,42 @@
+//! A value times what layers make of it.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use zoo_graph::{GraphError, ValueId, formula::Formula, ops::DeviceName};
+
+use super::{Body, Description, Module, Word};
+use crate::lower::Builder;
+use crate::resolve::Place;
+
+/// x * body(x), where the body may give one element where x has several: a squeeze-and-excite module is a gate (arXiv
+/// 1709.01507).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Gate {
+    /// The layers that make the factor.
+    #[schemars(length(min = 1))]
+    pub body: Body,
+}
+
+impl Word for Gate {
+    const MODULE: Module = Module::Container;
+
+    fn resolve(&mut self, at: &mut Place<'_, '_>) -> Option<()> {
+        at.layers("body", &mut self.body);
+        Some(())
+    }
+
+    fn build(&self, at: &mut Builder<'_, '_>, x: ValueId) -> Result<ValueId, GraphError> {
+        let factor = at.body(&self.body, x)?;
+        let formula = Formula::define(0, |[x, factor]| [x * factor]);
+        at.formula_part("mul", formula, DeviceName::new("Mul", "MulGrad"), &[x, factor])
+    }
+
+    fn describe(&self) -> Description<'_> {
+        Description::Branches { lanes: vec![&[], &self.body.layers], text: "gate mul", join: "mul" }
+    }
+
+    fn bodies_mut(&mut self) -> Vec<&mut Body> {
+        vec![&mut self.body]
+    }
+}

@@ -1,0 +1,39 @@
+//! A learned token before the others.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use zoo_graph::{GraphError, Init, ValueId, VariableRole, formula::Formula, ops};
+
+use super::{Description, Module, Step, Word, Work};
+use crate::lower::{Builder, Gives};
+
+/// Puts a learned token before the first of `[T, E]` (the class token of vision transformers). Its name is that of the
+/// parameter, `[1, 1, E]`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Prepend {
+    /// How the parameter starts.
+    #[serde(default = "zero")]
+    pub init: Init,
+}
+
+fn zero() -> Init {
+    Init::Constant(0.0)
+}
+
+impl Word for Prepend {
+    const MODULE: Module = Module::Parameters;
+
+    fn build(&self, at: &mut Builder<'_, '_>, x: ValueId) -> Result<ValueId, GraphError> {
+        at.gives(Gives::Nothing);
+        let [n, _, e] = at.tokens(x)?;
+        let token = at.parameter("", VariableRole::Weight, &[1, 1, e], &self.init)?;
+        let each = ops::Map::with_space(Formula::define(0, |[token]| [token]), [n, 1, e].into());
+        let first = at.add_part("first", each, &[token])?;
+        at.add_part("prepend", ops::Concat { axis: 1 }, &[first, x])
+    }
+
+    fn describe(&self) -> Description<'_> {
+        Step::new(Work::Join, "prepend").into()
+    }
+}

@@ -1,0 +1,41 @@
+//! One index of an axis.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use zoo_graph::{GraphError, ValueId, ops};
+
+use super::{Description, Module, Step, Word, Work};
+use crate::lower::Builder;
+use crate::schema::Count;
+
+/// What lies at one index of an axis, which goes away: `- take: {index: 0}` gives the first token of `[T, E]`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Take {
+    /// The axis, from 0, without the batch.
+    #[serde(default)]
+    pub axis: Count,
+    /// The index, from 0.
+    pub index: Count,
+}
+
+impl Word for Take {
+    const MODULE: Module = Module::Function;
+
+    fn build(&self, at: &mut Builder<'_, '_>, x: ValueId) -> Result<ValueId, GraphError> {
+        let (axis, index) = (self.axis.0 + 1, self.index.0);
+        let mut size = at.shape(x).to_vec();
+        if size.get(axis).is_none_or(|extent| index >= *extent) {
+            return Err(at.refuse(format!("there is no index {index} of axis {} in {}", self.axis.0, at.shape(x))));
+        }
+        let mut start = vec![0; size.len()];
+        (start[axis], size[axis]) = (index, 1);
+        let cut = at.add_part("cut", ops::Slice { start, size: size.clone() }, &[x])?;
+        size.remove(axis);
+        at.add_part("take", ops::Reshape { shape: size.into() }, &[cut])
+    }
+
+    fn describe(&self) -> Description<'_> {
+        Step::new(Work::Size, format!("take {}", self.index.0)).into()
+    }
+}

@@ -1,0 +1,107 @@
+//! Binary cross entropy over positives and hard negatives.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use zoo_graph::{
+    GraphError,
+    ops::{self, HardNegatives, MiningScope},
+};
+
+use super::{LossTerm, Terms, one, small};
+
+/// Binary cross entropy over positives and hard negatives: with P positives and N = min(negatives,
+/// floor(negative_ratio*P)) the sum over the positives and over the N negatives with the largest loss **in the whole
+/// batch**, divided by P + N + eps (arXiv 1911.08947, section 3.5).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct BalancedBce {
+    /// Name of the component.
+    #[serde(default = "bce_loss")]
+    pub name: String,
+    /// Factor in the total.
+    #[serde(default = "one")]
+    #[schemars(range(min = 0))]
+    pub weight: f64,
+    /// Output of the model: probabilities `[1, H, W]`.
+    pub prediction: String,
+    /// Input of the step: 1 for positives, 0 for negatives, `[1, H, W]`.
+    pub target: String,
+    /// Input of the step: 0 where a pixel does not count, `[H, W]`.
+    pub mask: String,
+    /// Negatives per positive.
+    #[serde(default = "three")]
+    #[schemars(range(min = 0))]
+    pub negative_ratio: f64,
+    /// Added to the count.
+    #[serde(default = "small")]
+    #[schemars(range(min = 0))]
+    pub eps: f64,
+    /// How the hardest negatives are found. Loss and gradient are the same.
+    #[serde(default)]
+    pub top_k: TopK,
+    /// Among which negatives they are picked.
+    #[serde(default)]
+    pub mine_over: MineOver,
+}
+
+/// Among which negatives the hardest are picked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum MineOver {
+    /// Those of the whole batch (the DB authors').
+    #[default]
+    Batch,
+    /// Those of each image, with its own number of positives.
+    Image,
+}
+
+/// How the k largest of many values are found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum TopK {
+    /// By a selection of k, which the step computes.
+    #[default]
+    Dynamic,
+    /// All are sorted and multiplied by a mask of their ranks: every shape is known beforehand, as some devices need.
+    Static,
+}
+
+fn three() -> f64 {
+    3.0
+}
+
+fn bce_loss() -> String {
+    "bce_loss".into()
+}
+
+impl LossTerm for BalancedBce {
+    fn build(&self, at: &mut Terms<'_>) -> Result<(), GraphError> {
+        let prediction = at.prediction(&self.prediction)?;
+        let [n, c, h, w] = at.axes(prediction);
+        let target = at.input(&self.target, [n, c, h, w])?;
+        let mask = at.input(&self.mask, [n, h, w])?;
+        let hard_negatives = match self.top_k {
+            TopK::Dynamic => HardNegatives::TopK,
+            TopK::Static => HardNegatives::RankMask,
+        };
+        let scope_of_mining = match self.mine_over {
+            MineOver::Batch => MiningScope::Batch,
+            MineOver::Image => MiningScope::Image,
+        };
+        let op = ops::BalancedBce {
+            negative_ratio: self.negative_ratio,
+            eps: self.eps,
+            hard_negatives,
+            scope: scope_of_mining,
+        };
+        let results = at.term((&self.name, self.weight), op, &[prediction, target, mask])?;
+        for (name, value) in ["positive_count", "negative_count", "ohem_kth_loss"].into_iter().zip(&results[2..]) {
+            at.metric(name, *value);
+        }
+        Ok(())
+    }
+
+    fn prediction(&self) -> Option<&str> {
+        Some(&self.prediction)
+    }
+}

@@ -1,0 +1,121 @@
+//! A term that an author writes.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use zoo_graph::{
+    GraphError, Shape, TensorType, ValueId,
+    formula::{Extent, Formula, names, parse},
+    ops::{DeviceName, Fill, Gather, Map, Reshape, Scale},
+};
+
+use super::{Terms, one};
+use crate::lower::LABEL;
+
+/// A term written as a formula over outputs of the model and inputs of the step: `"abs(probability - gt) * mask"`.
+///
+/// A name is an output of the model (`logits` where the model has one output), or an input of the step: `label` is the
+/// class of each row of the first output, others have the shape of the first output. Axes that one has less than that
+/// output have one element. Beside the functions of `map` there are those of a row, the last axis: `row_sum`,
+/// `row_mean`, `row_max`,
+/// `row_log_sum_exp`, `softmax`, `log_softmax`, and `row_index`, an element's place in its row. Cross entropy is
+/// `"-row_sum(select(row_index == label, log_softmax(logits), 0))"`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct FormulaTerm {
+    /// The formula.
+    pub formula: String,
+    /// How its elements become one number.
+    #[serde(default)]
+    pub reduction: Reduction,
+    /// Factor in the total.
+    #[serde(default = "one")]
+    #[schemars(range(min = 0))]
+    pub weight: f64,
+}
+
+/// How the elements of a formula become one number.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Reduction {
+    /// Their mean; of what is the same for a row, the mean of the rows.
+    #[default]
+    Mean,
+    /// Their sum.
+    Sum,
+    /// Their sum over the number of samples.
+    BatchMean,
+}
+
+impl FormulaTerm {
+    /// Adds the term under its name.
+    pub(crate) fn build(&self, name: &str, at: &mut Terms<'_>) -> Result<(), GraphError> {
+        let names = names(&self.formula);
+        let Some(whole) = names.iter().find_map(|name| at.output(name)).map(|value| at.shape(value).clone()) else {
+            return Err(at.refuse(format!("`{}` reads no output of the network", self.formula)));
+        };
+        let mut operands = Vec::new();
+        for operand in &names {
+            let value = match at.output(operand) {
+                Some(output) => output,
+                None if operand == LABEL => class_numbers(at, name, &whole)?,
+                None => at.input(operand, whole.clone())?,
+            };
+            let value =
+                if at.shape(value).len() < whole.len() { aligned(at, (name, operand), value, &whole)? } else { value };
+            operands.push(value);
+        }
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        let formula = parse(&self.formula, &names, whole.len()).map_err(|error| at.refuse(error.to_string()))?;
+        let by_row = formula.extents()[formula.results()[0].term.0] == Extent::Row;
+        let (folded, axes) = (formula.rows(), whole.len());
+        let counted = if by_row { axes - folded } else { axes };
+        let map = Map::over(formula.summed((0..axes).collect()), &at.types(&operands));
+        let map = map.map_err(|error| at.refuse(error.to_string()))?;
+        let elements: usize = map.space.iter().take(counted).product();
+        let map = map.named(DeviceName::new("LossFormula", "LossFormulaGrad"));
+        let sum = at.add(format!("loss/{name}/sum"), map, &operands)?;
+        let sum = at.add(format!("loss/{name}/scalar"), Reshape { shape: Shape::scalar() }, &[sum])?;
+        let factor = match self.reduction {
+            Reduction::Mean => 1.0 / elements as f64,
+            Reduction::Sum => 1.0,
+            Reduction::BatchMean => 1.0 / at.batch() as f64,
+        };
+        at.term((name, self.weight), Scale { factor }, &[sum])?;
+        Ok(())
+    }
+}
+
+/// The class of each row as a number, `[rows.., 1]`: the row of that place of a table of places. Indices themselves
+/// take no other shape.
+fn class_numbers(at: &mut Terms<'_>, term: &str, whole: &Shape) -> Result<ValueId, GraphError> {
+    let labels = at.labels(whole)?;
+    let ty = TensorType::plain([at.classes(), 1], at.dtype());
+    let zeros = at.add(format!("loss/{term}/zeros"), Fill { value: 0.0, ty }, &[])?;
+    let places = Map::with_space(Formula::define(0, |[x]| [x + x.coordinate(0)]), at.shape(zeros).clone());
+    let places = at.add(format!("loss/{term}/places"), places, &[zeros])?;
+    at.add(format!("loss/{term}/label"), Gather, &[places, labels])
+}
+
+/// A value with one element along the axes of `whole` that it has not.
+fn aligned(
+    at: &mut Terms<'_>,
+    (term, name): (&str, &str),
+    value: ValueId,
+    whole: &Shape,
+) -> Result<ValueId, GraphError> {
+    let own = at.shape(value).clone();
+    let mut rest = own.iter().copied().peekable();
+    let missing = whole.len() - own.len();
+    let mut added = 0;
+    let shape: Vec<usize> = whole
+        .iter()
+        .map(|extent| match rest.peek() {
+            Some(next) if next == extent || added == missing => rest.next().unwrap_or(1),
+            _ => {
+                added += 1;
+                1
+            }
+        })
+        .collect();
+    at.add(format!("loss/{term}/{name}"), Reshape { shape: shape.into() }, &[value])
+}

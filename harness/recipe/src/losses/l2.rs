@@ -1,0 +1,55 @@
+//! Half the sum of squares of the parameters.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use zoo_graph::{
+    GraphError, ValueId, VariableRole,
+    ops::{L2Loss, WeightedSum},
+};
+
+use super::{LossTerm, Terms};
+
+/// weight * (sum of squares)/2.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct L2 {
+    /// Factor; what weight decay would be called in an optimizer.
+    #[schemars(range(min = 0))]
+    pub weight: f64,
+    /// The parameters in the sum.
+    #[serde(default)]
+    pub over: L2Over,
+}
+
+/// The parameters that an L2 loss sums over.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum L2Over {
+    /// Every trained parameter, biases and normalisations included.
+    #[default]
+    All,
+    /// Weights of convolutions and dense layers only.
+    Weights,
+}
+
+impl LossTerm for L2 {
+    fn build(&self, at: &mut Terms<'_>) -> Result<(), GraphError> {
+        if self.weight == 0.0 {
+            return Ok(());
+        }
+        let all = self.over == L2Over::All;
+        let regularised: Vec<(String, ValueId)> = at
+            .parameters()
+            .filter(|variable| all || variable.role == VariableRole::Weight)
+            .map(|variable| (variable.name.clone(), variable.value))
+            .collect();
+        let squares = regularised
+            .into_iter()
+            .map(|(name, value)| at.add(format!("loss/l2/{name}"), L2Loss, &[value]))
+            .collect::<Result<Vec<_>, _>>()?;
+        if !squares.is_empty() {
+            at.term(("l2", 1.0), WeightedSum { weights: vec![self.weight; squares.len()] }, &squares)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,89 @@
+//! Logistic loss of the masks at chosen positions.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use zoo_graph::{
+    GraphError,
+    ops::{self, ExtractPatches, LogitLayout, Window},
+};
+
+use super::{LossTerm, Terms, one};
+
+/// Mean of log(1 + exp(-mask*logit)) over the pixels of the positions whose `select` is 1 (arXiv 1812.05050, section
+/// 3.2).
+///
+/// The target of a position is the window of the mask at it: `size` pixels, every `stride`, over the mask with `pad`
+/// zeros around, which label nothing: they add log 2 and no gradient.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct MaskSoftMargin {
+    /// Name of the component.
+    #[serde(default = "mask_loss")]
+    pub name: String,
+    /// Factor in the total.
+    #[serde(default = "one")]
+    #[schemars(range(min = 0))]
+    pub weight: f64,
+    /// Output of the model: `[s*s, H, W]`, where each position's map of s x s logits is enlarged to `size` bilinearly
+    /// with aligned corners; or one row of `size*size` logits per position.
+    pub prediction: String,
+    /// Input of the step: 1 inside the object, -1 outside, `[1, H', W']` as the windows cover it.
+    pub target: String,
+    /// Input of the step: 1 at the positions that count, `[1, H, W]`.
+    pub select: String,
+    /// Height and width of a window.
+    #[schemars(range(min = 1, max = 4096))]
+    pub size: usize,
+    /// Step of the windows.
+    #[schemars(range(min = 1, max = 4096))]
+    pub stride: usize,
+    /// Zeros around the mask.
+    #[serde(default)]
+    #[schemars(range(max = 4096))]
+    pub pad: usize,
+    /// Whether enlarging gives the corner pixels the same place (the SiamMask authors'); else the corners of those
+    /// pixels.
+    #[serde(default = "aligned")]
+    pub align_corners: bool,
+}
+
+fn aligned() -> bool {
+    true
+}
+
+fn mask_loss() -> String {
+    "mask_loss".into()
+}
+
+impl LossTerm for MaskSoftMargin {
+    fn build(&self, at: &mut Terms<'_>) -> Result<(), GraphError> {
+        let prediction = at.prediction(&self.prediction)?;
+        let op = ops::MaskSoftMargin { size: self.size, align_corners: self.align_corners };
+        let batch = at.batch();
+        let shape = at.shape(prediction).clone();
+        let [h, w] = match shape[..] {
+            [_, _, h, w] => [h, w],
+            _ => [(shape[0] / batch.max(1)).isqrt(); 2],
+        };
+        if op.logit_layout(&shape, [batch, 1, h, w]).is_ok_and(|layout| layout == LogitLayout::Rows) && h * w == 0 {
+            return Err(at.refuse(format!("no positions in {shape}")));
+        }
+        // What the windows of all positions cover, without the padding.
+        let covered =
+            |positions: usize| (positions.saturating_sub(1) * self.stride + self.size).saturating_sub(2 * self.pad);
+        let target = at.input(&self.target, [batch, 1, covered(h), covered(w)])?;
+        let select = at.input(&self.select, [batch, 1, h, w])?;
+        let window = Window { pad: [self.pad; 4], ..Window::new([self.size; 2], [self.stride; 2]) };
+        let name = format!("loss/{}/windows", self.name);
+        let windows = at.add(name, ExtractPatches { window }, &[target])?;
+        let results = at.term((&self.name, self.weight), op, &[prediction, windows, select])?;
+        for (name, value) in ["mask_iou", "mask_iou_over_50", "mask_iou_over_70"].into_iter().zip(&results[2..]) {
+            at.metric(name, *value);
+        }
+        Ok(())
+    }
+
+    fn prediction(&self) -> Option<&str> {
+        Some(&self.prediction)
+    }
+}

@@ -1,0 +1,101 @@
+//! The loss: the sum of the terms named in a recipe, one file per term.
+//!
+//! Terms of networks with several outputs name the output of the model that they judge, and the inputs that it is
+//! compared with: these become inputs of the training step. To add one, write its file and list it in the `losses!`
+//! table below.
+
+mod balanced_bce;
+mod dice;
+mod formula;
+mod l2;
+mod mask_soft_margin;
+mod masked_l1;
+mod select_cross_entropy;
+mod softmax_cross_entropy;
+mod weighted_l1;
+
+pub use balanced_bce::{BalancedBce, MineOver, TopK};
+pub use dice::Dice;
+pub use formula::{FormulaTerm, Reduction};
+pub use l2::{L2, L2Over};
+pub use mask_soft_margin::MaskSoftMargin;
+pub use masked_l1::MaskedL1;
+pub use select_cross_entropy::SelectCrossEntropy;
+pub use softmax_cross_entropy::{SmoothingOver, SoftmaxCrossEntropy};
+pub use weighted_l1::WeightedL1;
+
+use indexmap::IndexMap;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use zoo_graph::GraphError;
+
+use crate::lower::Terms;
+
+macro_rules! losses {
+    ($($(#[doc = $doc:literal])+ $tag:ident: $term:ident,)+) => {
+        /// The loss: the sum of the terms named here, each times its weight, at least one.
+        #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+        #[serde(deny_unknown_fields)]
+        pub struct Loss {
+            $($(#[doc = $doc])+
+            #[serde(default, skip_serializing_if = "Option::is_none")]
+            pub $tag: Option<$term>,)+
+            /// Terms that are formulas of the recipe's own, by the names of the components.
+            #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
+            pub formulas: IndexMap<String, FormulaTerm>,
+        }
+
+        impl Loss {
+            /// The terms that stand here, with their keys.
+            pub(crate) fn terms(&self) -> impl Iterator<Item = (&'static str, &dyn LossTerm)> {
+                let terms = [$((stringify!($tag), self.$tag.as_ref().map(|term| term as &dyn LossTerm))),+];
+                terms.into_iter().filter_map(|(tag, term)| Some((tag, term?)))
+            }
+        }
+    };
+}
+
+losses! {
+    /// Softmax and cross entropy, mean over the batch, or over all tokens of a batch.
+    softmax_cross_entropy: SoftmaxCrossEntropy,
+    /// Half the sum of squares of the parameters, as part of the forward loss (TensorFlow's l2_loss).
+    l2: L2,
+    /// Binary cross entropy over the positives and the hardest negatives of the batch.
+    balanced_bce: BalancedBce,
+    /// Mean distance where a mask is set.
+    masked_l1: MaskedL1,
+    /// One minus the Dice coefficient.
+    dice: Dice,
+    /// Cross entropy over pairs, averaged over positives and negatives apart.
+    select_cross_entropy: SelectCrossEntropy,
+    /// Weighted distance of box offsets.
+    weighted_l1: WeightedL1,
+    /// Logistic loss of the masks at chosen positions.
+    mask_soft_margin: MaskSoftMargin,
+}
+
+/// What a term of the loss knows of itself.
+pub(crate) trait LossTerm {
+    /// Adds the term.
+    fn build(&self, at: &mut Terms<'_>) -> Result<(), GraphError>;
+
+    /// The output of the model that it judges, where an author names it.
+    fn prediction(&self) -> Option<&str> {
+        None
+    }
+}
+
+impl Loss {
+    /// The terms that judge a named output of the model, with its name.
+    pub fn predictions(&self) -> Vec<(&'static str, &str)> {
+        self.terms().filter_map(|(tag, term)| Some((tag, term.prediction()?))).collect()
+    }
+}
+
+fn one() -> f64 {
+    1.0
+}
+
+fn small() -> f64 {
+    1e-6
+}

@@ -1,0 +1,95 @@
+//! Adam: arXiv 1412.6980 in the form of `torch.optim.Adam` (eps outside the root, decay as L2), not amsgrad.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use zoo_graph::{
+    formula::{Expression, UpdateOperands},
+    ops::{DecayTerm, LongestStep},
+};
+
+use super::{DecayGroup, ParameterGroup, Rule, Slot, UsualRate};
+
+/// Adam.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Adam {
+    /// Decay rate of the first moment.
+    #[schemars(range(min = 0), extend("exclusiveMaximum" = 1))]
+    pub beta1: f64,
+    /// Decay rate of the second moment.
+    #[schemars(range(min = 0), extend("exclusiveMaximum" = 1))]
+    pub beta2: f64,
+    /// Added to the root of the second moment.
+    #[schemars(extend("exclusiveMinimum" = 0))]
+    pub eps: f64,
+    /// Share of the parameter added to its gradient.
+    #[schemars(range(min = 0))]
+    pub weight_decay: f64,
+    /// Parameters that do not decay.
+    pub no_decay: Vec<DecayGroup>,
+    /// Parameters with settings of their own.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub groups: Vec<ParameterGroup>,
+}
+
+impl Default for Adam {
+    fn default() -> Self {
+        let (no_decay, groups) = (Vec::new(), Vec::new());
+        Self { beta1: 0.9, beta2: 0.999, eps: 1e-8, weight_decay: 0.0, no_decay, groups }
+    }
+}
+
+impl Rule for Adam {
+    fn device(&self) -> &'static str {
+        "ApplyAdam"
+    }
+
+    fn slots(&self) -> Vec<Slot> {
+        MOMENTS.to_vec()
+    }
+
+    fn next<'f>(&self, at: UpdateOperands<'f>) -> Vec<Expression<'f>> {
+        let d = at.gradient + at.weight_decay * at.parameter;
+        let moments = Moments::next([self.beta1, self.beta2], &at, d);
+        let rate = at.learning_rate / moments.correction[0];
+        let step = rate * moments.first / moments.denominator(self.eps);
+        vec![at.parameter - step, moments.first, moments.second]
+    }
+
+    fn decay_term(&self) -> DecayTerm {
+        DecayTerm::InGradient
+    }
+
+    fn longest(&self, _weight_decay: f64) -> LongestStep {
+        LongestStep::Rates(1.0 / (1.0 - self.beta1))
+    }
+
+    fn usual_rate(&self) -> UsualRate {
+        UsualRate::About { rate: 1e-3, of: "Adam", source: "0.001 (arXiv 1412.6980)" }
+    }
+}
+
+/// What Adam and its relatives keep.
+pub(super) const MOMENTS: [Slot; 2] = [Slot::zero("exp_avg"), Slot::zero("exp_avg_sq")];
+
+/// The moments after a step.
+pub(super) struct Moments<'f> {
+    pub first: Expression<'f>,
+    pub second: Expression<'f>,
+    /// What remains of their start from zero: `1 - beta^t`.
+    pub correction: [Expression<'f>; 2],
+}
+
+impl<'f> Moments<'f> {
+    /// Moments that have taken in `d`.
+    pub fn next([beta1, beta2]: [f64; 2], at: &UpdateOperands<'f>, d: Expression<'f>) -> Self {
+        let (m, v) = (at.slots[0], at.slots[1]);
+        let correction = [beta1, beta2].map(|beta| 1.0 - at.update.number(beta).pow(at.update));
+        Self { first: m + (1.0 - beta1) * (d - m), second: beta2 * v + (1.0 - beta2) * d * d, correction }
+    }
+
+    /// The root of the corrected second moment, and `eps`.
+    pub fn denominator(&self, eps: f64) -> Expression<'f> {
+        self.second.sqrt() / self.correction[1].sqrt() + eps
+    }
+}

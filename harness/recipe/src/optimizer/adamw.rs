@@ -1,0 +1,77 @@
+//! AdamW: arXiv 1711.05101 in the form of `torch.optim.AdamW`.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use zoo_graph::{
+    formula::{Expression, UpdateOperands},
+    ops::{DecayTerm, LongestStep},
+};
+
+use super::{
+    DecayGroup, ParameterGroup, Rule, Slot, UsualDecay, UsualRate,
+    adam::{MOMENTS, Moments},
+};
+
+/// Adam with decay apart from the gradient.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct AdamW {
+    /// Decay rate of the first moment.
+    #[schemars(range(min = 0), extend("exclusiveMaximum" = 1))]
+    pub beta1: f64,
+    /// Decay rate of the second moment.
+    #[schemars(range(min = 0), extend("exclusiveMaximum" = 1))]
+    pub beta2: f64,
+    /// Added to the root of the second moment.
+    #[schemars(extend("exclusiveMinimum" = 0))]
+    pub eps: f64,
+    /// Share of the parameter, times the learning rate, that is taken from it.
+    #[schemars(range(min = 0))]
+    pub weight_decay: f64,
+    /// Parameters that do not decay.
+    pub no_decay: Vec<DecayGroup>,
+    /// Parameters with settings of their own.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub groups: Vec<ParameterGroup>,
+}
+
+impl Default for AdamW {
+    fn default() -> Self {
+        let (no_decay, groups) = (Vec::new(), Vec::new());
+        Self { beta1: 0.9, beta2: 0.999, eps: 1e-8, weight_decay: 0.01, no_decay, groups }
+    }
+}
+
+impl Rule for AdamW {
+    fn device(&self) -> &'static str {
+        "ApplyAdamW"
+    }
+
+    fn slots(&self) -> Vec<Slot> {
+        MOMENTS.to_vec()
+    }
+
+    fn next<'f>(&self, at: UpdateOperands<'f>) -> Vec<Expression<'f>> {
+        let decayed = at.parameter * (1.0 - at.learning_rate * at.weight_decay);
+        let moments = Moments::next([self.beta1, self.beta2], &at, at.gradient);
+        let rate = at.learning_rate / moments.correction[0];
+        let step = rate * moments.first / moments.denominator(self.eps);
+        vec![decayed - step, moments.first, moments.second]
+    }
+
+    fn decay_term(&self) -> DecayTerm {
+        DecayTerm::InRule
+    }
+
+    fn longest(&self, _weight_decay: f64) -> LongestStep {
+        LongestStep::Rates(1.0 / (1.0 - self.beta1))
+    }
+
+    fn usual_decay(&self) -> UsualDecay {
+        UsualDecay::APART
+    }
+
+    fn usual_rate(&self) -> UsualRate {
+        UsualRate::About { rate: 1e-3, of: "AdamW", source: "0.001 (arXiv 1711.05101)" }
+    }
+}

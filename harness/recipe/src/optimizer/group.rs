@@ -1,0 +1,176 @@
+//! Groups of parameters: who decays, and who learns at another rate.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Serialize};
+use zoo_graph::VariableRole;
+
+/// A group of parameters spared from weight decay.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum DecayGroup {
+    /// Scale and shift of normalisations.
+    Bn,
+    /// Biases of convolutions and dense layers.
+    Bias,
+}
+
+impl DecayGroup {
+    /// Whether a variable belongs to it.
+    pub fn has(self, role: &VariableRole) -> bool {
+        match role {
+            VariableRole::NormWeight | VariableRole::NormBias => self == Self::Bn,
+            VariableRole::Bias => self == Self::Bias,
+            VariableRole::Weight
+            | VariableRole::RunningMean
+            | VariableRole::RunningVar
+            | VariableRole::Slot { .. }
+            | VariableRole::Average { .. } => false,
+        }
+    }
+}
+
+/// Parameters with settings of their own. A parameter belongs to the first group that matches it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ParameterGroup {
+    /// Full names of parameters, such as `layer1.0.conv1.weight`; `*` stands for any characters.
+    #[serde(rename = "match")]
+    pub patterns: Patterns,
+    /// Weight decay of these parameters, in place of the optimizer's; `no_decay` does not matter then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0))]
+    pub weight_decay: Option<f64>,
+    /// Factor on the learning rate, such as `64x` or `0.1x`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lr: Option<LrFactor>,
+}
+
+/// One pattern of names or several.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub enum Patterns {
+    /// One.
+    One(String),
+    /// Any of several.
+    Any(#[schemars(length(min = 1))] Vec<String>),
+}
+
+impl Patterns {
+    /// The patterns.
+    pub fn all(&self) -> &[String] {
+        match self {
+            Self::One(pattern) => std::slice::from_ref(pattern),
+            Self::Any(patterns) => patterns,
+        }
+    }
+}
+
+/// Whether a name has the form of a pattern, in which `*` stands for any characters.
+pub(crate) fn matches(pattern: &str, name: &str) -> bool {
+    let mut parts = pattern.split('*');
+    let first = parts.next().unwrap_or_default();
+    let Some(mut rest) = name.strip_prefix(first) else { return false };
+    let Some(last) = parts.next_back() else { return rest.is_empty() };
+    for part in parts {
+        match rest.find(part) {
+            Some(at) => rest = &rest[at + part.len()..],
+            None => return false,
+        }
+    }
+    rest.ends_with(last)
+}
+
+/// A factor on the learning rate, written `64x`.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct LrFactor(pub f64);
+
+/// A text is no [`LrFactor`].
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is not a factor on the learning rate; write `64x` or `0.1x`")]
+pub struct LrFactorError(String);
+
+impl TryFrom<String> for LrFactor {
+    type Error = LrFactorError;
+
+    fn try_from(text: String) -> Result<Self, Self::Error> {
+        let factor = text.strip_suffix('x').and_then(|number| number.parse().ok());
+        match factor.filter(|factor| (0.0..=1e9).contains(factor)) {
+            Some(factor) => Ok(Self(factor)),
+            None => Err(LrFactorError(text)),
+        }
+    }
+}
+
+impl From<LrFactor> for String {
+    fn from(factor: LrFactor) -> Self {
+        factor.to_string()
+    }
+}
+
+impl fmt::Display for LrFactor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}x", self.0)
+    }
+}
+
+impl JsonSchema for LrFactor {
+    fn schema_name() -> Cow<'static, str> {
+        "LrFactor".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "description": "A factor on the learning rate: `64x`, `0.1x`.",
+            "type": "string",
+            "pattern": r"^[0-9.]+(e-?[0-9]+)?x$",
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn patterns_match_whole_names() {
+        for (pattern, name, expected) in [
+            ("fc.bias", "fc.bias", true),
+            ("fc.bias", "fc.bias2", false),
+            ("*.bias", "layer1.0.bn1.bias", true),
+            ("*.bias", "bias", false),
+            ("layer*.conv1.*", "layer1.0.conv1.weight", true),
+            ("layer*.conv1.*", "layer1.0.conv2.weight", false),
+            ("a*a", "a", false),
+            ("a*a", "aa", true),
+            ("a*b*b", "abb", true),
+            ("a*b*b", "ab", false),
+            ("*", "", true),
+        ] {
+            assert_eq!(matches(pattern, name), expected, "{pattern} {name}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_name_with_parts_left_out_matches(parts in prop::collection::vec("[ab.]{0,3}", 1..5), gap in "[ab.*]{0,2}") {
+            let name = parts.join(&gap.replace('*', "ab"));
+            prop_assert!(matches(&parts.join("*"), &name), "{} {}", parts.join("*"), name);
+        }
+    }
+
+    #[test]
+    fn factors_read_and_print() {
+        for (text, factor) in [("64x", 64.0), ("0.1x", 0.1), ("0x", 0.0)] {
+            let read = LrFactor::try_from(text.to_owned()).unwrap();
+            assert_eq!((read.0, read.to_string().as_str()), (factor, text));
+        }
+        for text in ["64", "x", "-1x", "64 x", "infx", "nanx"] {
+            assert!(LrFactor::try_from(text.to_owned()).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,83 @@
+//! LAMB: arXiv 1904.00962, algorithm 2, with the bias correction of its published code.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use zoo_graph::{
+    formula::{Expression, UpdateOperands},
+    ops::{DecayTerm, LongestStep},
+};
+
+use super::{
+    DecayGroup, ParameterGroup, Rule, Slot, UsualDecay, UsualRate,
+    adam::{MOMENTS, Moments},
+    lars::{norm, where_decaying},
+};
+
+/// Adam with decay, each tensor's step as long as the tensor. Tensors without decay take Adam's step (as in the paper's
+/// code, where these are biases and normalisations).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Lamb {
+    /// Decay rate of the first moment.
+    #[schemars(range(min = 0), extend("exclusiveMaximum" = 1))]
+    pub beta1: f64,
+    /// Decay rate of the second moment.
+    #[schemars(range(min = 0), extend("exclusiveMaximum" = 1))]
+    pub beta2: f64,
+    /// Added to the root of the second moment.
+    #[schemars(extend("exclusiveMinimum" = 0))]
+    pub eps: f64,
+    /// Share of the parameter added to the direction of its step.
+    #[schemars(range(min = 0))]
+    pub weight_decay: f64,
+    /// Parameters that do not decay.
+    pub no_decay: Vec<DecayGroup>,
+    /// Parameters with settings of their own.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub groups: Vec<ParameterGroup>,
+}
+
+impl Default for Lamb {
+    fn default() -> Self {
+        let (no_decay, groups) = (Vec::new(), Vec::new());
+        Self { beta1: 0.9, beta2: 0.999, eps: 1e-6, weight_decay: 0.01, no_decay, groups }
+    }
+}
+
+impl Rule for Lamb {
+    fn device(&self) -> &'static str {
+        "ApplyLamb"
+    }
+
+    fn slots(&self) -> Vec<Slot> {
+        MOMENTS.to_vec()
+    }
+
+    fn next<'f>(&self, at: UpdateOperands<'f>) -> Vec<Expression<'f>> {
+        let moments = Moments::next([self.beta1, self.beta2], &at, at.gradient);
+        let direction =
+            moments.first / moments.correction[0] / moments.denominator(self.eps) + at.weight_decay * at.parameter;
+        let (norm, step_norm) = (norm(at.parameter), norm(direction));
+        let rate = at.learning_rate * where_decaying(&at, norm * step_norm, norm / step_norm);
+        vec![at.parameter - rate * direction, moments.first, moments.second]
+    }
+
+    fn decay_term(&self) -> DecayTerm {
+        DecayTerm::InRule
+    }
+
+    fn longest(&self, weight_decay: f64) -> LongestStep {
+        match weight_decay {
+            0.0 => LongestStep::Rates(1.0 / (1.0 - self.beta1)),
+            _ => LongestStep::OfParameter(1.0),
+        }
+    }
+
+    fn usual_decay(&self) -> UsualDecay {
+        UsualDecay::APART
+    }
+
+    fn usual_rate(&self) -> UsualRate {
+        UsualRate::About { rate: 2e-3, of: "LAMB", source: "0.002 (arXiv 1904.00962)" }
+    }
+}

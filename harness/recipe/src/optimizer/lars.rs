@@ -1,0 +1,86 @@
+//! LARS: arXiv 1708.03888, algorithm 1.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use zoo_graph::{
+    formula::{Expression, UpdateOperands},
+    ops::{DecayTerm, LongestStep},
+};
+
+use super::{DecayGroup, ParameterGroup, Rule, Slot, UsualRate};
+
+/// Momentum, each tensor's rate in proportion to its norm over that of its gradient. Tensors without decay have the
+/// plain rate (as in MLPerf's reference, where these are biases and normalisations).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Lars {
+    /// Share of the last velocity that is kept.
+    #[schemars(range(min = 0), extend("exclusiveMaximum" = 1))]
+    pub momentum: f64,
+    /// The trust coefficient: the rate is lr*trust*|p| / (|g| + decay*|p|).
+    #[schemars(extend("exclusiveMinimum" = 0))]
+    pub trust: f64,
+    /// Share of the parameter added to its gradient.
+    #[schemars(range(min = 0))]
+    pub weight_decay: f64,
+    /// Parameters that do not decay.
+    pub no_decay: Vec<DecayGroup>,
+    /// Parameters with settings of their own.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub groups: Vec<ParameterGroup>,
+}
+
+impl Default for Lars {
+    fn default() -> Self {
+        let (no_decay, groups) = (Vec::new(), Vec::new());
+        Self { momentum: 0.9, trust: 1e-3, weight_decay: 0.0, no_decay, groups }
+    }
+}
+
+impl Rule for Lars {
+    fn device(&self) -> &'static str {
+        "ApplyLars"
+    }
+
+    fn slots(&self) -> Vec<Slot> {
+        vec![Slot::zero("momentum_buffer")]
+    }
+
+    fn next<'f>(&self, at: UpdateOperands<'f>) -> Vec<Expression<'f>> {
+        let (p, g) = (at.parameter, at.gradient);
+        let (norm, gradient_norm) = (norm(p), norm(g));
+        let ratio = self.trust * norm / (gradient_norm + at.weight_decay * norm);
+        let rate = at.learning_rate * where_decaying(&at, norm * gradient_norm, ratio);
+        let v = self.momentum * at.slots[0] + rate * (g + at.weight_decay * p);
+        vec![p - v, v]
+    }
+
+    fn decay_term(&self) -> DecayTerm {
+        DecayTerm::InRule
+    }
+
+    fn longest(&self, weight_decay: f64) -> LongestStep {
+        match weight_decay {
+            0.0 => LongestStep::OfGradient,
+            _ => LongestStep::OfParameter(self.trust / (1.0 - self.momentum)),
+        }
+    }
+
+    fn usual_rate(&self) -> UsualRate {
+        UsualRate::Any
+    }
+}
+
+/// Euclidean norm of a tensor.
+pub(super) fn norm(x: Expression<'_>) -> Expression<'_> {
+    x.square().row_sum().sqrt()
+}
+
+/// The ratio of norms where the parameter decays and the norms, whose product is given, are not zero; else 1.
+pub(super) fn where_decaying<'f>(
+    at: &UpdateOperands<'f>,
+    norms: Expression<'f>,
+    ratio: Expression<'f>,
+) -> Expression<'f> {
+    (norms * at.weight_decay).greater(0.0).select(ratio, 1.0)
+}

@@ -1,0 +1,70 @@
+//! Lion: arXiv 2302.06675, algorithm 2.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use zoo_graph::{
+    formula::{Expression, UpdateOperands},
+    ops::{DecayTerm, LongestStep},
+};
+
+use super::{DecayGroup, ParameterGroup, Rule, Slot, UsualDecay, UsualRate};
+
+/// The sign of a moving average of the gradient.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Lion {
+    /// Share of the average in the direction of the step.
+    #[schemars(range(min = 0), extend("exclusiveMaximum" = 1))]
+    pub beta1: f64,
+    /// Share of the average that is kept.
+    #[schemars(range(min = 0), extend("exclusiveMaximum" = 1))]
+    pub beta2: f64,
+    /// Share of the parameter, times the learning rate, that is taken from it.
+    #[schemars(range(min = 0))]
+    pub weight_decay: f64,
+    /// Parameters that do not decay.
+    pub no_decay: Vec<DecayGroup>,
+    /// Parameters with settings of their own.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub groups: Vec<ParameterGroup>,
+}
+
+impl Default for Lion {
+    fn default() -> Self {
+        let (no_decay, groups) = (Vec::new(), Vec::new());
+        Self { beta1: 0.9, beta2: 0.99, weight_decay: 0.0, no_decay, groups }
+    }
+}
+
+impl Rule for Lion {
+    fn device(&self) -> &'static str {
+        "ApplyLion"
+    }
+
+    fn slots(&self) -> Vec<Slot> {
+        vec![Slot::zero("exp_avg")]
+    }
+
+    fn next<'f>(&self, at: UpdateOperands<'f>) -> Vec<Expression<'f>> {
+        let (m, g) = (at.slots[0], at.gradient);
+        let direction = (self.beta1 * m + (1.0 - self.beta1) * g).sign();
+        let decayed = at.parameter * (1.0 - at.learning_rate * at.weight_decay);
+        vec![decayed - at.learning_rate * direction, self.beta2 * m + (1.0 - self.beta2) * g]
+    }
+
+    fn decay_term(&self) -> DecayTerm {
+        DecayTerm::InRule
+    }
+
+    fn longest(&self, _weight_decay: f64) -> LongestStep {
+        LongestStep::Rates(1.0)
+    }
+
+    fn usual_decay(&self) -> UsualDecay {
+        UsualDecay::APART
+    }
+
+    fn usual_rate(&self) -> UsualRate {
+        UsualRate::About { rate: 1e-4, of: "Lion", source: "0.0001 (arXiv 2302.06675: a tenth to a third of AdamW's)" }
+    }
+}

@@ -1,0 +1,115 @@
+//! RMSprop, in the forms of `torch.optim.RMSprop` and of TensorFlow 1 (`tf.compat.v1.train.RMSPropOptimizer`), with
+//! which MobileNets and EfficientNets were trained.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use zoo_graph::{
+    formula::{Expression, UpdateOperands},
+    ops::{DecayTerm, LongestStep},
+};
+
+use super::{DecayGroup, ParameterGroup, Rule, Slot, UsualRate};
+
+/// The gradient over the root of a moving average of its square.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct RmsProp {
+    /// Share of the average square that is kept (TensorFlow's `decay`).
+    #[schemars(range(min = 0), extend("exclusiveMaximum" = 1))]
+    pub alpha: f64,
+    /// Keeps the denominator from zero.
+    #[schemars(extend("exclusiveMinimum" = 0))]
+    pub eps: f64,
+    /// Share of the last velocity that is kept.
+    #[schemars(range(min = 0), extend("exclusiveMaximum" = 1))]
+    pub momentum: f64,
+    /// Divides by the deviation from the mean gradient, not by the root of its mean square.
+    pub centered: bool,
+    /// Whose form it has.
+    pub form: RmsForm,
+    /// Share of the parameter added to its gradient.
+    #[schemars(range(min = 0))]
+    pub weight_decay: f64,
+    /// Parameters that do not decay.
+    pub no_decay: Vec<DecayGroup>,
+    /// Parameters with settings of their own.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub groups: Vec<ParameterGroup>,
+}
+
+/// In what PyTorch and TensorFlow differ.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum RmsForm {
+    /// sqrt(s) + eps; s starts at 0; p -= lr*v.
+    #[default]
+    Pytorch,
+    /// sqrt(s + eps); s starts at 1; the learning rate is inside of the momentum: v = momentum*v + lr*d, p -= v.
+    Tensorflow,
+}
+
+impl Default for RmsProp {
+    fn default() -> Self {
+        let (no_decay, groups) = (Vec::new(), Vec::new());
+        let (momentum, centered, form) = (0.0, false, RmsForm::Pytorch);
+        Self { alpha: 0.99, eps: 1e-8, momentum, centered, form, weight_decay: 0.0, no_decay, groups }
+    }
+}
+
+impl Rule for RmsProp {
+    fn device(&self) -> &'static str {
+        "ApplyRmsProp"
+    }
+
+    fn slots(&self) -> Vec<Slot> {
+        let start = match self.form {
+            RmsForm::Pytorch => 0.0,
+            RmsForm::Tensorflow => 1.0,
+        };
+        let mut slots = vec![Slot { name: "square_avg", start }];
+        slots.extend(self.centered.then_some(Slot::zero("grad_avg")));
+        slots.extend((self.momentum > 0.0).then_some(Slot::zero("momentum_buffer")));
+        slots
+    }
+
+    fn next<'f>(&self, at: UpdateOperands<'f>) -> Vec<Expression<'f>> {
+        let fresh = 1.0 - self.alpha;
+        let d = at.gradient + at.weight_decay * at.parameter;
+        let square = self.alpha * at.slots[0] + fresh * d * d;
+        let mut next = vec![square];
+        let mut variance = square;
+        if self.centered {
+            let mean = at.slots[1] + fresh * (d - at.slots[1]);
+            variance = square - mean * mean;
+            next.push(mean);
+        }
+        let denominator = match self.form {
+            RmsForm::Pytorch => variance.sqrt() + self.eps,
+            RmsForm::Tensorflow => (variance + self.eps).sqrt(),
+        };
+        let (inner_rate, outer_rate) = match self.form {
+            RmsForm::Pytorch => (d.number(1.0), at.learning_rate),
+            RmsForm::Tensorflow => (at.learning_rate, d.number(1.0)),
+        };
+        let mut step = inner_rate * d / denominator;
+        if self.momentum > 0.0 {
+            let velocity = at.slots[at.slots.len() - 1];
+            step = self.momentum * velocity + step;
+            next.push(step);
+        }
+        next.insert(0, at.parameter - outer_rate * step);
+        next
+    }
+
+    fn decay_term(&self) -> DecayTerm {
+        DecayTerm::InGradient
+    }
+
+    fn longest(&self, _weight_decay: f64) -> LongestStep {
+        LongestStep::Rates(1.0 / ((1.0 - self.alpha).sqrt() * (1.0 - self.momentum)))
+    }
+
+    fn usual_rate(&self) -> UsualRate {
+        UsualRate::About { rate: 1e-2, of: "RMSprop", source: "0.01 (PyTorch's default), 0.045 (arXiv 1801.04381)" }
+    }
+}

@@ -1,0 +1,80 @@
+//! Stochastic gradient descent with momentum: `torch.optim.SGD` with dampening 0.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use zoo_graph::{
+    formula::{Expression, UpdateOperands},
+    ops::{DecayTerm, LongestStep},
+};
+
+use super::{DecayGroup, ParameterGroup, Rule, Slot, UsualRate};
+use crate::diagnostic::{Finding, Severity};
+
+/// Stochastic gradient descent with momentum.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Sgd {
+    /// Share of the last velocity that is kept.
+    #[schemars(range(min = 0), extend("exclusiveMaximum" = 1))]
+    pub momentum: f64,
+    /// Nesterov's form: p -= lr*(g + decay*p + momentum*v) with v updated first.
+    pub nesterov: bool,
+    /// Share of the parameter added to its gradient.
+    #[schemars(range(min = 0))]
+    pub weight_decay: f64,
+    /// Parameters that do not decay.
+    pub no_decay: Vec<DecayGroup>,
+    /// Parameters with settings of their own.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub groups: Vec<ParameterGroup>,
+}
+
+impl Rule for Sgd {
+    fn device(&self) -> &'static str {
+        "ApplyMomentum"
+    }
+
+    fn slots(&self) -> Vec<Slot> {
+        vec![Slot::zero("momentum_buffer")]
+    }
+
+    fn next<'f>(&self, at: UpdateOperands<'f>) -> Vec<Expression<'f>> {
+        let d = at.gradient + at.weight_decay * at.parameter;
+        let v = self.momentum * at.slots[0] + d;
+        let direction = if self.nesterov { d + self.momentum * v } else { v };
+        vec![at.parameter - at.learning_rate * direction, v]
+    }
+
+    fn decay_term(&self) -> DecayTerm {
+        DecayTerm::InGradient
+    }
+
+    fn longest(&self, _weight_decay: f64) -> LongestStep {
+        LongestStep::OfGradient
+    }
+
+    fn usual_rate(&self) -> UsualRate {
+        UsualRate::WithBatch
+    }
+
+    fn findings(&self) -> Vec<Finding> {
+        let mut found = Vec::new();
+        if self.nesterov && self.momentum == 0.0 {
+            found.push(Finding {
+                severity: Severity::Error,
+                key: "nesterov",
+                message: "Nesterov's form needs momentum".into(),
+                hint: "set momentum, for example 0.9",
+            });
+        }
+        if self.momentum > 0.99 || (self.momentum > 0.0 && self.momentum < 0.5) {
+            found.push(Finding {
+                severity: Severity::Warning,
+                key: "momentum",
+                message: format!("momentum {} is far from the usual 0.9", self.momentum),
+                hint: "0.9 (arXiv 1512.03385); the velocity is the sum of the last 1/(1 - momentum) gradients",
+            });
+        }
+        found
+    }
+}

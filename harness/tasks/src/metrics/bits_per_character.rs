@@ -1,0 +1,21 @@
+//! Bits per character of a text.
+
+use std::f64::consts::LN_2;
+
+use zoo_recipe::schema::{Metric, Score};
+
+/// The mean cross entropy of a character, from nats to bits (Graves, arXiv 1308.0850, section 3).
+pub fn bits_per_character(cross_entropy: f64) -> Score {
+    Score { metric: Metric::BitsPerCharacter, value: cross_entropy / LN_2, of: None }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_blind_choice_among_four_takes_two_bits() {
+        let score = bits_per_character(4f64.ln());
+        assert!((score.value - 2.0).abs() < 1e-15 && score.metric == Metric::BitsPerCharacter);
+    }
+}

@@ -1,0 +1,96 @@
+//! Which classes are taken for which.
+
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+use super::Classified;
+
+/// How often each class was taken for each: the confusion matrix.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Confusion {
+    /// Names of the classes.
+    pub classes: Vec<String>,
+    /// How many samples of each class were taken for which, as far as there are any.
+    pub counts: BTreeMap<usize, BTreeMap<usize, u64>>,
+}
+
+/// Samples of one class that were taken for another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mistaken {
+    /// What they are.
+    pub class: usize,
+    /// What they were taken for.
+    pub found: usize,
+    /// How many there are.
+    pub count: u64,
+}
+
+impl Confusion {
+    /// No samples yet.
+    pub fn new(classes: &[String]) -> Self {
+        Self { classes: classes.to_vec(), counts: BTreeMap::new() }
+    }
+
+    /// Takes in a sample; one with a NaN does not count. Returns the class that it was taken for: that of
+    /// the largest logit, the first of equal ones.
+    pub fn add(&mut self, &Classified { logits, label }: &Classified<'_>) -> Option<usize> {
+        let found = largest(logits)?;
+        *self.counts.entry(label as usize).or_default().entry(found).or_default() += 1;
+        Some(found)
+    }
+
+    /// Samples of a class that were taken for another, or for itself.
+    pub fn count(&self, class: usize, found: usize) -> u64 {
+        self.counts.get(&class).and_then(|row| row.get(&found)).copied().unwrap_or_default()
+    }
+
+    /// Samples of a class.
+    pub fn samples(&self, class: usize) -> u64 {
+        self.counts.get(&class).map_or(0, |row| row.values().sum())
+    }
+
+    /// What a class is called.
+    pub fn name(&self, class: usize) -> String {
+        self.classes.get(class).cloned().unwrap_or_else(|| class.to_string())
+    }
+
+    /// The mistakes, the most frequent first.
+    pub fn mistakes(&self) -> Vec<Mistaken> {
+        let rows = self.counts.iter();
+        let all =
+            rows.flat_map(|(&class, row)| row.iter().map(move |(&found, &count)| Mistaken { class, found, count }));
+        let mut mistakes: Vec<Mistaken> = all.filter(|mistaken| mistaken.class != mistaken.found).collect();
+        mistakes.sort_by_key(|m| (std::cmp::Reverse(m.count), m.class, m.found));
+        mistakes
+    }
+}
+
+/// Index of the largest, the first of equal ones; `None` if one is NaN.
+fn largest(logits: &[f64]) -> Option<usize> {
+    if logits.iter().any(|logit| logit.is_nan()) {
+        return None;
+    }
+    (0..logits.len()).reduce(|best, i| if logits[i] > logits[best] { i } else { best })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn by_hand() {
+        let classes = ["a", "b", "c"].map(str::to_owned);
+        let mut confusion = Confusion::new(&classes);
+        let mut add = |logits: &[f64], label| confusion.add(&Classified { logits, label });
+        assert_eq!(add(&[0.0, 2.0, 1.0], 0), Some(1));
+        assert_eq!(add(&[0.0, 2.0, 2.0], 0), Some(1));
+        assert_eq!(add(&[3.0, 2.0, 2.0], 0), Some(0));
+        assert_eq!(add(&[0.0, 2.0, 3.0], 1), Some(2));
+        assert_eq!(add(&[0.0, f64::NAN, 3.0], 1), None);
+        assert_eq!((confusion.count(0, 0), confusion.count(0, 1), confusion.count(2, 2)), (1, 2, 0));
+        assert_eq!((confusion.samples(0), confusion.samples(2)), (3, 0));
+        let mistakes = confusion.mistakes();
+        assert_eq!(mistakes[0], Mistaken { class: 0, found: 1, count: 2 });
+        assert_eq!(mistakes.len(), 2);
+    }
+}

@@ -1,0 +1,174 @@
+//! `zoo serve`: the runs below a folder, in a browser on this machine.
+
+mod folders;
+mod index;
+
+use super::{Context, SCHEMA_VERSION};
+use crate::cli::Format;
+use crate::{Exit, Failure};
+use folders::Folders;
+use serde::Serialize;
+use std::io::Write;
+use std::path::PathBuf;
+use tiny_http::{Header, Method, Request, Response, Server};
+use tracing::{debug, info, warn};
+use zoo_pages::Link;
+use zoo_train::report::compare;
+use zoo_train::{RunRecord, TrainError, served_report};
+
+/// Show the runs below a folder in a browser: live curves, comparisons, and the page of each run.
+///
+/// Listens on 127.0.0.1 only, and writes nothing. A page is fetched again every two seconds, so that a training can be
+/// watched. Ctrl-C ends it.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  zoo serve                       the runs below ./runs
+  zoo serve runs/digits --port 8080
+  zoo serve --port 0              any free port; the address is printed")]
+pub struct Args {
+    /// Folder that is searched for runs
+    #[arg(value_name = "DIR", default_value = "runs")]
+    folder: PathBuf,
+    /// Port; 0: any that is free
+    #[arg(long, value_name = "N", default_value_t = 6543)]
+    port: u16,
+}
+
+#[derive(Serialize)]
+struct Report<'a> {
+    schema_version: u32,
+    address: &'a str,
+}
+
+/// The script of the pages: it fetches them again.
+const SCRIPT: &str = include_str!("serve/live.js");
+
+/// Answers until it is ended.
+pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
+    if !args.folder.is_dir() {
+        return Err(Failure::Usage(format!("{}: no such folder; name one with runs", args.folder.display())));
+    }
+    let refused = |error| Failure::Usage(format!("cannot listen on port {}: {error}; --port names another", args.port));
+    let server = Server::http(("127.0.0.1", args.port)).map_err(refused)?;
+    let port = server.server_addr().to_ip().map_or(args.port, |address| address.port());
+    let address = format!("http://127.0.0.1:{port}/");
+    match context.format {
+        Format::Json => context.out.json(&Report { schema_version: SCHEMA_VERSION, address: &address })?,
+        Format::Text => writeln!(context.out, "{address}")?,
+    }
+    context.out.flush()?;
+    info!("the runs below {}; Ctrl-C ends it", args.folder.display());
+    let mut site = Site { folders: Folders::new(&args.folder), port };
+    for request in server.incoming_requests() {
+        let answer = site.answer(&request);
+        debug!("{} {}: {}", request.method(), request.url(), answer.status);
+        if let Err(error) = request.respond(answer.response()) {
+            debug!("the browser has gone away: {error}");
+        }
+    }
+    Ok(Exit::Pass)
+}
+
+struct Answer {
+    status: u16,
+    kind: &'static str,
+    body: String,
+}
+
+impl Answer {
+    fn page(body: String) -> Self {
+        Self { status: 200, kind: "text/html; charset=utf-8", body }
+    }
+
+    fn refusal(status: u16, text: &str) -> Self {
+        Self { status, kind: "text/plain; charset=utf-8", body: format!("{text}\n") }
+    }
+
+    fn response(self) -> Response<std::io::Cursor<Vec<u8>>> {
+        let headers = [
+            ("Content-Type", self.kind),
+            ("Cache-Control", "no-store"),
+            ("X-Content-Type-Options", "nosniff"),
+            ("X-Frame-Options", "SAMEORIGIN"),
+        ];
+        let headers = headers.into_iter().filter_map(|(name, value)| Header::from_bytes(name, value).ok());
+        headers.fold(Response::from_string(self.body).with_status_code(self.status), Response::with_header)
+    }
+}
+
+struct Site {
+    folders: Folders,
+    port: u16,
+}
+
+impl Site {
+    fn answer(&mut self, request: &Request) -> Answer {
+        if !matches!(request.method(), Method::Get | Method::Head) {
+            return Answer::refusal(405, "read only");
+        }
+        if !self.is_meant(request) {
+            return Answer::refusal(403, "only for browsers on this machine");
+        }
+        let (path, query) = request.url().split_once('?').unwrap_or((request.url(), ""));
+        let wanted: Vec<String> = form_urlencoded::parse(query.as_bytes())
+            .filter(|(key, _)| key == "run")
+            .map(|(_, value)| value.into_owned())
+            .collect();
+        let page = match (path, wanted.as_slice()) {
+            ("/", _) => self.index(),
+            ("/run", [run]) => self.run(run),
+            ("/compare", [_, ..]) => self.comparison(&wanted),
+            ("/compare", []) => return Answer::refusal(400, "tick the runs that are to be compared"),
+            ("/live.js", _) => {
+                return Answer { status: 200, kind: "text/javascript; charset=utf-8", body: SCRIPT.into() };
+            }
+            _ => return Answer::refusal(404, "no such page"),
+        };
+        match page {
+            Ok(Some(page)) => Answer::page(page),
+            Ok(None) => Answer::refusal(404, "no such run"),
+            Err(failure) => {
+                warn!("{path}: {failure}");
+                Answer::refusal(500, &failure.to_string())
+            }
+        }
+    }
+
+    /// Whether the browser asks for this machine by its own name: another site's name may lead here, too (DNS
+    /// rebinding).
+    fn is_meant(&self, request: &Request) -> bool {
+        let host = request.headers().iter().find(|header| header.field.equiv("Host"));
+        let own = ["127.0.0.1", "localhost"].map(|name| format!("{name}:{}", self.port));
+        host.is_some_and(|host| own.iter().any(|own| host.value.as_str() == own))
+    }
+
+    fn index(&mut self) -> Result<Option<String>, Failure> {
+        let rows = self.folders.rows();
+        index::page(self.folders.root(), &rows).map(Some)
+    }
+
+    fn run(&self, run: &str) -> Result<Option<String>, Failure> {
+        let Some(folder) = self.folders.find(run) else { return Ok(None) };
+        Ok(Some(served_report(&folder, vec![all_runs()])?))
+    }
+
+    fn comparison(&self, wanted: &[String]) -> Result<Option<String>, Failure> {
+        let folders: Option<Vec<PathBuf>> = wanted.iter().map(|run| self.folders.find(run)).collect();
+        let Some(folders) = folders else { return Ok(None) };
+        let records = folders.iter().map(|folder| RunRecord::read(folder)).collect::<Result<Vec<_>, TrainError>>()?;
+        let mut links = vec![all_runs()];
+        links.extend(wanted.iter().map(|run| Link { text: run.clone(), href: href("/run", run) }));
+        Ok(Some(compare(&records)?.served(&records, links)?))
+    }
+}
+
+fn all_runs() -> Link {
+    Link { text: "all runs".to_owned(), href: "/".to_owned() }
+}
+
+/// The address of a page about a run.
+fn href(path: &str, run: &str) -> String {
+    let query = form_urlencoded::Serializer::new(String::new()).append_pair("run", run).finish();
+    format!("{path}?{query}")
+}

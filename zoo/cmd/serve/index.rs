@@ -1,0 +1,76 @@
+//! The list of all runs.
+
+use super::{folders::Row, href};
+use crate::Failure;
+use std::path::Path;
+use zoo_pages::{Cell, Grid, Page, Section, Verdict, duration};
+use zoo_recipe::schema::{Metric, Unit};
+use zoo_train::GoldenVerdict;
+use zoo_train::report::{ComparedRun, ComparisonError};
+
+/// The page.
+pub(super) fn page(root: &Path, rows: &[Row]) -> Result<String, Failure> {
+    let columns = [
+        ("run", false),
+        ("recipe", false),
+        ("state", false),
+        ("verdict", false),
+        ("reached", true),
+        ("target", true),
+        ("steps", true),
+        ("loss", true),
+        ("time", true),
+        ("golden", false),
+    ];
+    let mut grid = Grid::new("Runs, by the name of their folder", columns);
+    for Row { name, run } in rows {
+        let link = Cell { href: Some(href("/run", name)), tick: Some(name.clone()), ..Cell::from(name.as_str()) };
+        grid.rows.push(match run {
+            Ok(run) => std::iter::once(link).chain(cells(run)).collect(),
+            Err(reason) => vec![Cell::from(name.as_str()), "".into(), Cell::classed(reason.as_str(), "faint")],
+        });
+    }
+    let going = rows.iter().filter(|row| row.run.as_ref().is_ok_and(|run| run.state == "open")).count();
+    let short = match (rows.len(), going) {
+        (1, 0) => "1 run".to_owned(),
+        (all, 0) => format!("{all} runs"),
+        (all, going) => format!("{all} runs, {going} of them not finished"),
+    };
+    let title = format!("Runs in {}", root.display());
+    let section = Section {
+        id: "runs".into(),
+        title: "All runs".into(),
+        grids: vec![grid],
+        compares: true,
+        ..Section::default()
+    };
+    let verdict = Verdict { class: "", short, lines: Vec::new() };
+    let page = Page { title, served: true, verdict, sections: vec![section], ..Page::default() };
+    Ok(page.render().map_err(ComparisonError::from)?)
+}
+
+fn cells(run: &ComparedRun) -> [Cell; 9] {
+    let unit = run.metric.map_or(Unit::Plain, Metric::unit);
+    let metric = run.metric.map(Metric::name).unwrap_or_default();
+    let golden = match run.golden {
+        GoldenVerdict::Pass => Cell::classed("pass", "good"),
+        GoldenVerdict::Baseline => Cell::classed("baseline", "faint"),
+        GoldenVerdict::Fail => Cell::classed("fail", "bad"),
+        GoldenVerdict::Absent => Cell::classed("absent", "faint"),
+    };
+    [
+        run.recipe.as_str().into(),
+        run.state.into(),
+        match run.met {
+            Some(true) => Cell::classed("met", "good"),
+            Some(false) => Cell::classed("missed", "bad"),
+            None => "".into(),
+        },
+        run.achieved.map(|value| format!("{metric} {}", unit.format(value))).unwrap_or_default().into(),
+        run.target.map(|value| unit.format(value)).unwrap_or_default().into(),
+        run.steps.to_string().into(),
+        run.loss.map(|loss| format!("{loss:.4}")).unwrap_or_default().into(),
+        run.seconds.map(duration).unwrap_or_default().into(),
+        golden,
+    ]
+}
