@@ -197,6 +197,7 @@ fn train(error: &TrainError) -> Exit {
         TrainError::Checkpoint(_) | TrainError::NothingEvaluated | TrainError::Unreadable { .. } => Exit::Missing,
         TrainError::Input(InputError::Recipe { .. })
         | TrainError::Mismatch(_)
+        | TrainError::Prompt(_)
         | TrainError::RecipeChanged { .. }
         | TrainError::DataChanged { .. }
         | TrainError::Variables(_)

@@ -68,3 +68,38 @@ fn a_text_is_counted() {
     assert_eq!((&train["characters"], &train["samples"]), (&900.into(), &56.into()));
     assert_eq!((&val["characters"], &val["samples"], &val["distinct"]), (&100.into(), &6.into(), &2.into()));
 }
+
+#[test]
+fn a_run_continues_a_prompt() {
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("run");
+    language(&["run", "tiny_language", "--set", "target=~"], Some(("--out", &out))).expect(0);
+    let run = out.to_str().unwrap();
+    let asked = |more: &[&str]| language(&[&["eval", run, "--length", "30"], more].concat(), None);
+    let continued = |more: &[&str]| {
+        let report = asked(&[&["--prompt", "the fox"], more].concat()).expect(0).json();
+        assert_eq!(report["prompt"], "the fox");
+        report["continuation"].as_str().unwrap().to_owned()
+    };
+    let first = continued(&[]);
+    assert_eq!(first.chars().count(), 30);
+    assert_eq!(continued(&[]), first);
+    assert_ne!(continued(&["--seed", "1"]), first);
+    assert_eq!(continued(&["--temperature", "0", "--seed", "1"]), continued(&["--temperature", "0"]));
+    let text = said(command().args(["eval", run, "--prompt", "the fox", "--length", "30"]).args(RECIPES)).expect(0);
+    assert_eq!(text.out, format!("the fox{first}\n"));
+    let unknown = asked(&["--prompt", "the fox: 7"]).expect(2);
+    assert!(unknown.err.contains("the prompt has ':'; the network knows"), "{}", unknown.err);
+    assert!(asked(&["--prompt", ""]).expect(2).err.contains("the prompt is empty"));
+    assert!(asked(&["--prompt", "a", "--temperature", "-1"]).expect(2).err.contains("not negative"));
+}
+
+#[test]
+fn only_text_is_continued() {
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("run");
+    said(command().args(["run", "tiny", "--no-check", "--set", "target=~"]).args(RECIPES).arg("--out").arg(&out))
+        .expect(0);
+    let refused = said(command().arg("eval").arg(&out).args(["--prompt", "a"]).args(RECIPES)).expect(2);
+    assert!(refused.err.contains("`tiny` is not a language model"), "{}", refused.err);
+}

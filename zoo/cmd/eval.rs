@@ -1,6 +1,7 @@
 //! `zoo eval`: a checkpoint on the held-out data.
 
 mod pictures;
+mod prompt;
 
 use super::{
     Context, SCHEMA_VERSION,
@@ -15,6 +16,7 @@ use crate::interrupt::Interrupt;
 use crate::memory::MemoryArgs;
 use crate::{Exit, Failure};
 use pictures::Pictures;
+use prompt::PromptArgs;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -42,7 +44,8 @@ Examples:
   zoo eval runs/cifar10 --data /data/other               on other data than those of the run
   zoo eval resnet50 --profile full --data /data/imagenet --checkpoint resnet50.pth       what PyTorch has trained
   zoo eval runs/db_resnet-mini-1 --draw pictures         images with the text that was found
-  zoo eval runs/siammask-mini-1 --draw pictures          frames with mask and box, and animations")]
+  zoo eval runs/siammask-mini-1 --draw pictures          frames with mask and box, and animations
+  zoo eval runs/gpt_shakespeare-full-1 --prompt \"ROMEO:\" what a language model continues it with")]
 pub struct Args {
     #[command(flatten)]
     trained: TrainedArgs,
@@ -59,6 +62,8 @@ pub struct Args {
     /// Images or sequences that are drawn
     #[arg(long, value_name = "N", default_value_t = 20, requires = "draw")]
     drawn: usize,
+    #[command(flatten)]
+    prompt: PromptArgs,
     #[command(flatten)]
     memory: MemoryArgs,
 }
@@ -118,6 +123,10 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
     };
     let needed = memory::evaluation(job)?;
     args.memory.expect("this evaluation", needed, |_| "--set train.batch=N takes fewer images at a time".to_owned())?;
+    if let Some(text) = &args.prompt.prompt {
+        let done = prompt::run(&args.prompt, text, job, &weights, interrupt.arm(), context)?;
+        return Ok(if done { Exit::Pass } else { Exit::Interrupted });
+    }
     let mut pictures = match &args.draw {
         Some(folder) => Some(Pictures::new(folder, args.drawn, sets.samples.undrawn())?),
         None => None,

@@ -391,7 +391,8 @@ impl Step {
         let mut execute = || executor.run(graph, &inputs, scalars, observer);
         let Outcome { losses, metrics, outputs } = match &self.pool {
             Some(pool) => pool.install(execute)?,
-            None => execute()?,
+            // On a thread of the pool: one outside would sleep through each node, and be woken for the next.
+            None => rayon::scope(|_| execute())?,
         };
         Ok(StepResult {
             skipped: losses.first().is_some_and(|loss| graph.skips(*loss))

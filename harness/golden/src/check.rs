@@ -299,12 +299,7 @@ pub(crate) fn bound(recipe: &Recipe, golden: &Golden) -> Result<Golden, GoldenEr
 
 /// The recipe with what a golden decides instead of it, except where the command line named it.
 pub(crate) fn under_conditions(recipe: &Recipe, golden: &Golden) -> Recipe {
-    let mut recipe = recipe.clone();
-    if let Some(parts) = recipe.golden.as_ref().and_then(|golden| golden.parts.clone())
-        && !conditions::overridden(&recipe, "train.parts")
-    {
-        recipe.train.parts = parts;
-    }
+    let mut recipe = with_parts_of_golden(recipe);
     if let Some([_, .., classes]) = golden.manifest.tensors.get("out/@root#0").map(|t| t.shape.as_slice())
         && !conditions::overridden(&recipe, "model.classes")
     {
@@ -317,6 +312,17 @@ pub(crate) fn under_conditions(recipe: &Recipe, golden: &Golden) -> Recipe {
         if let ([_, extents @ ..], false) = (input.shape.as_slice(), spans.get(&path).is_override()) {
             shape.set(extents);
         }
+    }
+    recipe
+}
+
+/// The recipe with the parts trained that its golden section names.
+pub(crate) fn with_parts_of_golden(recipe: &Recipe) -> Recipe {
+    let mut recipe = recipe.clone();
+    if let Some(parts) = recipe.golden.as_ref().and_then(|golden| golden.parts.clone())
+        && !conditions::overridden(&recipe, "train.parts")
+    {
+        recipe.train.parts = parts;
     }
     recipe
 }

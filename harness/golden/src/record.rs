@@ -8,6 +8,7 @@ mod inputs;
 
 use crate::{
     GoldenError,
+    check::with_parts_of_golden,
     compare::{Measured, relative_l2},
     items::slot_key,
     manifest::{Golden, Manifest, STORED_IN_ORDER, TensorFacts},
@@ -78,6 +79,7 @@ fn graph(
 /// # Errors
 /// As [`record`].
 pub fn memory(recipe: &Recipe, options: &RecordOptions) -> Result<Bytes, GoldenError> {
+    let recipe = &with_parts_of_golden(recipe);
     let model = recipe.resolve().map_err(|d| GoldenError::Recipe(d.to_string()))?;
     let step = StepMemory::of(graph(recipe, &model, options, DType::F64)?, REFERENCE, None)?;
     Ok(step.peak() + step.inputs + step.largest)
@@ -94,6 +96,8 @@ pub fn record(
     stem: &Path,
     progress: &mut dyn FnMut(&str, usize),
 ) -> Result<(), GoldenError> {
+    // What a check of it will train.
+    let recipe = &with_parts_of_golden(recipe);
     let model = recipe.resolve().map_err(|d| GoldenError::Recipe(d.to_string()))?;
     let build = |dtype| graph(recipe, &model, options, dtype);
     let described = build(DType::F64)?;

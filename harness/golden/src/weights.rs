@@ -1,12 +1,13 @@
 //! Weights and inputs of a golden step: functions of a name and an index, never shipped.
 
 use crate::manifest::{Golden, Init};
+use rayon::prelude::*;
 use zoo_datasets::hash::{NameHash, fnv1a64};
 
 /// The start value of a parameter or buffer: row-major, one f32 rounding per operation.
 pub fn initial(init: &Init, salt: &str, name: &str, numel: usize) -> Vec<f32> {
     let hash = NameHash::new(&format!("{salt}{name}"));
-    let values = (0..numel as u64).map(|i| hash.s(i));
+    let values = (0..numel).into_par_iter().with_min_len(1 << 14).map(|i| hash.s(i as u64));
     match *init {
         Init::Uniform { bound } => values.map(|s| s * bound as f32).collect(),
         Init::OnePlus { bound, gain } => values.map(|s| gain as f32 * (1.0 + bound as f32 * s)).collect(),

@@ -95,7 +95,10 @@ fn no_drawn_condition_fails() {
             let decided = report.stages.iter().filter(|stage| stage.in_f32.is_some()).count();
             println!("{n} {} {precision:?} {drawn:?}: kernels {kernels:.3}, {decided} stages by f64", recipe.name);
             if report.verdict != Verdict::Pass {
-                println!("FAILED {:#?}", report.first_divergence);
+                let stages = report.stages.iter().filter(|stage| stage.verdict == Verdict::Fail);
+                stages.for_each(|stage| {
+                    println!("FAILED {} by {:?}, median {:?}", stage.stage, stage.worst, stage.median_ratio);
+                });
                 failed.push((n, recipe.name.clone(), precision));
             }
         }

@@ -286,7 +286,7 @@ impl Check<'_> {
         if let Some(Period::Epochs(over)) = recipe.schedule.warmup().map(|warmup| warmup.over)
             && over >= recipe.train.epochs as f64
         {
-            let message = format!("the warm-up lasts all of the {} epochs of the training", recipe.train.epochs);
+            let message = "the warm-up lasts as long as the training";
             self.warn(&format!("schedule.{tag}.warmup.over"), message, "5 of 90 epochs is usual (arXiv 1706.02677)");
         }
         let Some(warmup) = recipe.schedule.warmup() else { return };

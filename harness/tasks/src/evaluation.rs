@@ -182,6 +182,9 @@ pub enum EvaluationError {
     /// The data do not fit the network.
     #[error("the data do not fit the network: {0}")]
     Mismatch(String),
+    /// A prompt that the network cannot continue.
+    #[error("{0}")]
+    Prompt(String),
     /// Not one sample could be read.
     #[error("nothing could be evaluated: every sample of the held-out set was left out")]
     NothingEvaluated,

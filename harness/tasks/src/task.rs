@@ -9,7 +9,7 @@ use zoo_recipe::{
 };
 
 use crate::{
-    Baseline, EvaluationError, Feed, HeldOut, Input, InputError, Inspection, LinearBaseline, Network,
+    Alphabet, Baseline, EvaluationError, Feed, HeldOut, Input, InputError, Inspection, LinearBaseline, Network,
     classification::Classification, language_modelling::LanguageModelling, text_detection::TextDetection,
     tracking::Tracking,
 };
@@ -139,6 +139,11 @@ pub trait SampleSets: Send + Sync {
 
     /// Why an evaluation has nothing to draw; `None` if it has.
     fn undrawn(&self) -> Option<&'static str> {
+        None
+    }
+
+    /// What a network continues a text with; `None` where samples are not text.
+    fn alphabet(&self) -> Option<Alphabet<'_>> {
         None
     }
 }

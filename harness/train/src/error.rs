@@ -104,6 +104,9 @@ pub enum TrainError {
         /// Where it came from, if that was found.
         culprit: Option<Box<Culprit>>,
     },
+    /// A prompt that the network cannot continue.
+    #[error("{0}")]
+    Prompt(String),
     /// Not one sample of the held-out set could be read.
     #[error("nothing could be evaluated: every sample of the held-out set was left out")]
     NothingEvaluated,
@@ -137,6 +140,7 @@ impl From<EvaluationError> for TrainError {
             EvaluationError::Data(error) => Self::Data(error),
             EvaluationError::Input(error) => Self::Input(error),
             EvaluationError::Mismatch(message) => Self::Mismatch(message),
+            EvaluationError::Prompt(message) => Self::Prompt(message),
             EvaluationError::NothingEvaluated => Self::NothingEvaluated,
             // The network is ours, and so are its errors.
             EvaluationError::Network(error) => {

@@ -2,7 +2,7 @@
 
 use candle_core::Tensor;
 use std::sync::atomic::AtomicBool;
-use zoo_tasks::{Baseline, Evaluation, EvaluationError, HeldOut, Witness};
+use zoo_tasks::{Alphabet, Baseline, Evaluation, EvaluationError, HeldOut, Sampling, Witness};
 
 use crate::{
     TrainError,
@@ -22,12 +22,34 @@ pub fn evaluate(
     witness: &mut Witness<'_>,
 ) -> Result<Option<Evaluation>, TrainError> {
     let mut evaluator = Evaluator::new(job)?;
-    let fit = Fit::new(evaluator.network.graph(), weights, &Naming::default());
+    load(&mut evaluator.network, weights)?;
+    evaluator.run(cancel, witness)
+}
+
+/// Gives a network these weights, if it has a place for each.
+fn load(network: &mut Network<'_>, weights: &Weights) -> Result<(), TrainError> {
+    let fit = Fit::new(network.graph(), weights, &Naming::default());
     if !fit.is_enough() {
         return Err(TrainError::Misfit(Box::new(fit)));
     }
-    evaluator.load(|name| weights.tensors.get(name).cloned())?;
-    evaluator.run(cancel, witness)
+    network.load(|name| weights.tensors.get(name).cloned())
+}
+
+/// Continues a text: see [`Alphabet::continue_text`]. False if `cancel` was set before the end.
+///
+/// # Errors
+/// Weights that do not fit the network, or a prompt that it cannot continue.
+pub fn continue_text(
+    job: Job<'_>,
+    weights: &Weights,
+    alphabet: &Alphabet<'_>,
+    (prompt, sampling): (&str, Sampling),
+    cancel: &AtomicBool,
+    tell: &mut dyn FnMut(char),
+) -> Result<bool, TrainError> {
+    let mut network = Network::new(job, 1)?;
+    load(&mut network, weights)?;
+    Ok(alphabet.continue_text(&mut network, prompt, sampling, cancel, tell)?)
 }
 
 /// What trivial answers reach on the job's held-out set. `progress` hears how much is done, and of how much.

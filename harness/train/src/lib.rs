@@ -42,7 +42,7 @@ pub mod weights;
 pub use checkpoint::{Checkpoint, CheckpointError, CheckpointStore};
 pub use environment::Environment;
 pub use error::TrainError;
-pub use evaluate::{Evaluator, evaluate, trivial_answers};
+pub use evaluate::{Evaluator, continue_text, evaluate, trivial_answers};
 pub use event::{Event, GoldenVerdict, HOST, ListenError, Listener, RunResult};
 pub use event_log::EventLog;
 pub use job::{Job, SimulatedDevice};

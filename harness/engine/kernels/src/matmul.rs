@@ -1,7 +1,7 @@
 //! Products of matrices, row-major, one or many: `C = op(A) op(B) + bias`.
 //!
-//! A task computes some rows of one product. It copies its part of A, and of B panels of 32 columns, so that a tile
-//! reads neighbours: of B at most [`DEPTH`] terms at a time, which the first-level cache holds while all rows of the
+//! A task computes some rows of one product. It copies of B panels of 32 columns, and its part of A where need be, so
+//! that a tile reads neighbours: of B at most [`DEPTH`] terms at a time, which the first-level cache holds while all rows of the
 //! task pass by. Where several tasks read the same B, it is laid out once, before them. Sums run over at most [`DEPTH`]
 //! terms before they are added to the result; how work is cut depends on the shape only.
 
@@ -9,7 +9,9 @@ use crate::aligned::AlignedBuf;
 use crate::isa::Isa;
 use crate::micro::product::{Left, Right, Sum, run};
 use crate::parallel::pieces;
+use crate::simd::{pixels_mut, vectorised};
 use rayon::prelude::*;
+use std::array;
 use std::cell::RefCell;
 use std::ops::Range;
 
@@ -18,6 +20,12 @@ const DEPTH: usize = 256;
 
 /// Rows of a task, for sums of [`DEPTH`] terms: they stay in the second-level cache.
 const ROWS: usize = 224;
+
+/// Rows a multiple of so many elements apart, 2 KiB, lie in one or two sets of a cache.
+const FAR: usize = 512;
+
+/// Products of two numbers that a task computes at least, if they belong to small matrices: some microseconds.
+const GRAIN: usize = 1 << 19;
 
 /// Columns of a panel.
 const PANEL: usize = 2 * LANES;
@@ -98,7 +106,7 @@ pub fn products(
         None
     } else {
         let shared = &b[places.shared().unwrap_or(0) * k * n..][..k * n];
-        lay_out(extents, shared, workspace);
+        lay_out(isa, extents, shared, workspace);
         Some(&*workspace)
     };
     let mut tasks = Vec::with_capacity(places.0.len() * extents.blocks());
@@ -111,7 +119,8 @@ pub fn products(
             tasks.push((a, b, rows, out));
         }
     }
-    tasks.into_par_iter().with_max_len(1).for_each(|(a, b, rows, out)| {
+    let at_once = (GRAIN / (m.div_ceil(extents.blocks()) * n * k)).max(1);
+    tasks.into_par_iter().with_min_len(at_once).with_max_len(at_once).for_each(|(a, b, rows, out)| {
         let right = laid_out.map_or(RightMatrix::Given(b), RightMatrix::LaidOut);
         SCRATCH.with_borrow_mut(|scratch| compute(isa, extents, a, right, rows, scratch, out));
         if let Some(bias) = bias {
@@ -153,7 +162,7 @@ fn compute(
                 }
                 RightMatrix::Given(b) => {
                     of_b.grow(PANEL * DEPTH);
-                    copy_panel(extents, b, panel, terms.clone(), &mut of_b[..PANEL * terms.len()]);
+                    copy_panel(isa, extents, b, panel, terms.clone(), &mut of_b[..PANEL * terms.len()]);
                     &of_b[..]
                 }
             };
@@ -174,11 +183,11 @@ fn compute(
     }
 }
 
-/// Some rows and terms of A, rows a distance apart that does not make them push each other out of the first-level
-/// cache.
+/// Some rows and terms of A. Rows that would push each other out of the first-level cache are copied to another
+/// distance.
 fn copy_rows<'s>(
     extents: Extents,
-    a: &[f32],
+    a: &'s [f32],
     rows: Range<usize>,
     terms: Range<usize>,
     scratch: &'s mut AlignedBuf,
@@ -192,6 +201,9 @@ fn copy_rows<'s>(
         }
         return Left { data: scratch, row_pitch: 1, column_pitch: count };
     }
+    if !k.is_multiple_of(FAR) {
+        return Left { data: &a[rows.start * k + terms.start..], row_pitch: k, column_pitch: 1 };
+    }
     let pitch = depth + LANES;
     scratch.grow(count * pitch);
     for (row, copy) in rows.zip(scratch.chunks_exact_mut(pitch)) {
@@ -201,33 +213,48 @@ fn copy_rows<'s>(
 }
 
 /// Some terms of a panel of B, `[term][column]`, zero beyond the last column.
-fn copy_panel(extents: Extents, b: &[f32], panel: usize, terms: Range<usize>, copy: &mut [f32]) {
+fn copy_panel(isa: Isa, extents: Extents, b: &[f32], panel: usize, terms: Range<usize>, copy: &mut [f32]) {
     let Extents { n, k, .. } = extents;
     let columns = panel * PANEL..((panel + 1) * PANEL).min(n);
+    if extents.transpose_b {
+        return transpose_panel(isa, k, b, columns, terms, copy);
+    }
     if columns.len() < PANEL {
         copy.fill(0.0);
-    }
-    if extents.transpose_b {
-        // A block of vectors at a time, so that both what is read and what is written stays in the cache.
-        for first in terms.clone().step_by(LANES) {
-            let block = first..(first + LANES).min(terms.end);
-            for (place, column) in columns.clone().enumerate() {
-                let values = &b[column * k..][block.clone()];
-                let to = &mut copy[(first - terms.start) * PANEL + place..];
-                for (to, value) in to.iter_mut().step_by(PANEL).zip(values) {
-                    *to = *value;
-                }
-            }
-        }
-        return;
     }
     for (term, copy) in terms.zip(copy.chunks_exact_mut(PANEL)) {
         copy[..columns.len()].copy_from_slice(&b[term * n..][columns.clone()]);
     }
 }
 
+vectorised! {
+    /// The same of `[column][term]`, with rows of `pitch` elements: a block of 16 columns and 16 terms at a time.
+    fn transpose_panel(
+        simd, pitch: usize, b: &[f32], columns: Range<usize>, terms: Range<usize>, copy: &mut [f32],
+    ) -> () {
+        let vectors = PANEL / LANES;
+        for first in terms.clone().step_by(LANES) {
+            let block = first..(first + LANES).min(terms.end);
+            for vector in 0..vectors {
+                let rows = array::from_fn(|lane| {
+                    let column = columns.start + vector * LANES + lane;
+                    let mut row = [0.0; LANES];
+                    if column < columns.end {
+                        row[..block.len()].copy_from_slice(&b[column * pitch..][block.clone()]);
+                    }
+                    simd.load(&row)
+                });
+                let to = pixels_mut(&mut copy[(first - terms.start) * PANEL..]);
+                for (to, value) in to.iter().skip(vector).step_by(vectors).zip(simd.transpose(rows)).take(block.len()) {
+                    simd.store(value, to);
+                }
+            }
+        }
+    }
+}
+
 /// All panels of B.
-fn lay_out(extents: Extents, b: &[f32], panels: &mut [f32]) {
+fn lay_out(isa: Isa, extents: Extents, b: &[f32], panels: &mut [f32]) {
     let padded = extents.n.next_multiple_of(PANEL);
     let mut rest = panels;
     for terms in extents.depths() {
@@ -235,7 +262,7 @@ fn lay_out(extents: Extents, b: &[f32], panels: &mut [f32]) {
         rest = others;
         part.par_chunks_exact_mut(PANEL * terms.len())
             .enumerate()
-            .for_each(|(panel, copy)| copy_panel(extents, b, panel, terms.clone(), copy));
+            .for_each(|(panel, copy)| copy_panel(isa, extents, b, panel, terms.clone(), copy));
     }
 }
 
@@ -244,9 +271,18 @@ mod tests {
     use super::*;
     use crate::testing::{affordable, filled, same_bits_on_any_threads};
 
-    /// Extents that are no multiple of anything, more terms than one sum takes, more rows than a task has.
-    const CASES: [[usize; 3]; 7] =
-        [[1, 1, 1], [3, 7, 5], [17, 33, 20], [15, 64, 300], [230, 40, 260], [600, 18, 15], [31, 70, 530]];
+    /// Extents that are no multiple of anything, more terms than one sum takes, more rows than a task has, rows that lie
+    /// 2 KiB apart.
+    const CASES: [[usize; 3]; 8] = [
+        [1, 1, 1],
+        [3, 7, 5],
+        [17, 33, 20],
+        [15, 64, 300],
+        [230, 40, 260],
+        [600, 18, 15],
+        [31, 70, 530],
+        [20, 34, 512],
+    ];
 
     fn all() -> impl Iterator<Item = Extents> {
         let cases = CASES.into_iter().filter(|[m, n, k]| affordable(4 * m * n * k));

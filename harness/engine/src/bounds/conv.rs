@@ -5,7 +5,7 @@
 
 use super::{
     Farthest, Machine, Ran, UNIT, norm,
-    product::{COLUMNS, Chain, Sum, arity, sums},
+    product::{COLUMNS, Chain, Results, Sum, arity, sums},
 };
 use crate::{KernelError, elements::Elements, error::MAP};
 use rayon::prelude::*;
@@ -72,10 +72,51 @@ impl Grid {
     /// padding.
     fn source(&self, source: &Map<'_>, tap: Tap, [image, row, column]: [usize; 3]) -> Option<usize> {
         let [_, _, h, w] = source.dims;
-        let at = |axis: usize, place: usize, size: usize| {
-            (place * self.pace[axis]).checked_add_signed(tap.offset[axis]).filter(|at| *at < size)
-        };
-        Some(source.plane(image, 0) + at(0, row, h)? * w + at(1, column, w)?)
+        Some(source.plane(image, 0) + self.reach(0, row, tap, h)? * w + self.reach(1, column, tap, w)?)
+    }
+
+    /// Where a tap reads along an axis of so many pixels; `None` in the padding.
+    fn reach(&self, axis: usize, place: usize, tap: Tap, size: usize) -> Option<usize> {
+        (place * self.pace[axis]).checked_add_signed(tap.offset[axis]).filter(|at| *at < size)
+    }
+
+    /// Parts of rows that consecutive outputs are: places in the run, and the first one's output.
+    fn rows_of(&self, run: Range<usize>) -> Vec<(Range<usize>, [usize; 3])> {
+        let (start, mut next, mut rows) = (run.start, run.start, Vec::new());
+        while next < run.end {
+            let place = self.output(next);
+            let end = run.end.min(next + self.outputs[1] - place[2]);
+            rows.push((next - start..end - start, place));
+            next = end;
+        }
+        rows
+    }
+}
+
+/// Where a tap reads for the columns of a tile.
+enum Lanes {
+    /// Neighbours, from this place on.
+    Run(usize),
+    /// Each for itself; `None` in the padding.
+    Scattered([Option<usize>; COLUMNS]),
+}
+
+impl Lanes {
+    fn of(places: [Option<usize>; COLUMNS]) -> Self {
+        match places[0] {
+            Some(first) if (first..).zip(&places).all(|(next, place)| *place == Some(next)) => Self::Run(first),
+            Some(_) | None => Self::Scattered(places),
+        }
+    }
+
+    fn read(&self, values: &[f32], out: &mut [f64; COLUMNS]) {
+        match self {
+            Self::Run(first) => out.iter_mut().zip(&values[*first..]).for_each(|(out, x)| *out = f64::from(*x)),
+            Self::Scattered(places) => {
+                let value = |place: &Option<usize>| place.map_or(0.0, |place| f64::from(values[place]));
+                out.iter_mut().zip(places).for_each(|(out, place)| *out = value(place));
+            }
+        }
     }
 }
 
@@ -133,16 +174,18 @@ struct Correlation<'a, W, L> {
     groups: usize,
     source: Map<'a>,
     dest: Map<'a>,
+    /// What the kernel gave for the destination.
+    found: &'a [f32],
     /// Weight of a group, a destination channel and a source channel of it, and a tap.
     weight: W,
-    /// What an element should be, its sum given: group and channel, element and sum.
-    look: L,
+    /// What an element of a destination channel should be, its sum given, and its bound.
+    of: L,
 }
 
 impl<W, L> Correlation<'_, W, L>
 where
     W: Fn(usize, [usize; 2], usize) -> f64 + Sync,
-    L: Fn(usize, usize, Sum, Chain) -> Farthest + Sync,
+    L: Fn(usize, Sum, Chain) -> (f64, f64) + Sync,
 {
     fn farthest(&self, grids: &[Grid]) -> Farthest {
         let of_group = |group: usize| {
@@ -168,31 +211,31 @@ where
         let first_source = group * sources * h * w;
         let right = |first: usize, run: Range<usize>, out: &mut [[f64; COLUMNS]]| {
             let columns = COLUMNS.min(grid.columns(n) - first);
-            let places: Vec<[Option<usize>; COLUMNS]> = grid
+            let lanes: Vec<Lanes> = grid
                 .taps
                 .iter()
                 .map(|tap| {
                     let place = |column: usize| grid.source(&self.source, *tap, grid.output(first + column));
-                    std::array::from_fn(|column| if column < columns { place(column) } else { None })
+                    Lanes::of(std::array::from_fn(|column| if column < columns { place(column) } else { None }))
                 })
                 .collect();
             for ((channel, tap), out) in terms[run].iter().zip(out) {
-                let plane = first_source + channel * h * w;
-                for (out, place) in out.iter_mut().zip(&places[*tap]) {
-                    *out = place.map_or(0.0, |place| f64::from(self.source.values[plane + place]));
-                }
+                lanes[*tap].read(&self.source.values[first_source + channel * h * w..], out);
             }
         };
         let left = |row: usize, term: usize| {
             let (channel, tap) = terms[term];
             (self.weight)(group, [row, channel], grid.taps[tap].place)
         };
-        let look = |row: usize, column: usize, sum: Sum| {
-            let ([image, i, j], channel) = (grid.output(column), group * dests + row);
+        let column = |column: usize| {
+            let [image, i, j] = grid.output(column);
             let (i, j) = (grid.origin[0] + i * grid.step[0], grid.origin[1] + j * grid.step[1]);
-            (self.look)(channel, self.dest.plane(image, channel) + i * width + j, sum, chain)
+            self.dest.plane(image, 0) + i * width + j
         };
-        sums(self.machine.isa, [dests, grid.columns(n), terms.len()], chain, left, right, look)
+        let row = |row: usize| self.dest.plane(0, group * dests + row);
+        let results = Results { found: self.found, row, column };
+        let of = |row: usize, _: usize, sum: Sum| (self.of)(group * dests + row, sum, chain);
+        sums(self.machine.isa, [dests, grid.columns(n), terms.len()], chain, left, right, &results, of)
     }
 }
 
@@ -211,14 +254,14 @@ pub(super) fn forward(machine: Machine, op: &Conv2D, ran: &Ran<'_>, found: &[&[f
         groups: op.groups,
         source,
         dest,
+        found: y,
         weight: |group: usize, [row, channel]: [usize; 2], tap: usize| {
             f64::from(filters[((group * dests + row) * sources + channel) * all + tap])
         },
-        look: |channel: usize, element: usize, sum: Sum, chain: Chain| {
+        of: |channel: usize, sum: Sum, chain: Chain| {
             let exact = sum.value + bias.map_or(0.0, |bias| f64::from(bias[channel]));
             let bound = chain.bound(sum.squares) + UNIT * exact.abs();
-            let exact = if op.relu && exact < 0.0 { 0.0 } else { exact };
-            Farthest::of(0, element, y[element], exact, bound)
+            (if op.relu && exact < 0.0 { 0.0 } else { exact }, bound)
         },
     };
     let grid =
@@ -248,12 +291,11 @@ pub(super) fn input_gradient(
         groups: conv.groups,
         source,
         dest,
+        found: dx,
         weight: |group: usize, [row, channel]: [usize; 2], tap: usize| {
             f64::from(filters[((group * sources + channel) * dests + row) * all + tap])
         },
-        look: |_: usize, element: usize, sum: Sum, chain: Chain| {
-            Farthest::of(0, element, dx[element], sum.value, chain.bound(sum.squares))
-        },
+        of: |_: usize, sum: Sum, chain: Chain| (sum.value, chain.bound(sum.squares)),
     };
     Ok(correlation.farthest(&phase_grids(conv, [dest.dims[2], dest.dims[3]])))
 }
@@ -285,22 +327,26 @@ pub(super) fn filter_gradient(
         };
         let right = |first: usize, run: Range<usize>, out: &mut [[f64; COLUMNS]]| {
             let wanted = COLUMNS.min(sources * all - first);
-            let lanes: Vec<(usize, Tap)> = (first..first + wanted)
-                .map(|column| ((group * sources + column / all) * h * w, grid.taps[column % all]))
-                .collect();
-            for (term, out) in run.zip(out) {
-                let output = grid.output(term);
-                for (out, (plane, tap)) in out.iter_mut().zip(&lanes) {
-                    let place = grid.source(&x, *tap, output);
-                    *out = place.map_or(0.0, |place| f64::from(x.values[plane + place]));
+            let rows = grid.rows_of(run);
+            out.fill([0.0; COLUMNS]);
+            for lane in 0..wanted {
+                let (channel, tap) = ((first + lane) / all, grid.taps[(first + lane) % all]);
+                let plane = (group * sources + channel) * h * w;
+                for (terms, [image, row, column]) in &rows {
+                    let Some(row) = grid.reach(0, *row, tap, h) else { continue };
+                    let source = &x.values[x.plane(*image, 0) + plane + row * w..][..w];
+                    for (column, out) in (*column..).zip(&mut out[terms.clone()]) {
+                        if let Some(column) = grid.reach(1, column, tap, w) {
+                            out[lane] = f64::from(source[column]);
+                        }
+                    }
                 }
             }
         };
-        let look = |row: usize, column: usize, sum: Sum| {
-            let element = (group * dests + row) * sources * all + column;
-            Farthest::of(0, element, dw[element], sum.value, chain.bound(sum.squares))
-        };
-        sums(machine.isa, [dests, sources * all, n * rows * columns], chain, left, right, look)
+        let row = |row: usize| (group * dests + row) * sources * all;
+        let results = Results { found: dw, row, column: |column| column };
+        let of = |_: usize, _: usize, sum: Sum| (sum.value, chain.bound(sum.squares));
+        sums(machine.isa, [dests, sources * all, n * rows * columns], chain, left, right, &results, of)
     };
     Ok((0..conv.groups).into_par_iter().map(group).reduce(|| Farthest::NONE, Farthest::or))
 }

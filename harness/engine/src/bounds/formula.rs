@@ -65,6 +65,7 @@ impl Number for Near {
         Self::rounded(value, inherited, roundings)
     }
 
+    #[inline]
     fn binary(self, function: Binary, other: Self) -> Self {
         let (a, b) = (self, other);
         let value = function.of(a.value, b.value);
@@ -157,7 +158,7 @@ fn run(
         result_sizes: &sizes,
     };
     let look = |all: &mut Farthest, result: usize, element: usize, near: Near| {
-        *all = all.or(Farthest::of(result, element, found[result][element], near.value, near.error));
+        *all = all.or_of(result, element, found[result][element], near.value, near.error);
     };
     let parts = evaluation.run(|| Farthest::NONE, look);
     let parts =

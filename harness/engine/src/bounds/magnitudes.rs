@@ -1,7 +1,7 @@
 //! Operators that do few roundings, or whose sums have few terms: bounds from the operator itself, applied to other
 //! operands.
 
-use super::{Farthest, LAMBDA, Ran, UNIT, WIDE, farthest};
+use super::{Farthest, Ran, UNIT, WIDE, farthest, narrow};
 use crate::{EngineError, elements::Elements, reference};
 use candle_core::{DType, Tensor};
 use zoo_graph::Op;
@@ -92,10 +92,7 @@ impl Rounding {
                 Self::Shares(magnitude) => 16.0 * UNIT * exact.abs() + WIDE * magnitude,
                 Self::Elementwise(roundings) => roundings * UNIT * (exact.abs() + magnitude()),
                 Self::Wide(_) => 2.0 * UNIT * exact.abs() + WIDE * magnitude(),
-                Self::Narrow(roundings, _) => {
-                    let roundings = roundings as f64;
-                    UNIT * (exact.abs() + roundings.min(LAMBDA * roundings.sqrt()) * magnitude())
-                }
+                Self::Narrow(terms, _) => narrow(terms, exact, magnitude()),
                 // The loss is a logarithm: what its argument is off, relative to itself, it is off as it is.
                 Self::Softmax if result == 0 => 16.0 * UNIT * (1.0 + exact.abs()),
                 Self::Softmax | Self::LrnGrad => 16.0 * UNIT * (exact.abs() + magnitude()),

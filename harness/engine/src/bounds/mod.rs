@@ -119,6 +119,15 @@ impl Farthest {
         Self { ratio, result, element, found, exact, bound }
     }
 
+    /// The farther one of this and another element; most are nearer, and are not looked at twice.
+    fn or_of(self, result: usize, element: usize, found: f32, exact: f64, bound: f64) -> Self {
+        if (f64::from(found) - exact).abs() <= self.ratio * (bound + TINY) {
+            self
+        } else {
+            self.or(Self::of(result, element, found, exact, bound))
+        }
+    }
+
     /// The one that is farther off, of equal ones the first.
     fn or(self, other: Self) -> Self {
         let first = (self.result, self.element) <= (other.result, other.element);
@@ -137,12 +146,10 @@ const PIECE: usize = 1 << 14;
 /// The farthest element of a result, given what each should be and its bound.
 fn farthest(result: usize, found: &[f32], of: impl Fn(usize) -> (f64, f64) + Sync) -> Farthest {
     let look = |(piece, found): (usize, &[f32])| {
-        let elements = (piece * PIECE..).zip(found);
-        let each = elements.map(|(element, found)| {
+        (piece * PIECE..).zip(found).fold(Farthest::NONE, |farthest, (element, found)| {
             let (exact, bound) = of(element);
-            Farthest::of(result, element, *found, exact, bound)
-        });
-        each.fold(Farthest::NONE, Farthest::or)
+            farthest.or_of(result, element, *found, exact, bound)
+        })
     };
     found.par_chunks(PIECE).enumerate().map(look).reduce(|| Farthest::NONE, Farthest::or)
 }
@@ -206,7 +213,8 @@ pub fn judge(machine: Machine, ran: &Ran<'_>) -> Result<Farthest, EngineError> {
         Op::BnRunningUpdate(_) | Op::WeightedSum(_) => bounded(Rounding::Elementwise(8.0)),
         Op::AdaptiveAvgPool(_) | Op::AvgPool(_) | Op::BiasAddGrad(_) => bounded(Rounding::Wide(Summed::All)),
         Op::AdaptiveAvgPoolGrad(_) | Op::AvgPoolGrad(_) => bounded(Rounding::Wide(Summed::Last)),
-        Op::Add(_) | Op::BiasAdd(_) => bounded(Rounding::Narrow(ran.operands.len(), Summed::All)),
+        Op::Add(_) => elementwise_sum(ran, &found).map_err(in_node),
+        Op::BiasAdd(_) => bounded(Rounding::Narrow(ran.operands.len(), Summed::All)),
         Op::MaxPoolGrad(op) => bounded(Rounding::Narrow(op.window.taps(), Summed::Last)),
         Op::ExtractPatchesGrad(op) => bounded(Rounding::Narrow(op.patches.window.taps(), Summed::Last)),
         Op::DepthwiseCorrelation(_) | Op::DepthwiseCorrelationGrad(_) => {
@@ -220,6 +228,28 @@ pub fn judge(machine: Machine, ran: &Ran<'_>) -> Result<Farthest, EngineError> {
         Op::SoftmaxCrossEntropy(_) => bounded(Rounding::Softmax),
         Op::LrnGrad(_) => bounded(Rounding::LrnGrad),
     }
+}
+
+/// The sum of tensors of one shape, element by element: as [`Rounding::Narrow`], in one pass.
+fn elementwise_sum(ran: &Ran<'_>, found: &[&[f32]]) -> Result<Farthest, KernelError> {
+    let opened = ran.operands.iter().map(Elements::of).collect::<candle_core::Result<Vec<_>>>()?;
+    let operands = opened.iter().map(Elements::slice::<f32>).collect::<candle_core::Result<Vec<_>>>()?;
+    let [found] = found else { return Err(KernelError::Arity { found: found.len() }) };
+    let of = |element: usize| {
+        let terms = operands.iter().map(|operand| f64::from(operand[element]));
+        let [sum, magnitude] = terms.fold([0.0; 2], |[sum, magnitude], x| [sum + x, magnitude + x.abs()]);
+        (sum, narrow(operands.len(), sum, magnitude))
+    };
+    if operands.iter().any(|operand| operand.len() != found.len()) {
+        return Err(KernelError::Operand { place: 0, expected: "tensors of one shape" });
+    }
+    Ok(farthest(0, found, of))
+}
+
+/// The bound on a sum in f32 of so many terms, the sum of whose magnitudes no partial sum exceeds.
+fn narrow(terms: usize, exact: f64, magnitudes: f64) -> f64 {
+    let roundings = terms as f64;
+    UNIT * (exact.abs() + roundings.min(LAMBDA * roundings.sqrt()) * magnitudes)
 }
 
 /// The most terms that an element of a map is the sum of: the pixels of the smallest operand's planes.

@@ -42,13 +42,33 @@ impl Channels {
         Self { n, c, plane: dims.iter().skip(2).product() }
     }
 
-    fn of_element(self, element: usize) -> usize {
-        element / self.plane.max(1) % self.c.max(1)
-    }
-
     /// Values per channel.
     fn count(self) -> f64 {
         (self.n * self.plane) as f64
+    }
+
+    /// The farthest element of a result, given what each element of a channel should be and its bound.
+    fn farthest(self, result: usize, found: &[f32], of: impl Fn(usize, usize) -> (f64, f64) + Sync) -> Farthest {
+        let look = |(plane, found): (usize, &[f32])| {
+            let (channel, start) = (plane % self.c.max(1), plane * self.plane);
+            (start..).zip(found).fold(Farthest::NONE, |farthest, (element, found)| {
+                let (exact, bound) = of(channel, element);
+                farthest.or_of(result, element, *found, exact, bound)
+            })
+        };
+        let planes = found.par_chunks(self.plane.max(1)).enumerate().with_min_len(self.planes_at_once());
+        planes.map(look).reduce(|| Farthest::NONE, Farthest::or)
+    }
+
+    /// Sums per channel over its number of values.
+    fn means(self, sums: [&[f32]; 2]) -> Vec<[f64; 2]> {
+        let [first, second] = sums;
+        first.iter().zip(second).map(|(a, b)| [a, b].map(|sum| f64::from(*sum) / self.count())).collect()
+    }
+
+    /// Planes that a task looks at, at least.
+    fn planes_at_once(self) -> usize {
+        PIECE.div_ceil(self.plane.max(1))
     }
 
     /// For each channel the sum of `f` over its elements' indices.
@@ -81,10 +101,10 @@ fn per_channel(result: usize, found: &[f32], of: &[(f64, f64)]) -> Farthest {
 
 /// Mean and variance of each channel.
 fn moments(channels: Channels, x: &[f32]) -> Vec<[f64; 2]> {
-    let means = channels.sums(|_, i| [f64::from(x[i])]);
-    let squares = channels.sums(|c, i| [(f64::from(x[i]) - means[c][0] / channels.count()).powi(2)]);
-    let moment = |(sum, squares): (&[f64; 1], &[f64; 1])| [sum[0] / channels.count(), squares[0] / channels.count()];
-    means.iter().zip(&squares).map(moment).collect()
+    let sums = channels.sums(|_, i| [f64::from(x[i])]);
+    let means: Vec<f64> = sums.into_iter().map(|[sum]| sum / channels.count()).collect();
+    let squares = channels.sums(|c, i| [(f64::from(x[i]) - means[c]).powi(2)]);
+    means.iter().zip(squares).map(|(mean, [squares])| [*mean, squares / channels.count()]).collect()
 }
 
 /// Mean and variance, from sums in f64.
@@ -153,8 +173,8 @@ pub(super) fn normalised(op: &BnTrainingUpdate, ran: &Ran<'_>, found: &[&[f32]])
     let affine = Affine::new([mean, variance, gamma, beta], op.eps);
     let residual = if ran.operands.len() > 5 { Some(operands.get(5)?) } else { None };
     let (x, channels) = (operands.get(0)?, Channels::of(ran.operands[0].dims()));
-    Ok(farthest(0, y, |i| {
-        let (y, bound) = affine.of(channels.of_element(i), x[i]);
+    Ok(channels.farthest(0, y, |c, i| {
+        let (y, bound) = affine.of(c, x[i]);
         let residual = residual.map_or(0.0, |residual| f64::from(residual[i]));
         let y = y + residual;
         (op.relu.map_or(y, |rectifier| rectifier.of(y)), bound + UNIT * (residual.abs() + y.abs()))
@@ -167,15 +187,33 @@ pub(super) fn stored(eps: f64, ran: &Ran<'_>, found: &[&[f32]]) -> Result<Farthe
     let [gamma, beta, mean, variance] = [operands.get(1)?, operands.get(2)?, operands.get(3)?, operands.get(4)?];
     let affine = Affine::new([mean, variance, gamma, beta], eps);
     let (x, channels) = (operands.get(0)?, Channels::of(ran.operands[0].dims()));
-    Ok(farthest(0, y, |i| affine.of(channels.of_element(i), x[i])))
+    Ok(channels.farthest(0, y, |c, i| affine.of(c, x[i])))
 }
 
 /// What passes the ReLU behind a normalisation.
-struct Passing {
-    /// What passes, by element.
-    values: Vec<f64>,
-    /// What passes or not by rounding alone: the other value, by element; empty where no ReLU is computed again.
-    doubtful: Vec<Option<f64>>,
+struct Passing<'a> {
+    dy: &'a [f32],
+    /// Whether an element passes; empty where all do.
+    passes: Vec<bool>,
+    /// Whether that is so by rounding alone; empty where no ReLU is computed again.
+    doubtful: Vec<bool>,
+}
+
+impl<'a> Passing<'a> {
+    fn all(dy: &'a [f32]) -> Self {
+        Self { dy, passes: Vec::new(), doubtful: Vec::new() }
+    }
+
+    /// What passes of an element.
+    fn value(&self, i: usize) -> f64 {
+        if self.passes.get(i).is_none_or(|passes| *passes) { f64::from(self.dy[i]) } else { 0.0 }
+    }
+
+    /// What may as well pass.
+    fn other(&self, i: usize) -> Option<f64> {
+        let doubtful = self.doubtful.get(i).is_some_and(|doubtful| *doubtful);
+        doubtful.then(|| f64::from(self.dy[i]) - self.value(i))
+    }
 }
 
 /// Bounds on dgamma and dbeta, whose sums are formed in f64. What passes by rounding alone may be missing or surplus.
@@ -183,12 +221,12 @@ fn gradient_sums(
     channels: Channels,
     affine: &Affine,
     x: &[f32],
-    passing: &Passing,
+    passing: &Passing<'_>,
     found: [(usize, &[f32]); 2],
 ) -> Farthest {
-    let doubt = |i: usize| passing.doubtful.get(i).copied().flatten().map_or(0.0, |other| other - passing.values[i]);
     let sums = channels.sums(|c, i| {
-        let (dy, x, doubt) = (passing.values[i], f64::from(x[i]), doubt(i));
+        let (dy, x) = (passing.value(i), f64::from(x[i]));
+        let doubt = passing.other(i).map_or(0.0, |other| other - dy);
         let centred = x - affine.mean[c];
         [dy, dy.abs(), dy * centred, (dy * x).abs(), doubt.abs(), (doubt * centred).abs()]
     });
@@ -207,15 +245,15 @@ pub(super) fn sums(eps: f64, ran: &Ran<'_>, found: &[&[f32]]) -> Result<Farthest
     let (operands, [dgamma, dbeta]) = (Operands::of(ran)?, found) else { return Err(arity(ran)) };
     let [dy, x, mean, variance] = [operands.get(0)?, operands.get(1)?, operands.get(2)?, operands.get(3)?];
     let affine = Affine::new([mean, variance, mean, mean], eps);
-    let passing = Passing { values: widened(dy), doubtful: Vec::new() };
     let channels = Channels::of(ran.operands[1].dims());
-    Ok(gradient_sums(channels, &affine, x, &passing, [(0, dgamma), (1, dbeta)]))
+    Ok(gradient_sums(channels, &affine, x, &Passing::all(dy), [(0, dgamma), (1, dbeta)]))
 }
 
-/// Input gradient of an element, and its bound, where `dy` is what passed.
-fn slope(affine: &Affine, c: usize, x: f32, dy: f64, [dgamma, dbeta]: [f64; 2], count: f64) -> (f64, f64) {
+/// Input gradient of an element, and its bound, where `dy` is what passed, and `means` are the gradients of scale and
+/// shift over the values of the channel.
+fn slope(affine: &Affine, c: usize, x: f32, dy: f64, means: [f64; 2]) -> (f64, f64) {
     let normalised = (f64::from(x) - affine.mean[c]) * affine.inverse[c];
-    let (by_x, mean) = (normalised * dgamma / count, dbeta / count);
+    let (by_x, mean) = (normalised * means[0], means[1]);
     let magnitude = dy.abs() + by_x.abs() + mean.abs();
     (affine.factor[c] * (dy - mean - by_x), ROUNDINGS * UNIT * (affine.factor[c] * magnitude).abs())
 }
@@ -225,13 +263,10 @@ pub(super) fn input_gradient(eps: f64, ran: &Ran<'_>, found: &[&[f32]]) -> Resul
     let (operands, [dx]) = (Operands::of(ran)?, found) else { return Err(arity(ran)) };
     let [dy, x, mean, variance, gamma] =
         [operands.get(0)?, operands.get(1)?, operands.get(2)?, operands.get(3)?, operands.get(4)?];
-    let [dgamma, dbeta] = [widened(operands.get(5)?), widened(operands.get(6)?)];
     let affine = Affine::new([mean, variance, gamma, mean], eps);
     let channels = Channels::of(ran.operands[1].dims());
-    Ok(farthest(0, dx, |i| {
-        let c = channels.of_element(i);
-        slope(&affine, c, x[i], f64::from(dy[i]), [dgamma[c], dbeta[c]], channels.count())
-    }))
+    let means = channels.means([operands.get(5)?, operands.get(6)?]);
+    Ok(channels.farthest(0, dx, |c, i| slope(&affine, c, x[i], f64::from(dy[i]), means[c])))
 }
 
 /// All gradients, through the ReLU behind. The input gradient is made of the other two as they were rounded.
@@ -243,38 +278,37 @@ pub(super) fn gradient(op: &BnTrainingGrad, ran: &Ran<'_>, found: &[&[f32]]) -> 
     let affine = Affine::new([mean, variance, gamma, beta], op.eps);
     let channels = Channels::of(ran.operands[1].dims());
     let passing = match op.relu {
-        GradRelu::Absent => Passing { values: widened(dy), doubtful: Vec::new() },
+        GradRelu::Absent => Passing::all(dy),
         GradRelu::Output(rectifier) => {
-            let y = operands.get(5)?;
-            let passes = |y: &f32| rectifier.passes(f64::from(*y));
-            let values = dy.iter().zip(y).map(|(dy, y)| if passes(y) { f64::from(*dy) } else { 0.0 });
-            Passing { values: values.collect(), doubtful: Vec::new() }
+            let passes = operands.get(5)?.par_iter().with_min_len(PIECE).map(|y| rectifier.passes(f64::from(*y)));
+            Passing { passes: passes.collect(), ..Passing::all(dy) }
         }
         GradRelu::Recomputed(rectifier) => recomputed(rectifier, channels, &affine, x, dy),
     };
     let sums = gradient_sums(channels, &affine, x, &passing, [(1, dgamma), (2, dbeta)]);
-    let both = |c: usize| [f64::from(dgamma[c]), f64::from(dbeta[c])];
-    let by_input = farthest(0, dx, |i| {
-        let c = channels.of_element(i);
-        let of = |dy: f64| slope(&affine, c, x[i], dy, both(c), channels.count());
-        let (first, other) = (of(passing.values[i]), passing.doubtful.get(i).copied().flatten().map(of));
+    let means = channels.means([dgamma, dbeta]);
+    let by_input = channels.farthest(0, dx, |c, i| {
+        let of = |dy: f64| slope(&affine, c, x[i], dy, means[c]);
+        let (first, other) = (of(passing.value(i)), passing.other(i).map(of));
         // Either decision of the ReLU is right where rounding alone makes it.
         let distance = |(exact, bound): (f64, f64)| (f64::from(dx[i]) - exact).abs() / bound;
         other.filter(|other| distance(*other) < distance(first)).unwrap_or(first)
     });
-    let passed = rest.iter().map(|passed| farthest(3, passed, |i| (passing.values[i], 0.0)));
+    let passed = rest.iter().map(|passed| farthest(3, passed, |i| (passing.value(i), 0.0)));
     Ok(passed.fold(sums.or(by_input), Farthest::or))
 }
 
 /// What passes a ReLU on the normalised value, which is computed again.
-fn recomputed(rectifier: Rectifier, channels: Channels, affine: &Affine, x: &[f32], dy: &[f32]) -> Passing {
-    let pass = |(i, dy): (usize, &f32)| {
-        let (y, bound) = affine.of(channels.of_element(i), x[i]);
-        let dy = f64::from(*dy);
-        let (passes, other) = if rectifier.passes(y) { (dy, 0.0) } else { (0.0, dy) };
-        let doubtful = rectifier.passes(y - bound) != rectifier.passes(y + bound);
-        (passes, doubtful.then_some(other))
-    };
-    let (values, doubtful) = dy.par_iter().enumerate().with_min_len(PIECE).map(pass).unzip();
-    Passing { values, doubtful }
+fn recomputed<'a>(rectifier: Rectifier, channels: Channels, affine: &Affine, x: &[f32], dy: &'a [f32]) -> Passing<'a> {
+    let [mut passes, mut doubtful] = [vec![false; dy.len()], vec![false; dy.len()]];
+    let plane = channels.plane.max(1);
+    let planes = passes.par_chunks_mut(plane).zip(doubtful.par_chunks_mut(plane)).zip(x.par_chunks(plane));
+    planes.enumerate().with_min_len(channels.planes_at_once()).for_each(|(n, ((passes, doubtful), x))| {
+        for ((passes, doubtful), x) in passes.iter_mut().zip(doubtful).zip(x) {
+            let (y, bound) = affine.of(n % channels.c.max(1), *x);
+            *passes = rectifier.passes(y);
+            *doubtful = rectifier.passes(y - bound) != rectifier.passes(y + bound);
+        }
+    });
+    Passing { dy, passes, doubtful }
 }

@@ -43,15 +43,24 @@ pub(super) struct Sum {
     pub squares: f64,
 }
 
+/// What a kernel gave for `rows x columns` sums: that of a row and a column lies at `row(row) + column(column)`.
+pub(super) struct Results<'a, R, C> {
+    pub found: &'a [f32],
+    pub row: R,
+    pub column: C,
+}
+
 /// `rows x columns` sums of `terms` products: `left(row, term)` times what `right` lays out for [`COLUMNS`] columns and
-/// some terms, one row per term. Each sum is shown to `look(row, column, sum)`; returns the farthest.
-pub(super) fn sums(
+/// some terms, one row per term. `of(row, column, sum)` is what the result should be, and its bound; returns the
+/// farthest.
+pub(super) fn sums<R: Fn(usize) -> usize + Sync, C: Fn(usize) -> usize + Sync>(
     isa: Isa,
     [rows, columns, terms]: [usize; 3],
     chain: Chain,
     left: impl Fn(usize, usize) -> f64 + Sync,
     right: impl Fn(usize, Range<usize>, &mut [[f64; COLUMNS]]) + Sync,
-    look: impl Fn(usize, usize, Sum) -> Farthest + Sync,
+    results: &Results<'_, R, C>,
+    of: impl Fn(usize, usize, Sum) -> (f64, f64) + Sync,
 ) -> Farthest {
     let tiles = rows.div_ceil(ROWS);
     let runs: Vec<Range<usize>> = (0..terms).step_by(chain.terms).map(|t| t..terms.min(t + chain.terms)).collect();
@@ -78,11 +87,13 @@ pub(super) fn sums(
             let later = (chain.shorter - usize::from(run.start == 0)) as f64;
             add_run(isa, packed, laid_out, later, &mut totals);
         }
+        let places: Vec<usize> = (first..columns.min(first + COLUMNS)).map(&results.column).collect();
         let mut farthest = Farthest::NONE;
         for (row, [values, squares]) in totals[..rows].iter().enumerate() {
-            for column in first..columns.min(first + COLUMNS) {
-                let sum = Sum { value: values[column - first], squares: squares[column - first] };
-                farthest = farthest.or(look(row, column, sum));
+            let start = (results.row)(row);
+            for (lane, place) in places.iter().enumerate() {
+                let (exact, bound) = of(row, first + lane, Sum { value: values[lane], squares: squares[lane] });
+                farthest = farthest.or_of(0, start + place, results.found[start + place], exact, bound);
             }
         }
         farthest
@@ -123,12 +134,12 @@ pub(super) fn matrices(
                 }
             }
         };
-        let look = |row: usize, column: usize, sum: Sum| {
+        let results = Results { found, row: |row| (index * m + row) * n, column: |column| column };
+        let of = |_: usize, column: usize, sum: Sum| {
             let exact = sum.value + bias.map_or(0.0, |bias| f64::from(bias[column]));
-            let element = (index * m + row) * n + column;
-            Farthest::of(0, element, found[element], exact, chain.bound(sum.squares) + UNIT * exact.abs())
+            (exact, chain.bound(sum.squares) + UNIT * exact.abs())
         };
-        sums(machine.isa, [m, n, k], chain, left, right, look)
+        sums(machine.isa, [m, n, k], chain, left, right, &results, of)
     };
     Ok((0..products.count()).into_par_iter().map(product).reduce(|| Farthest::NONE, Farthest::or))
 }
@@ -155,7 +166,8 @@ mod tests {
                 }
             };
             let seen = std::sync::Mutex::new(Vec::new());
-            sums(isa, [3, 2, 5], chain, left, lay_out, |row, column, sum| {
+            let results = Results { found: &[0.0; 6], row: |row| 2 * row, column: |column| column };
+            sums(isa, [3, 2, 5], chain, left, lay_out, &results, |row, column, sum| {
                 let (mut value, mut squares) = (0.0, 0.0);
                 for start in [0, 2, 4] {
                     let mut run = 0.0;
@@ -168,7 +180,7 @@ mod tests {
                 }
                 assert_eq!(sum, Sum { value, squares });
                 seen.lock().unwrap().push((row, column));
-                Farthest::NONE
+                (0.0, 0.0)
             });
             assert_eq!(seen.lock().unwrap().len(), 6);
         }

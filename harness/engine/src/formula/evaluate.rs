@@ -8,7 +8,7 @@ use std::ops::Range;
 use zoo_graph::formula::{Binary, Extent, Fold, Term, TermId, Unary};
 
 /// Elements that are computed together, unless a row has fewer and is computed whole.
-const CHUNK: usize = 1 << 12;
+const CHUNK: usize = 1 << 10;
 
 /// Most groups of chunks: each sums up for itself, in an order that depends on shapes only.
 const GROUPS: usize = 32;
@@ -47,6 +47,7 @@ impl Number for f64 {
         function.of(self)
     }
 
+    #[inline]
     fn binary(self, function: Binary, other: Self) -> Self {
         function.of(self, other)
     }
@@ -122,6 +123,18 @@ impl<N: Number> Folded<N> {
             Self::Max(largest) => largest,
         }
     }
+}
+
+/// A function of each two elements: a loop of its own for each function, since most are single instructions.
+fn binary<N: Number>(function: Binary, a: &[N], b: &[N]) -> Vec<N> {
+    macro_rules! loops {
+        ($($name:ident)*) => {
+            match function {
+                $(Binary::$name => a.iter().zip(b).map(|(a, b)| a.binary(Binary::$name, *b)).collect(),)*
+            }
+        };
+    }
+    loops!(Add Sub Mul Div Max Min Pow Greater AtLeast Equal)
 }
 
 /// A formula over operands in memory.
@@ -266,9 +279,7 @@ impl<T: FloatDType> Evaluation<'_, T> {
                     chunk.clone().map(|element| N::exactly((element / inner % space[*axis]) as f64)).collect()
                 }
                 (None, Term::Unary(function, x)) => of(x).iter().map(|x| x.unary(*function)).collect(),
-                (None, Term::Binary(function, a, b)) => {
-                    of(a).iter().zip(of(b)).map(|(a, b)| a.binary(*function, *b)).collect()
-                }
+                (None, Term::Binary(function, a, b)) => binary(*function, of(a), of(b)),
                 (None, Term::Select(condition, yes, no)) => {
                     of(condition).iter().zip(of(yes)).zip(of(no)).map(|((c, yes), no)| c.select(*yes, *no)).collect()
                 }

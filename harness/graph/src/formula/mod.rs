@@ -433,6 +433,7 @@ impl Unary {
 
 impl Binary {
     /// Its value in f64.
+    #[inline]
     pub fn of(self, a: f64, b: f64) -> f64 {
         let truth = |truth: bool| f64::from(u8::from(truth));
         match self {

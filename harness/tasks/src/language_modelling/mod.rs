@@ -1,7 +1,10 @@
 //! Text that a network continues: for each character of a window the one that comes after it.
 
+mod continuation;
 mod evaluate;
 mod sources;
+
+pub use continuation::{Alphabet, Sampling};
 
 use std::{path::Path, sync::Arc};
 
@@ -180,5 +183,9 @@ impl SampleSets for Texts {
 
     fn undrawn(&self) -> Option<&'static str> {
         Some("text is not drawn")
+    }
+
+    fn alphabet(&self) -> Option<Alphabet<'_>> {
+        Some(Alphabet(&self.vocabulary))
     }
 }

@@ -225,29 +225,53 @@ vectorised! {
 /// Sums that are kept side by side.
 const LANES: usize = 16;
 
+#[inline(always)]
+fn sum_of(x: &[f32]) -> f64 {
+    let (chunks, rest) = x.as_chunks::<LANES>();
+    let mut sums = [0.0; LANES];
+    for chunk in chunks {
+        sums.iter_mut().zip(chunk).for_each(|(sum, x)| *sum += f64::from(*x));
+    }
+    sums.into_iter().sum::<f64>() + rest.iter().map(|x| f64::from(*x)).sum::<f64>()
+}
+
+#[inline(always)]
+fn largest_of(x: &[f32]) -> f32 {
+    let (chunks, rest) = x.as_chunks::<LANES>();
+    let mut largest = [f32::NEG_INFINITY; LANES];
+    for chunk in chunks {
+        for (largest, x) in largest.iter_mut().zip(chunk) {
+            *largest = if *x > *largest || x.is_nan() { *x } else { *largest };
+        }
+    }
+    largest.iter().chain(rest).fold(f32::NEG_INFINITY, |all, x| if *x > all || x.is_nan() { *x } else { all })
+}
+
 vectorised! {
     /// The sum of a block, in f64.
     pub(super) fn sum(_simd, x: &[f32]) -> f64 {
-        let (chunks, rest) = x.as_chunks::<LANES>();
-        let mut sums = [0.0; LANES];
-        for chunk in chunks {
-            sums.iter_mut().zip(chunk).for_each(|(sum, x)| *sum += f64::from(*x));
-        }
-        sums.into_iter().sum::<f64>() + rest.iter().map(|x| f64::from(*x)).sum::<f64>()
+        sum_of(x)
     }
 }
 
 vectorised! {
     /// The largest of a block, NaN if one is NaN, -infinity of nothing.
     pub(super) fn largest(_simd, x: &[f32]) -> f32 {
-        let (chunks, rest) = x.as_chunks::<LANES>();
-        let mut largest = [f32::NEG_INFINITY; LANES];
-        for chunk in chunks {
-            for (largest, x) in largest.iter_mut().zip(chunk) {
-                *largest = if *x > *largest || x.is_nan() { *x } else { *largest };
-            }
-        }
-        largest.iter().chain(rest).fold(f32::NEG_INFINITY, |all, x| if *x > all || x.is_nan() { *x } else { all })
+        largest_of(x)
+    }
+}
+
+vectorised! {
+    /// In place of each element of a row of `row` elements the row's sum.
+    pub(super) fn row_sums(_simd, row: usize, x: &[f32], y: &mut [f32]) -> () {
+        y.chunks_mut(row).zip(x.chunks(row)).for_each(|(y, x)| y.fill(sum_of(x) as f32));
+    }
+}
+
+vectorised! {
+    /// In place of each element of a row of `row` elements the row's largest, as [`largest`].
+    pub(super) fn row_maxima(_simd, row: usize, x: &[f32], y: &mut [f32]) -> () {
+        y.chunks_mut(row).zip(x.chunks(row)).for_each(|(y, x)| y.fill(largest_of(x)));
     }
 }
 

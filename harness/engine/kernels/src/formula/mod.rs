@@ -2,7 +2,7 @@
 //! in the cache.
 //!
 //! An instruction is one loop over the elements of a block, compiled for every level of instructions. Rows that fit a
-//! block are folded in it; longer ones are folded first, once per fold, and computed then. Sums are kept in f64, within
+//! block are folded in it, as many as it holds; longer ones are folded first, once per fold, and computed then. Sums are kept in f64, within
 //! pieces that depend on the shape alone, and added in their order: results have the same bits for any number of
 //! threads.
 
@@ -180,9 +180,9 @@ struct Registers {
 }
 
 impl Runner<'_> {
-    /// Blocks that are independent of each other: no rows, or rows that are blocks.
+    /// Blocks that are independent of each other: no rows, or whole ones.
     fn run_blocks(&self, results: &mut [&mut [f32]]) {
-        let unit = if self.formula.rows == 0 { BLOCK } else { self.row };
+        let unit = if self.formula.rows == 0 { BLOCK } else { (BLOCK / self.row).max(1) * self.row };
         let everything: Vec<bool> = vec![true; self.formula.instructions.len()];
         self.in_pieces(0, self.total, unit, results, &|piece, sums| {
             let mut registers = self.registers(unit);
@@ -389,13 +389,11 @@ impl Runner<'_> {
             let value = |place: &Place| &registers.slots[self.slots.of[*place]][..len];
             match (instruction, folds) {
                 (Instruction::RowSum(_) | Instruction::RowMax(_), Some(folds)) => y.fill(folds[n]),
-                (Instruction::RowSum(x), None) => y.fill(instruction::sum(self.isa, value(x)) as f32),
-                (Instruction::RowMax(x), None) => y.fill(instruction::largest(self.isa, value(x))),
+                (Instruction::RowSum(x), None) => instruction::row_sums(self.isa, self.row, value(x), y),
+                (Instruction::RowMax(x), None) => instruction::row_maxima(self.isa, self.row, value(x), y),
                 (Instruction::Operand(operand), _) => self.gather(*operand, at, result, y),
                 (Instruction::Constant(_), _) => {}
-                (Instruction::Coordinate { inner, extent }, _) => {
-                    y.iter_mut().zip(at..).for_each(|(y, place)| *y = (place / inner % extent) as f32);
-                }
+                (Instruction::Coordinate { inner, extent }, _) => coordinates(*inner, *extent, at, y),
                 (Instruction::Unary(function, x), _) => instruction::unary(self.isa, *function, value(x), y),
                 (Instruction::Binary(function, a, b), _) => {
                     instruction::binary(self.isa, *function, value(a), value(b), y);
@@ -443,13 +441,12 @@ impl Runner<'_> {
             match (&output.kind, &self.sums[n]) {
                 (OutputKind::Elements, _) => result[within..within + len].copy_from_slice(block),
                 (OutputKind::Rows, _) => {
-                    if let Some(result) = result.get_mut(within / self.row) {
-                        *result = block[0];
-                    }
+                    let rows = result.iter_mut().skip(within / self.row);
+                    rows.zip(block.iter().step_by(self.row)).for_each(|(result, value)| *result = *value);
                 }
                 (OutputKind::Sums { rows: true, .. }, Some(access)) => {
-                    if at.is_multiple_of(self.row) {
-                        access.runs(at, 1).for_each(|run| sums[n][run.at] += f64::from(block[0]));
+                    for start in (at.next_multiple_of(self.row)..at + len).step_by(self.row) {
+                        access.runs(start, 1).for_each(|run| sums[n][run.at] += f64::from(block[start - at]));
                     }
                 }
                 (OutputKind::Sums { rows: false, .. }, Some(access)) => {
@@ -470,6 +467,21 @@ impl Runner<'_> {
                 (OutputKind::Sums { .. }, None) => {}
             }
         }
+    }
+}
+
+/// Places along an axis of `extent`, with `inner` elements behind each place, of the elements from `at` on.
+fn coordinates(inner: usize, extent: usize, at: usize, y: &mut [f32]) {
+    let (mut rest, mut next) = (y, at);
+    while !rest.is_empty() {
+        let place = next / inner % extent;
+        let len = if inner == 1 { extent - place } else { inner - next % inner }.min(rest.len());
+        let Some(part) = rest.split_off_mut(..len) else { return };
+        match inner {
+            1 => part.iter_mut().zip(place as u32..).for_each(|(y, place)| *y = place as f32),
+            _ => part.fill(place as f32),
+        }
+        next += len;
     }
 }
 

@@ -1,0 +1,173 @@
+//! A text that a network continues, one character after the other.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use zoo_datasets::{Rng, language::Vocabulary};
+
+use super::length;
+use crate::{EvaluationError, Field, Network, evaluation::first_input};
+
+/// How the characters of a continuation are chosen.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Sampling {
+    /// How many there are.
+    pub length: usize,
+    /// What logits are divided by before a character is drawn by their softmax; at 0 the likeliest is taken.
+    pub temperature: f64,
+    /// Seed of the draws.
+    pub seed: u64,
+}
+
+/// Characters that a network takes, and continues with.
+pub struct Alphabet<'a>(pub(super) &'a Vocabulary);
+
+impl Alphabet<'_> {
+    /// Continues `prompt`; `tell` gets each character as it is chosen. The network sees as many of the last characters
+    /// as its window has. What is behind the last one of a shorter text, a causal network does not see. False if
+    /// `cancel` was set before the end.
+    ///
+    /// # Errors
+    /// An empty prompt, a character that the network does not know, or one that takes no characters.
+    pub fn continue_text(
+        &self,
+        network: &mut dyn Network,
+        prompt: &str,
+        sampling: Sampling,
+        cancel: &AtomicBool,
+        tell: &mut dyn FnMut(char),
+    ) -> Result<bool, EvaluationError> {
+        let input = first_input(network)?;
+        let length = length(&input).map_err(EvaluationError::Mismatch)?;
+        let characters: Vec<char> = self.0.list().chars().collect();
+        let number = |character| {
+            let unknown = || {
+                let known = self.0.list();
+                EvaluationError::Prompt(format!("the prompt has {character:?}; the network knows {known:?}"))
+            };
+            self.0.number(character).ok_or_else(unknown)
+        };
+        let mut tokens = prompt.chars().map(number).collect::<Result<Vec<u32>, _>>()?;
+        let mut rng = Rng::new(sampling.seed, 0, 0);
+        for _ in 0..sampling.length {
+            if cancel.load(Ordering::Relaxed) {
+                return Ok(false);
+            }
+            let mut window = tokens[tokens.len().saturating_sub(length)..].to_vec();
+            let Some(last) = window.len().checked_sub(1) else {
+                return Err(EvaluationError::Prompt("the prompt is empty".to_owned()));
+            };
+            window.resize(length, 0);
+            let outputs = network.run(1, vec![Field::index(&input.name, window)])?;
+            let logits = outputs.first().map(|output| output.values.as_slice()).unwrap_or_default();
+            let mismatch = || EvaluationError::Mismatch(format!("{} logits for {length} characters", logits.len()));
+            if logits.len() != length * characters.len() {
+                return Err(mismatch());
+            }
+            let logits = logits.chunks_exact(characters.len()).nth(last).ok_or_else(mismatch)?;
+            let next = choose(logits, sampling.temperature, &mut rng);
+            tell(characters[next]);
+            tokens.push(next as u32);
+        }
+        Ok(true)
+    }
+}
+
+/// The place of the largest logit, or one drawn by the softmax of the logits over `temperature`.
+fn choose(logits: &[f32], temperature: f64, rng: &mut Rng) -> usize {
+    let largest = logits.iter().enumerate().fold((0, f32::NEG_INFINITY), |largest, (place, logit)| {
+        if *logit > largest.1 { (place, *logit) } else { largest }
+    });
+    if temperature <= 0.0 {
+        return largest.0;
+    }
+    let weights: Vec<f64> = logits.iter().map(|logit| (f64::from(*logit - largest.1) / temperature).exp()).collect();
+    let mut left = rng.unit() * weights.iter().sum::<f64>();
+    for (place, weight) in weights.iter().enumerate() {
+        left -= weight;
+        if left < 0.0 {
+            return place;
+        }
+    }
+    largest.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Element, Input, Output};
+
+    /// A window of 4 characters out of `a`, `b`, `c`, `d`; each is followed by the next of the alphabet, `d` by `a`.
+    struct Alphabetical {
+        seen: Vec<Vec<u32>>,
+    }
+
+    impl Network for Alphabetical {
+        fn batch(&self) -> usize {
+            1
+        }
+
+        fn inputs(&self) -> Vec<Input> {
+            vec![Input { name: "tokens".into(), shape: vec![4], element: Element::Index }]
+        }
+
+        fn outputs(&self) -> Vec<(String, Vec<usize>)> {
+            vec![("logits".into(), vec![4, 4])]
+        }
+
+        fn resize(&mut self, _batch: usize, _input: &str, _shape: &[usize]) -> Result<(), EvaluationError> {
+            Ok(())
+        }
+
+        fn run(&mut self, _n: usize, inputs: Vec<Field>) -> Result<Vec<Output>, EvaluationError> {
+            let crate::Numbers::Index(tokens) = &inputs[0].values else { panic!("indices") };
+            let logits =
+                tokens.iter().flat_map(|token| (0..4).map(move |next| f32::from(u8::from(next == (token + 1) % 4))));
+            let values = logits.collect();
+            self.seen.push(tokens.clone());
+            Ok(vec![Output { name: "logits".into(), values }])
+        }
+    }
+
+    fn continued(prompt: &str, length: usize, temperature: f64, seed: u64) -> Result<(String, Vec<Vec<u32>>), String> {
+        let vocabulary = Vocabulary::listed("abcd").unwrap();
+        let (mut network, mut text) = (Alphabetical { seen: Vec::new() }, String::new());
+        let sampling = Sampling { length, temperature, seed };
+        let done = Alphabet(&vocabulary).continue_text(
+            &mut network,
+            prompt,
+            sampling,
+            &AtomicBool::new(false),
+            &mut |character| text.push(character),
+        );
+        done.map(|_| (text, network.seen)).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn the_window_follows_the_text() {
+        let (text, seen) = continued("bc", 4, 0.0, 0).unwrap();
+        assert_eq!(text, "dabc");
+        assert_eq!(seen, [[1, 2, 0, 0], [1, 2, 3, 0], [1, 2, 3, 0], [2, 3, 0, 1]]);
+    }
+
+    #[test]
+    fn draws_are_those_of_the_seed() {
+        let draw = |temperature, seed| continued("a", 40, temperature, seed).unwrap().0;
+        assert_eq!(draw(1.0, 7), draw(1.0, 7));
+        assert_ne!(draw(1.0, 7), draw(1.0, 8));
+        // Logits a thousand times as far apart leave nothing to chance.
+        assert_eq!(draw(0.001, 7), draw(0.0, 0));
+    }
+
+    #[test]
+    fn what_the_network_does_not_know_is_named() {
+        assert_eq!(continued("ax", 1, 0.0, 0).unwrap_err(), "the prompt has 'x'; the network knows \"abcd\"");
+        assert_eq!(continued("", 1, 0.0, 0).unwrap_err(), "the prompt is empty");
+    }
+
+    #[test]
+    fn characters_are_drawn_by_their_probability() {
+        let mut rng = Rng::new(1, 0, 0);
+        let third = (0..3000).filter(|_| choose(&[0.0, 2f32.ln()], 1.0, &mut rng) == 0).count();
+        assert!((900..1100).contains(&third), "{third}");
+    }
+}

@@ -1,0 +1,87 @@
+//! `zoo eval --prompt`: a text that the network continues.
+
+use crate::Failure;
+use crate::cli::Format;
+use crate::cmd::{Context, SCHEMA_VERSION};
+use serde::Serialize;
+use std::io::Write;
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
+use zoo_tasks::Sampling;
+use zoo_train::{Job, Weights, continue_text};
+
+/// What is continued, and how.
+#[derive(Clone, Debug, clap::Args)]
+pub struct PromptArgs {
+    /// Continue this text with the network, a language model, and evaluate nothing
+    #[arg(long, value_name = "TEXT", conflicts_with_all = ["draw", "drawn"])]
+    pub prompt: Option<String>,
+    /// Characters that are added to the prompt
+    #[arg(long, value_name = "N", default_value_t = 200, requires = "prompt")]
+    length: usize,
+    /// How evenly characters are drawn: logits are divided by this; 0 takes the likeliest each time
+    #[arg(long, value_name = "T", default_value_t = 0.8, requires = "prompt", value_parser = temperature, allow_negative_numbers = true)]
+    temperature: f64,
+    /// Seed of the draws
+    #[arg(long, value_name = "N", default_value_t = 0, requires = "prompt")]
+    seed: u64,
+}
+
+fn temperature(text: &str) -> Result<f64, String> {
+    let value = text.parse::<f64>().map_err(|error| error.to_string())?;
+    if value >= 0.0 && value.is_finite() { Ok(value) } else { Err("a number that is not negative".to_owned()) }
+}
+
+#[derive(Serialize)]
+struct Report<'a> {
+    schema_version: u32,
+    recipe: &'a str,
+    checkpoint: &'a Path,
+    device: &'a str,
+    prompt: &'a str,
+    continuation: &'a str,
+    temperature: f64,
+    seed: u64,
+}
+
+/// Writes the prompt and what follows, as it comes. False if it was interrupted.
+pub fn run(
+    args: &PromptArgs,
+    prompt: &str,
+    job: Job<'_>,
+    weights: &Weights,
+    cancel: &AtomicBool,
+    context: &mut Context,
+) -> Result<bool, Failure> {
+    let Some(alphabet) = job.data.samples.alphabet() else {
+        let name = &job.recipe.name;
+        return Err(Failure::Usage(format!("--prompt: `{name}` is not a language model")));
+    };
+    let sampling = Sampling { length: args.length, temperature: args.temperature, seed: args.seed };
+    let (mut text, mut written) = (String::new(), Ok(()));
+    let as_text = context.format == Format::Text;
+    let mut tell = |character: char| {
+        text.push(character);
+        if as_text && written.is_ok() {
+            // The prompt once there is something to follow it: an error has its line to itself.
+            let before = if text.chars().count() == 1 { prompt } else { "" };
+            written = write!(context.out, "{before}{character}").and_then(|()| context.out.flush());
+        }
+    };
+    let done = continue_text(job, weights, &alphabet, (prompt, sampling), cancel, &mut tell)?;
+    written?;
+    match context.format {
+        Format::Text => writeln!(context.out)?,
+        Format::Json => context.out.json(&Report {
+            schema_version: SCHEMA_VERSION,
+            recipe: &job.recipe.name,
+            checkpoint: &weights.file,
+            device: job.device_name(),
+            prompt,
+            continuation: &text,
+            temperature: args.temperature,
+            seed: args.seed,
+        })?,
+    }
+    Ok(done)
+}
