@@ -9,14 +9,16 @@ import math
 import sys
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 
+import numpy as np
 import torch
 import torchvision
 from torch import nn
 
-from zoo_golden.language import Gpt
-from zoo_golden.networks import NpuAlexNet
+from zoo_golden.language import Gpt, gpt2
+from zoo_golden.networks import NpuAlexNet, load
 
 GOLDEN = Path(__file__).resolve().parent.parent
 SEED, LIMIT = 20240229, 6.0
@@ -70,13 +72,42 @@ def resnet(module: nn.Module, local: str) -> Distribution:
     return torch_default(module, local)
 
 
+def se_resnet(module: nn.Module, local: str) -> Distribution:
+    """timm leaves the biases of convolutions as torch draws them, and starts each block as identity."""
+    if getattr(module, "last_of_block", False) and local == "weight":
+        return constant(0.0)
+    return torch_default(module, local) if local == "bias" and isinstance(module, nn.Conv2d) else resnet(module, local)
+
+
+def drawn_se_resnet() -> nn.Module:
+    network = load("timm:seresnet50", 1000)
+    for name, module in network.named_modules():
+        module.last_of_block = name.endswith(".bn3")
+    return network
+
+
 def vgg(module: nn.Module, local: str) -> Distribution:
-    """Also mobilenetv2's."""
+    """Also that of mobilenetv2 and mobilenet_v3_large."""
     if isinstance(module, nn.BatchNorm2d):
         return normalisation(local)
     if local == "bias":
         return constant(0.0)
     return normal(math.sqrt(2 / fan_out(module)) if isinstance(module, nn.Conv2d) else 0.01)
+
+
+def efficientnet(module: nn.Module, local: str) -> Distribution:
+    if isinstance(module, nn.Linear) and local == "weight":
+        return uniform(1 / math.sqrt(module.out_features))
+    return vgg(module, local)
+
+
+def convnext(module: nn.Module, local: str) -> Distribution:
+    """Truncated at -2 and 2, which is 100 deviations."""
+    if isinstance(module, nn.LayerNorm):
+        return normalisation(local)
+    if local == "layer_scale":
+        return constant(1e-6)
+    return constant(0.0) if local == "bias" else normal(0.02)
 
 
 def densenet(module: nn.Module, local: str) -> Distribution:
@@ -125,12 +156,14 @@ def vision_transformer(module: nn.Module, local: str) -> Distribution:
     return normal(1e-6) if local == "bias" else uniform(math.sqrt(6 / sum(module.weight.shape)))
 
 
-def gpt(module: nn.Module, local: str) -> Distribution:
-    """Of four blocks and 128 numbers per token: there only the projections into the residual stream give as many."""
+def gpt(module: nn.Module, local: str, width: int = 128, layers: int = 4) -> Distribution:
+    """Of all layers only the projections into the residual stream give `width` numbers."""
     if isinstance(module, nn.LayerNorm):
         return normalisation(local)
-    projects = isinstance(module, nn.Linear) and module.out_features == 128
-    return normal(0.02 / math.sqrt(2 * 4) if projects else 0.02)
+    if local == "bias":
+        return constant(0.0)
+    projects = isinstance(module, nn.Linear) and module.out_features == width
+    return normal(0.02 / math.sqrt(2 * layers) if projects else 0.02)
 
 
 def he_uniform(module: nn.Module, local: str) -> Distribution:
@@ -165,9 +198,26 @@ RECIPES: dict[str, tuple[str, Callable[[nn.Module, str], Distribution], Callable
         name: (RESNET_RULE, resnet, getattr(torchvision.models, name))
         for name in ("resnet34", "resnet101", "resnet152", "resnext50_32x4d", "wide_resnet50_2")
     },
+    "se_resnet50": (
+        "convolutions kaiming normal (fan_out), normalisations 1 and 0, the last of each block 0 and 0, "
+        "linear layer and all biases U(+-1/sqrt(fan_in))",
+        se_resnet,
+        drawn_se_resnet,
+    ),
     "vgg11_bn": (VGG_RULE, vgg, torchvision.models.vgg11_bn),
     "vgg19": (VGG_RULE, vgg, torchvision.models.vgg19),
     "mobilenetv2": (VGG_RULE, vgg, torchvision.models.mobilenet_v2),
+    "mobilenet_v3_large": (VGG_RULE, vgg, torchvision.models.mobilenet_v3_large),
+    "efficientnet_b0": (
+        "convolutions kaiming normal (fan_out), linear layer U(+-1/sqrt(fan_out)), normalisations 1 and 0, biases 0",
+        efficientnet,
+        torchvision.models.efficientnet_b0,
+    ),
+    "convnext_tiny": (
+        "weights N(0, 0.02^2) within -2 and 2, normalisations 1 and 0, biases 0, layer scale 1e-6",
+        convnext,
+        torchvision.models.convnext_tiny,
+    ),
     "densenet121": (
         "convolutions kaiming normal (fan_in), normalisations 1 and 0, linear layer U(+-1/sqrt(fan_in)), its bias 0",
         densenet,
@@ -185,6 +235,11 @@ RECIPES: dict[str, tuple[str, Callable[[nn.Module, str], Distribution], Callable
     ),
     "vit_b_16": (VIT_RULE, vision_transformer, torchvision.models.vit_b_16),
     "gpt_shakespeare": ("weights N(0, 0.02^2), projections into the residual stream N(0, 0.02^2/8), normalisations 1", gpt, Gpt),
+    "gpt2": (
+        "weights N(0, 0.02^2), projections into the residual stream N(0, 0.02^2/24), normalisations 1 and 0, biases 0",
+        partial(gpt, width=768, layers=12),
+        gpt2,
+    ),
     "squeezenet1_0": (SQUEEZENET_RULE, squeezenet, torchvision.models.squeezenet1_0),
     "squeezenet1_1": (SQUEEZENET_RULE, squeezenet, torchvision.models.squeezenet1_1),
 }
@@ -195,7 +250,7 @@ def check(name: str, values: torch.Tensor, expected: Distribution) -> None:
     values = values.detach().double().flatten()
     count, largest = values.numel(), values.abs().max().item()
     if expected.kind == "constant":
-        fits = bool((values == expected.mean).all())
+        fits = bool((values == np.float32(expected.mean)).all())
     else:
         # Standard error of a deviation: sqrt((kurtosis - 1) / 4n); kurtosis 3 (normal), 1.8 (uniform).
         spread = 0.5 if expected.kind == "normal" else 0.2

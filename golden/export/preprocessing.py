@@ -31,8 +31,12 @@ RECIPES = {
     "googlenet": IMAGENET,
     "inception_v3": {"resize": 342, "crop": 299, **IMAGENET},
     "mobilenetv2": IMAGENET,
+    "mobilenet_v3_large": IMAGENET,
+    "efficientnet_b0": {"interpolation": "bicubic", **IMAGENET},
+    "convnext_tiny": {"resize": 236, **IMAGENET},
     "vit_b_16": IMAGENET,
     "resnet34": IMAGENET,
+    "se_resnet50": IMAGENET,
     "resnet101": IMAGENET,
     "resnet152": IMAGENET,
     "resnext50_32x4d": IMAGENET,
@@ -48,9 +52,9 @@ DB = {"resize": None, "crop": None, "channels": "bgr", "mean": [122.67891434, 11
 SIAMMASK = DB | {"mean": [0.0] * 3, "std": [1.0] * 3}
 RECIPES |= {name: {"scale": 1.0} | DB for name in ("db_resnet", "db_resnet-original", "db_resnet18")}
 RECIPES |= {name: {"scale": 1.0} | SIAMMASK for name in ("siammask", "siammask-sharp")}
-SIZES = {"resize": 256, "crop": 224}
+SIZES = {"resize": 256, "crop": 224, "interpolation": "bilinear"}
 RULE = (
-    "decode to RGB u8; shorter side to `resize` by Pillow's antialiased bilinear filter in u8, longer side truncated; "
+    "decode to RGB u8; shorter side to `resize` by Pillow's antialiased {interpolation} filter in u8, longer side truncated; "
     "centre crop, offsets rounded half to even; per channel ((x / scale) - mean) / std, each operation rounded to f32"
 )
 
@@ -61,7 +65,7 @@ def preprocess(image: Image.Image, rule: dict) -> torch.Tensor:
         pixels = np.asarray(image, dtype=np.float32)[..., ::-1]
         pixels = (pixels - np.array(rule["mean"], dtype=np.float32)) / np.array(rule["std"], dtype=np.float32)
         return torch.from_numpy(np.ascontiguousarray(pixels.transpose(2, 0, 1)))
-    geometry = v2.Compose([v2.Resize(rule["resize"], v2.InterpolationMode.BILINEAR), v2.CenterCrop(rule["crop"])])
+    geometry = v2.Compose([v2.Resize(rule["resize"], v2.InterpolationMode(rule["interpolation"])), v2.CenterCrop(rule["crop"])])
     pixels = v2.functional.pil_to_tensor(geometry(image)).to(torch.float32) / rule["scale"]
     return v2.functional.normalize(pixels, rule["mean"], rule["std"])
 
@@ -91,10 +95,10 @@ def write(recipe: str, images: Path) -> None:
     versions = {"pillow": PIL.__version__, "torchvision": torchvision.__version__.split("+")[0]}
     document = {
         "recipe": recipe,
-        "rule": RULE if rule["crop"] else "decode to RGB u8; channels to B, G, R; per channel (x - mean) / std, each operation rounded to f32",
+        "rule": RULE.format(**rule) if rule["crop"] else "decode to RGB u8; channels to B, G, R; per channel (x - mean) / std, each operation rounded to f32",
         "made_with": versions,
         "resize": rule["resize"],
-        "interpolation": "bilinear",
+        "interpolation": rule["interpolation"],
         "crop": rule["crop"],
         **{key: rule[key] for key in ("scale", "mean", "std")},
         "layout": f"CHW f32; {SAMPLES} samples at h('sample:' + key, j) mod {3 * rule['crop'] ** 2 if rule['crop'] else 'size'}",

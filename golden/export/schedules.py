@@ -96,21 +96,104 @@ def cosine_per_epoch(base: float, epochs: int, warmup_epochs: int) -> Schedule:
     )
 
 
-def stepped(base: float, epochs: int = 90, step_epochs: int = 30, gamma: float = 0.1) -> Schedule:
+def stepped(base: float, epochs: int = 90, step_epochs: int = 30, gamma: float = 0.1, batch: int = BATCH) -> Schedule:
+    steps_per_epoch = IMAGES // batch
     return Schedule(
         f"{base} * {gamma}^floor(e/{step_epochs}) with e = floor(i/steps_per_epoch)",
-        "torchvision references/classification: StepLR(step_size=30, gamma=0.1) per epoch, 90 epochs, 8 devices x 32 images; "
-        "here the last incomplete batch is dropped, there the sampler pads it (5005 steps per epoch)",
+        f"torchvision references/classification: StepLR(step_size={step_epochs}, gamma={gamma}) per epoch, {epochs} epochs, "
+        f"8 devices x {batch // 8} images; here the last incomplete batch is dropped, there the sampler pads it "
+        f"({steps_per_epoch + 1} steps per epoch)",
         base,
         epochs,
         0,
-        lambda step: base * gamma ** (step // STEPS_PER_EPOCH // step_epochs),
-        lambda optimizer: lr_scheduler.StepLR(optimizer, step_epochs * STEPS_PER_EPOCH, gamma),
+        lambda step: base * gamma ** (step // steps_per_epoch // step_epochs),
+        lambda optimizer: lr_scheduler.StepLR(optimizer, step_epochs * steps_per_epoch, gamma),
+        batch=batch,
     )
 
 
-def language_model() -> Schedule:
-    base, least, warmup, steps = 1e-3, 1e-4, 100, 2000
+def by_epoch(epochs: int, scheduler: Scheduler) -> list[float]:
+    """The factor on the base rate that a scheduler of torch gives in each epoch, stepped once per epoch."""
+    optimizer = torch.optim.SGD([torch.zeros(1)], lr=1.0)
+    steps, factors = scheduler(optimizer), []
+    for _ in range(epochs + 1):
+        factors.append(optimizer.param_groups[0]["lr"])
+        optimizer.step()
+        steps.step()
+    return factors
+
+
+def timm_steps(base: float, epochs: int, gamma: float, step_epochs: float, warmup_epochs: int, start: float, batch: int) -> Schedule:
+    """EfficientNet's: the distance of the drops is no whole number of epochs."""
+    steps_per_epoch = IMAGES // batch
+    every = round(step_epochs * steps_per_epoch)
+
+    def lr(step: int) -> float:
+        epoch = step // steps_per_epoch
+        if epoch < warmup_epochs:
+            return start + (base - start) * epoch / warmup_epochs
+        return base * gamma ** (step // every)
+
+    warmup = warmup_epochs * steps_per_epoch
+    rise = by_epoch(
+        warmup_epochs, lambda optimizer: lr_scheduler.LinearLR(optimizer, start_factor=start / base, total_iters=warmup_epochs)
+    )
+    return Schedule(
+        f"e = floor(i/steps_per_epoch); e < {warmup_epochs}: {start} + ({base} - {start}) * e/{warmup_epochs}; from there on: "
+        f"{base} * {gamma}^floor(i/{every}), {step_epochs} epochs of {steps_per_epoch} steps rounded",
+        f"timm's StepLRScheduler(decay_t={step_epochs}, decay_rate={gamma}, warmup_t={warmup_epochs}, warmup_lr_init={start}), "
+        "with drops where the paper has them; timm waits for the end of the epoch",
+        base,
+        epochs,
+        warmup,
+        lr,
+        lambda optimizer: lr_scheduler.LambdaLR(
+            optimizer,
+            lambda step: rise[step // steps_per_epoch] if step < warmup else gamma ** (step // every),
+        ),
+        batch=batch,
+    )
+
+
+def torchvision_cosine(theirs: float, batch: int, epochs: int, warmup_epochs: int, warmup_decay: float) -> Schedule:
+    """Everything per epoch; their rate for their batch, scaled to ours."""
+    rest, base = epochs - warmup_epochs, theirs * BATCH / batch
+
+    def lr(step: int) -> float:
+        epoch = step // STEPS_PER_EPOCH
+        if epoch < warmup_epochs:
+            return base * (warmup_decay + (1 - warmup_decay) * epoch / warmup_epochs)
+        return base * (1 + math.cos(math.pi * (epoch - warmup_epochs) / rest)) / 2
+
+    factors = by_epoch(
+        epochs,
+        lambda optimizer: lr_scheduler.SequentialLR(
+            optimizer,
+            [
+                lr_scheduler.LinearLR(optimizer, start_factor=warmup_decay, total_iters=warmup_epochs),
+                lr_scheduler.CosineAnnealingLR(optimizer, T_max=rest),
+            ],
+            milestones=[warmup_epochs],
+        ),
+    )
+    return Schedule(
+        f"e = floor(i/steps_per_epoch); e < {warmup_epochs}: {base} * ({warmup_decay} + (1 - {warmup_decay}) * e/{warmup_epochs}); "
+        f"from there on: {base} * (1 + cos(pi * (e-{warmup_epochs})/{rest})) / 2",
+        f"torchvision references/classification: LinearLR(start_factor={warmup_decay}, total_iters={warmup_epochs}), then "
+        f"CosineAnnealingLR(T_max={rest}), per epoch, {theirs} for batches of {batch} images; here {BATCH}, and the rate in "
+        "proportion; the last incomplete batch is dropped",
+        base,
+        epochs,
+        warmup_epochs * STEPS_PER_EPOCH,
+        lr,
+        lambda optimizer: lr_scheduler.LambdaLR(optimizer, lambda step: factors[step // STEPS_PER_EPOCH]),
+    )
+
+
+def language_model(base: float, least: float, warmup: int, epochs: int, windows: int, source: str) -> Schedule:
+    """nanoGPT's, for batches of 12."""
+    batch = 12
+    steps = epochs * (windows // batch)
 
     def lr(step: int) -> float:
         if step < warmup:
@@ -120,9 +203,9 @@ def language_model() -> Schedule:
     return Schedule(
         f"step i < {warmup}: {base} * (i+1)/{warmup + 1}; from there on: "
         f"{least} + ({base} - {least}) * (1 + cos(pi * (i-{warmup})/{steps - warmup})) / 2",
-        "get_lr of nanoGPT's train.py, with the settings of its README for a CPU: 2000 steps of 12 windows, here 3000 windows per epoch",
+        f"get_lr of nanoGPT's train.py, with {source}: {steps} steps of {batch} windows, here {windows} windows per epoch",
         base,
-        8,
+        epochs,
         warmup,
         lr,
         lambda optimizer: lr_scheduler.SequentialLR(
@@ -133,20 +216,24 @@ def language_model() -> Schedule:
             ],
             milestones=[warmup],
         ),
-        images=3000,
-        batch=12,
+        images=windows,
+        batch=batch,
     )
 
 
 SCHEDULES = {
     **dict.fromkeys(
-        ("resnet50", "resnet101", "resnet152", "resnext50_32x4d", "wide_resnet50_2"),
+        ("resnet50", "resnet101", "resnet152", "resnext50_32x4d", "wide_resnet50_2", "se_resnet50"),
         cosine_per_step(0.256, epochs=90, warmup_epochs=5),
     ),
     # MobileNetV2 in MindSpore's model zoo, for Ascend.
     "mobilenetv2": cosine_per_step(0.4, epochs=200, warmup_epochs=4),
-    "vit_b_16": cosine_per_step(0.1, epochs=300, warmup_epochs=30),
-    "gpt_shakespeare": language_model(),
+    "mobilenet_v3_large": stepped(0.064, epochs=600, step_epochs=2, gamma=0.973, batch=1024),
+    "efficientnet_b0": timm_steps(0.024, 450, 0.97, 2.4, warmup_epochs=3, start=1e-6, batch=384),
+    "vit_b_16": torchvision_cosine(3e-3, 4096, epochs=300, warmup_epochs=30, warmup_decay=0.033),
+    "convnext_tiny": torchvision_cosine(1e-3, 1024, epochs=600, warmup_epochs=5, warmup_decay=0.01),
+    "gpt_shakespeare": language_model(1e-3, 1e-4, 100, 8, 3000, "the settings of its README for a CPU"),
+    "gpt2": language_model(6e-4, 6e-5, 2000, 600, 12000, "config/train_gpt2.py, without its accumulation of gradients"),
     "alexnet": cosine_per_epoch(0.06, epochs=150, warmup_epochs=5),
     **dict.fromkeys(
         ("alexnet-torchvision", "squeezenet1_0", "squeezenet1_1", "vgg11_bn", "vgg16", "vgg19"), stepped(0.01)

@@ -37,16 +37,25 @@ SMALLER = {
         name: RESNET50.replace("torchvision:resnet50", f"torchvision:{name}") + " --lr 0.1"
         for name in ("resnet101", "resnet152", "resnext50_32x4d", "wide_resnet50_2")
     },
+    "se_resnet50": RESNET50.replace("torchvision:resnet50", "timm:seresnet50") + " --lr 0.1",
     "vgg11_bn": f"--model torchvision:vgg11_bn --lr 0.01 {SGD} --gain classifier.*.weight=0.5",
     "vgg19": f"--model torchvision:vgg19 --lr 0.01 {SGD} --gain *.weight=0.7 --gain classifier.6.weight=0.3",
     "squeezenet1_0": f"--model torchvision:squeezenet1_0 --lr 0.01 {SGD} --gain *.weight=0.7",
     "squeezenet1_1": f"--model torchvision:squeezenet1_1 --lr 0.01 {SGD} --gain *.weight=0.7",
     "mobilenetv2": "--model torchvision:mobilenet_v2 --lr 0.05 --momentum 0.9 --weight-decay 4e-5"
     " --gain features.*.conv.3.*=0.1 --gain classifier.1.weight=0.3",
+    "mobilenet_v3_large": "--model torchvision:mobilenet_v3_large --no-lifted --optimizer rmsprop --alpha 0.9 --eps 0.0316"
+    " --momentum 0.9 --weight-decay 1e-5 --lr 0.01 --gain features.*.block.[23].1.*=0.1 --gain classifier.3.weight=0.3",
+    "efficientnet_b0": "--model torchvision:efficientnet_b0 --no-lifted --optimizer rmsprop --alpha 0.9 --eps 0.0316"
+    " --momentum 0.9 --weight-decay 1e-5 --no-decay bn,bias --label-smoothing 0.1 --lr 0.01"
+    " --gain features.*.*.block.[23].1.*=0.1 --gain classifier.1.weight=0.3",
     "densenet121": f"--model torchvision:densenet121 --lr 0.01 {SGD} --no-lifted --gain classifier.weight=0.3",
     "googlenet": f"--model zoo_golden.networks:googlenet --no-lifted --lr 0.01 {SGD} --gain fc.weight=0.3",
     "inception_v3": f"--model zoo_golden.networks:inception_v3 --image-size 160 --lr 0.001 {SGD} --gain fc.weight=0.3",
-    "vit_b_16": f"--model zoo_golden.networks:vit_b_16 --no-lifted --label-smoothing 0.11 --lr 0.01 {SGD} --gain heads.head.weight=0.3",
+    "convnext_tiny": "--model torchvision:convnext_tiny --image-size 64 --batch 2 --no-lifted --optimizer adamw --weight-decay 0.05"
+    " --no-decay bn --label-smoothing 0.1 --lr 1e-3 --gain *.layer_scale=0.1 --gain classifier.2.weight=0.3",
+    "vit_b_16": "--model zoo_golden.networks:vit_b_16 --no-lifted --optimizer adamw --weight-decay 0.3 --clip-grad-norm 1"
+    " --label-smoothing 0.11 --lr 1e-3 --gain heads.head.weight=0.3",
 }
 
 GOLDENS = {
@@ -70,7 +79,24 @@ GOLDENS = {
     # Two windows in place of twelve.
     "gpt_shakespeare": (
         GOLDEN / "gpt_shakespeare/step",
-        partial(language.step, batch=2, length=64, classes=65, lr=1e-3, weight_decay=0.1, clip=1.0, gains=[]),
+        partial(language.step, batch=2, length=64, classes=65, lr=1e-3, betas=(0.9, 0.99), weight_decay=0.1, clip=1.0, gains=[]),
+    ),
+    # One window of 64 tokens in place of 12 of 1024.
+    "gpt2": (
+        GOLDEN / "gpt2/step",
+        partial(
+            language.step,
+            network=language.gpt2,
+            batch=1,
+            length=64,
+            classes=50257,
+            lr=6e-4,
+            betas=(0.9, 0.95),
+            weight_decay=0.1,
+            clip=1.0,
+            gains=[],
+            name="gpt2",
+        ),
     ),
     "fixture-resnet50": (
         FIXTURES / "resnet50-small",

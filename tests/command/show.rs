@@ -91,7 +91,12 @@ fn sizes_of_the_other_networks_are_torchvision_s() {
         ("squeezenet1_1", 1_235_496),
         ("densenet121", 7_978_856),
         ("mobilenetv2", 3_504_872),
+        ("mobilenet_v3_large", 5_483_032),
+        ("efficientnet_b0", 5_288_548),
+        ("convnext_tiny", 28_589_128),
+        ("se_resnet50", 28_088_024),
         ("vit_b_16", 86_567_656),
+        ("gpt2", 124_439_808),
         ("gpt_shakespeare", 804_096),
     ] {
         assert_eq!(zoo(&format!("show {recipe} --format json")).expect(0).json()["parameters"], parameters, "{recipe}");

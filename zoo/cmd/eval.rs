@@ -45,7 +45,7 @@ Examples:
   zoo eval resnet50 --profile full --data /data/imagenet --checkpoint resnet50.pth       what PyTorch has trained
   zoo eval runs/db_resnet-mini-1 --draw pictures         images with the text that was found
   zoo eval runs/siammask-mini-1 --draw pictures          frames with mask and box, and animations
-  zoo eval runs/gpt_shakespeare-full-1 --prompt \"ROMEO:\" what a language model continues it with")]
+  zoo eval runs/gpt_shakespeare-full-1 --prompt \"ROMEO:\"   what follows it, by a language model")]
 pub struct Args {
     #[command(flatten)]
     trained: TrainedArgs,

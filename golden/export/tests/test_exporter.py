@@ -1,5 +1,7 @@
 """python -m unittest discover -s tests -t . (in golden/export): the format on small networks, in seconds."""
 
+import contextlib
+import io
 import json
 import tempfile
 import unittest
@@ -8,13 +10,16 @@ from pathlib import Path
 try:
     import numpy as np
     import torch
+    import torchvision
     from safetensors.numpy import load_file
     from torch import nn
 
     from zoo_golden import Input, cross_entropy, export, gain_rules, image, labels
+    from zoo_golden.__main__ import main, parse
     from zoo_golden.compare import compare
     from zoo_golden.document import Recording
     from zoo_golden.hashes import fnv1a64, hashes, sample_positions, signed
+    from zoo_golden.networks import load
 except ModuleNotFoundError as missing:
     raise unittest.SkipTest(f"{missing.name} is not installed") from missing
 
@@ -164,6 +169,51 @@ class Format(unittest.TestCase):
         golden, data = self.export(lambda network: torch.optim.AdamW(network.parameters(), lr=1e-3, betas=(0.8, 0.99)))
         self.assertEqual(golden["optimizer"]["settings"], {"beta1": 0.8, "beta2": 0.99, "eps": 1e-8})
         self.assertTrue(any(key.startswith("exp_avg_sq1/") for key in golden["tensors"]))
+
+    def test_settings_of_rmsprop_from_the_command_line(self):
+        arguments = "--model torchvision:squeezenet1_1 --batch 2 --classes 5 --image-size 32 --gain *.weight=0.7 --lr 0.01"
+        rmsprop = "--optimizer rmsprop --alpha 0.9 --eps 0.0316 --momentum 0.9 --weight-decay 1e-3"
+        golden = main([*arguments.split(), *rmsprop.split(), "-o", str(self.path)])
+        data = load_file(self.path.with_name("golden.safetensors"))
+        expected = {"alpha": 0.9, "eps": 0.0316, "momentum": 0.9, "centered": False, "form": "pytorch"}
+        self.assertEqual(golden["optimizer"]["settings"], expected)
+        start = data["init_head/features.0.bias"].astype(np.float64)
+        gradient = data["grad/features.0.bias"] + 1e-3 * start
+        step = gradient / (np.sqrt(0.1 * gradient**2) + 0.0316)
+        np.testing.assert_allclose(data["momentum1/features.0.bias"], step, rtol=1e-9)
+        np.testing.assert_allclose(data["param1/features.0.bias"], start - 0.01 * step, rtol=1e-9)
+        golden = main([*arguments.split(), *rmsprop.replace("rmsprop", "rmsprop_tf").split(), "-o", str(self.path)])
+        data = load_file(self.path.with_name("golden.safetensors"))
+        self.assertEqual(golden["optimizer"]["settings"]["form"], "tensorflow")
+        self.assertEqual(golden["init"]["features.0.bias/square_avg"], {"kind": "const", "value": 1.0})
+        step = 0.01 * gradient / np.sqrt(0.9 + 0.1 * gradient**2 + 0.0316)
+        np.testing.assert_allclose(data["momentum1/features.0.bias"], step, rtol=1e-9)
+        np.testing.assert_allclose(data["param1/features.0.bias"], start - step, rtol=1e-9)
+
+    def test_settings_of_another_optimizer_are_refused(self):
+        for settings in ("--optimizer adamw --momentum 0.9", "--optimizer rmsprop --nesterov", "--alpha 0.9", "--eps 1e-3"):
+            with self.assertRaises(SystemExit), contextlib.redirect_stderr(io.StringIO()):
+                parse(["--model", "torchvision:alexnet", "--lr", "0.1", "-o", "x", *settings.split()])
+
+    def test_chance_is_switched_off(self):
+        network = load("torchvision:efficientnet_b0", 5)
+        depths = [module.p for module in network.modules() if isinstance(module, (nn.Dropout, torchvision.ops.StochasticDepth))]
+        self.assertEqual((len(depths), set(depths)), (17, {0.0}))
+
+    def test_the_gradient_of_hardsigmoid_is_exact(self):
+        class Gate(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.fc, self.gate = nn.Linear(3, 5), nn.Hardsigmoid()
+
+            def forward(self, x):
+                return {"logits": self.gate(self.fc(x.mean((2, 3))))}
+
+        _, data = self.export(network=Gate())
+        logits = data["out/@root#0.logits"]
+        targets = np.eye(5)[(hashes("input.label", 4) % np.uint64(5)).astype(np.int64)]
+        shares = np.exp(logits) / np.exp(logits).sum(1, keepdims=True)
+        np.testing.assert_allclose(data["grad/fc.bias"], (shares - targets).sum(0) / 4 / 6, rtol=1e-12)
 
     def test_unknown_optimizers_are_refused(self):
         for optimizer in (

@@ -1,4 +1,4 @@
-"""Re-makes every golden of this repository and compares it with the file that is there (five to ten minutes on two cores).
+"""Re-makes every golden of this repository and compares it with the file that is there (a quarter of an hour on two cores).
 
 The step files of resnet50, alexnet and alexnet-torchvision come from another exporter: for them this proves zoo_golden right.
 """

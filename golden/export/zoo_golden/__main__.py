@@ -20,7 +20,7 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
     )
     add = parser.add_argument
-    add("--model", required=True, help="torchvision:NAME or MODULE:FACTORY; dropout is set to 0")
+    add("--model", required=True, help="torchvision:NAME, timm:NAME or MODULE:FACTORY; dropout is set to 0")
     add("--name", help="the golden's `model`; by default the model's")
     add("--batch", type=int, default=4)
     add("--classes", type=int, default=1000)
@@ -34,10 +34,12 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
         type=_gain,
         help="scale of initial parameters by shell pattern; the last match wins",
     )
-    add("--optimizer", choices=("sgd", *OPTIMIZERS), default="sgd")
+    add("--optimizer", choices=tuple(OPTIMIZERS), default="sgd", help="torch's, and rmsprop_tf: timm's, which is TensorFlow's")
     add("--lr", type=float, required=True)
-    add("--momentum", type=float, default=0.0)
-    add("--nesterov", action="store_true")
+    add("--momentum", type=float, default=0.0, help="of SGD and RMSprop")
+    add("--nesterov", action="store_true", help="of SGD")
+    add("--alpha", type=float, help="of RMSprop; by default its own")
+    add("--eps", type=float, help="of all but SGD; by default the optimizer's own")
     add("--weight-decay", type=float, default=0.0)
     add("--no-decay", default="", help="comma-separated: bn (normalisations), bias (parameters named bias)")
     add("--l2-in-loss", type=float, default=0.0, help="coefficient of half the squared norm of all parameters, in the loss")
@@ -51,17 +53,33 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     options.no_decay = set(filter(None, options.no_decay.split(",")))
     if options.no_decay - {"bn", "bias"}:
         parser.error("--no-decay takes bn and bias")
-    if options.optimizer != "sgd" and (options.momentum or options.nesterov):
-        parser.error("--momentum and --nesterov are SGD's")
+    for setting, takers in SETTINGS.items():
+        if getattr(options, setting) and options.optimizer not in takers:
+            parser.error(f"--{setting} is for {' and '.join(takers)}")
     return options
 
 
+def _rmsprop_tf(*arguments, **settings) -> torch.optim.Optimizer:
+    from timm.optim import RMSpropTF
+
+    return RMSpropTF(*arguments, **settings)
+
+
 OPTIMIZERS = {
+    "sgd": torch.optim.SGD,
     "adam": torch.optim.Adam,
     "adamw": torch.optim.AdamW,
     "rmsprop": torch.optim.RMSprop,
+    "rmsprop_tf": _rmsprop_tf,
     "adagrad": torch.optim.Adagrad,
 }
+SETTINGS = {
+    "momentum": ("sgd", "rmsprop", "rmsprop_tf"),
+    "nesterov": ("sgd",),
+    "alpha": ("rmsprop", "rmsprop_tf"),
+    "eps": ("adam", "adamw", "rmsprop", "rmsprop_tf", "adagrad"),
+}
+"""Which optimizers have a setting, beside learning rate and decay."""
 
 
 def _gain(text: str) -> tuple[str, float]:
@@ -81,9 +99,8 @@ def main(arguments: list[str] | None = None) -> dict:
 
     def optimizer(network: nn.Module) -> torch.optim.Optimizer:
         groups = grouped(network, options.lr, options.weight_decay, decays)
-        if options.optimizer != "sgd":
-            return OPTIMIZERS[options.optimizer](groups)
-        return torch.optim.SGD(groups, momentum=options.momentum, nesterov=options.nesterov)
+        settings = {name: value for name in SETTINGS if (value := getattr(options, name))}
+        return OPTIMIZERS[options.optimizer](groups, **settings)
 
     hyper = {"label_smoothing": options.label_smoothing, "dropout": 0.0 if has_dropout else None}
     hyper |= {"l2_in_loss": options.l2_in_loss} if options.l2_in_loss else {"weight_decay": options.weight_decay}

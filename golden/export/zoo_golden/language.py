@@ -6,6 +6,7 @@ has the first.
 """
 
 import math
+from collections.abc import Callable
 from pathlib import Path
 
 import torch
@@ -19,11 +20,11 @@ from .exporter import export
 class Attention(nn.Module):
     """Causal self-attention of several heads, equation 1 of arXiv 1706.03762."""
 
-    def __init__(self, width: int, heads: int, dropout: float):
+    def __init__(self, width: int, heads: int, dropout: float, bias: bool):
         super().__init__()
         self.heads, self.rate = heads, dropout
-        self.c_attn = nn.Linear(width, 3 * width, bias=False)
-        self.c_proj = nn.Linear(width, width, bias=False)
+        self.c_attn = nn.Linear(width, 3 * width, bias=bias)
+        self.c_proj = nn.Linear(width, width, bias=bias)
         self.resid_dropout = nn.Dropout(dropout)
 
     def forward(self, x):
@@ -35,11 +36,11 @@ class Attention(nn.Module):
 
 
 class Mlp(nn.Module):
-    def __init__(self, width: int, dropout: float):
+    def __init__(self, width: int, dropout: float, bias: bool, approximate: str):
         super().__init__()
-        self.c_fc = nn.Linear(width, 4 * width, bias=False)
-        self.gelu = nn.GELU()
-        self.c_proj = nn.Linear(4 * width, width, bias=False)
+        self.c_fc = nn.Linear(width, 4 * width, bias=bias)
+        self.gelu = nn.GELU(approximate)
+        self.c_proj = nn.Linear(4 * width, width, bias=bias)
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, x):
@@ -47,12 +48,12 @@ class Mlp(nn.Module):
 
 
 class Block(nn.Module):
-    def __init__(self, width: int, heads: int, dropout: float):
+    def __init__(self, width: int, heads: int, dropout: float, bias: bool, approximate: str):
         super().__init__()
-        self.ln_1 = nn.LayerNorm(width, bias=False)
-        self.attn = Attention(width, heads, dropout)
-        self.ln_2 = nn.LayerNorm(width, bias=False)
-        self.mlp = Mlp(width, dropout)
+        self.ln_1 = nn.LayerNorm(width, bias=bias)
+        self.attn = Attention(width, heads, dropout, bias)
+        self.ln_2 = nn.LayerNorm(width, bias=bias)
+        self.mlp = Mlp(width, dropout, bias, approximate)
 
     def forward(self, x):
         x = x + self.attn(self.ln_1(x))
@@ -63,15 +64,25 @@ class Gpt(nn.Module):
     """Logits `[n, T, vocabulary]` of indices `[n, T]`; drawn as GPT-2 is, whose projections into the residual stream start
     smaller by the root of their number."""
 
-    def __init__(self, vocabulary: int = 65, length: int = 64, layers: int = 4, heads: int = 4, width: int = 128, dropout: float = 0.0):
+    def __init__(
+        self,
+        vocabulary: int = 65,
+        length: int = 64,
+        layers: int = 4,
+        heads: int = 4,
+        width: int = 128,
+        dropout: float = 0.0,
+        bias: bool = False,
+        approximate: str = "none",
+    ):
         super().__init__()
         self.transformer = nn.ModuleDict(
             {
                 "wte": nn.Embedding(vocabulary, width),
                 "wpe": nn.Embedding(length, width),
                 "drop": nn.Dropout(dropout),
-                "h": nn.ModuleList(Block(width, heads, dropout) for _ in range(layers)),
-                "ln_f": nn.LayerNorm(width, bias=False),
+                "h": nn.ModuleList(Block(width, heads, dropout, bias, approximate) for _ in range(layers)),
+                "ln_f": nn.LayerNorm(width, bias=bias),
             }
         )
         self.lm_head = nn.Linear(width, vocabulary, bias=False)
@@ -79,6 +90,8 @@ class Gpt(nn.Module):
         for name, parameter in self.named_parameters():
             if parameter.dim() > 1:
                 nn.init.normal_(parameter, std=0.02 / math.sqrt(2 * layers) if name.endswith("c_proj.weight") else 0.02)
+            elif name.endswith("bias"):
+                nn.init.zeros_(parameter)
 
     def forward(self, tokens):
         parts = self.transformer
@@ -86,6 +99,12 @@ class Gpt(nn.Module):
         for block in parts["h"]:
             x = block(x)
         return self.lm_head(parts["ln_f"](x))
+
+
+def gpt2() -> Gpt:
+    """GPT-2 of 124 million parameters, as transformers' GPT2LMHeadModel computes it; that one has the matrices of linear layers
+    transposed, and calls the activation `act`."""
+    return Gpt(vocabulary=50257, length=1024, layers=12, heads=12, width=768, bias=True, approximate="tanh")
 
 
 def loss(outputs, inputs, network):
@@ -102,16 +121,29 @@ def decayed(network: nn.Module, weight_decay: float) -> list[dict]:
     ]
 
 
-def step(path: Path, *, batch: int, length: int, classes: int, lr: float, weight_decay: float, clip: float, gains: list) -> None:
+def step(
+    path: Path,
+    network: Callable[[], nn.Module] = Gpt,
+    *,
+    batch: int,
+    length: int,
+    classes: int,
+    lr: float,
+    betas: tuple[float, float],
+    weight_decay: float,
+    clip: float,
+    gains: list,
+    name: str = "gpt",
+) -> None:
     """A golden of the network under these conditions."""
     export(
         path,
-        Gpt(classes, length),
+        network(),
         loss,
-        lambda network: torch.optim.AdamW(decayed(network, weight_decay), lr=lr, betas=(0.9, 0.99)),
+        lambda network: torch.optim.AdamW(decayed(network, weight_decay), lr=lr, betas=betas),
         {name: labels((batch, length), classes, name=name) for name in ("tokens", "label")},
         forward=lambda network, inputs: network(inputs["tokens"]),
-        name="gpt",
+        name=name,
         gain=gain_rules(gains),
         clip_grad_norm=clip,
         hyper={"label_smoothing": 0.0, "dropout": 0.0, "weight_decay": weight_decay},

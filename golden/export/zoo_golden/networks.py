@@ -1,4 +1,4 @@
-"""Networks by name: torchvision's, any importable factory, and the NPU zoo's AlexNet."""
+"""Networks by name: torchvision's, timm's, any importable factory, and the NPU zoo's AlexNet."""
 
 from collections import OrderedDict
 from importlib import import_module
@@ -8,16 +8,18 @@ from torch import nn
 
 
 def load(name: str, classes: int) -> nn.Module:
-    """`torchvision:<model>` or `<module>:<factory>`, called with num_classes; dropout is set to 0."""
+    """`torchvision:<model>`, `timm:<model>` or `<module>:<factory>`, called with num_classes; nothing is left to chance."""
     package, _, factory = name.partition(":")
     if package == "torchvision":
         network = torchvision.models.get_model(factory, weights=None, num_classes=classes)
+    elif package == "timm":
+        network = import_module("timm").create_model(factory, num_classes=classes)
     elif factory:
         network = getattr(import_module(package), factory)(num_classes=classes)
     else:
-        raise ValueError(f"{name!r}: write torchvision:<model> or <module>:<factory>")
+        raise ValueError(f"{name!r}: write torchvision:<model>, timm:<model> or <module>:<factory>")
     for module in network.modules():
-        if isinstance(module, nn.modules.dropout._DropoutNd):
+        if isinstance(module, (nn.modules.dropout._DropoutNd, torchvision.ops.StochasticDepth)):
             module.p = 0.0
     return network
 

@@ -15,23 +15,37 @@ class _Rule(NamedTuple):
     formula: str
     settings: tuple[str, ...]
     required: dict
+    form: str | None = None
+
+
+def _named(kind: type) -> str:
+    """`torch.AdamW`, `timm.RMSpropTF`."""
+    return f"{kind.__module__.partition('.')[0]}.{kind.__name__}"
 
 
 _RULES = {
-    torch.optim.AdamW: _Rule(
+    "torch.AdamW": _Rule(
         "AdamW",
         "p *= 1 - lr*wd; m = b1*m + (1-b1)*g; v = b2*v + (1-b2)*g^2; "
         "p -= lr/(1-b1^t) * m / (sqrt(v)/sqrt(1-b2^t) + eps)",
         ("eps",),
         {"amsgrad": False, "maximize": False},
     ),
-    torch.optim.RMSprop: _Rule(
+    "torch.RMSprop": _Rule(
         "RMSprop",
         "g += wd*p; s = alpha*s + (1-alpha)*g^2; v = momentum*v + g / (sqrt(s) + eps); p -= lr*v",
         ("alpha", "eps", "momentum", "centered"),
         {"maximize": False},
+        "pytorch",
     ),
-    torch.optim.Adagrad: _Rule(
+    "timm.RMSpropTF": _Rule(
+        "RMSprop",
+        "g += wd*p; s = alpha*s + (1-alpha)*g^2, from 1; v = momentum*v + lr*g / sqrt(s + eps); p -= v",
+        ("alpha", "eps", "momentum", "centered"),
+        {"decoupled_decay": False, "corrected_weight_decay": False, "lr_in_momentum": True, "caution": False},
+        "tensorflow",
+    ),
+    "torch.Adagrad": _Rule(
         "Adagrad",
         "g += wd*p; s = s + g^2; p -= lr/(1 + (t-1)*lr_decay) * g / (sqrt(s) + eps)",
         ("lr_decay", "initial_accumulator_value", "eps"),
@@ -58,13 +72,14 @@ def describe(optimizer: torch.optim.Optimizer, network: nn.Module, clip_grad_nor
             "betas": list(shared["betas"]),
             "eps": shared["eps"],
         }
-    elif rule := _RULES.get(type(optimizer)):
+    elif rule := _RULES.get(_named(type(optimizer))):
         _require(shared, **rule.required)
-        betas = dict(zip(("beta1", "beta2"), shared.get("betas", ())))
-        form = {"kind": f"{rule.name}: {rule.formula}", "settings": betas | {key: shared[key] for key in rule.settings}}
+        settings = dict(zip(("beta1", "beta2"), shared.get("betas", ()))) | {key: shared[key] for key in rule.settings}
+        settings |= {"form": rule.form} if rule.form else {}
+        form = {"kind": f"{rule.name}: {rule.formula}", "settings": settings}
     else:
-        known = ", ".join(sorted(kind.__name__ for kind in (torch.optim.SGD, torch.optim.Adam, *_RULES)))
-        raise ValueError(f"a golden describes these of torch.optim: {known}; not {type(optimizer).__name__}")
+        known = ", ".join(sorted(("torch.SGD", "torch.Adam", *_RULES)))
+        raise ValueError(f"a golden describes the optimizers {known}; not {_named(type(optimizer))}")
     names = {parameter: name for name, parameter in network.named_parameters()}
     form["clip_grad_norm"] = clip_grad_norm
     form["groups"] = [
@@ -76,6 +91,21 @@ def describe(optimizer: torch.optim.Optimizer, network: nn.Module, clip_grad_nor
         for group in optimizer.param_groups
     ]
     return form
+
+
+def starts(optimizer: torch.optim.Optimizer, network: nn.Module) -> dict:
+    """The JSON's `init` of what the optimizer keeps beside each parameter, where that does not start at zero."""
+    settings = _shared_settings(optimizer)
+    slots = {
+        "timm.RMSpropTF": {"square_avg": 1.0},
+        "torch.Adagrad": {"sum": settings.get("initial_accumulator_value", 0.0)},
+    }.get(_named(type(optimizer)), {})
+    return {
+        f"{name}/{slot}": {"kind": "const", "value": value}
+        for name, _ in network.named_parameters()
+        for slot, value in slots.items()
+        if value
+    }
 
 
 def _shared_settings(optimizer: torch.optim.Optimizer) -> dict:

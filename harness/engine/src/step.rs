@@ -265,6 +265,8 @@ pub struct Step {
     graph: Graph,
     executor: Executor,
     pool: Option<ThreadPool>,
+    /// Whether it waits for the steps of other ranks, which may be run in the same pool.
+    has_others: bool,
 }
 
 impl Step {
@@ -294,12 +296,13 @@ impl Step {
                 pool.map_err(|source| EngineError::Threads { threads, source })
             })
             .transpose()?;
-        Ok(Self { graph, executor, pool })
+        Ok(Self { graph, executor, pool, has_others: false })
     }
 
     /// Makes this the step of one of several ranks, each with its own part of the batch: what
     /// `zoo_recipe::across` has put into the graph goes to the others.
     pub fn join(&mut self, ranks: Ranks) {
+        self.has_others = ranks.size() > 1;
         match &mut self.executor {
             Executor::Reference(executor) => executor.join(ranks),
             Executor::Fast(executor) => executor.join(ranks),
@@ -391,6 +394,8 @@ impl Step {
         let mut execute = || executor.run(graph, &inputs, scalars, observer);
         let Outcome { losses, metrics, outputs } = match &self.pool {
             Some(pool) => pool.install(execute)?,
+            // Ranks that waited for each other on threads of one pool would leave none to those they wait for.
+            None if self.has_others => execute()?,
             // On a thread of the pool: one outside would sleep through each node, and be woken for the next.
             None => rayon::scope(|_| execute())?,
         };

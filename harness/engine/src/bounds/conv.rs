@@ -93,29 +93,25 @@ impl Grid {
     }
 }
 
-/// Where a tap reads for the columns of a tile.
-enum Lanes {
-    /// Neighbours, from this place on.
-    Run(usize),
-    /// Each for itself; `None` in the padding.
-    Scattered([Option<usize>; COLUMNS]),
+/// Where a tap reads for the columns of a tile; `None` in the padding.
+struct Lanes {
+    places: [Option<usize>; COLUMNS],
+    /// The first place, where all are neighbours.
+    run: Option<usize>,
 }
 
 impl Lanes {
     fn of(places: [Option<usize>; COLUMNS]) -> Self {
-        match places[0] {
-            Some(first) if (first..).zip(&places).all(|(next, place)| *place == Some(next)) => Self::Run(first),
-            Some(_) | None => Self::Scattered(places),
-        }
+        let neighbours = |first: &usize| (*first..).zip(&places).all(|(next, place)| *place == Some(next));
+        Self { run: places[0].filter(neighbours), places }
     }
 
     fn read(&self, values: &[f32], out: &mut [f64; COLUMNS]) {
-        match self {
-            Self::Run(first) => out.iter_mut().zip(&values[*first..]).for_each(|(out, x)| *out = f64::from(*x)),
-            Self::Scattered(places) => {
-                let value = |place: &Option<usize>| place.map_or(0.0, |place| f64::from(values[place]));
-                out.iter_mut().zip(places).for_each(|(out, place)| *out = value(place));
-            }
+        if let Some(first) = self.run {
+            out.iter_mut().zip(&values[first..]).for_each(|(out, x)| *out = f64::from(*x));
+        } else {
+            let value = |place: &Option<usize>| place.map_or(0.0, |place| f64::from(values[place]));
+            out.iter_mut().zip(&self.places).for_each(|(out, place)| *out = value(place));
         }
     }
 }

@@ -119,12 +119,12 @@ mod tests {
         }
 
         fn run(&mut self, _n: usize, inputs: Vec<Field>) -> Result<Vec<Output>, EvaluationError> {
-            let crate::Numbers::Index(tokens) = &inputs[0].values else { panic!("indices") };
+            let crate::Numbers::Index(tokens) = &inputs[0].numbers else { panic!("indices") };
             let logits =
                 tokens.iter().flat_map(|token| (0..4).map(move |next| f32::from(u8::from(next == (token + 1) % 4))));
             let values = logits.collect();
             self.seen.push(tokens.clone());
-            Ok(vec![Output { name: "logits".into(), values }])
+            Ok(vec![Output { name: "logits".into(), shape: vec![4, 4], values }])
         }
     }
 
