@@ -183,7 +183,7 @@ impl<'a> Checking<'a> {
         self.push_exact(Stage::Schedule, facts::schedule(recipe, self.golden, self.folder)?);
         progress("initial values");
         let mut init = items::init_items(graph, self.golden);
-        init.extend(initial::init(graph, self.folder)?);
+        init.extend(initial::init(graph, &self.golden.manifest, self.folder)?);
         self.push_exact(Stage::Init, init);
         Ok(())
     }

@@ -21,10 +21,7 @@ pub enum Precision {
 pub const F64_TOLERANCE: f64 = 1e-9;
 /// Most floors that one tensor may be off in f32.
 pub const F32_WORST: f64 = 10.0;
-/// Fewest things whose median says more than the worst of them.
-pub const MEDIAN_OF: usize = 10;
-
-/// Most floors in the median of a stage in f32, of [`MEDIAN_OF`] things and more.
+/// Most floors in the median of a stage in f32.
 pub const F32_MEDIAN: f64 = 3.0;
 /// Least floor of a tensor: half a unit in the last place of 1.0 in f32, twice.
 pub const TENSOR_FLOOR: f64 = 1.0 / (1u64 << 23) as f64;

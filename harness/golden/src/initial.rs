@@ -2,7 +2,12 @@
 //!
 //! A golden brings its own weights, so that a step says nothing of the initialisers: they are judged by what they draw.
 
-use crate::{error::GoldenError, facts::read_json, report::Item};
+use crate::{
+    error::GoldenError,
+    facts::read_json,
+    manifest::{Init as Rule, Manifest},
+    report::Item,
+};
 use serde::Deserialize;
 use statrs::distribution::{ContinuousCDF, Normal, Uniform};
 use std::{
@@ -10,7 +15,7 @@ use std::{
     path::Path,
 };
 use zoo_engine::init::first_values;
-use zoo_graph::{Graph, VariableId, VariableRole};
+use zoo_graph::{Graph, Variable, VariableId, VariableRole};
 
 /// Standard errors that a statistic of initial values may be off.
 pub const INIT_SIGMAS: f64 = 6.0;
@@ -50,7 +55,7 @@ enum Kind {
 ///
 /// # Errors
 /// A file that is there and cannot be read, or an initialiser that cannot be drawn from.
-pub fn init(graph: &Graph, folder: &Path) -> Result<Vec<Item>, GoldenError> {
+pub fn init(graph: &Graph, manifest: &Manifest, folder: &Path) -> Result<Vec<Item>, GoldenError> {
     let Some(table) = read_json::<InitTable>(&folder.join("init.json"))? else { return Ok(Vec::new()) };
     let mut items = Vec::new();
     let mut beginnings: HashMap<[i64; BEGINNING], &str> = HashMap::new();
@@ -76,7 +81,7 @@ pub fn init(graph: &Graph, folder: &Path) -> Result<Vec<Item>, GoldenError> {
     let missing = table.parameters.keys().filter(|name| graph.find_variable(name).is_none());
     items.extend(missing.map(|name| Item::wrong(format!("initialiser of {name}"), "the recipe has no such parameter")));
     for (n, variable) in graph.variables.iter().enumerate() {
-        let Some(truth) = start(&variable.role) else { continue };
+        let Some(truth) = start(variable, manifest) else { continue };
         let values = first_values(graph, VariableId(n), 0, graph.ty(variable.value).shape.numel())?;
         items.push(constant(&format!("start of {}", variable.name), &values, truth));
     }
@@ -84,12 +89,17 @@ pub fn init(graph: &Graph, folder: &Path) -> Result<Vec<Item>, GoldenError> {
 }
 
 /// What PyTorch starts a variable with that is not a parameter: torch.nn.BatchNorm2d (`running_mean`, `running_var`),
-/// and the states of torch.optim. An average starts where its parameter does.
-fn start(role: &VariableRole) -> Option<f64> {
-    match role {
+/// and the states of torch.optim, which are zero unless the golden says otherwise. An average starts where its
+/// parameter does.
+fn start(variable: &Variable, manifest: &Manifest) -> Option<f64> {
+    match variable.role {
         VariableRole::RunningMean => Some(0.0),
         VariableRole::RunningVar => Some(1.0),
-        VariableRole::Slot { .. } => Some(0.0),
+        VariableRole::Slot { .. } => match manifest.init.get(&variable.name) {
+            Some(Rule::Const { value }) => Some(*value),
+            Some(Rule::Uniform { .. } | Rule::OnePlus { .. }) => None,
+            None => Some(0.0),
+        },
         VariableRole::Weight
         | VariableRole::Bias
         | VariableRole::NormWeight

@@ -1,9 +1,6 @@
 //! The verdict of a check, for people and for scripts.
 
-use crate::{
-    compare::{MEDIAN_OF, Precision},
-    conditions::Difference,
-};
+use crate::{compare::Precision, conditions::Difference};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -160,10 +157,7 @@ impl StageReport {
         ratios.sort_by(f64::total_cmp);
         let median_ratio = ratios.get(ratios.len() / 2).copied();
         let failed: Vec<Item> = items.iter().filter(|i| i.ratio.is_nan() || i.ratio > limit).cloned().collect();
-        let median_fails = median_limit
-            .filter(|_| ratios.len() >= MEDIAN_OF)
-            .zip(median_ratio)
-            .is_some_and(|(limit, median)| median > limit);
+        let median_fails = median_limit.zip(median_ratio).is_some_and(|(limit, median)| median > limit);
         let verdict = match items.is_empty() {
             true => Verdict::Absent,
             false if failed.is_empty() && !median_fails => Verdict::Pass,

@@ -50,19 +50,85 @@ pub enum Batch {
     Fixed,
 }
 
-/// Whether a network can take any number of samples: only if no operator mixes the batch with another dimension, or reads
-/// which sample is where in it.
+/// Whether a network can take any number of samples: only if no operator mixes the batch with another dimension, or
+/// reads which sample is where in it.
 pub fn batch(graph: &Graph) -> Batch {
-    let mixes = |node: &Node| match &node.op {
+    let of_samples = of_samples(graph);
+    let mut of_a_batch = graph.nodes.iter().filter(|node| node.outputs.iter().any(|value| of_samples[value.0]));
+    if of_a_batch.any(|node| mixes_samples(graph, node)) { Batch::Fixed } else { Batch::Any }
+}
+
+/// Whether the first dimension of a result is not the operand's, or is more to the operator than a number of samples.
+fn mixes_samples(graph: &Graph, node: &Node) -> bool {
+    let samples = || node.inputs.first().and_then(|input| graph.ty(*input).shape.first().copied());
+    match &node.op {
         Op::DepthwiseCorrelation(_) | Op::ExtractPatches(_) => true,
-        Op::Reshape(Reshape { shape }) => {
-            shape.first() != node.inputs.first().and_then(|input| graph.ty(*input).shape.first())
-        }
-        Op::Transpose(transpose) => transpose.permutation.first() != Some(&0),
+        Op::Concat(concat) => concat.axis == 0,
         Op::Map(map) => map.formula.coordinates().any(|axis| axis == 0),
-        _ => false,
-    };
-    if graph.nodes.iter().any(mixes) { Batch::Fixed } else { Batch::Any }
+        Op::Reshape(Reshape { shape }) => shape.first().copied() != samples(),
+        Op::Slice(slice) => slice.size.first().copied() != samples(),
+        Op::Split(split) => split.axis == 0,
+        Op::Transpose(transpose) => transpose.permutation.first() != Some(&0),
+        Op::AdaptiveAvgPool(_)
+        | Op::Add(_)
+        | Op::AvgPool(_)
+        | Op::BiasAdd(_)
+        | Op::BnInfer(_)
+        | Op::Conv2D(_)
+        | Op::Conv2DBackpropInput(_)
+        | Op::Gather(_)
+        | Op::Lrn(_)
+        | Op::MatMul(_)
+        | Op::MaxPool(_)
+        | Op::Pad(_)
+        | Op::PairLogSoftmax(_)
+        | Op::Relu(_)
+        | Op::Resize(_)
+        | Op::Scale(_)
+        | Op::Sigmoid(_)
+        | Op::WeightedSum(_) => false,
+        // They belong to training or to a device, and are refused.
+        Op::AdaptiveAvgPoolGrad(_)
+        | Op::AllReduce(_)
+        | Op::Assign(_)
+        | Op::AvgPoolGrad(_)
+        | Op::BalancedBce(_)
+        | Op::BiasAddGrad(_)
+        | Op::BnInferGrad(_)
+        | Op::BnRunningUpdate(_)
+        | Op::BnTrainingGrad(_)
+        | Op::BnTrainingReduce(_)
+        | Op::BnTrainingReduceGrad(_)
+        | Op::BnTrainingUpdate(_)
+        | Op::BnTrainingUpdateGrad(_)
+        | Op::Cast(_)
+        | Op::ClipByGlobalNorm(_)
+        | Op::ClipByValue(_)
+        | Op::Conv2DBackpropFilter(_)
+        | Op::DepthwiseCorrelationGrad(_)
+        | Op::DiceLoss(_)
+        | Op::Dropout(_)
+        | Op::ExtractPatchesGrad(_)
+        | Op::Eye(_)
+        | Op::Fill(_)
+        | Op::GatherStatistics(_)
+        | Op::L2Loss(_)
+        | Op::LossScale(_)
+        | Op::LrnGrad(_)
+        | Op::MaskSoftMargin(_)
+        | Op::MaskedL1(_)
+        | Op::MaxPoolGrad(_)
+        | Op::PairLogSoftmaxGrad(_)
+        | Op::ReluGrad(_)
+        | Op::ResizeGrad(_)
+        | Op::ScaleBy(_)
+        | Op::ScatterAdd(_)
+        | Op::SelectCrossEntropy(_)
+        | Op::SigmoidGrad(_)
+        | Op::SoftmaxCrossEntropy(_)
+        | Op::TransData(_)
+        | Op::WeightedL1(_) => true,
+    }
 }
 
 /// A model.

@@ -5,6 +5,7 @@ use crate::cli::Format;
 use crate::cmd::{Context, SCHEMA_VERSION};
 use serde::Serialize;
 use std::io::Write;
+use std::num::NonZero;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use zoo_tasks::Sampling;
@@ -17,8 +18,8 @@ pub struct PromptArgs {
     #[arg(long, value_name = "TEXT", conflicts_with_all = ["draw", "drawn"])]
     pub prompt: Option<String>,
     /// Characters that are added to the prompt
-    #[arg(long, value_name = "N", default_value_t = 200, requires = "prompt")]
-    length: usize,
+    #[arg(long, value_name = "N", default_value_t = NonZero::<usize>::MIN.saturating_add(199), requires = "prompt")]
+    length: NonZero<usize>,
     /// How evenly characters are drawn: logits are divided by this; 0 takes the likeliest each time
     #[arg(long, value_name = "T", default_value_t = 0.8, requires = "prompt", value_parser = temperature, allow_negative_numbers = true)]
     temperature: f64,
@@ -57,16 +58,16 @@ pub fn run(
         let name = &job.recipe.name;
         return Err(Failure::Usage(format!("--prompt: `{name}` is not a language model")));
     };
-    let sampling = Sampling { length: args.length, temperature: args.temperature, seed: args.seed };
+    let sampling = Sampling { length: args.length.get(), temperature: args.temperature, seed: args.seed };
     let (mut text, mut written) = (String::new(), Ok(()));
     let as_text = context.format == Format::Text;
     let mut tell = |character: char| {
-        text.push(character);
         if as_text && written.is_ok() {
             // The prompt once there is something to follow it: an error has its line to itself.
-            let before = if text.chars().count() == 1 { prompt } else { "" };
+            let before = if text.is_empty() { prompt } else { "" };
             written = write!(context.out, "{before}{character}").and_then(|()| context.out.flush());
         }
+        text.push(character);
     };
     let done = continue_text(job, weights, &alphabet, (prompt, sampling), cancel, &mut tell)?;
     written?;

@@ -235,14 +235,14 @@ fn elementwise_sum(ran: &Ran<'_>, found: &[&[f32]]) -> Result<Farthest, KernelEr
     let opened = ran.operands.iter().map(Elements::of).collect::<candle_core::Result<Vec<_>>>()?;
     let operands = opened.iter().map(Elements::slice::<f32>).collect::<candle_core::Result<Vec<_>>>()?;
     let [found] = found else { return Err(KernelError::Arity { found: found.len() }) };
+    if operands.iter().any(|operand| operand.len() != found.len()) {
+        return Err(KernelError::Operand { place: 0, expected: "tensors of one shape" });
+    }
     let of = |element: usize| {
         let terms = operands.iter().map(|operand| f64::from(operand[element]));
         let [sum, magnitude] = terms.fold([0.0; 2], |[sum, magnitude], x| [sum + x, magnitude + x.abs()]);
         (sum, narrow(operands.len(), sum, magnitude))
     };
-    if operands.iter().any(|operand| operand.len() != found.len()) {
-        return Err(KernelError::Operand { place: 0, expected: "tensors of one shape" });
-    }
     Ok(farthest(0, found, of))
 }
 

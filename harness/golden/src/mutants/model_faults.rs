@@ -30,9 +30,9 @@ pub(super) fn all() -> Vec<Mutant> {
                 _ => None,
             })
         }),
-        mutant("dense layers start at a fixed deviation of 0.02", Stage::Init, |m| {
+        mutant("dense layers start at a fixed deviation of 0.05", Stage::Init, |m| {
             every(m, |k| match k {
-                Layer::Linear(linear) => Some(linear.init.weight = Some(Init::Normal(NormalInit { std: 0.02 }))),
+                Layer::Linear(linear) => Some(linear.init.weight = Some(Init::Normal(NormalInit { std: 0.05 }))),
                 _ => None,
             })
         }),

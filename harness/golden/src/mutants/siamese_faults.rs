@@ -175,7 +175,13 @@ fn recipe() -> Vec<Mutant> {
             r.loss.weighted_l1.as_mut().filter(|term| term.weight == 1.2).map(|term| term.weight = 1.0).is_some()
         }),
         mutant("no clipping", Stage::Update, |r| !std::mem::take(&mut r.gradients.clip).is_empty()),
-        mutant("the norm clipped to 1 for 10", Stage::Update, |r| clip(r, Clip::Norm(1.0))),
+        mutant("the norm clipped to a tenth", Stage::Update, |r| match r.gradients.clip.first_mut() {
+            Some(Clip::Norm(bound)) => {
+                *bound *= 0.1;
+                true
+            }
+            Some(Clip::Value(_)) | None => false,
+        }),
         mutant("clipping by value for clipping by norm", Stage::Update, |r| clip(r, Clip::Value(1e-3))),
         mutant("the backbone learns as fast as the heads", Stage::Update, |r| parts(r, |part| part.lr = 1.0)),
         mutant("the backbone is frozen", Stage::Backward, |r| parts(r, |part| part.trained = false)),

@@ -47,15 +47,16 @@ impl Alphabet<'_> {
             self.0.number(character).ok_or_else(unknown)
         };
         let mut tokens = prompt.chars().map(number).collect::<Result<Vec<u32>, _>>()?;
+        if tokens.is_empty() {
+            return Err(EvaluationError::Prompt("the prompt is empty".to_owned()));
+        }
         let mut rng = Rng::new(sampling.seed, 0, 0);
         for _ in 0..sampling.length {
             if cancel.load(Ordering::Relaxed) {
                 return Ok(false);
             }
             let mut window = tokens[tokens.len().saturating_sub(length)..].to_vec();
-            let Some(last) = window.len().checked_sub(1) else {
-                return Err(EvaluationError::Prompt("the prompt is empty".to_owned()));
-            };
+            let last = window.len() - 1;
             window.resize(length, 0);
             let outputs = network.run(1, vec![Field::index(&input.name, window)])?;
             let logits = outputs.first().map(|output| output.values.as_slice()).unwrap_or_default();
@@ -161,7 +162,7 @@ mod tests {
     #[test]
     fn what_the_network_does_not_know_is_named() {
         assert_eq!(continued("ax", 1, 0.0, 0).unwrap_err(), "the prompt has 'x'; the network knows \"abcd\"");
-        assert_eq!(continued("", 1, 0.0, 0).unwrap_err(), "the prompt is empty");
+        assert_eq!(continued("", 0, 0.0, 0).unwrap_err(), "the prompt is empty");
     }
 
     #[test]

@@ -1,10 +1,10 @@
-//! Formulas: a list of instructions over operands that broadcast, run block by block so that what is between them stays
-//! in the cache.
+//! Formulas: a list of instructions over operands that broadcast, run block by block so that what is between them
+//! stays in the cache.
 //!
 //! An instruction is one loop over the elements of a block, compiled for every level of instructions. Rows that fit a
-//! block are folded in it, as many as it holds; longer ones are folded first, once per fold, and computed then. Sums are kept in f64, within
-//! pieces that depend on the shape alone, and added in their order: results have the same bits for any number of
-//! threads.
+//! block are folded in it, as many as it holds; longer ones are folded first, once per fold, and computed then. Sums
+//! are kept in f64, within pieces that depend on the shape alone, and added in their order: results have the same bits
+//! for any number of threads.
 
 mod access;
 mod instruction;
