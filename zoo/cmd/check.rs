@@ -108,7 +108,7 @@ impl From<DType> for Precision {
 }
 
 /// Steps that judging a device takes: with unbounded exponents, on the device, in f64.
-pub(super) const STEPS_ON_DEVICE: usize = 3;
+pub(super) const STEPS_ON_DEVICE: usize = 2;
 
 /// Several reports.
 #[derive(Serialize)]

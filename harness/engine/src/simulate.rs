@@ -100,15 +100,16 @@ impl Findings {
 }
 
 impl Simulation {
-    /// How the `r`-th result of a node is held; none if the device holds it as it was computed.
-    pub(crate) fn held(&self, isa: Isa, graph: &Graph, node: &Node, r: usize) -> Option<Held> {
+    /// How the `r`-th result of a node is held; none if the device holds it as it was computed. What is `seen` is
+    /// rounded after the kernel.
+    pub(crate) fn held(&self, isa: Isa, graph: &Graph, node: &Node, r: usize, seen: bool) -> Option<Held> {
         let dtype = graph.ty(*node.outputs.get(r)?).dtype;
         let ty = half_type(dtype)?;
         let planted = self.planted.get(&node.name).map(|power| 2f32.powi(*power));
         if planted.is_none() && node.op.rules().passes_on(r) {
             return None;
         }
-        Some(Held { rounding: Rounding::new(isa, ty, self.range), planted, rounded: Cell::new(false) })
+        Some(Held { rounding: Rounding::new(isa, ty, self.range), planted, seen, rounded: Cell::new(false) })
     }
 
     /// Tells the other ranks whether anything overflowed here, and hears it from them: all update, or none.
@@ -132,17 +133,24 @@ pub(crate) struct Held {
     rounding: Rounding,
     /// What the result is multiplied by while it is rounded: a fault.
     planted: Option<f32>,
+    /// Whether somebody looks at the result before it is rounded.
+    seen: bool,
     rounded: Cell<bool>,
 }
 
 impl Held {
     /// For a kernel that rounds what it computes; it has to then.
     pub(crate) fn by_kernel(&self) -> Option<&Rounding> {
-        if self.planted.is_some() {
+        if self.planted.is_some() || self.seen {
             return None;
         }
         self.rounded.set(true);
         Some(&self.rounding)
+    }
+
+    /// Whether somebody looks at the result before and after.
+    pub(crate) fn seen(&self) -> bool {
+        self.seen
     }
 
     /// Rounds what no kernel has rounded; what was done to the result.

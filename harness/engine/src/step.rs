@@ -133,6 +133,15 @@ pub trait Observer: Send {
     /// Shows what a node that it follows has read and computed, as row-major tensors. A node that left its results as
     /// they were is not shown.
     fn follow(&mut self, _node: NodeId, _operands: &[Tensor], _results: &[Tensor]) {}
+
+    /// Whether it wants to see what a simulated device makes of what a node computes.
+    fn sees_rounding(&self, _node: NodeId) -> bool {
+        false
+    }
+
+    /// Shows what a node has computed of a result that the device holds in a narrower type, and what the device holds,
+    /// as row-major tensors: before the node is shown to [`Observer::follow`].
+    fn rounded(&mut self, _node: NodeId, _result: usize, _computed: &Tensor, _held: &Tensor) {}
 }
 
 /// Looks at nothing.

@@ -223,6 +223,11 @@ pub(crate) fn losses(
     items
 }
 
+/// Whether a module output is one of the whole network.
+pub(crate) fn is_of_network(item: &Item) -> bool {
+    format!("{OUT}{}", item.name).starts_with(ROOT)
+}
+
 /// Whether a quantity that is recorded with the losses is one of the gradients.
 pub(crate) fn is_of_gradients(item: &Item) -> bool {
     ["grad_norm", "clip_coef"].contains(&item.name.as_str())

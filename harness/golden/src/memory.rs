@@ -9,7 +9,7 @@ use crate::{
     run::Setup,
     variants,
 };
-use zoo_engine::{Kernels, Options, StepMemory};
+use zoo_engine::{Kernels, StepMemory};
 use zoo_graph::{Bytes, Graph, Node};
 use zoo_recipe::Recipe;
 
@@ -60,23 +60,16 @@ fn judged(graph: &Graph) -> Bytes {
     Bytes(graph.nodes.iter().map(node).max().unwrap_or(0))
 }
 
-/// What [`crate::device::check_device`] takes on top of what the process has, at its peak: the larger of its steps,
-/// with the device's arithmetic and in f64, and copies of its largest value.
+/// What [`crate::device::check_device`] takes on top of what the process has, at its peak: the step with the device's
+/// arithmetic, the node that is judged, and copies of the largest value.
 ///
 /// # Errors
 /// As [`memory`], or an operator that the device does not have in the type that is asked for.
 pub fn memory_on_device(recipe: &Recipe, golden: &Golden, options: &DeviceOptions<'_>) -> Result<Bytes, GoldenError> {
     let golden = &bound(recipe, golden)?;
-    let recipe = &under_conditions(recipe, golden);
-    let graph = |precision| {
-        let setup = Setup::new(recipe, golden, &CheckOptions { precision, engine: options.engine, room: None })?;
-        Ok::<_, GoldenError>(setup.graph().clone())
-    };
-    let reference = Options { kernels: Kernels::Reference, ..options.engine };
-    let exact = StepMemory::of(graph(Precision::F64)?, reference, None)?;
-    let device = StepMemory::of(graph(Precision::F32)?, options.engine.without_fusion(), Some(options.arithmetic))?;
-    let device_peak = device.peak() + device.inputs + Bytes(COPIES * device.largest.0);
-    // The f64 step is the last, and what is looked at is f64 already. Five eighths: measured, docs/reliability.md.
-    let left = Bytes(device.kept.0 / 8 * 5);
-    Ok(device_peak.max(exact.peak() + exact.inputs + exact.largest + left))
+    let check = CheckOptions { precision: Precision::F32, engine: options.engine, room: None };
+    let setup = Setup::new(&under_conditions(recipe, golden), golden, &check)?;
+    let engine = options.engine.without_fusion();
+    let step = StepMemory::of(setup.graph().clone(), engine, Some(options.arithmetic))?;
+    Ok(step.peak() + step.inputs + judged(setup.graph()) + Bytes(COPIES * step.largest.0))
 }

@@ -314,7 +314,7 @@ fn fused_taps(graph: &Graph) -> impl Iterator<Item = (String, &'static str)> + '
 }
 
 /// Asks for every gradient and every wanted output that the golden has.
-fn probe(
+pub(crate) fn probe(
     graph: &Graph,
     golden: &Golden,
     variant: Option<&str>,

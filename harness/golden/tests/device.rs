@@ -104,11 +104,31 @@ fn a_loss_scale_is_recommended_that_loses_nothing() {
     assert_eq!(far_too_large.verdict, Verdict::Fail);
 }
 
+/// A device rounds what its kernels compute, and no more: relative to a whole result, at most half the distance of
+/// neighbours in its type.
+#[test]
+fn nodes_are_judged_on_what_they_read() {
+    let (recipe, golden) = case();
+    let report = check(&recipe, &golden, &arithmetic(), SCALE);
+    for node in &report.nodes {
+        let bound = if node.dtype == DType::F16 { 2f64.powi(-11) } else { 2f64.powi(-24) };
+        assert!(node.expected == bound && node.error <= bound, "{node:?}");
+        assert!(node.kernel.as_ref().is_some_and(|kernel| kernel.ratio <= 1.0), "{node:?}");
+    }
+    let off = |name: &str| report.end_to_end.iter().find(|item| item.name == name).unwrap().error;
+    assert!(off("@root#0") > 1e-5 && off("@root#0") < 1e-2, "{}", off("@root#0"));
+    // Numbers so small that fp16 has only some of their bits: each node after the first loses them by itself.
+    let tiny = check(&recipe, &golden, &arithmetic(), 2f64.powi(-10));
+    let lost = tiny.nodes.iter().find(|node| node.verdict == Verdict::Fail).unwrap();
+    assert!(lost.own && lost.error > lost.expected && lost.kernel.as_ref().unwrap().ratio <= 1.0, "{lost:?}");
+    assert_eq!(tiny.first_divergence.unwrap().node.as_deref(), Some(lost.node.as_str()));
+}
+
 #[test]
 fn infinities_and_what_follows_from_them_fail_and_end_nothing() {
     let (recipe, golden) = case();
     for (victim, power) in [("layer2.0.conv1", 40), ("maxpool/grad", 40), ("fc/grad_weight", 40)] {
-        let range = Range::Format { overflow: Overflow::Infinite, subnormals: Subnormals::Flush };
+        let range = Range::Format { overflow: Overflow::Infinite, subnormals: Subnormals::Keep };
         let planted = BTreeMap::from([(victim.to_owned(), power)]);
         let report = check(&recipe, &golden, &Arithmetic { range, planted, ..arithmetic() }, SCALE);
         assert_eq!(report.verdict, Verdict::Fail);

@@ -20,8 +20,13 @@ const NOTABLE: f64 = 1e-3;
 /// scale saves; `sets` are what `--set` says.
 pub(super) fn print(report: &DeviceReport, all: bool, sets: &[String], out: &mut Console) -> Result<(), Failure> {
     let (recipe, device) = (paint(HEADING, &report.recipe), &report.device);
-    writeln!(out, "{recipe}  {device} against this engine's f64\n")?;
-    write!(out, "{}", report::stages(&report.stages, ["nodes", "expected"]))?;
+    writeln!(out, "{recipe}  {device}, each node on the operands that it reads there\n")?;
+    write!(out, "{}", report::stages(&report.stages, ["nodes", "bound"]))?;
+    if !report.end_to_end.is_empty() {
+        let off = report.end_to_end.iter();
+        let off = off.map(|item| format!("{} {:.1e}", item.name.replace("@root#0", "output"), item.error));
+        writeln!(out, "off the golden: {}", off.collect::<Vec<_>>().join(", "))?;
+    }
     for stage in report.stages.iter().filter(|stage| stage.verdict == Verdict::Fail) {
         writeln!(out, "{} of {} fail in {}", stage.failed.len(), stage.tensors, paint(BAD, stage.stage))?;
     }

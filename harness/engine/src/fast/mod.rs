@@ -189,12 +189,13 @@ impl Executor {
             let followed = kept.is_none() && observer.follows(NodeId(n));
             // Results may overwrite operands.
             let operands = if followed { self.operands(graph, node)? } else { Vec::new() };
-            let held = self.node(graph, n, node, kept, scalars).map_err(in_node)?;
+            let seen = kept.is_none() && observer.sees_rounding(NodeId(n));
+            let held = self.node(graph, n, node, kept, scalars, seen).map_err(in_node)?;
             // What is looked at or rounded has to be there.
             if self.simulated.is_some() || followed || node.outputs.iter().any(|v| observer.wants(*v)) {
                 self.settle(|v| node.outputs.contains(&v))?;
             }
-            self.round(n, node, held, graph);
+            self.round(n, node, held, graph, observer)?;
             self.node_seconds[n] = started.elapsed().as_secs_f64();
             if followed {
                 let results = node.outputs.iter().map(|v| self.tensor_of(graph, *v)).collect::<Result<Vec<_>, _>>()?;
@@ -249,14 +250,26 @@ impl Executor {
     }
 
     /// Rounds the results of a node that its kernel has not rounded.
-    fn round(&mut self, n: usize, node: &Node, held: Vec<Option<Held>>, graph: &Graph) {
-        let Some((simulation, findings)) = &mut self.simulated else { return };
-        for (held, v) in held.into_iter().zip(&node.outputs) {
-            if let Some((held, buffer)) = held.zip(self.plan.buffer(*v)) {
-                let tally = held.finish(&mut self.buffers[buffer.0][..graph.ty(*v).stored_numel()]);
+    fn round(
+        &mut self,
+        n: usize,
+        node: &Node,
+        held: Vec<Option<Held>>,
+        graph: &Graph,
+        observer: &mut dyn Observer,
+    ) -> Result<(), EngineError> {
+        for (r, (held, v)) in held.into_iter().zip(&node.outputs).enumerate() {
+            let Some((held, buffer)) = held.zip(self.plan.buffer(*v)) else { continue };
+            let computed = if held.seen() { Some(self.tensor_of(graph, *v)?) } else { None };
+            let tally = held.finish(&mut self.buffers[buffer.0][..graph.ty(*v).stored_numel()]);
+            if let Some((simulation, findings)) = &mut self.simulated {
                 simulation.note(n, tally, findings);
             }
+            if let Some(computed) = computed {
+                observer.rounded(NodeId(n), r, &computed, &self.tensor_of(graph, *v)?);
+            }
         }
+        Ok(())
     }
 
     fn show(&self, graph: &Graph, v: ValueId, observer: &mut dyn Observer) -> Result<(), EngineError> {
@@ -301,6 +314,7 @@ impl Executor {
         node: &Node,
         kept: Option<usize>,
         scalars: Scalars,
+        seen: bool,
     ) -> Result<Vec<Option<Held>>, KernelError> {
         let (operand_types, result_types) = (graph.types(&node.inputs), graph.types(&node.outputs));
         let place = |(place, v): (usize, &ValueId)| {
@@ -321,7 +335,7 @@ impl Executor {
         };
         let operands = node.inputs.iter().enumerate().map(operand).collect::<Result<Vec<_>, _>>();
         let simulation = self.simulated.as_ref().map(|(simulation, _)| simulation);
-        let held = |r| simulation.and_then(|simulation| simulation.held(self.isa, graph, node, r));
+        let held = |r| simulation.and_then(|simulation| simulation.held(self.isa, graph, node, r, seen));
         let held: Vec<Option<Held>> = (0..node.outputs.len()).map(held).collect();
         let done = operands.and_then(|operands| {
             let results = taken.iter_mut().zip(&result_types).map(|(b, ty)| &mut b[..ty.stored_numel()]).collect();

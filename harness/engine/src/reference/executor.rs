@@ -136,11 +136,17 @@ impl Executor {
                 }
             };
             if let Some((simulation, findings)) = &mut self.simulated {
+                let seen = kept.is_none() && live.observer.sees_rounding(NodeId(n));
                 for (r, tensor) in results.iter_mut().enumerate() {
-                    if let Some(held) = simulation.held(Isa::best(), graph, node, r) {
+                    if let Some(held) = simulation.held(Isa::best(), graph, node, r, seen) {
                         let mut values: Vec<f32> = tensor.flatten_all()?.to_vec1()?;
                         simulation.note(n, held.finish(&mut values), findings);
-                        *tensor = Tensor::from_vec(values, tensor.dims(), &Device::Cpu)?;
+                        let computed =
+                            std::mem::replace(tensor, Tensor::from_vec(values, tensor.dims(), &Device::Cpu)?);
+                        if seen {
+                            let ty = graph.ty(node.outputs[r]);
+                            live.observer.rounded(NodeId(n), r, &to_plain(&computed, ty)?, &to_plain(tensor, ty)?);
+                        }
                     }
                 }
             }

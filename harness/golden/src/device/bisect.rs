@@ -3,17 +3,15 @@
 //! Nodes that lose something of their own are kept in f32, round after round, until nothing is lost; then what turns
 //! out not to be needed is given back, in halves first and one by one at the end (delta debugging, Zeller 1999).
 
-use super::{DeviceOptions, NodeReport, OnDevice, exact, judge, setup};
+use super::{DeviceOptions, NodeReport, OnDevice, judge, setup};
 use crate::{
     GoldenError,
     check::{bound, under_conditions},
-    compare::Precision,
     manifest::Golden,
     report::Verdict,
 };
 use serde::Serialize;
-use std::collections::BTreeSet;
-use zoo_engine::{Arithmetic, simulate::Range};
+use std::collections::{BTreeSet, HashMap};
 use zoo_recipe::Recipe;
 
 /// Rounds after which the search gives up: every round adds all nodes that lose something.
@@ -51,20 +49,14 @@ pub fn bisect(
 ) -> Result<Bisection, GoldenError> {
     let golden = &bound(recipe, golden)?;
     let recipe = &under_conditions(recipe, golden);
-    progress("step in f64", 1);
-    let truth = exact(recipe, golden, options)?;
-    let setup = setup(recipe, golden, options, Precision::F32)?;
+    let setup = setup(recipe, golden, options)?;
     let mut steps = 0;
     let mut attempt = |keep: &BTreeSet<String>, more: usize| -> Result<Vec<NodeReport>, GoldenError> {
         steps += 1;
         progress(&format!("step {steps} on the device, {} nodes in f32", keep.len()), more);
-        let run = |range| {
-            let mut arithmetic = Arithmetic { range, ..options.arithmetic.clone() };
-            arithmetic.policy.keep.extend(keep.iter().cloned());
-            OnDevice::run(&setup, golden, options, &arithmetic)
-        };
-        let (device, unbounded) = (run(options.arithmetic.range)?, run(Range::Unbounded)?);
-        Ok(judge::nodes(options, &truth, &device, &unbounded))
+        let mut arithmetic = options.arithmetic.clone();
+        arithmetic.policy.keep.extend(keep.iter().cloned());
+        Ok(judge::nodes(options, &OnDevice::run(&setup, golden, options, &arithmetic)?, HashMap::new()))
     };
     let pass = |nodes: &[NodeReport]| nodes.iter().all(|node| node.verdict == Verdict::Pass);
     let mut keep = BTreeSet::new();

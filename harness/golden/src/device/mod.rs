@@ -1,39 +1,42 @@
-//! What a device's arithmetic does to the step: every node against the engine's own f64 run.
+//! What a device's arithmetic does to the step, node by node.
 //!
-//! Three runs of the step under the golden's conditions: in f64; with the device's arithmetic; and with the device's
-//! significands but unbounded exponents. The error of the third against the first is what rounding must cost. A node
-//! whose error on the device is more than [`TOLERANCE`] times that loses something to the range: it underflows or
-//! overflows.
+//! One step with the device's arithmetic under the golden's conditions, each node on the operands that it really reads:
+//!
+//! - What its kernel computes is judged as in a check in f32: against the operator in f64 ([`zoo_engine::bounds`]).
+//! - What the device then holds of it may be off by one rounding to its type, relative to the whole result. A result that
+//!   is off by more loses something to the range of the type: it underflows or overflows.
+//!
+//! No error is inherited from one node by the next, so that the verdict needs no allowance for chance. How far outputs and
+//! losses end up from the golden's is information: what rounding does to a whole step no bound says.
+//!
+//! A second step, with the device's significands but unbounded exponents, tells which exponents the numbers have, and so
+//! what another loss scale would lose.
 
 pub mod bisect;
 mod judge;
 mod names;
+mod rounding;
 mod runs;
 mod scales;
-mod watch;
 
 pub use judge::NodeReport;
+pub use rounding::Exponents;
 pub use scales::ScaleReport;
-pub use watch::Exponents;
 
-pub(crate) use judge::{F32_LEVEL, stage};
+pub(crate) use judge::stage;
 pub(crate) use names::{Names, converts, scaled};
 
 use crate::{
     GoldenError,
     check::{bound, conditions_stage, under_conditions},
-    compare::Precision,
     conditions::{self, Difference},
     manifest::Golden,
-    report::{Divergence, StageReport, Verdict},
+    report::{Divergence, Item, StageReport, Verdict},
 };
-use runs::{OnDevice, exact, setup};
+use runs::{Judged, OnDevice, exponents, setup};
 use serde::Serialize;
-use zoo_engine::{Arithmetic, Options, simulate::Range};
+use zoo_engine::{Arithmetic, Options};
 use zoo_recipe::Recipe;
-
-/// How much more than rounding must cost a node's error may be.
-pub const TOLERANCE: f64 = 3.0;
 
 /// What a device is asked to compute.
 #[derive(Clone, Copy)]
@@ -61,8 +64,10 @@ pub struct DeviceReport {
     pub device: String,
     /// The verdict.
     pub verdict: Verdict,
-    /// Conditions, then nodes by part of the step; floors are what rounding must cost.
+    /// Conditions, kernels, then what rounding makes of nodes, by part of the step.
     pub stages: Vec<StageReport>,
+    /// Outputs and losses against the golden's: what rounding makes of the whole step.
+    pub end_to_end: Vec<Item>,
     /// The first thing that fails although all it depends on passes.
     pub first_divergence: Option<Divergence>,
     /// Conditions in which recipe and golden differ.
@@ -86,18 +91,13 @@ pub fn check_device(
     let golden = &bound(recipe, golden)?;
     let differences = |setup: &crate::run::Setup| conditions::differences(recipe, setup.graph(), &golden.manifest);
     let recipe = &under_conditions(recipe, golden);
-    let setup = setup(recipe, golden, options, Precision::F32)?;
+    let setup = setup(recipe, golden, options)?;
     let differences = differences(&setup);
-    let run =
-        |range: Range| OnDevice::run(&setup, golden, options, &Arithmetic { range, ..options.arithmetic.clone() });
-    progress("step with unbounded exponents");
-    let unbounded = run(Range::Unbounded)?;
     progress("step on the device");
-    let device = run(options.arithmetic.range)?;
-    // Last: the many small pieces of memory that reference kernels give back are not the system's again at once.
-    progress("step in f64");
-    let exact = exact(recipe, golden, options)?;
-    let nodes = judge::nodes(options, &exact, &device, &unbounded);
+    let judged = Judged::run(&setup, golden, options)?;
+    let mut nodes = judge::nodes(options, &judged.device, judged.kernels);
+    progress("step with unbounded exponents");
+    judge::with_exponents(&mut nodes, &judged.device.graph, &exponents(&setup, golden, options)?);
     let conditions = conditions_stage(&differences);
     let first_condition = conditions.failed.first().map(|item| Divergence {
         stage: conditions.stage,
@@ -118,6 +118,7 @@ pub fn check_device(
         verdict: if failed { Verdict::Fail } else { Verdict::Pass },
         stages,
         first_divergence: first_condition.or_else(|| judge::first_divergence(&nodes)),
+        end_to_end: judged.end_to_end,
         conditions_differ: differences,
         loss_scale: scales::scales(&nodes, options),
         nodes,

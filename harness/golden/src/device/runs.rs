@@ -1,118 +1,126 @@
-//! The runs that a device check compares.
+//! The steps that a device check runs.
 
 use super::{
     DeviceOptions,
-    judge::one_rounding,
-    names::{Names, scaled},
-    watch::Watch,
+    rounding::{Exponents, Rounded, Spread},
 };
 use crate::{
     GoldenError,
     check::CheckOptions,
     compare::Precision,
+    items,
+    kernels::Judge,
     manifest::Golden,
-    run::{Setup, inputs, scalars, set_weights},
+    probe::Probe,
+    report::Item,
+    run::{Setup, inputs, probe, scalars, set_weights},
 };
-use zoo_engine::{Arithmetic, Findings, Kernels, Options, Scalars, Step};
-use zoo_graph::{Graph, ValueId};
+use std::collections::{BTreeMap, HashMap};
+use zoo_engine::{Arithmetic, Findings, Observer, Scalars, Step, StepResult, simulate::Range};
+use zoo_graph::{Graph, NodeId};
 use zoo_recipe::Recipe;
 
-/// One of so many samples is left out, the worst.
-const SPARED: usize = 64;
-
 /// The step's graph under the golden's conditions.
-pub(super) fn setup(
-    recipe: &Recipe,
-    golden: &Golden,
-    options: &DeviceOptions<'_>,
-    precision: Precision,
-) -> Result<Setup, GoldenError> {
-    Setup::new(recipe, golden, &CheckOptions { precision, engine: options.engine, room: None })
+pub(super) fn setup(recipe: &Recipe, golden: &Golden, options: &DeviceOptions<'_>) -> Result<Setup, GoldenError> {
+    Setup::new(recipe, golden, &CheckOptions { precision: Precision::F32, engine: options.engine, room: None })
 }
 
-/// The exact step: samples and exponents by value.
-pub(super) fn exact(recipe: &Recipe, golden: &Golden, options: &DeviceOptions<'_>) -> Result<Watch, GoldenError> {
-    let setup = setup(recipe, golden, options, Precision::F64)?;
-    let engine = Options { kernels: Kernels::Reference, ..options.engine };
-    let mut step = Step::new(setup.graph().clone(), engine)?;
-    set_weights(&mut step, golden, false)?;
-    let graph = step.graph().clone();
-    let names = Names::of(&graph);
-    let mut watch = Watch::counting();
-    for (v, value) in graph.values.iter().enumerate().filter(|(_, value)| value.ty.dtype.is_float()) {
-        let name = names.own(ValueId(v));
-        watch.ask(ValueId(v), name, name, value.ty.shape.numel());
-    }
-    step.run(&inputs(golden, setup.graph())?, scalars(golden, 0), &mut watch)?;
-    Ok(watch)
+/// A step of a device, with the golden's weights. No overflow leaves out its update, so that everything is computed.
+struct Prepared<'a> {
+    step: Step,
+    setup: &'a Setup,
+    golden: &'a Golden,
+    scalars: Scalars,
 }
 
-/// A step on the device: its graph, samples by value, and what it ran into.
-pub(super) struct OnDevice {
-    pub graph: Graph,
-    pub names: Names,
-    pub findings: Findings,
-    /// Whether a value carries the loss scale.
-    pub scaled: Vec<bool>,
-    /// The most that one rounding to the narrowest type of the step changes a number.
-    pub one_rounding: f64,
-    watch: Watch,
-    loss_scale: f64,
-    /// Learning rate of the step.
-    pub learning_rate: f64,
-}
-
-impl OnDevice {
-    /// Runs the step; no overflow leaves out its update, so that everything is computed.
-    pub(super) fn run(
-        setup: &Setup,
-        golden: &Golden,
+impl<'a> Prepared<'a> {
+    fn new(
+        setup: &'a Setup,
+        golden: &'a Golden,
         options: &DeviceOptions<'_>,
         arithmetic: &Arithmetic,
     ) -> Result<Self, GoldenError> {
         let arithmetic = Arithmetic { skips_overflow: false, ..arithmetic.clone() };
         let mut step = Step::simulated(setup.graph().clone(), options.engine.without_fusion(), &arithmetic)?;
         set_weights(&mut step, golden, false)?;
-        let graph = step.graph().clone();
-        let one_rounding = graph.values.iter().map(|value| one_rounding(value.ty.dtype)).fold(0.0, f64::max);
-        let names = Names::of(&graph);
-        let mut watch = Watch::default();
-        for (v, value) in graph.values.iter().enumerate().filter(|(_, value)| value.ty.dtype.is_float()) {
-            watch.ask(ValueId(v), names.own(ValueId(v)), names.exact(ValueId(v)), value.ty.shape.numel());
-        }
-        let loss_scale = options.loss_scale;
-        let scalars = Scalars { loss_scale, ..scalars(golden, 0) };
-        let learning_rate = scalars.learning_rate;
-        step.run(&inputs(golden, setup.graph())?, scalars, &mut watch)?;
-        let findings = step.findings().cloned().unwrap_or_default();
-        Ok(Self { scaled: scaled(&graph), one_rounding, graph, names, watch, findings, loss_scale, learning_rate })
+        let scalars = Scalars { loss_scale: options.loss_scale, ..scalars(golden, 0) };
+        Ok(Self { step, setup, golden, scalars })
     }
 
-    /// Relative error of a value, on the samples: infinite where the truth is zero and this is not, NaN where either is
-    /// no number or was not seen.
-    ///
-    /// The worst of every [`SPARED`] samples is left out: which ReLU inputs near zero fall on the other side is chance,
-    /// as is the sign of a first step of Adam where the gradient is zero but for rounding, and one such element may
-    /// outweigh all others.
-    pub(super) fn error(&self, v: ValueId, exact: &Watch) -> f64 {
-        let (Some(truth), Some(found)) = (exact.samples(self.names.exact(v)), self.watch.samples(self.names.own(v)))
-        else {
-            return f64::NAN;
-        };
-        let by = if self.scaled[v.0] { 1.0 / self.loss_scale } else { 1.0 };
-        let found: Vec<f64> = found.iter().map(|x| x * by).collect();
-        let norm = truth.iter().map(|x| x * x).sum::<f64>().sqrt();
-        if found.iter().chain(truth).any(|x| x.is_nan()) {
-            f64::NAN
-        } else if norm != 0.0 {
-            let mut squares: Vec<f64> = found.iter().zip(truth).map(|(a, b)| (a - b) * (a - b)).collect();
-            squares.sort_unstable_by(f64::total_cmp);
-            let kept = squares.len() - squares.len() / SPARED;
-            squares[..kept].iter().sum::<f64>().sqrt() / norm
-        } else if found.iter().all(|x| *x == 0.0) {
-            0.0
-        } else {
-            f64::INFINITY
-        }
+    fn run(&mut self, observer: &mut dyn Observer) -> Result<StepResult, GoldenError> {
+        Ok(self.step.run(&inputs(self.golden, self.setup.graph())?, self.scalars, observer)?)
     }
+}
+
+/// By value, the exponents that the step's numbers would have if there were no bounds to them.
+pub(super) fn exponents(
+    setup: &Setup,
+    golden: &Golden,
+    options: &DeviceOptions<'_>,
+) -> Result<Vec<Exponents>, GoldenError> {
+    let unbounded = Arithmetic { range: Range::Unbounded, planted: BTreeMap::new(), ..options.arithmetic.clone() };
+    let mut prepared = Prepared::new(setup, golden, options, &unbounded)?;
+    let mut spread = Spread::of(prepared.step.graph());
+    prepared.run(&mut spread)?;
+    Ok(spread.exponents)
+}
+
+/// What a step on the device ran into.
+pub(super) struct OnDevice {
+    pub graph: Graph,
+    pub findings: Findings,
+    /// By value, the relative error that rounding made: none where the device holds what was computed.
+    pub errors: Vec<Option<f64>>,
+}
+
+impl OnDevice {
+    /// Runs the step.
+    pub(super) fn run(
+        setup: &Setup,
+        golden: &Golden,
+        options: &DeviceOptions<'_>,
+        arithmetic: &Arithmetic,
+    ) -> Result<Self, GoldenError> {
+        let mut prepared = Prepared::new(setup, golden, options, arithmetic)?;
+        let graph = prepared.step.graph().clone();
+        let mut rounded = Rounded::of(&graph, ());
+        prepared.run(&mut rounded)?;
+        let Rounded { errors, .. } = rounded;
+        Ok(Self { findings: prepared.step.findings().cloned().unwrap_or_default(), errors, graph })
+    }
+}
+
+/// A step on the device whose kernels were judged.
+pub(super) struct Judged {
+    pub device: OnDevice,
+    /// What the kernel of each node is off in f32, before the device rounds.
+    pub kernels: HashMap<NodeId, Item>,
+    /// What the network gives and what it loses, against the golden.
+    pub end_to_end: Vec<Item>,
+}
+
+impl Judged {
+    /// Runs the step.
+    pub(super) fn run(setup: &Setup, golden: &Golden, options: &DeviceOptions<'_>) -> Result<Self, GoldenError> {
+        let mut prepared = Prepared::new(setup, golden, options, options.arithmetic)?;
+        let graph = prepared.step.graph().clone();
+        let probe = probe(&graph, golden, None, |_| true)?;
+        let mut rounded = Rounded::of(&graph, Judge::new(&graph, options.engine, prepared.scalars, probe));
+        let result = prepared.run(&mut rounded)?;
+        let Rounded { errors, of: judge, .. } = rounded;
+        let (probe, kernels) = judge.finish()?;
+        let findings = prepared.step.findings().cloned().unwrap_or_default();
+        let end_to_end = end_to_end(setup, golden, &result, &probe);
+        let kernels = kernels.into_iter().collect();
+        Ok(Self { device: OnDevice { findings, errors, graph }, kernels, end_to_end })
+    }
+}
+
+/// The network's outputs and the losses against the golden's; what the golden has not is left out.
+fn end_to_end(setup: &Setup, golden: &Golden, result: &StepResult, probe: &Probe) -> Vec<Item> {
+    let read = |key: &str| probe.measured(key);
+    let outputs = items::outputs(setup.graph(), &[], golden, None, Precision::F32, read);
+    let losses = items::losses(result, golden, None, 0, Precision::F32);
+    let losses = losses.into_iter().filter(|item| !items::is_of_gradients(item));
+    outputs.into_iter().filter(items::is_of_network).chain(losses).filter(|item| item.note.is_none()).collect()
 }

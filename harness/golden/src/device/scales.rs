@@ -1,6 +1,6 @@
 //! What the gradients lose at each loss scale.
 
-use super::{DeviceOptions, judge::NodeReport, watch::Exponents};
+use super::{DeviceOptions, judge::NodeReport, rounding::Exponents};
 use crate::report::Stage;
 use serde::Serialize;
 use zoo_engine::simulate::{Range, Subnormals};

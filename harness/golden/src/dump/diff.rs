@@ -5,11 +5,13 @@
 //! the node is at fault, in the dump that shows it. Where neither shows any, and operands that agree to the bit give
 //! other results, the operator itself is another one in the two dumps.
 
-use super::{Dump, DumpedNode, DumpedValue, Own};
+use super::{
+    Dump, DumpedNode, DumpedValue, Own,
+    own::{F32_LEVEL, TOLERANCE},
+};
 use crate::{
     GoldenError,
     compare::relative_l2,
-    device::{F32_LEVEL, TOLERANCE},
     report::{Stage, Verdict},
 };
 use serde::Serialize;
