@@ -17,7 +17,7 @@ import torch
 import torchvision
 from torch import nn
 
-from zoo_golden.language import Gpt, gpt2
+from zoo_golden.language import Gpt, Llama, gpt2
 from zoo_golden.networks import NpuAlexNet, load
 
 GOLDEN = Path(__file__).resolve().parent.parent
@@ -166,6 +166,12 @@ def gpt(module: nn.Module, local: str, width: int = 128, layers: int = 4) -> Dis
     return normal(0.02 / math.sqrt(2 * layers) if projects else 0.02)
 
 
+def llama(module: nn.Module, local: str) -> Distribution:
+    if isinstance(module, nn.RMSNorm):
+        return constant(1.0)
+    return normal(0.02 / math.sqrt(2 * 5) if hasattr(module, "narrow") else 0.02)
+
+
 def he_uniform(module: nn.Module, local: str) -> Distribution:
     return constant(0.0) if local == "bias" else uniform(math.sqrt(6 / fan_in(module)))
 
@@ -239,6 +245,11 @@ RECIPES: dict[str, tuple[str, Callable[[nn.Module, str], Distribution], Callable
         "weights N(0, 0.02^2), projections into the residual stream N(0, 0.02^2/24), normalisations 1 and 0, biases 0",
         partial(gpt, width=768, layers=12),
         gpt2,
+    ),
+    "llama": (
+        "weights N(0, 0.02^2), o_proj and up_proj N(0, 0.02^2/10), normalisations 1",
+        llama,
+        Llama,
     ),
     "squeezenet1_0": (SQUEEZENET_RULE, squeezenet, torchvision.models.squeezenet1_0),
     "squeezenet1_1": (SQUEEZENET_RULE, squeezenet, torchvision.models.squeezenet1_1),

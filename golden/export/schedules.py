@@ -221,6 +221,29 @@ def language_model(base: float, least: float, warmup: int, epochs: int, windows:
     )
 
 
+def llama2_c(base: float, warmup: int, epochs: int, windows: int) -> Schedule:
+    """llama2.c's, for batches of 128."""
+    batch = 128
+    steps = epochs * (windows // batch)
+
+    def lr(step: int) -> float:
+        if step < warmup:
+            return base * step / warmup
+        return base * (1 + math.cos(math.pi * (step - warmup) / (steps - warmup))) / 2
+
+    return Schedule(
+        f"step i < {warmup}: {base} * i/{warmup}; from there on: {base} * (1 + cos(pi * (i-{warmup})/{steps - warmup})) / 2",
+        f"get_lr of llama2.c's train.py: {steps} steps of {batch} windows, here {windows} windows per epoch",
+        base,
+        epochs,
+        warmup,
+        lr,
+        lambda optimizer: lr_scheduler.LambdaLR(optimizer, lambda step: lr(step) / base),
+        images=windows,
+        batch=batch,
+    )
+
+
 SCHEDULES = {
     **dict.fromkeys(
         ("resnet50", "resnet101", "resnet152", "resnext50_32x4d", "wide_resnet50_2", "se_resnet50"),
@@ -234,6 +257,7 @@ SCHEDULES = {
     "convnext_tiny": torchvision_cosine(1e-3, 1024, epochs=600, warmup_epochs=5, warmup_decay=0.01),
     "gpt_shakespeare": language_model(1e-3, 1e-4, 100, 8, 3000, "the settings of its README for a CPU"),
     "gpt2": language_model(6e-4, 6e-5, 2000, 600, 12000, "config/train_gpt2.py, without its accumulation of gradients"),
+    "llama": llama2_c(1e-3, 1000, 1000, 12800),
     "alexnet": cosine_per_epoch(0.06, epochs=150, warmup_epochs=5),
     **dict.fromkeys(
         ("alexnet-torchvision", "squeezenet1_0", "squeezenet1_1", "vgg11_bn", "vgg16", "vgg19"), stepped(0.01)

@@ -98,6 +98,23 @@ GOLDENS = {
             name="gpt2",
         ),
     ),
+    # One window of 64 tokens in place of 128 of 512.
+    "llama": (
+        GOLDEN / "llama/step",
+        partial(
+            language.step,
+            network=language.Llama,
+            batch=2,
+            length=64,
+            classes=512,
+            lr=1e-3,
+            betas=(0.9, 0.99),
+            weight_decay=0.01,
+            clip=1.0,
+            gains=[],
+            name="llama",
+        ),
+    ),
     "fixture-resnet50": (
         FIXTURES / "resnet50-small",
         f"{RESNET50} --lr 0.1 --salt fixture: --batch 2 --classes 10 --image-size 64 --samples 16",

@@ -98,6 +98,7 @@ fn sizes_of_the_other_networks_are_torchvision_s() {
         ("vit_b_16", 86_567_656),
         ("gpt2", 124_439_808),
         ("gpt_shakespeare", 804_096),
+        ("llama", 260_032),
     ] {
         assert_eq!(zoo(&format!("show {recipe} --format json")).expect(0).json()["parameters"], parameters, "{recipe}");
     }

@@ -107,6 +107,112 @@ def gpt2() -> Gpt:
     return Gpt(vocabulary=50257, length=1024, layers=12, heads=12, width=768, bias=True, approximate="tanh")
 
 
+class Rotary(nn.Module):
+    """The angle of every place and channel, and what it makes of queries or keys `[n, heads, T, d]` (arXiv 2104.09864): the
+    `i`-th channel and the one `d/2` after it are a pair. In the numbers of the queries, where transformers has float32."""
+
+    def __init__(self, size: int, base: float):
+        super().__init__()
+        self.size, self.base = size, base
+
+    def forward(self, x):
+        pair = torch.arange(0, self.size, 2, dtype=x.dtype) / self.size
+        angle = torch.arange(x.shape[-2], dtype=x.dtype)[:, None] / self.base**pair
+        angle = torch.cat((angle, angle), -1)
+        first, second = x.chunk(2, -1)
+        return x * angle.cos() + torch.cat((-second, first), -1) * angle.sin()
+
+
+class LlamaAttention(nn.Module):
+    """Causal self-attention whose heads share keys and values (arXiv 2305.13245)."""
+
+    def __init__(self, width: int, heads: int, kv_heads: int, base: float):
+        super().__init__()
+        self.size = width // heads
+        self.q_proj = nn.Linear(width, width, bias=False)
+        self.k_proj = nn.Linear(width, kv_heads * self.size, bias=False)
+        self.v_proj = nn.Linear(width, kv_heads * self.size, bias=False)
+        self.o_proj = nn.Linear(width, width, bias=False)
+        self.turn = [Rotary(self.size, base)]  # not a module of its own
+
+    def forward(self, x):
+        parts = (layer(x).unflatten(-1, (-1, self.size)).transpose(1, 2) for layer in (self.q_proj, self.k_proj, self.v_proj))
+        query, key, value = parts
+        query, key = self.turn[0](query), self.turn[0](key)
+        key, value = (part.repeat_interleave(query.shape[1] // part.shape[1], 1) for part in (key, value))
+        scores = query @ key.transpose(-2, -1) / math.sqrt(self.size)
+        later = torch.ones(scores.shape[-2:], dtype=torch.bool).triu(1)
+        shares = scores.masked_fill(later, -math.inf).softmax(-1)
+        return self.o_proj((shares @ value).transpose(1, 2).flatten(-2))
+
+
+class LlamaMlp(nn.Module):
+    """A gated layer (SwiGLU, arXiv 2002.05202)."""
+
+    def __init__(self, width: int, hidden: int):
+        super().__init__()
+        self.gate_proj = nn.Linear(width, hidden, bias=False)
+        self.up_proj = nn.Linear(width, hidden, bias=False)
+        self.down_proj = nn.Linear(hidden, width, bias=False)
+        self.act_fn = nn.SiLU()
+
+    def forward(self, x):
+        return self.down_proj(self.act_fn(self.gate_proj(x)) * self.up_proj(x))
+
+
+class LlamaBlock(nn.Module):
+    def __init__(self, width: int, heads: int, kv_heads: int, hidden: int, base: float, eps: float):
+        super().__init__()
+        self.self_attn = LlamaAttention(width, heads, kv_heads, base)
+        self.mlp = LlamaMlp(width, hidden)
+        self.input_layernorm = nn.RMSNorm(width, eps)
+        self.post_attention_layernorm = nn.RMSNorm(width, eps)
+
+    def forward(self, x):
+        x = x + self.self_attn(self.input_layernorm(x))
+        return x + self.mlp(self.post_attention_layernorm(x))
+
+
+class Llama(nn.Module):
+    """Logits `[n, T, vocabulary]` of indices `[n, T]`, in the size of llama2.c's stories260K (doc/stories260K.md; `hidden` is
+    two thirds of four times the width, up to a multiple of 4) with the names of transformers' LlamaForCausalLM; drawn as
+    llama2.c does."""
+
+    def __init__(
+        self,
+        vocabulary: int = 512,
+        layers: int = 5,
+        heads: int = 8,
+        kv_heads: int = 4,
+        width: int = 64,
+        hidden: int = 172,
+        base: float = 10000.0,
+        eps: float = 1e-5,
+    ):
+        super().__init__()
+        self.model = nn.ModuleDict(
+            {
+                "embed_tokens": nn.Embedding(vocabulary, width),
+                "layers": nn.ModuleList(LlamaBlock(width, heads, kv_heads, hidden, base, eps) for _ in range(layers)),
+                "norm": nn.RMSNorm(width, eps),
+            }
+        )
+        self.lm_head = nn.Linear(width, vocabulary, bias=False)
+        self.lm_head.weight = self.model["embed_tokens"].weight
+        for block in self.model["layers"]:
+            block.self_attn.o_proj.narrow = block.mlp.up_proj.narrow = True  # wo and w3 of llama2.c
+        for module in self.modules():
+            if isinstance(module, (nn.Linear, nn.Embedding)):
+                nn.init.normal_(module.weight, std=0.02 / math.sqrt(2 * layers) if hasattr(module, "narrow") else 0.02)
+
+    def forward(self, tokens):
+        parts = self.model
+        x = parts["embed_tokens"](tokens)
+        for block in parts["layers"]:
+            x = block(x)
+        return self.lm_head(parts["norm"](x))
+
+
 def loss(outputs, inputs, network):
     """Cross entropy, mean over all tokens."""
     return {"loss": F.cross_entropy(outputs.flatten(0, 1), inputs["label"].flatten())}

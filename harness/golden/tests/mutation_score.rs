@@ -65,6 +65,7 @@ const SLOW: &[(&str, Truth)] = &[
     ("vit_b_16", Full),
     ("gpt_shakespeare", Full),
     ("gpt2", Full),
+    ("llama", Full),
     ("vgg11_bn", Recorded(32)),
     ("vgg16", Recorded(32)),
     ("vgg19", Recorded(32)),

@@ -76,6 +76,7 @@ fn mixes_samples(graph: &Graph, node: &Node) -> bool {
         | Op::BnInfer(_)
         | Op::Conv2D(_)
         | Op::Conv2DBackpropInput(_)
+        | Op::Fill(_)
         | Op::Gather(_)
         | Op::Lrn(_)
         | Op::MatMul(_)
@@ -110,7 +111,6 @@ fn mixes_samples(graph: &Graph, node: &Node) -> bool {
         | Op::Dropout(_)
         | Op::ExtractPatchesGrad(_)
         | Op::Eye(_)
-        | Op::Fill(_)
         | Op::GatherStatistics(_)
         | Op::L2Loss(_)
         | Op::LossScale(_)
@@ -356,6 +356,12 @@ impl Translation<'_> {
                 let inputs = self.operands(node).into_iter().chain([factor]).collect();
                 self.push("Mul", &node.name, inputs, self.result(node), vec![]);
             }
+            Op::Fill(fill) => {
+                let value = self.floats(node, "value", &[], &[fill.value as f32]);
+                let extents: Vec<i64> = fill.ty.shape.iter().map(|extent| *extent as i64).collect();
+                let extents = self.integers(node, "extents", &extents);
+                self.push("Expand", &node.name, vec![value, extents], self.result(node), vec![]);
+            }
             Op::Concat(concat) => self.plain(node, "Concat", vec![Attribute::int("axis", concat.axis)]),
             Op::MaxPool(pool) => {
                 let pads = self.closed_pads(node, &pool.window);
@@ -415,7 +421,6 @@ impl Translation<'_> {
             | Op::Dropout(_)
             | Op::ExtractPatchesGrad(_)
             | Op::Eye(_)
-            | Op::Fill(_)
             | Op::GatherStatistics(_)
             | Op::L2Loss(_)
             | Op::LossScale(_)

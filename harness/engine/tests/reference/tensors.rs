@@ -218,6 +218,34 @@ fn attention_of_every_form() {
     expect(&body, [e, 1, t], &x, &parameters, &attended);
 }
 
+/// Queries and keys of heads that share keys, turned by their places (arXiv 2104.09864, section 3.2.2).
+#[test]
+fn attention_with_rotary_positions() {
+    let ([t, heads, kv, d], e) = ([5, 4, 2, 6], 3);
+    let width = (heads + 2 * kv) * d;
+    let (tokens, w, b) = (noise(2 * t * e, 3), noise(width * e, 8), noise(width, 9));
+    let turned = |x: Vec<f64>, heads: usize| -> Vec<f64> {
+        let number = |n: usize| {
+            let (place, channel) = (n / (heads * d), n % d);
+            let angle = place as f64 * 100f64.powf(-2.0 * (channel % (d / 2)) as f64 / d as f64);
+            let partner = if channel < d / 2 { -x[n + d / 2] } else { x[n - d / 2] };
+            x[n] * angle.cos() + partner * angle.sin()
+        };
+        (0..x.len()).map(number).collect()
+    };
+    let attended: Vec<f64> = linear(&tokens, &w, &b)
+        .chunks(t * width)
+        .flat_map(|sample| {
+            let [q, k, v] = [(0, heads), (heads, heads + kv), (heads + kv, heads + 2 * kv)]
+                .map(|(from, to)| columns(sample, width, from * d, to * d));
+            attention(&turned(q, heads), &turned(k, kv), &v, [t, heads, kv, d], |i, j| j <= i)
+        })
+        .collect();
+    let attend = "dot_product_attention: {heads: 4, kv_heads: 2, causal: true, rotary: {base: 100}}";
+    let body = format!("    - tokens\n    - linear: {{name: qkv, out: {width}}}\n    - {attend}");
+    expect(&body, [e, 1, t], &image(&tokens, [t, e]), &[("qkv.weight", w), ("qkv.bias", b)], &attended);
+}
+
 #[test]
 fn words_of_transformers() {
     let [t, e] = [6, 4];

@@ -1,6 +1,6 @@
 //! The verdict on every node of a device's step.
 
-use super::{DeviceOptions, names::scaled, rounding::Exponents, runs::OnDevice};
+use super::{DeviceOptions, rounding::Exponents, runs::OnDevice, scales::scaled};
 use crate::report::{Divergence, Item, Stage, StageReport, Verdict};
 use serde::Serialize;
 use std::collections::HashMap;
@@ -33,8 +33,8 @@ pub struct NodeReport {
     pub error: f64,
     /// The most that rounding to this type costs.
     pub expected: f64,
-    /// What the kernel's farthest element is off in f32, before the device rounds. Absent where what the kernel reads is
-    /// spoilt already, and in a search.
+    /// What the kernel's farthest element is off in f32, before the device rounds. Absent where what the kernel reads
+    /// is spoilt already, and in a search.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kernel: Option<Item>,
     /// Share of the elements other than zero that became zero.

@@ -1,20 +1,20 @@
 //! What a device's arithmetic does to the step, node by node.
 //!
-//! One step with the device's arithmetic under the golden's conditions, each node on the operands that it really reads:
+//! One step with the device's arithmetic under the golden's conditions, each node on the operands that it really
+//! reads:
 //!
 //! - What its kernel computes is judged as in a check in f32: against the operator in f64 ([`zoo_engine::bounds`]).
-//! - What the device then holds of it may be off by one rounding to its type, relative to the whole result. A result that
-//!   is off by more loses something to the range of the type: it underflows or overflows.
+//! - What the device then holds of it may be off by one rounding to its type, relative to the whole result. A result
+//!   that is off by more loses something to the range of the type: it underflows or overflows.
 //!
-//! No error is inherited from one node by the next, so that the verdict needs no allowance for chance. How far outputs and
-//! losses end up from the golden's is information: what rounding does to a whole step no bound says.
+//! No error is inherited from one node by the next, so that the verdict needs no allowance for chance. How far outputs
+//! and losses end up from the golden's is information: what rounding does to a whole step no bound says.
 //!
-//! A second step, with the device's significands but unbounded exponents, tells which exponents the numbers have, and so
-//! what another loss scale would lose.
+//! A second step, with the device's significands but unbounded exponents, tells which exponents the numbers have, and
+//! so what another loss scale would lose.
 
 pub mod bisect;
 mod judge;
-mod names;
 mod rounding;
 mod runs;
 mod scales;
@@ -24,7 +24,7 @@ pub use rounding::Exponents;
 pub use scales::ScaleReport;
 
 pub(crate) use judge::stage;
-pub(crate) use names::{Names, converts, scaled};
+pub(crate) use scales::scaled;
 
 use crate::{
     GoldenError,

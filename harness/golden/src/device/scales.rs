@@ -1,10 +1,10 @@
-//! What the gradients lose at each loss scale.
+//! What the gradients lose at each loss scale, and which values carry it.
 
 use super::{DeviceOptions, judge::NodeReport, rounding::Exponents};
 use crate::report::Stage;
 use serde::Serialize;
 use zoo_engine::simulate::{Range, Subnormals};
-use zoo_graph::DType;
+use zoo_graph::{DType, Graph, Op};
 
 /// Largest loss scale that is considered, as a power of two: what MindSpore's dynamic scale starts with.
 const LARGEST_SCALE: i32 = 24;
@@ -59,4 +59,18 @@ pub(super) fn scales(nodes: &[NodeReport], options: &DeviceOptions<'_>) -> Optio
         best: 2f64.powi(best),
         lost_at_best: lost(best),
     })
+}
+
+/// Values whose numbers are multiplied by the loss scale: all that is computed from the scaled seed of the backward
+/// pass, until it is divided again. Every gradient is linear in the one that it comes from.
+pub(crate) fn scaled(graph: &Graph) -> Vec<bool> {
+    let mut scaled = vec![false; graph.values.len()];
+    for node in &graph.nodes {
+        let carries = match &node.op {
+            Op::LossScale(op) => !op.inverse,
+            _ => node.inputs.iter().any(|v| scaled[v.0]),
+        };
+        node.outputs.iter().for_each(|v| scaled[v.0] = carries);
+    }
+    scaled
 }

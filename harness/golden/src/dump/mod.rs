@@ -10,6 +10,7 @@
 //! computed afterwards from the file, so they need that of one operator's operands and results in f64.
 
 mod diff;
+mod names;
 mod own;
 mod read;
 mod write;

@@ -2,6 +2,7 @@
 
 use super::{
     DumpedNode, DumpedValue, FORMAT, Manifest, files,
+    names::{Names, converts},
     own::{self, Operand, Own},
     read::Values,
 };
@@ -9,7 +10,7 @@ use crate::{
     GoldenError,
     check::{CheckOptions, bound, under_conditions},
     compare::Precision,
-    device::{DeviceOptions, Names, converts, scaled, stage},
+    device::{DeviceOptions, scaled, stage},
     manifest::Golden,
     probe::to_f64,
     run::{Setup, inputs, scalars, set_weights},

@@ -131,8 +131,8 @@ fn parts<'f>(sheet: &'f Sheet, term: &Term, y: Expression<'f>, d: Expression<'f>
                 Unary::Sigmoid => d * (y * (1.0 - y)),
                 Unary::Softplus => d * x.sigmoid(),
                 Unary::Erf => d * (std::f64::consts::FRAC_2_SQRT_PI * (-(x * x)).exp()),
-                Unary::Sin => d * x.unary(Unary::Cos),
-                Unary::Cos => -(d * x.unary(Unary::Sin)),
+                Unary::Sin => d * x.cos(),
+                Unary::Cos => -(d * x.sin()),
             };
             vec![(argument, part)]
         }

@@ -155,6 +155,16 @@ impl<'f> Expression<'f> {
         self.unary(Unary::Softplus)
     }
 
+    /// Sine.
+    pub fn sin(self) -> Self {
+        self.unary(Unary::Sin)
+    }
+
+    /// Cosine.
+    pub fn cos(self) -> Self {
+        self.unary(Unary::Cos)
+    }
+
     /// Error function.
     pub fn erf(self) -> Self {
         self.unary(Unary::Erf)

@@ -11,7 +11,7 @@ use crate::{
 };
 
 /// Device operators that formulas are: first what has no name.
-static NAMES: [&str; 31] = [
+static NAMES: [&str; 33] = [
     "Formula",
     "Elu",
     "EluGrad",
@@ -37,6 +37,8 @@ static NAMES: [&str; 31] = [
     "MulGrad",
     "RmsNorm",
     "RmsNormGrad",
+    "RotaryMul",
+    "RotaryMulGrad",
     "SoftmaxGrad",
     "SoftmaxV2",
     "Swish",

@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use zoo_graph::formula::{Expression, Formula};
 use zoo_graph::ops::{self, DeviceName, MatMul};
-use zoo_graph::{GraphError, Phase, ValueId};
+use zoo_graph::{GraphError, Phase, TensorType, ValueId};
 
 use super::{Description, Module, Step, Word, Work};
 use crate::lower::Builder;
@@ -34,10 +34,64 @@ pub struct DotProductAttention {
     /// Tap or input `[T]` that is 0 for tokens that nobody may look at: those that fill up a sample.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mask: Option<String>,
+    /// Turns queries and keys by an angle that grows with their place, so that scores depend on distances.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rotary: Option<Rotary>,
     /// Share of the probabilities set to zero in training.
     #[serde(default)]
     #[schemars(range(min = 0), extend("exclusiveMaximum" = 1))]
     pub dropout: f64,
+}
+
+/// Rotary positions (arXiv 2104.09864) as in transformers' Llama: of a head's `d` numbers the `i`-th and the one `d/2`
+/// after it are turned by `place * base^(-2i/d)`.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Rotary {
+    /// The longest wave is 2 pi times nearly as many places long.
+    #[serde(default = "usual_base")]
+    #[schemars(range(min = 1))]
+    pub base: f64,
+}
+
+fn usual_base() -> f64 {
+    10000.0
+}
+
+impl Rotary {
+    /// The angle of a place and a channel, of a table `[1, 1, t, 2*half]`.
+    fn angle(self, table: Expression<'_>, half: f64) -> Expression<'_> {
+        let (place, channel) = (table.coordinate(2), table.coordinate(3));
+        let pair = channel - channel.at_least(half) * half;
+        place * (pair * (-self.base.ln() / half)).exp()
+    }
+
+    /// Queries or keys `[n, heads, t, d]`, turned.
+    fn turned(self, at: &mut Builder<'_, '_>, part: &str, x: ValueId) -> Result<ValueId, GraphError> {
+        let Some([.., t, d]) = at.shape(x).nchw().filter(|[.., d]| d.is_multiple_of(2)) else {
+            return Err(at.refuse("rotary positions turn pairs: a head needs an even number of channels".to_owned()));
+        };
+        // Sines and cosines are the same for all samples and heads: tables.
+        let zeros = ops::Fill { value: 0.0, ty: TensorType::plain([1, 1, t, d], at.graph().ty(x).dtype) };
+        let places = at.add_part(&format!("{part}_places"), zeros, &[])?;
+        let half = (d / 2) as f64;
+        let cosines = Formula::define(0, |[zero]| [self.angle(zero, half).cos()]);
+        // The partner of the first of a pair comes with the other sign.
+        let sines = Formula::define(0, |[zero]| {
+            let sine = self.angle(zero, half).sin();
+            [zero.coordinate(3).at_least(half).select(sine, -sine)]
+        });
+        let cosines = at.unnamed_part(&format!("{part}_cosines"), cosines, &[places])?;
+        let sines = at.unnamed_part(&format!("{part}_sines"), sines, &[places])?;
+        let sizes = vec![d / 2, d / 2];
+        let mut halves =
+            at.add_parts(&format!("{part}_halves"), Phase::Forward, ops::Split { axis: 3, sizes }, &[x])?;
+        halves.reverse();
+        let partners = at.add_part(&format!("{part}_partners"), ops::Concat { axis: 3 }, &halves)?;
+        let formula = Formula::define(0, |[x, partner, cosine, sine]| [x * cosine + partner * sine]);
+        let name = DeviceName::new("RotaryMul", "RotaryMulGrad");
+        at.formula_part(&format!("{part}_turned"), formula, name, &[x, partners, cosines, sines])
+    }
 }
 
 impl Word for DotProductAttention {
@@ -71,6 +125,11 @@ impl Word for DotProductAttention {
                 ]
             }
             _ => heads.packed(at, x)?,
+        };
+        let [q, k, v] = operands;
+        let operands = match self.rotary {
+            Some(rotary) => [rotary.turned(at, "q", q)?, rotary.turned(at, "k", k)?, v],
+            None => [q, k, v],
         };
         heads.attend(at, operands, mask)
     }

@@ -229,6 +229,17 @@ impl Builder<'_, '_> {
         self.add(map, operands)
     }
 
+    /// As [`Self::unnamed`], for one of several nodes of the layer.
+    pub(crate) fn unnamed_part(
+        &mut self,
+        part: &str,
+        formula: Formula,
+        operands: &[ValueId],
+    ) -> Result<ValueId, GraphError> {
+        let map = self.map(formula, operands)?;
+        self.add_part(part, map, operands)
+    }
+
     fn map(&self, formula: Formula, operands: &[ValueId]) -> Result<ops::Map, GraphError> {
         let types: Vec<&TensorType> = operands.iter().map(|v| self.network.graph.ty(*v)).collect();
         ops::Map::over(formula, &types).map_err(|source| GraphError::Shape {

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use zoo_graph::{Graph, Node, Op, Source, ValueId};
 
 /// Names of the values of one graph.
-pub(crate) struct Names {
+pub(super) struct Names {
     /// The value's own.
     own: Vec<String>,
     /// The one that it has in the exact step, which knows no casts, layouts or loss scale.
@@ -13,7 +13,7 @@ pub(crate) struct Names {
 
 impl Names {
     /// Of this graph.
-    pub(crate) fn of(graph: &Graph) -> Self {
+    pub(super) fn of(graph: &Graph) -> Self {
         // Layers without a name of their own share that of their line, so calls are counted.
         let mut calls: HashMap<&str, usize> = HashMap::new();
         let mut call = Vec::new();
@@ -39,31 +39,17 @@ impl Names {
     }
 
     /// The value's own name.
-    pub(crate) fn own(&self, v: ValueId) -> &str {
+    pub(super) fn own(&self, v: ValueId) -> &str {
         &self.own[v.0]
     }
 
     /// The name of the same value in the exact step.
-    pub(crate) fn exact(&self, v: ValueId) -> &str {
+    pub(super) fn exact(&self, v: ValueId) -> &str {
         &self.exact[v.0]
     }
 }
 
 /// Whether a node gives its operand in another form, and nothing new.
-pub(crate) fn converts(node: &Node) -> bool {
+pub(super) fn converts(node: &Node) -> bool {
     matches!(node.op, Op::Cast(_) | Op::TransData(_) | Op::LossScale(_))
-}
-
-/// Values whose numbers are multiplied by the loss scale: all that is computed from the scaled seed of the backward
-/// pass, until it is divided again. Every gradient is linear in the one that it comes from.
-pub(crate) fn scaled(graph: &Graph) -> Vec<bool> {
-    let mut scaled = vec![false; graph.values.len()];
-    for node in &graph.nodes {
-        let carries = match &node.op {
-            Op::LossScale(op) => !op.inverse,
-            _ => node.inputs.iter().any(|v| scaled[v.0]),
-        };
-        node.outputs.iter().for_each(|v| scaled[v.0] = carries);
-    }
-    scaled
 }
