@@ -7,13 +7,13 @@ use crate::{
     error::GoldenError,
     facts, initial, items,
     manifest::Golden,
+    memory,
     mutants::Fault,
     report::{Divergence, Item, Report, Stage, StageReport, Verdict},
     run::{self, Run, Setup},
     variants,
 };
 use std::{collections::HashSet, path::Path};
-use zoo_engine::StepMemory;
 use zoo_graph::{Bytes, Graph, GraphError, ValueId};
 use zoo_recipe::{BuildOptions, Mode};
 use zoo_recipe::{Recipe, ResolvedLayer, ResolvedModel};
@@ -75,8 +75,12 @@ pub fn check(
     }
     drop(run);
     let exact = CheckOptions { precision: Precision::F64, ..options.clone() };
+    let before = setup.graph().clone();
     let setup = Setup::new(&under_conditions(recipe, golden), golden, &exact)?;
-    expect_room(&setup, &exact)?;
+    let needed = memory::deciding(setup.graph(), &exact, &before, options)?;
+    if options.room.is_some_and(|room| needed > room) {
+        return Err(GoldenError::NoRoom { needed });
+    }
     progress("f64 decides");
     let mut run = Run::new(&setup, golden, &exact)?;
     run.first_step(&mut |_| {})?;
@@ -84,16 +88,6 @@ pub fn check(
     run.lifted(&mut |_| {})?;
     checking.decide(&run, &exact)?;
     Ok(checking.finish(&run))
-}
-
-/// Refuses a step in f64 that has no room.
-fn expect_room(setup: &Setup, options: &CheckOptions) -> Result<(), GoldenError> {
-    let step = StepMemory::of(setup.graph().clone(), options.engine(), None)?;
-    let needed = step.peak() + step.inputs;
-    match options.room {
-        Some(room) if needed > room => Err(GoldenError::NoRoom { needed }),
-        _ => Ok(()),
-    }
 }
 
 /// How many things the `progress` of [`check`] hears of, unless f64 has to decide.

@@ -60,6 +60,19 @@ fn judged(graph: &Graph) -> Bytes {
     Bytes(graph.nodes.iter().map(node).max().unwrap_or(0))
 }
 
+/// What the step in f64 takes that decides after the one in f32, of the graph `before`: itself, a copy of its largest
+/// value, and what the allocator keeps of the other: three eighths of its smaller buffers (measured: docs/reliability.md).
+pub(crate) fn deciding(
+    exact: &Graph,
+    exactly: &CheckOptions,
+    before: &Graph,
+    options: &CheckOptions,
+) -> Result<Bytes, GoldenError> {
+    let step = StepMemory::of(exact.clone(), exactly.engine(), None)?;
+    let kept = StepMemory::of(before.clone(), options.engine(), None)?.kept;
+    Ok(step.peak() + step.inputs + step.largest + Bytes(kept.0 / 8 * 3))
+}
+
 /// What [`crate::device::check_device`] takes on top of what the process has, at its peak: the step with the device's
 /// arithmetic, the node that is judged, and copies of the largest value.
 ///
