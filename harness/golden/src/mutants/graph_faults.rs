@@ -21,8 +21,9 @@ pub(super) fn all() -> Vec<Mutant> {
         }),
         mutant("gradient of the sum over the batch, not of the mean", Stage::Backward, |g| {
             let batch = g.inputs.first().and_then(|i| g.ty(i.value).shape.first().copied()).unwrap_or(1) as f64;
+            // Tables of positions are filled in the forward pass.
             first(g, |n| match &mut n.op {
-                Op::Fill(fill) if fill.value != batch => Some(fill.value = batch),
+                Op::Fill(fill) if n.phase != Phase::Forward && fill.value != batch => Some(fill.value = batch),
                 _ => None,
             })
         }),
