@@ -61,7 +61,11 @@ fn judged(graph: &Graph) -> Bytes {
 }
 
 /// What the step in f64 takes that decides after the one in f32, of the graph `before`: itself, a copy of its largest
-/// value, and what the allocator keeps of the other: three eighths of its smaller buffers (measured: docs/reliability.md).
+/// value, and what the allocator keeps of the other, three eighths of its smaller buffers (measured:
+/// docs/reliability.md).
+///
+/// # Errors
+/// A step that the kernels cannot compute.
 pub(crate) fn deciding(
     exact: &Graph,
     exactly: &CheckOptions,

@@ -50,6 +50,51 @@ pub enum Batch {
     Fixed,
 }
 
+/// Operators that belong to training or to a device: a pattern, so that one that is in no list does not compile.
+macro_rules! not_of_inference {
+    () => {
+        Op::AdaptiveAvgPoolGrad(_)
+            | Op::AllReduce(_)
+            | Op::Assign(_)
+            | Op::AvgPoolGrad(_)
+            | Op::BalancedBce(_)
+            | Op::BiasAddGrad(_)
+            | Op::BnInferGrad(_)
+            | Op::BnRunningUpdate(_)
+            | Op::BnTrainingGrad(_)
+            | Op::BnTrainingReduce(_)
+            | Op::BnTrainingReduceGrad(_)
+            | Op::BnTrainingUpdate(_)
+            | Op::BnTrainingUpdateGrad(_)
+            | Op::Cast(_)
+            | Op::ClipByGlobalNorm(_)
+            | Op::ClipByValue(_)
+            | Op::Conv2DBackpropFilter(_)
+            | Op::DepthwiseCorrelationGrad(_)
+            | Op::DiceLoss(_)
+            | Op::Dropout(_)
+            | Op::ExtractPatchesGrad(_)
+            | Op::Eye(_)
+            | Op::GatherStatistics(_)
+            | Op::L2Loss(_)
+            | Op::LossScale(_)
+            | Op::LrnGrad(_)
+            | Op::MaskSoftMargin(_)
+            | Op::MaskedL1(_)
+            | Op::MaxPoolGrad(_)
+            | Op::PairLogSoftmaxGrad(_)
+            | Op::ReluGrad(_)
+            | Op::ResizeGrad(_)
+            | Op::ScaleBy(_)
+            | Op::ScatterAdd(_)
+            | Op::SelectCrossEntropy(_)
+            | Op::SigmoidGrad(_)
+            | Op::SoftmaxCrossEntropy(_)
+            | Op::TransData(_)
+            | Op::WeightedL1(_)
+    };
+}
+
 /// Whether a network can take any number of samples: only if no operator mixes the batch with another dimension, or
 /// reads which sample is where in it.
 pub fn batch(graph: &Graph) -> Batch {
@@ -88,46 +133,8 @@ fn mixes_samples(graph: &Graph, node: &Node) -> bool {
         | Op::Scale(_)
         | Op::Sigmoid(_)
         | Op::WeightedSum(_) => false,
-        // They belong to training or to a device, and are refused.
-        Op::AdaptiveAvgPoolGrad(_)
-        | Op::AllReduce(_)
-        | Op::Assign(_)
-        | Op::AvgPoolGrad(_)
-        | Op::BalancedBce(_)
-        | Op::BiasAddGrad(_)
-        | Op::BnInferGrad(_)
-        | Op::BnRunningUpdate(_)
-        | Op::BnTrainingGrad(_)
-        | Op::BnTrainingReduce(_)
-        | Op::BnTrainingReduceGrad(_)
-        | Op::BnTrainingUpdate(_)
-        | Op::BnTrainingUpdateGrad(_)
-        | Op::Cast(_)
-        | Op::ClipByGlobalNorm(_)
-        | Op::ClipByValue(_)
-        | Op::Conv2DBackpropFilter(_)
-        | Op::DepthwiseCorrelationGrad(_)
-        | Op::DiceLoss(_)
-        | Op::Dropout(_)
-        | Op::ExtractPatchesGrad(_)
-        | Op::Eye(_)
-        | Op::GatherStatistics(_)
-        | Op::L2Loss(_)
-        | Op::LossScale(_)
-        | Op::LrnGrad(_)
-        | Op::MaskSoftMargin(_)
-        | Op::MaskedL1(_)
-        | Op::MaxPoolGrad(_)
-        | Op::PairLogSoftmaxGrad(_)
-        | Op::ReluGrad(_)
-        | Op::ResizeGrad(_)
-        | Op::ScaleBy(_)
-        | Op::ScatterAdd(_)
-        | Op::SelectCrossEntropy(_)
-        | Op::SigmoidGrad(_)
-        | Op::SoftmaxCrossEntropy(_)
-        | Op::TransData(_)
-        | Op::WeightedL1(_) => true,
+        // They are refused.
+        not_of_inference!() => true,
     }
 }
 
@@ -399,45 +406,7 @@ impl Translation<'_> {
             Op::PairLogSoftmax(_) => self.pair_log_softmax(node),
             Op::DepthwiseCorrelation(_) => self.correlation(node),
             Op::ExtractPatches(_) => return Err(refuse(node, "ONNX has no operator that makes windows a batch")),
-            Op::AdaptiveAvgPoolGrad(_)
-            | Op::AllReduce(_)
-            | Op::Assign(_)
-            | Op::AvgPoolGrad(_)
-            | Op::BalancedBce(_)
-            | Op::BiasAddGrad(_)
-            | Op::BnInferGrad(_)
-            | Op::BnRunningUpdate(_)
-            | Op::BnTrainingGrad(_)
-            | Op::BnTrainingReduce(_)
-            | Op::BnTrainingReduceGrad(_)
-            | Op::BnTrainingUpdate(_)
-            | Op::BnTrainingUpdateGrad(_)
-            | Op::Cast(_)
-            | Op::ClipByGlobalNorm(_)
-            | Op::ClipByValue(_)
-            | Op::Conv2DBackpropFilter(_)
-            | Op::DepthwiseCorrelationGrad(_)
-            | Op::DiceLoss(_)
-            | Op::Dropout(_)
-            | Op::ExtractPatchesGrad(_)
-            | Op::Eye(_)
-            | Op::GatherStatistics(_)
-            | Op::L2Loss(_)
-            | Op::LossScale(_)
-            | Op::LrnGrad(_)
-            | Op::MaskSoftMargin(_)
-            | Op::MaskedL1(_)
-            | Op::MaxPoolGrad(_)
-            | Op::PairLogSoftmaxGrad(_)
-            | Op::ReluGrad(_)
-            | Op::ResizeGrad(_)
-            | Op::ScaleBy(_)
-            | Op::ScatterAdd(_)
-            | Op::SelectCrossEntropy(_)
-            | Op::SigmoidGrad(_)
-            | Op::SoftmaxCrossEntropy(_)
-            | Op::TransData(_)
-            | Op::WeightedL1(_) => return Err(refuse(node, "it belongs to training or to a device")),
+            not_of_inference!() => return Err(refuse(node, "it belongs to training or to a device")),
         }
         Ok(())
     }
