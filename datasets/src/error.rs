@@ -130,6 +130,27 @@ pub enum DataError {
         .0.display()
     )]
     UnknownTextLayout(PathBuf),
+    /// A folder without label maps in any of the known layouts.
+    #[error(
+        "{}: no label maps found; looked for train/images with train/labels and their val parts, and for JPEGImages with \
+         SegmentationClass and ImageSets/Segmentation/train.txt and val.txt (PASCAL VOC)",
+        .0.display()
+    )]
+    UnknownLabelLayout(PathBuf),
+    /// A pixel of a label map that belongs to no class.
+    #[error("{}: label {label} at column {x}, row {y} is not below {classes}, the number of classes, nor 255 (no class)", path.display())]
+    Label {
+        /// The label map.
+        path: PathBuf,
+        /// Column of the pixel, from 0.
+        x: usize,
+        /// Row of the pixel, from 0.
+        y: usize,
+        /// Its label.
+        label: u8,
+        /// Number of classes.
+        classes: usize,
+    },
     /// A video whose target cannot be seen.
     #[error(
         "{video}: the target is in none of {frames} frames that were tried, nor in the first; masks, or a groundtruth.txt \

@@ -3,11 +3,13 @@
 mod decode;
 mod encode;
 mod jpeg;
+mod labels;
 mod warp;
 
 pub use decode::{DecodeError, MAX_PIXELS, MAX_SIDE, decode, decode_region, encoded_size};
 pub use encode::write_png;
 pub use jpeg::JpegError;
+pub use labels::decode_labels;
 pub use warp::{warp, warp_grid};
 
 /// Width and height in pixels.

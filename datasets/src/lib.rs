@@ -7,6 +7,7 @@
 //! * [`Dataset`]: labelled images; [`ImageFolder`] and [`Cifar10`] read them, [`open_root`] finds out which it is,
 //!   [`Characters`] draws them.
 //! * [`Loader`]: parallel, ordered, bounded batches, reproducible for any number of threads.
+//! * [`segmentation`]: images with a class per pixel, read or generated, and their variation.
 //! * [`language`]: text by characters, in windows.
 //! * [`files`]: how files from anywhere are opened; [`atomic`]: how they are written.
 //! * [`hash`] and [`Rng`]: the documented hash of the golden data, and random numbers made of it.
@@ -37,6 +38,7 @@ mod loader;
 mod paint;
 mod readers;
 mod rng;
+pub mod segmentation;
 mod sheet;
 pub mod text;
 pub mod tracking;
@@ -51,8 +53,8 @@ pub use image::{Image, Rect, Size};
 pub use linear::{linear_baseline, linear_baseline_bytes};
 pub use loader::{Ahead, Batch, Batches, Loader, LoaderConfig, SampleLoader, Samples, Share};
 pub use readers::{
-    Cifar10, Crop511, FrameFolders, ImageFolder, Layout, LineError, Root, TextFolder, TextFormat, TextPart,
-    open_class_folders, open_root, parse_text_regions, read_image,
+    Cifar10, Crop511, FrameFolders, ImageFolder, LabelFolder, LabelPart, Layout, LineError, Root, TextFolder,
+    TextFormat, TextPart, open_class_folders, open_root, parse_text_regions, read_image,
 };
 pub use rng::{Rng, shuffled};
 pub use sheet::contact_sheet;

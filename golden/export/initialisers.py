@@ -19,6 +19,7 @@ from torch import nn
 
 from zoo_golden.language import Gpt, Llama, gpt2
 from zoo_golden.networks import NpuAlexNet, load
+from zoo_golden.segmentation import Unet, deeplabv3_resnet50
 
 GOLDEN = Path(__file__).resolve().parent.parent
 SEED, LIMIT = 20240229, 6.0
@@ -41,6 +42,12 @@ def normal(std: float) -> Distribution:
 def uniform(bound: float) -> Distribution:
     """Over [-bound, bound]."""
     return Distribution("uniform", 0.0, bound / math.sqrt(3), bound)
+
+
+def truncated_normal(std: float) -> Distribution:
+    """Normal of this deviation, without what lies beyond two of them; its own deviation is smaller."""
+    left = math.erf(math.sqrt(2))
+    return Distribution("truncated_normal", 0.0, std * math.sqrt(1 - 4 * math.exp(-2) / math.sqrt(2 * math.pi) / left), 2 * std)
 
 
 def constant(value: float) -> Distribution:
@@ -172,6 +179,26 @@ def llama(module: nn.Module, local: str) -> Distribution:
     return normal(0.02 / math.sqrt(2 * 5) if hasattr(module, "narrow") else 0.02)
 
 
+def unet(module: nn.Module, local: str) -> Distribution:
+    if local == "bias":
+        return constant(0.0)
+    return normal(0.01) if isinstance(module, nn.ConvTranspose2d) else truncated_normal(0.06)
+
+
+def deeplab(module: nn.Module, local: str) -> Distribution:
+    """The backbone as torchvision draws it, what follows as torch does."""
+    if isinstance(module, nn.BatchNorm2d):
+        return normalisation(local)
+    return resnet(module, local) if getattr(module, "of_backbone", False) else torch_default(module, local)
+
+
+def drawn_deeplab() -> nn.Module:
+    network = deeplabv3_resnet50()
+    for module in network.backbone.modules():
+        module.of_backbone = True
+    return network
+
+
 def he_uniform(module: nn.Module, local: str) -> Distribution:
     return constant(0.0) if local == "bias" else uniform(math.sqrt(6 / fan_in(module)))
 
@@ -250,6 +277,16 @@ RECIPES: dict[str, tuple[str, Callable[[nn.Module, str], Distribution], Callable
         "weights N(0, 0.02^2), o_proj and up_proj N(0, 0.02^2/10), normalisations 1",
         llama,
         Llama,
+    ),
+    "unet_medical": (
+        "convolutions N(0, 0.06^2) within two deviations, upward ones N(0, 0.01^2), biases 0",
+        unet,
+        Unet,
+    ),
+    "deeplabv3_resnet50": (
+        "convolutions of the backbone kaiming normal (fan_out), the others and their biases U(+-1/sqrt(fan_in)), normalisations 1 and 0",
+        deeplab,
+        drawn_deeplab,
     ),
     "squeezenet1_0": (SQUEEZENET_RULE, squeezenet, torchvision.models.squeezenet1_0),
     "squeezenet1_1": (SQUEEZENET_RULE, squeezenet, torchvision.models.squeezenet1_1),

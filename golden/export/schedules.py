@@ -244,6 +244,21 @@ def llama2_c(base: float, warmup: int, epochs: int, windows: int) -> Schedule:
     )
 
 
+def polynomial(base: float, power: float, epochs: int, images: int, batch: int, source: str) -> Schedule:
+    steps = epochs * (images // batch)
+    return Schedule(
+        f"{base} * (1 - i/{steps})^{power}",
+        source,
+        base,
+        epochs,
+        0,
+        lambda step: base * (1 - step / steps) ** power,
+        lambda optimizer: lr_scheduler.PolynomialLR(optimizer, total_iters=steps, power=power),
+        images=images,
+        batch=batch,
+    )
+
+
 SCHEDULES = {
     **dict.fromkeys(
         ("resnet50", "resnet101", "resnet152", "resnext50_32x4d", "wide_resnet50_2", "se_resnet50"),
@@ -258,6 +273,9 @@ SCHEDULES = {
     "gpt_shakespeare": language_model(1e-3, 1e-4, 100, 8, 3000, "the settings of its README for a CPU"),
     "gpt2": language_model(6e-4, 6e-5, 2000, 600, 12000, "config/train_gpt2.py, without its accumulation of gradients"),
     "llama": llama2_c(1e-3, 1000, 1000, 12800),
+    "deeplabv3_resnet50": polynomial(
+        0.02, 0.9, 30, 92518, 32, "torchvision references/segmentation on the images of COCO 2017 with VOC's classes, 8 devices x 4"
+    ),
     "alexnet": cosine_per_epoch(0.06, epochs=150, warmup_epochs=5),
     **dict.fromkeys(
         ("alexnet-torchvision", "squeezenet1_0", "squeezenet1_1", "vgg11_bn", "vgg16", "vgg19"), stepped(0.01)

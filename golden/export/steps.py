@@ -11,7 +11,7 @@ from pathlib import Path
 
 import torch
 
-from zoo_golden import language, text, tracking
+from zoo_golden import language, segmentation, text, tracking
 from zoo_golden.__main__ import main
 
 GOLDEN = Path(__file__).resolve().parent.parent
@@ -113,6 +113,41 @@ GOLDENS = {
             clip=1.0,
             gains=[],
             name="llama",
+        ),
+    ),
+    # The smallest image that leaves a pixel on each level, and more than one of the result.
+    "unet_medical": (
+        GOLDEN / "unet_medical/step",
+        partial(
+            segmentation.step,
+            network=segmentation.Unet,
+            optimizer=partial(torch.optim.Adam, lr=1e-4, weight_decay=5e-4),
+            batch=2,
+            channels=1,
+            size=188,
+            predicted=4,
+            classes=2,
+            weight_decay=5e-4,
+            gains=[],
+            name="unet_medical",
+            lifted=True,
+        ),
+    ),
+    "deeplabv3_resnet50": (
+        GOLDEN / "deeplabv3_resnet50/step",
+        partial(
+            segmentation.step,
+            network=segmentation.deeplabv3_resnet50,
+            optimizer=partial(torch.optim.SGD, lr=0.02, momentum=0.9, weight_decay=1e-4),
+            batch=4,
+            channels=3,
+            size=64,
+            predicted=64,
+            classes=21,
+            weight_decay=1e-4,
+            gains=[("backbone.layer?.*.bn3.*", 0.1), ("backbone.layer4.*.bn3.*", 0.01), ("backbone.layer4.0.downsample.1.*", 0.1)],
+            name="deeplabv3_resnet50",
+            lifted=True,
         ),
     ),
     "fixture-resnet50": (

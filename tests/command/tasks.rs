@@ -57,6 +57,48 @@ fn a_detector_of_text_is_trained_evaluated_and_drawn() {
 }
 
 #[test]
+fn a_segmenter_is_trained_evaluated_and_drawn() {
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("run");
+    let lines = run("tiny_segment", &out, &[]).expect(0).lines();
+    let steps = events(&lines, "step");
+    let loss = |n: usize| steps[n]["loss"].as_f64().unwrap();
+    assert_eq!(steps.len(), 18);
+    assert!(loss(17) < loss(0), "{} {}", loss(0), loss(17));
+    let evaluated = events(&lines, "evaluated").pop().unwrap().clone();
+    let scores = evaluated["scores"].as_array().unwrap();
+    let metrics: Vec<&str> = scores.iter().map(|score| score["metric"].as_str().unwrap()).collect();
+    assert_eq!(metrics, ["mean_iou", "pixel_accuracy"]);
+    assert!(evaluated["loss"].as_f64().unwrap().is_finite());
+    let trivial = lines.iter().find(|line| line.to_string().contains("background everywhere"));
+    assert!(trivial.is_some(), "what the most frequent class reaches");
+
+    let pictures = dir.path().join("pictures");
+    let mut eval = command();
+    eval.args(["eval", "tiny_segment"]).args(RECIPES).args(["--format", "json", "--checkpoint"]).arg(&out);
+    let evaluation = said(eval.arg("--draw").arg(&pictures)).expect(0).json();
+    assert_eq!(evaluation["achieved"], lines.last().unwrap()["achieved"]);
+    assert_eq!(fs::read_dir(&pictures).unwrap().count(), 10);
+    let ignored = run("tiny_segment", &dir.path().join("other"), &["--set", "loss.softmax_cross_entropy.ignore=~"]);
+    assert!(ignored.expect(2).err.contains("pixels without class have the label 255: add `ignore: 255`"));
+    let classes = run("tiny_segment", &dir.path().join("other"), &["--set", "model.classes=4"]).expect(2);
+    assert!(classes.err.contains("the shapes have 5 classes, background included, the model has 4"), "{}", classes.err);
+}
+
+#[test]
+fn colours_are_no_label_maps() {
+    let dir = tempfile::tempdir().unwrap();
+    for folder in ["train/images", "train/labels", "val/images", "val/labels"] {
+        fs::create_dir_all(dir.path().join(folder)).unwrap();
+        let image = zoo_datasets::Image::filled(zoo_datasets::Size::new(24, 24), [9; 3]);
+        zoo_datasets::image::write_png(&image, &dir.path().join(folder).join("a.png")).unwrap();
+    }
+    let data = ["--data", dir.path().to_str().unwrap(), "--set", "train.batch=1"];
+    let refused = run("tiny_segment", &dir.path().join("run"), &data).expect(3);
+    assert!(refused.err.contains("a.png: Rgb of 8 bits are colours, not classes"), "{}", refused.err);
+}
+
+#[test]
 fn a_tracker_is_trained_in_stages_evaluated_and_drawn() {
     let dir = tempfile::tempdir().unwrap();
     let out = dir.path().join("run");

@@ -3,6 +3,7 @@
 use super::{colours, draw_polygon, tint};
 use crate::geometry::Polygon;
 use crate::image::Image;
+use crate::segmentation::{LabelMap, VOID};
 use crate::text::{Detection, TextRegion};
 use crate::tracking::{Tracked, VideoFrame};
 
@@ -44,6 +45,30 @@ pub fn draw_target(frame: &VideoFrame) -> Image {
     drawn
 }
 
+/// Colour of a class, that of PASCAL VOC's palette: bits 0, 3 and 6 of the label are the highest of red, bits 1, 4 and
+/// 7 those of green, 2 and 5 those of blue (`VOClabelcolormap`).
+fn class_colour(class: u8) -> [u8; 3] {
+    std::array::from_fn(|channel| {
+        (0..3)
+            .filter(|i| class.checked_shr(channel as u32 + 3 * i).is_some_and(|bits| bits & 1 == 1))
+            .fold(0, |sum, i| sum | 0x80 >> i)
+    })
+}
+
+/// An image tinted by its classes, all but the first, in the colours of PASCAL VOC; pixels without class are dark.
+pub fn draw_labels(image: &Image, labels: &LabelMap) -> Image {
+    let mut drawn = image.clone();
+    let pixels = drawn.pixels_mut().as_chunks_mut::<3>().0.iter_mut();
+    for (pixel, label) in pixels.zip(labels.values()).filter(|(_, label)| **label != 0) {
+        let colour = if *label == VOID { [0; 3] } else { class_colour(*label) };
+        pixel
+            .iter_mut()
+            .zip(colour)
+            .for_each(|(value, colour)| *value = ((u16::from(*value) + u16::from(colour)) / 2) as u8);
+    }
+    drawn
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -68,6 +93,17 @@ mod tests {
         let drawn = draw_text(&image, &[region(2.0, false), region(20.0, true)], &[found]);
         assert_eq!((count(&drawn, colours::TRUTH), count(&drawn, colours::IGNORED)), (32, 32));
         assert_eq!(count(&drawn, colours::FOUND), 10 * 10 - 6 * 6);
+    }
+
+    /// The first colours of PASCAL VOC's palette.
+    #[test]
+    fn classes_have_their_colours() {
+        let voc = [[0, 0, 0], [128, 0, 0], [0, 128, 0], [128, 128, 0], [0, 0, 128], [128, 0, 128], [0, 128, 128]];
+        assert_eq!([0, 1, 2, 3, 4, 5, 6].map(class_colour), voc);
+        assert_eq!([15, 20].map(class_colour), [[192, 128, 128], [0, 64, 128]]);
+        let image = Image::filled(Size::new(3, 1), [100; 3]);
+        let labels = LabelMap::new(image.size(), vec![0, 1, VOID]).unwrap();
+        assert_eq!(draw_labels(&image, &labels).pixels(), [100, 100, 100, 114, 50, 50, 50, 50, 50]);
     }
 
     #[test]

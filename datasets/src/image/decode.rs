@@ -119,7 +119,7 @@ fn invalid(error: ImageError) -> DecodeError {
 
 /// Refuses a palette that is not made of whole colours (PNG specification, 11.2.2 PLTE), over which png 0.18.1 panics
 /// (<https://github.com/image-rs/image-png/issues/694>).
-fn check_palette(png: &[u8]) -> Result<(), DecodeError> {
+pub(super) fn check_palette(png: &[u8]) -> Result<(), DecodeError> {
     let mut chunks = png.get(8..).unwrap_or_default();
     // A chunk: the length of its content, its name, its content, a checksum.
     while let Some((length, chunk)) = chunks.split_first_chunk() {

@@ -75,6 +75,11 @@ impl Canvas {
         self.pixels[index] = mix(self.pixels[index], colour, covered);
     }
 
+    /// The colour of pixel `index`, counted row by row.
+    pub fn colour(&self, index: usize) -> Colour {
+        self.pixels[index]
+    }
+
     /// Paints `colour` on what is covered.
     pub fn fill(&mut self, coverage: &Coverage, colour: Colour) {
         coverage.for_each_covered(|index, coverage| self.pixels[index] = mix(self.pixels[index], colour, coverage));

@@ -195,7 +195,7 @@ impl Dataset for ImageFolder {
 }
 
 /// The bytes of an image file, unless it is too long to be one.
-fn read_file(path: &Path) -> Result<Vec<u8>, DataError> {
+pub(super) fn read_file(path: &Path) -> Result<Vec<u8>, DataError> {
     files::read(path, MAX_FILE).map_err(|source| DataError::Io { path: path.to_owned(), source })
 }
 

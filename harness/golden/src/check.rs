@@ -294,7 +294,9 @@ pub(crate) fn bound(recipe: &Recipe, golden: &Golden) -> Result<Golden, GoldenEr
 /// The recipe with what a golden decides instead of it, except where the command line named it.
 pub(crate) fn under_conditions(recipe: &Recipe, golden: &Golden) -> Recipe {
     let mut recipe = with_parts_of_golden(recipe);
-    if let Some([_, .., classes]) = golden.manifest.tensors.get("out/@root#0").map(|t| t.shape.as_slice())
+    // Classes are the last axis of samples and tokens, and the first after the batch of pixels.
+    if let Some([_, classes, _, _] | [_, .., classes]) =
+        golden.manifest.tensors.get("out/@root#0").map(|t| t.shape.as_slice())
         && !conditions::overridden(&recipe, "model.classes")
     {
         recipe.model.classes = *classes;

@@ -47,6 +47,8 @@ struct InitFacts {
 enum Kind {
     Constant,
     Normal,
+    /// Without what lies beyond two deviations, the bound.
+    TruncatedNormal,
     Uniform,
 }
 
@@ -164,6 +166,14 @@ fn distance(mut values: Vec<f64>, facts: &InitFacts) -> f64 {
             Ok(normal) => Box::new(move |x| normal.cdf(x)),
             Err(_) => return f64::INFINITY,
         },
+        Kind::TruncatedNormal => match Normal::new(facts.mean, facts.absmax_bound.unwrap_or(f64::NAN) / 2.0) {
+            Ok(whole) => {
+                let end = facts.mean + facts.absmax_bound.unwrap_or(f64::NAN);
+                let tail = 1.0 - whole.cdf(end);
+                Box::new(move |x| (whole.cdf(x) - tail) / (1.0 - 2.0 * tail))
+            }
+            Err(_) => return f64::INFINITY,
+        },
         Kind::Uniform => {
             let half = facts.std * 3f64.sqrt();
             match Uniform::new(facts.mean - half, facts.mean + half) {
@@ -214,6 +224,18 @@ mod tests {
             assert!(passes(std::slice::from_ref(&bell), &facts(Kind::Normal, 1.0)));
             assert!(!passes(&[flat], &facts(Kind::Normal, std)));
             assert!(!passes(&[bell], &facts(Kind::Uniform, 1.0)));
+        }
+    }
+
+    /// Drawn again beyond two deviations, which leaves 0.8796 of the deviation.
+    #[test]
+    fn truncated_draws_are_told_from_whole_ones() {
+        let cut = |seed| normal(seed, 6000).into_iter().filter(|x| x.abs() <= 2.0).collect::<Vec<f32>>();
+        let facts = InitFacts { absmax_bound: Some(2.0), ..facts(Kind::TruncatedNormal, 0.879_626) };
+        let whole = InitFacts { absmax_bound: None, kind: Kind::Normal, ..facts };
+        for seed in 0..20 {
+            assert!(passes(&[cut(seed)], &facts) && !passes(&[normal(seed, 6000)], &facts), "{seed}");
+            assert!(!passes(&[cut(seed)], &InitFacts { std: 1.0, ..whole }), "{seed}");
         }
     }
 

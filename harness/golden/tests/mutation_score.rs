@@ -66,6 +66,8 @@ const SLOW: &[(&str, Truth)] = &[
     ("gpt_shakespeare", Full),
     ("gpt2", Full),
     ("llama", Full),
+    ("unet_medical", Full),
+    ("deeplabv3_resnet50", Full),
     ("vgg11_bn", Recorded(32)),
     ("vgg16", Recorded(32)),
     ("vgg19", Recorded(32)),

@@ -49,12 +49,14 @@ pub fn input(recipe: &Recipe, device: &Device, batch: usize, devices: usize) -> 
         Source::Characters(_)
         | Source::Cifar10(_)
         | Source::TextScenes(_)
+        | Source::Shapes(_)
         | Source::Videos(_)
         | Source::TextFile(_)
         | Source::Sentences(_) => 0.0,
         Source::ImageFolder(_)
         | Source::ClassFolders(_)
         | Source::TextFolder(_)
+        | Source::LabelMaps(_)
         | Source::Crop511(_)
         | Source::FrameFolder(_) => host.decode_share.value,
     };

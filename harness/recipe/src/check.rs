@@ -6,7 +6,9 @@ mod preprocess;
 use crate::diagnostic::{Diagnostic, Severity, suggest};
 use crate::lower::LOGITS;
 use crate::optimizer::{UsualDecay, UsualRate};
-use crate::schema::{Characters, DecayGroup, Goal, LossScale, Period, Recipe, Source, TextScenes, Videos, WarmupShape};
+use crate::schema::{
+    Characters, DecayGroup, Goal, LossScale, Period, Recipe, Shapes, Source, TextScenes, Videos, WarmupShape,
+};
 use crate::span::ConfigPath;
 use crate::{ResolvedLayer, ResolvedModel};
 use zoo_graph::{
@@ -85,11 +87,13 @@ impl Check<'_> {
         match &self.recipe.data.source {
             Source::Characters(characters) => self.characters(characters),
             Source::TextScenes(scenes) => self.text_scenes(scenes),
+            Source::Shapes(shapes) => self.shapes(shapes),
             Source::Videos(videos) => self.videos(videos),
             Source::ImageFolder(_)
             | Source::ClassFolders(_)
             | Source::Cifar10(_)
             | Source::TextFolder(_)
+            | Source::LabelMaps(_)
             | Source::Crop511(_)
             | Source::FrameFolder(_)
             | Source::TextFile(_)
@@ -136,6 +140,14 @@ impl Check<'_> {
         self.range(&path("contrast"), scenes.contrast, [0.0, 255.0]);
         self.range(&path("distractors"), scenes.distractors.map(|n| n as f64), [0.0, 100.0]);
         self.range(&path("noise"), scenes.noise, [0.0, 255.0]);
+    }
+
+    fn shapes(&mut self, shapes: &Shapes) {
+        let path = |key: &str| format!("data.source.shapes.{key}");
+        self.range(&path("shapes"), shapes.shapes.map(|n| n as f64), [0.0, 100.0]);
+        self.range(&path("radius"), shapes.radius, [0.01, 1.0]);
+        self.range(&path("contrast"), shapes.contrast, [0.0, 255.0]);
+        self.range(&path("noise"), shapes.noise, [0.0, 255.0]);
     }
 
     fn videos(&mut self, videos: &Videos) {

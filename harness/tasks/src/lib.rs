@@ -29,6 +29,7 @@ mod inspection;
 mod language_modelling;
 pub mod metrics;
 mod preprocess;
+mod segmentation;
 mod task;
 mod text_detection;
 mod tracking;

@@ -78,8 +78,8 @@ pub(crate) fn only_normalisation(recipe: &Recipe, split: Split) -> Result<Normal
         [] => Ok(Normalize::UNCHANGED),
         [schema::Step::Normalize(normalize)] => Ok(normalisation(normalize)),
         _ => {
-            let message = "only `normalize` may stand here: images with text are varied by `preprocess.text`, videos by \
-                           `preprocess.pairs`";
+            let message = "only `normalize` may stand here: images with text are varied by `preprocess.text`, those with label \
+                           maps by `preprocess.label_maps`, videos by `preprocess.pairs`";
             Err(InputError::at(recipe, path, message))
         }
     }

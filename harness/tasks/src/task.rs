@@ -10,8 +10,8 @@ use zoo_recipe::{
 
 use crate::{
     Alphabet, Baseline, EvaluationError, Feed, HeldOut, Input, InputError, Inspection, LinearBaseline, Network,
-    classification::Classification, language_modelling::LanguageModelling, text_detection::TextDetection,
-    tracking::Tracking,
+    classification::Classification, language_modelling::LanguageModelling, segmentation::Segmentation,
+    text_detection::TextDetection, tracking::Tracking,
 };
 
 /// What networks are asked to do with one kind of sample: a folder each, which knows all there is to know of it.
@@ -44,6 +44,7 @@ pub fn task(kind: SampleKind) -> &'static dyn Task {
     match kind {
         SampleKind::Image => &Classification,
         SampleKind::Text => &TextDetection,
+        SampleKind::LabelMap => &Segmentation,
         SampleKind::Video => &Tracking,
         SampleKind::Language => &LanguageModelling,
     }

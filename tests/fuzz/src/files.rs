@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use tempfile::TempDir;
-use zoo_datasets::image::{decode, decode_region, encoded_size};
+use zoo_datasets::image::{decode, decode_labels, decode_region, encoded_size};
 use zoo_datasets::tracking::VideoDataset;
 use zoo_datasets::{Cifar10, Crop511, Dataset, FrameFolders, OnError, Rect, TextFormat, parse_text_regions};
 use zoo_graph::MemoryPlan;
@@ -162,6 +162,9 @@ pub fn index(data: &[u8]) {
 /// A PNG or JPEG file: whole, in part, and its size alone.
 pub fn image(data: &[u8]) {
     let size = encoded_size(data);
+    if let Ok(labels) = decode_labels(data) {
+        assert_eq!(encoded_size(data).unwrap(), labels.size());
+    }
     if let Ok(image) = decode(data) {
         assert_eq!(size.unwrap(), image.size());
         let part = Rect::new(image.width() / 3, image.height() / 2, image.width().div_ceil(2), 1);

@@ -9,13 +9,15 @@ use crate::{
 use rayon::prelude::*;
 use thiserror::Error;
 
-/// Target probabilities.
+/// Target probabilities, and the labels that have none.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Targets {
     /// Of the class that the label names.
     pub label: f64,
     /// Of each other class.
     pub other: f64,
+    /// The label of rows that do not count.
+    pub ignored: Option<u32>,
 }
 
 impl Targets {
@@ -24,13 +26,13 @@ impl Targets {
     #[must_use]
     pub fn smoothed_over_all(smoothing: f64, classes: usize) -> Self {
         let other = smoothing / classes as f64;
-        Self { label: 1.0 - smoothing + other, other }
+        Self { label: 1.0 - smoothing + other, other, ignored: None }
     }
 
     /// `1 - smoothing` for the label and `smoothing / (K - 1)` for the others (MindSpore's guide).
     #[must_use]
     pub fn smoothed_over_others(smoothing: f64, classes: usize) -> Self {
-        Self { label: 1.0 - smoothing, other: smoothing / (classes as f64 - 1.0) }
+        Self { label: 1.0 - smoothing, other: smoothing / (classes as f64 - 1.0), ignored: None }
     }
 }
 
@@ -46,8 +48,9 @@ pub struct LabelError {
     pub classes: usize,
 }
 
-/// Mean over the rows of the cross entropy between the targets and the softmax of the logits `[N, K]`, and the gradient
-/// of that mean by the logits: `(softmax - target) / N`.
+/// Mean over the `N` rows that count of the cross entropy between the targets and the softmax of the logits `[.., K]`,
+/// and the gradient of that mean by the logits: `(softmax - target) / N`, 0 in the other rows. The mean over no row is
+/// NaN.
 ///
 /// The loss is summed in f64. `probabilities`, if wanted, receives the softmax. `K` is the length of the logits over
 /// the number of labels.
@@ -72,7 +75,8 @@ pub fn softmax_cross_entropy(
     }
     assert!(logits.len().is_multiple_of(labels.len()), "{} logits for {} labels", logits.len(), labels.len());
     let classes = logits.len() / labels.len();
-    if let Some(row) = labels.iter().position(|label| *label as usize >= classes) {
+    let counts = |label: u32| targets.ignored != Some(label);
+    if let Some(row) = labels.iter().position(|label| counts(*label) && *label as usize >= classes) {
         return Err(LabelError { row, label: labels[row], classes });
     }
     if let Some(probabilities) = probabilities {
@@ -83,12 +87,18 @@ pub fn softmax_cross_entropy(
             .zip(logits.par_chunks_exact(classes))
             .for_each(|(probabilities, logits)| softmax_row(isa, logits, probabilities));
     }
-    let share = 1.0 / labels.len() as f64;
+    let share = 1.0 / labels.iter().filter(|label| counts(**label)).count() as f64;
     let losses: Vec<f64> = gradient
         .par_chunks_exact_mut(classes)
         .with_min_len((TASK_LEN / classes).max(1))
         .zip(logits.par_chunks_exact(classes).zip(labels))
-        .map(|(gradient, (logits, label))| row(isa, logits, *label as usize, targets, share, gradient))
+        .map(|(gradient, (logits, label))| {
+            if counts(*label) {
+                return row(isa, logits, *label as usize, targets, share, gradient);
+            }
+            gradient.fill(0.0);
+            0.0
+        })
         .collect();
     Ok(losses.iter().sum::<f64>() * share)
 }
@@ -180,7 +190,7 @@ mod tests {
     fn follows_the_definition_with_both_smoothings() {
         for (rows, classes) in [(1, 2), (3, 10), (8, 1000), (5, 37)] {
             let all = [
-                Targets { label: 1.0, other: 0.0 },
+                Targets { label: 1.0, other: 0.0, ignored: None },
                 Targets::smoothed_over_all(0.1, classes),
                 Targets::smoothed_over_others(0.1, classes),
             ];
@@ -203,8 +213,8 @@ mod tests {
     #[test]
     fn a_case_by_hand() {
         let targets = Targets::smoothed_over_all(0.0, 2);
-        assert_eq!(Targets::smoothed_over_all(0.1, 10), Targets { label: 0.91, other: 0.01 });
-        assert_eq!(Targets::smoothed_over_others(0.5, 6), Targets { label: 0.5, other: 0.1 });
+        assert_eq!(Targets::smoothed_over_all(0.1, 10), Targets { label: 0.91, other: 0.01, ignored: None });
+        assert_eq!(Targets::smoothed_over_others(0.5, 6), Targets { label: 0.5, other: 0.1, ignored: None });
         for isa in Isa::available() {
             let mut gradient = [0.0; 2];
             let logits = [0.0, 3f32.ln()];
@@ -214,10 +224,26 @@ mod tests {
         }
     }
 
+    /// What is left without the rows that do not count, whose logits are not even looked at.
+    #[test]
+    fn ignored_rows_change_nothing() {
+        let targets = Targets::smoothed_over_all(0.1, 2);
+        let (logits, few) = ([0.5, -1.0, f32::NAN, 7.0, 2.0, 3.0], [0.5, -1.0, 2.0, 3.0]);
+        for isa in Isa::available() {
+            let (mut all, mut rest) = ([f32::NAN; 6], [f32::NAN; 4]);
+            let ignoring = Targets { ignored: Some(255), ..targets };
+            let loss = softmax_cross_entropy(isa, &logits, &[1, 255, 0], ignoring, &mut all, None).unwrap();
+            assert_eq!(softmax_cross_entropy(isa, &few, &[1, 0], targets, &mut rest, None), Ok(loss));
+            assert_eq!((&all[..2], &all[2..4], &all[4..]), (&rest[..2], &[0.0; 2][..], &rest[2..]));
+            assert!(softmax_cross_entropy(isa, &few, &[255; 2], ignoring, &mut rest, None).unwrap().is_nan());
+            assert_eq!(rest, [0.0; 4]);
+        }
+    }
+
     #[test]
     fn a_label_beyond_the_classes_is_an_error() {
         let mut gradient = [0.0; 6];
-        let targets = Targets { label: 1.0, other: 0.0 };
+        let targets = Targets { label: 1.0, other: 0.0, ignored: None };
         let error = softmax_cross_entropy(Isa::best(), &[0.0; 6], &[2, 3], targets, &mut gradient, None).unwrap_err();
         assert_eq!(error, LabelError { row: 1, label: 3, classes: 3 });
     }
@@ -228,7 +254,7 @@ mod tests {
         logits[25] = f32::NAN;
         for isa in Isa::available() {
             let mut gradient = vec![0.0; 80];
-            let targets = Targets { label: 1.0, other: 0.0 };
+            let targets = Targets { label: 1.0, other: 0.0, ignored: None };
             assert!(softmax_cross_entropy(isa, &logits, &labels, targets, &mut gradient, None).unwrap().is_nan());
             assert!(gradient[..40].iter().all(|v| v.is_nan()) && gradient[40..].iter().all(|v| v.is_finite()));
         }

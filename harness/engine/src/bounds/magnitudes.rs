@@ -81,7 +81,7 @@ impl Rounding {
                 let operands = operands.iter().enumerate().map(absolute).collect::<candle_core::Result<Vec<_>>>()?;
                 evaluate(ran, self, &operands)?
             }
-            Self::Softmax => vec![Vec::new(), probabilities(&operands[0])?],
+            Self::Softmax => vec![Vec::new(), probabilities(ran, &operands)?],
             Self::LrnGrad => vec![through_neighbours(ran, &operands)?],
         };
         let bound = |result: usize, element: usize, exact: f64| {
@@ -151,13 +151,22 @@ fn sensitivities(ran: &Ran<'_>, operands: &[Tensor], exact: &[Vec<f64>]) -> Resu
     Ok(all)
 }
 
-/// What a rounding of a logit or of e^x moves the gradient of the mean loss by, in units: `p (1 + |x - max|) / n`.
-fn probabilities(logits: &Tensor) -> Result<Vec<f64>, EngineError> {
-    let classes = logits.dims().last().copied().unwrap_or(1);
-    let rows = logits.elem_count() / classes.max(1);
-    let opened = Elements::of(logits)?;
-    let mut all = Vec::with_capacity(rows * classes);
-    for row in opened.slice::<f64>()?.chunks_exact(classes.max(1)) {
+/// What a rounding of a logit or of e^x moves the gradient of the mean loss by, in units: `p (1 + |x - max|) / n`, and
+/// by nothing where the label is ignored.
+fn probabilities(ran: &Ran<'_>, operands: &[Tensor]) -> Result<Vec<f64>, EngineError> {
+    let (Op::SoftmaxCrossEntropy(op), [logits, labels]) = (&ran.node.op, operands) else {
+        return Err(candle_core::Error::Msg("not a cross entropy".into()).into());
+    };
+    let classes = logits.dims().last().copied().unwrap_or(1).max(1);
+    let (opened, labels) = (Elements::of(logits)?, Elements::of(labels)?);
+    let labels = labels.slice::<u32>()?;
+    let rows = labels.iter().filter(|label| op.ignored != Some(**label)).count();
+    let mut all = Vec::with_capacity(logits.elem_count());
+    for (row, label) in opened.slice::<f64>()?.chunks_exact(classes).zip(labels) {
+        if op.ignored == Some(*label) {
+            all.extend(row.iter().map(|_| 0.0));
+            continue;
+        }
         let largest = row.iter().copied().fold(f64::NEG_INFINITY, f64::max);
         let sum: f64 = row.iter().map(|x| (x - largest).exp()).sum();
         all.extend(row.iter().map(|x| (x - largest).exp() / sum * (1.0 + largest - x) / rows as f64));

@@ -10,7 +10,7 @@ pub(super) fn softmax_cross_entropy(op: &SoftmaxCrossEntropy, mut call: Call<'_>
     let (isa, logits, labels) = (call.isa, call.operand(0)?, call.indices(1)?);
     let classes = logits.len() / labels.len().max(1);
     let (label, other) = op.targets(classes);
-    let targets = kernel::Targets { label, other };
+    let targets = kernel::Targets { label, other, ignored: op.ignored };
     let [loss, gradient] = call.results()?;
     let value = kernel::softmax_cross_entropy(isa, logits, labels, targets, gradient, None);
     loss[0] = value.map_err(|e| KernelError::Label { label: e.label, sample: e.row, classes: e.classes })? as f32;

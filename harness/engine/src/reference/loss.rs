@@ -5,29 +5,35 @@ use crate::elements::{Elements, by_chunks, scalar};
 use candle_core::{FloatDType, Tensor};
 use zoo_graph::ops::SoftmaxCrossEntropy;
 
-/// The mean loss over all rows of the logits, and its gradient by them.
+/// The mean loss over all rows of the logits whose label counts, and its gradient by them.
 pub(super) fn softmax_cross_entropy<T: FloatDType>(
     op: &SoftmaxCrossEntropy,
     [logits, labels]: [&Tensor; 2],
 ) -> super::Results {
     let k = logits.dims().last().copied().unwrap_or(1);
-    let n = logits.elem_count() / k;
     let (on, off) = op.targets(k);
     let (x, labels) = (Elements::of(logits)?, Elements::of(labels)?);
     let (x, labels) = (x.slice::<T>()?, labels.slice::<u32>()?);
-    if let Some((sample, &label)) = labels.iter().enumerate().find(|(_, label)| **label as usize >= k) {
+    let counts = |label: u32| op.ignored != Some(label);
+    if let Some((sample, &label)) =
+        labels.iter().enumerate().find(|(_, label)| counts(**label) && **label as usize >= k)
+    {
         return Err(KernelError::Label { label, sample, classes: k });
     }
+    let n = labels.iter().filter(|label| counts(**label)).count();
     let target = |class: usize, label: u32| if class == label as usize { on } else { off };
     let row = |i: usize| &x[i * k..][..k];
-    let log_sums: Vec<f64> = (0..n).map(|i| log_sum_exp(row(i))).collect();
-    let samples = labels.iter().zip(&log_sums).enumerate();
+    let log_sums: Vec<f64> = (0..labels.len()).map(|i| log_sum_exp(row(i))).collect();
+    let samples = labels.iter().zip(&log_sums).enumerate().filter(|(_, (label, _))| counts(**label));
     let losses = samples.map(|(i, (&label, log_sum))| {
         let classes = row(i).iter().enumerate();
         classes.map(|(class, x)| target(class, label) * (log_sum - x.to_f64())).sum::<f64>()
     });
     let loss = losses.sum::<f64>() / n as f64;
     let gradient = by_chunks::<T>(logits.dims(), k, |i, gradient| {
+        if !counts(labels[i]) {
+            return gradient.fill(T::from_f64(0.0));
+        }
         for (class, (g, x)) in gradient.iter_mut().zip(row(i)).enumerate() {
             let probability = libm::exp(x.to_f64() - log_sums[i]);
             *g = T::from_f64((probability - target(class, labels[i])) / n as f64);

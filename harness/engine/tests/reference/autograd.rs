@@ -114,7 +114,7 @@ fn cross_entropy_agrees() {
     let mut tiny = Tiny::new(DType::F64);
     let logits = tiny.noisy(&[4, 5]);
     let labels = tiny.labels(4);
-    let op = SoftmaxCrossEntropy { smoothing: 0.0, over: SmoothingOver::AllClasses };
+    let op = SoftmaxCrossEntropy { smoothing: 0.0, over: SmoothingOver::AllClasses, ignored: None };
     let loss = tiny.add_all(op, &[logits, labels])[0];
     tiny.graph.losses.push(("loss".into(), loss));
     tiny.differentiate(1);

@@ -26,7 +26,7 @@ fn network() -> Tiny {
     let pool = tiny.add(AdaptiveAvgPool { out: [6, 6] }, &[drop]);
     let flat = tiny.add(Reshape { shape: [5, 24 * 36].into() }, &[pool]);
     let logits = tiny.add(MatMul { transpose_a: false, transpose_b: true }, &[flat, dense, bias]);
-    let op = SoftmaxCrossEntropy { smoothing: 0.1, over: SmoothingOver::AllClasses };
+    let op = SoftmaxCrossEntropy { smoothing: 0.1, over: SmoothingOver::AllClasses, ignored: None };
     let entropy = tiny.add_all(op, &[logits, labels])[0];
     let decay = tiny.add(L2Loss, &[dense]);
     let loss = tiny.add(WeightedSum { weights: vec![1.0, 1e-4] }, &[entropy, decay]);

@@ -319,7 +319,7 @@ fn cross_entropy(over: SmoothingOver, smoothing: f64, logits: Vec<f64>, labels: 
     let n = labels.len();
     let x = tiny.given(&[n, logits.len() / n], logits);
     let label = tiny.labels(n);
-    for result in tiny.add_all(SoftmaxCrossEntropy { smoothing, over }, &[x, label]) {
+    for result in tiny.add_all(SoftmaxCrossEntropy { smoothing, over, ignored: None }, &[x, label]) {
         tiny.show(result);
     }
     let label = Tensor::from_vec(labels, n, &Device::Cpu).unwrap();
@@ -359,7 +359,9 @@ fn a_label_beyond_the_classes_is_named() {
     let mut tiny = Tiny::new(DType::F64);
     let x = tiny.noisy(&[2, 3]);
     let label = tiny.labels(2);
-    let loss = tiny.add_all(SoftmaxCrossEntropy { smoothing: 0.0, over: SmoothingOver::AllClasses }, &[x, label])[0];
+    let loss = tiny
+        .add_all(SoftmaxCrossEntropy { smoothing: 0.0, over: SmoothingOver::AllClasses, ignored: None }, &[x, label])
+        [0];
     tiny.show(loss);
     let inputs = Inputs::new().with("label", Tensor::new(&[2u32, 3], &Device::Cpu).unwrap());
     let error = tiny.step().run(&inputs, SCALARS, &mut ()).unwrap_err();

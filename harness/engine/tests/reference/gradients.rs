@@ -173,7 +173,7 @@ fn losses() {
         let logits = tiny.noisy(&[3, 5]);
         let weights = tiny.noisy(&[2, 2]);
         let labels = tiny.labels(3);
-        let entropy = tiny.add_all(SoftmaxCrossEntropy { smoothing: 0.1, over }, &[logits, labels])[0];
+        let entropy = tiny.add_all(SoftmaxCrossEntropy { smoothing: 0.1, over, ignored: None }, &[logits, labels])[0];
         let decay = tiny.add(L2Loss, &[weights]);
         let total = tiny.add(WeightedSum { weights: vec![1.5, 0.25] }, &[entropy, decay]);
         tiny.graph.losses.push(("loss".into(), total));
@@ -213,7 +213,7 @@ fn a_small_network() {
     let pool = tiny.add(MaxPool { window: Window { pad: [0, 1, 1, 0], ..window } }, &[relu]);
     let flat = tiny.add(Reshape { shape: [3, 36].into() }, &[pool]);
     let logits = tiny.add(MatMul { transpose_a: false, transpose_b: true }, &[flat, dense, bias]);
-    let op = SoftmaxCrossEntropy { smoothing: 0.1, over: SmoothingOver::AllClasses };
+    let op = SoftmaxCrossEntropy { smoothing: 0.1, over: SmoothingOver::AllClasses, ignored: None };
     let loss = tiny.add_all(op, &[logits, labels])[0];
     tiny.graph.losses.push(("loss".into(), loss));
     let label = Tensor::new(&[0u32, 2, 1], &Device::Cpu).unwrap();

@@ -81,7 +81,7 @@ fn the_loss_of_tokens_is_their_mean() {
         let found = tiny.run_with(&Inputs::new().with("label", label)).outputs;
         (elements(&found[0].1)[0], elements(&found[1].1), found[1].1.dims().to_vec())
     };
-    let op = SoftmaxCrossEntropy { smoothing: 0.1, over: SmoothingOver::AllClasses };
+    let op = SoftmaxCrossEntropy { smoothing: 0.1, over: SmoothingOver::AllClasses, ignored: None };
     let (loss, gradient, dims) = tokens(&op, &[2, 3, 4], &[2, 3]);
     let (of_rows, gradient_of_rows, _) = tokens(&op, &[6, 4], &[6]);
     assert_eq!((loss, gradient, dims), (of_rows, gradient_of_rows, vec![2, 3, 4]));

@@ -53,7 +53,7 @@ fn network(factor: f64) -> Tiny {
     let pool = tiny.add(MaxPool { window: Window::new([3, 3], [2, 2]) }, &[active]);
     let flat = tiny.add(Reshape { shape: [4, 80].into() }, &[pool]);
     let logits = tiny.add(MatMul { transpose_a: false, transpose_b: true }, &[flat, dense]);
-    let op = SoftmaxCrossEntropy { smoothing: 0.1, over: SmoothingOver::AllClasses };
+    let op = SoftmaxCrossEntropy { smoothing: 0.1, over: SmoothingOver::AllClasses, ignored: None };
     let entropy = tiny.add_all(op, &[logits, labels])[0];
     let loss = tiny.add(Scale { factor }, &[entropy]);
     tiny.graph.losses.push(("loss".into(), loss));

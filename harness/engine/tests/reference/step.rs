@@ -17,7 +17,7 @@ fn training() -> Step {
     let v = graph.add_variable("w/momentum", slot, ty, Init::Constant(0.0), None);
     let label = graph.add_input("label", TensorType::plain([2], DType::U32));
     let (logits, momentum) = (graph.variable(w).value, graph.variable(v).value);
-    let op = SoftmaxCrossEntropy { smoothing: 0.0, over: SmoothingOver::AllClasses };
+    let op = SoftmaxCrossEntropy { smoothing: 0.0, over: SmoothingOver::AllClasses, ignored: None };
     let loss = graph.add_node(&scope(Phase::Loss), "loss", op, &[logits, label]).unwrap()[0];
     graph.losses.push(("loss".into(), loss));
     zoo_graph::differentiate(&mut graph, &[w]).unwrap();

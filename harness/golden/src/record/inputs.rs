@@ -18,6 +18,8 @@ enum Rule {
     Image,
     /// `h` modulo so many classes.
     Label(u64),
+    /// `h` modulo one more than so many classes; the last is the label that does not count.
+    LabelOr(u64, u32),
     /// -1, 0 or 1.
     SignOrZero,
     /// -1 or 1.
@@ -37,7 +39,8 @@ impl Rule {
         if let Some(input) = recipe.model.inputs.get(name) {
             if input.image().is_some() { Self::Image } else { Self::Label(classes.max(1) as u64) }
         } else if name == LABEL {
-            Self::Label(classes.max(1) as u64)
+            let ignored = recipe.loss.softmax_cross_entropy.as_ref().and_then(|term| term.ignore);
+            ignored.map_or(Self::Label(classes.max(1) as u64), |label| Self::LabelOr(classes.max(1) as u64, label))
         } else if select_cross_entropy.as_ref().is_some_and(|term| term.label == name) {
             Self::SignOrZero
         } else if mask_soft_margin.as_ref().is_some_and(|term| term.target == name) {
@@ -56,6 +59,9 @@ impl Rule {
         let values = match self {
             Self::Image => "image[-2,2)",
             Self::Label(classes) => return format!("h % {classes} of 'input.{name}'"),
+            Self::LabelOr(classes, label) => {
+                return format!("h % {} of 'input.{name}', {classes} is {label}", classes + 1);
+            }
             Self::SignOrZero => "-1, 0 or 1",
             Self::Sign => "-1 or 1",
             Self::Symmetric => "uniform[-1,1)",
@@ -70,6 +76,10 @@ impl Rule {
         match self {
             Self::Image => f64::from(2.0 * hash.s(element)),
             Self::Label(classes) => (hash.h(element) % classes) as f64,
+            Self::LabelOr(classes, label) => match hash.h(element) % (classes + 1) {
+                class if class == classes => f64::from(label),
+                class => class as f64,
+            },
             Self::SignOrZero => (hash.h(element) % 3) as f64 - 1.0,
             Self::Sign => 2.0 * (hash.h(element) % 2) as f64 - 1.0,
             Self::Symmetric => f64::from(hash.s(element)),
@@ -133,7 +143,9 @@ impl MadeInputs {
         self.rules.iter().filter(|(_, (rule, _))| *rule != Rule::Image).map(|(name, (rule, shape))| {
             let values = self.values(name, *rule, shape).into_iter();
             let (dtype, bytes) = match rule {
-                Rule::Label(_) => (Dtype::I32, values.flat_map(|v| (v as i32).to_le_bytes()).collect()),
+                Rule::Label(_) | Rule::LabelOr(..) => {
+                    (Dtype::I32, values.flat_map(|v| (v as i32).to_le_bytes()).collect())
+                }
                 _ => (Dtype::F32, values.flat_map(|v| (v as f32).to_le_bytes()).collect()),
             };
             Stored { name: name.clone(), dtype, shape: shape.clone(), bytes }
@@ -153,8 +165,9 @@ mod tests {
     /// The values that the rules' words allow, all of those that are few, and their middle.
     #[test]
     fn values_are_what_the_manifest_says() {
-        let few: [(Rule, &[f64]); 4] = [
+        let few: [(Rule, &[f64]); 5] = [
             (Rule::Label(3), &[0.0, 1.0, 2.0]),
+            (Rule::LabelOr(2, 255), &[0.0, 1.0, 255.0]),
             (Rule::SignOrZero, &[-1.0, 0.0, 1.0]),
             (Rule::Sign, &[-1.0, 1.0]),
             (Rule::Quarter, &[0.0, 1.0]),

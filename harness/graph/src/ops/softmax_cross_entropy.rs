@@ -18,9 +18,10 @@ pub enum SmoothingOver {
     OtherClasses,
 }
 
-/// Operands: logits `[n, k]` and labels `[n]` (u32), or for each of `t` tokens `[n, t, k]` and `[n, t]`. Results: the
-/// mean over all labels of the cross entropy between the smoothed label and the softmax, and the gradient of that mean
-/// by the logits.
+/// Operands: logits `[n, k]` and labels `[n]` (u32), or for each of `t` tokens `[n, t, k]` and `[n, t]`, or for each
+/// pixel `[n, h, w, k]` and `[n, h, w]`. Results: the mean over all labels but the ignored ones of the cross entropy
+/// between the smoothed label and the softmax, and the gradient of that mean by the logits, 0 where a label is ignored.
+/// The mean of no label is NaN.
 ///
 /// Source: `torch.nn.functional.cross_entropy`; the device's operator gives loss and gradient at once as well.
 #[derive(Clone, Debug, PartialEq)]
@@ -29,6 +30,8 @@ pub struct SoftmaxCrossEntropy {
     pub smoothing: f64,
     /// Who gets it.
     pub over: SmoothingOver,
+    /// The label of what does not count (`ignore_index`); it need not be a class.
+    pub ignored: Option<u32>,
 }
 
 impl SoftmaxCrossEntropy {
@@ -51,9 +54,9 @@ impl Operator for SoftmaxCrossEntropy {
         let [logits, labels] = operands(inputs, "logits and labels")?;
         super::expect_float("logits", logits)?;
         let (rows, k) = match logits.shape[..] {
-            [ref rows @ .., k] if (1..=2).contains(&rows.len()) => (rows, k),
+            [ref rows @ .., k] if (1..=3).contains(&rows.len()) => (rows, k),
             _ => {
-                let expected = "[batch, classes] or [batch, tokens, classes]".to_string();
+                let expected = "[batch, classes] for each sample, token or pixel".to_string();
                 return Err(OpError::Shape { operand: "logits", expected, found: logits.shape.clone() });
             }
         };
@@ -101,15 +104,16 @@ mod tests {
 
     #[test]
     fn there_is_a_label_for_each_row_of_the_logits() {
-        let op = SoftmaxCrossEntropy { smoothing: 0.0, over: SmoothingOver::AllClasses };
+        let op = SoftmaxCrossEntropy { smoothing: 0.0, over: SmoothingOver::AllClasses, ignored: None };
         let infer = |logits: &[usize], labels: &[usize]| {
             let (logits, labels) = (TensorType::plain(logits, DType::F32), TensorType::plain(labels, DType::U32));
             op.infer(&[&logits, &labels]).map(|types| types[1].shape.to_vec())
         };
         assert_eq!(infer(&[2, 5], &[2]), Ok(vec![2, 5]));
         assert_eq!(infer(&[2, 3, 5], &[2, 3]), Ok(vec![2, 3, 5]));
+        assert_eq!(infer(&[2, 3, 4, 5], &[2, 3, 4]), Ok(vec![2, 3, 4, 5]));
         for (logits, labels) in
-            [(&[2, 3, 5][..], &[2][..]), (&[2, 3, 5], &[3, 2]), (&[5], &[]), (&[2, 3, 4, 5], &[2, 3, 4])]
+            [(&[2, 3, 5][..], &[2][..]), (&[2, 3, 5], &[3, 2]), (&[5], &[]), (&[2, 3, 4, 6, 5], &[2, 3, 4, 6])]
         {
             assert!(infer(logits, labels).is_err(), "{logits:?} {labels:?}");
         }
@@ -118,7 +122,7 @@ mod tests {
     #[test]
     fn both_smoothings_are_distributions() {
         for (over, on) in [(SmoothingOver::AllClasses, 0.91), (SmoothingOver::OtherClasses, 0.9)] {
-            let op = SoftmaxCrossEntropy { smoothing: 0.1, over };
+            let op = SoftmaxCrossEntropy { smoothing: 0.1, over, ignored: None };
             let (label, other) = op.targets(10);
             assert!((label - on).abs() < 1e-15);
             assert!((label + 9.0 * other - 1.0).abs() < 1e-15);

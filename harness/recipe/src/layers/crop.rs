@@ -6,13 +6,19 @@ use zoo_graph::{GraphError, ValueId, ops};
 
 use super::{Description, Module, Step, Word, Work};
 use crate::lower::Builder;
+use crate::resolve::Place;
 use crate::schema::Size;
-/// Cuts the same margin off all four sides.
+
+/// Cuts the same margin off all four sides, or what is more than the height and width of a tap, in equal parts.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Crop {
     /// Rows and columns that go, on each side.
-    pub margin: Size,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub margin: Option<Size>,
+    /// A tap, or an input of the model, that has the height and width of the middle that stays.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub like: Option<String>,
     /// Only of maps narrower than this; wider ones stay whole.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub narrower_than: Option<Size>,
@@ -21,6 +27,18 @@ pub struct Crop {
 impl Word for Crop {
     const MODULE: Module = Module::Function;
 
+    fn resolve(&mut self, at: &mut Place<'_, '_>) -> Option<()> {
+        if self.margin.is_some() == self.like.is_some() {
+            at.error("", "says what is cut off either by `margin` or by `like`").hint =
+                Some("for example `margin: 4`".to_owned());
+            return None;
+        }
+        if let Some(like) = &mut self.like {
+            *like = at.tap("like", like)?;
+        }
+        Some(())
+    }
+
     fn build(&self, at: &mut Builder<'_, '_>, x: ValueId) -> Result<ValueId, GraphError> {
         let Some([n, c, h, w]) = at.shape(x).nchw() else {
             return Err(at.refuse(format!("no height and width in {}", at.shape(x))));
@@ -28,15 +46,32 @@ impl Word for Crop {
         if self.narrower_than.is_some_and(|limit| w >= limit.0) {
             return Ok(x);
         }
-        let margin = self.margin.0;
-        let left = |size: usize| size.checked_sub(2 * margin).filter(|size| *size > 0);
-        let (Some(oh), Some(ow)) = (left(h), left(w)) else {
-            return Err(at.refuse(format!("a margin of {margin} leaves nothing of {h}x{w}")));
+        let (oh, ow) = match (&self.like, self.margin) {
+            (Some(like), _) => {
+                let other = at.shape(at.tapped(like)?);
+                let Some([_, _, oh, ow]) = other.nchw().filter(|[_, _, oh, ow]| *oh <= h && *ow <= w) else {
+                    return Err(at.refuse(format!("{other} of `{like}` is not within {h}x{w}")));
+                };
+                (oh, ow)
+            }
+            (None, margin) => {
+                let margin = margin.map_or(0, |margin| margin.0);
+                let left = |size: usize| size.checked_sub(2 * margin).filter(|size| *size > 0);
+                let (Some(oh), Some(ow)) = (left(h), left(w)) else {
+                    return Err(at.refuse(format!("a margin of {margin} leaves nothing of {h}x{w}")));
+                };
+                (oh, ow)
+            }
         };
-        at.add(ops::Slice { start: vec![0, 0, margin, margin], size: vec![n, c, oh, ow] }, &[x])
+        if (oh, ow) == (h, w) {
+            return Ok(x);
+        }
+        at.add(ops::Slice { start: vec![0, 0, (h - oh) / 2, (w - ow) / 2], size: vec![n, c, oh, ow] }, &[x])
     }
 
     fn describe(&self) -> Description<'_> {
-        Step::new(Work::Size, format!("crop {}", self.margin.0)).into()
+        let by = self.margin.map(|margin| margin.0.to_string());
+        let like = self.like.as_ref().map(|like| format!("like {like}"));
+        Step::new(Work::Size, format!("crop {}", by.or(like).unwrap_or_default())).into()
     }
 }

@@ -9,7 +9,7 @@ use super::{Description, Module, Step, Word, Work};
 use crate::lower::Builder;
 use crate::resolve::Place;
 use crate::schema::Pair;
-/// Enlarges (or shrinks) height and width, by `scale` or to `size`.
+/// Enlarges (or shrinks) height and width, by `scale`, to `size`, or to those of a tap or an input of the model, `like`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Upsample {
@@ -19,6 +19,9 @@ pub struct Upsample {
     /// Height and width of the output.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub size: Option<Pair>,
+    /// A tap, or an input of the model, that has the height and width of the output.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub like: Option<String>,
     /// Which pixels an output pixel is made of.
     #[serde(default)]
     pub mode: UpsampleMode,
@@ -42,10 +45,15 @@ impl Word for Upsample {
     const MODULE: Module = Module::Function;
 
     fn resolve(&mut self, at: &mut Place<'_, '_>) -> Option<()> {
-        if self.scale.is_some() == self.size.is_some() {
-            at.error("", "says how large either by `scale` or by `size`").hint =
+        if [self.scale.is_some(), self.size.is_some(), self.like.is_some()].into_iter().filter(|said| *said).count()
+            != 1
+        {
+            at.error("", "says how large by one of `scale`, `size` and `like`").hint =
                 Some("for example `scale: 2`".to_owned());
             return None;
+        }
+        if let Some(like) = &mut self.like {
+            *like = at.tap("like", like)?;
         }
         Some(())
     }
@@ -55,7 +63,16 @@ impl Word for Upsample {
             return Err(at.refuse(format!("no height and width in {}", at.shape(x))));
         };
         let Pair([by_h, by_w]) = self.scale.unwrap_or(Pair::ONES);
-        let out = self.size.map_or([h.saturating_mul(by_h), w.saturating_mul(by_w)], |size| size.0);
+        let out = match &self.like {
+            Some(like) => {
+                let other = at.shape(at.tapped(like)?);
+                let Some([.., h, w]) = other.nchw() else {
+                    return Err(at.refuse(format!("no height and width in `{like}`, which is {other}")));
+                };
+                [h, w]
+            }
+            None => self.size.map_or([h.saturating_mul(by_h), w.saturating_mul(by_w)], |size| size.0),
+        };
         let interpolation = match self.mode {
             UpsampleMode::Nearest => ops::Interpolation::Nearest,
             UpsampleMode::Bilinear => ops::Interpolation::Bilinear { align_corners: self.align_corners },
@@ -71,6 +88,7 @@ impl Word for Upsample {
         };
         let by = self.scale.map(|by| format!("x{}", one(by)));
         let to = self.size.map(|size| format!("to {size}"));
-        Step::new(Work::Size, format!("upsample {}, {mode}", by.or(to).unwrap_or_default())).into()
+        let like = self.like.as_ref().map(|like| format!("like {like}"));
+        Step::new(Work::Size, format!("upsample {}, {mode}", by.or(to).or(like).unwrap_or_default())).into()
     }
 }

@@ -56,7 +56,7 @@ macro_rules! losses {
 }
 
 losses! {
-    /// Softmax and cross entropy, mean over the batch, or over all tokens of a batch.
+    /// Softmax and cross entropy, mean over the samples of a batch, or over their tokens or pixels.
     softmax_cross_entropy: SoftmaxCrossEntropy,
     /// Half the sum of squares of the parameters, as part of the forward loss (TensorFlow's l2_loss).
     l2: L2,

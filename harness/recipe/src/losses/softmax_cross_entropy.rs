@@ -7,15 +7,22 @@ use zoo_graph::{GraphError, ops};
 use super::{LossTerm, Terms};
 use crate::lower::LOGITS;
 
-/// Softmax and cross entropy, mean over the batch, or over all tokens of a batch.
+/// Softmax and cross entropy, mean over the samples of a batch, or over their tokens or pixels: logits are `[K]`,
+/// `[T, K]` or `[K, H, W]`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct SoftmaxCrossEntropy {
+    /// Output of the model, where it names its outputs: the logits.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub prediction: Option<String>,
     /// Share s of the probability taken from the true class (arXiv 1512.00567, section 7).
     #[schemars(range(min = 0), extend("exclusiveMaximum" = 1))]
     pub label_smoothing: f64,
     /// Who gets it.
     pub smoothing_over: SmoothingOver,
+    /// Label of the tokens or pixels that do not count (PyTorch's `ignore_index`); 255 in the label maps of PASCAL VOC.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ignore: Option<u32>,
 }
 
 /// Classes that label smoothing gives the share s to, of K classes.
@@ -31,7 +38,10 @@ pub enum SmoothingOver {
 
 impl LossTerm for SoftmaxCrossEntropy {
     fn build(&self, at: &mut Terms<'_>) -> Result<(), GraphError> {
-        let logits = at.prediction(LOGITS)?;
+        let mut logits = at.prediction(self.prediction.as_deref().unwrap_or(LOGITS))?;
+        if at.shape(logits).nchw().is_some() {
+            logits = at.add("loss/classes_last", ops::Transpose { permutation: vec![0, 2, 3, 1] }, &[logits])?;
+        }
         let (width, classes) = (at.shape(logits).last().copied(), at.classes());
         if let Some(width) = width.filter(|width| *width < classes) {
             return Err(at.refuse(format!(
@@ -44,8 +54,12 @@ impl LossTerm for SoftmaxCrossEntropy {
             SmoothingOver::AllClasses => ops::SmoothingOver::AllClasses,
             SmoothingOver::OtherClasses => ops::SmoothingOver::OtherClasses,
         };
-        let op = ops::SoftmaxCrossEntropy { smoothing: self.label_smoothing, over };
+        let op = ops::SoftmaxCrossEntropy { smoothing: self.label_smoothing, over, ignored: self.ignore };
         at.term(("cross_entropy", 1.0), op, &[logits, labels])?;
         Ok(())
+    }
+
+    fn prediction(&self) -> Option<&str> {
+        self.prediction.as_deref()
     }
 }

@@ -6,8 +6,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Crop511, FrameFolder, Metric, PairPreparation, Sentences, TextDetection, TextFile, TextFolder, TextPreparation,
-    TextScenes, Tracking, Videos,
+    Crop511, FrameFolder, LabelMapPreparation, LabelMaps, Metric, PairPreparation, Sentences, Shapes, TextDetection,
+    TextFile, TextFolder, TextPreparation, TextScenes, Tracking, Videos,
 };
 
 /// Where the samples come from.
@@ -37,6 +37,10 @@ pub enum Source {
     TextScenes(TextScenes),
     /// Photographs with annotated text (ICDAR 2015, Total-Text).
     TextFolder(TextFolder),
+    /// Photographs with a class per pixel (PASCAL VOC).
+    LabelMaps(LabelMaps),
+    /// Scenes of shapes with a class per pixel, generated: needs no files.
+    Shapes(Shapes),
     /// Videos of a target that moves, generated: needs no files.
     Videos(Videos),
     /// Crops of videos around their targets (SiamMask's layout).
@@ -56,6 +60,8 @@ pub enum SampleKind {
     Image,
     /// An image with the outlines of its text.
     Text,
+    /// An image with a class per pixel.
+    LabelMap,
     /// A video with the place of its target.
     Video,
     /// A window of text with the character that comes after each.
@@ -68,6 +74,7 @@ impl SampleKind {
         match self {
             Self::Image => "images with a class",
             Self::Text => "images with text",
+            Self::LabelMap => "images with label maps",
             Self::Video => "videos",
             Self::Language => "windows of text",
         }
@@ -78,6 +85,7 @@ impl SampleKind {
         match self {
             Self::Image => &[Metric::Top1, Metric::Top5, Metric::CrossEntropy],
             Self::Text => &[Metric::Hmean, Metric::Precision, Metric::Recall],
+            Self::LabelMap => &[Metric::MeanIou, Metric::PixelAccuracy, Metric::CrossEntropy],
             Self::Video => &[Metric::MaskIou, Metric::Tracked, Metric::Overlap, Metric::Eao],
             Self::Language => &[Metric::CrossEntropy, Metric::Perplexity, Metric::BitsPerCharacter],
         }
@@ -90,6 +98,7 @@ impl Source {
         match self {
             Self::ImageFolder(_) | Self::ClassFolders(_) | Self::Cifar10(_) | Self::Characters(_) => SampleKind::Image,
             Self::TextScenes(_) | Self::TextFolder(_) => SampleKind::Text,
+            Self::LabelMaps(_) | Self::Shapes(_) => SampleKind::LabelMap,
             Self::Videos(_) | Self::Crop511(_) | Self::FrameFolder(_) => SampleKind::Video,
             Self::TextFile(_) | Self::Sentences(_) => SampleKind::Language,
         }
@@ -98,11 +107,12 @@ impl Source {
     /// Whether it is drawn, not read.
     pub fn generated(&self) -> bool {
         match self {
-            Self::Characters(_) | Self::TextScenes(_) | Self::Videos(_) | Self::Sentences(_) => true,
+            Self::Characters(_) | Self::TextScenes(_) | Self::Shapes(_) | Self::Videos(_) | Self::Sentences(_) => true,
             Self::ImageFolder(_)
             | Self::ClassFolders(_)
             | Self::Cifar10(_)
             | Self::TextFolder(_)
+            | Self::LabelMaps(_)
             | Self::Crop511(_)
             | Self::FrameFolder(_)
             | Self::TextFile(_) => false,
@@ -271,6 +281,9 @@ pub struct Preprocess {
     /// How images with text become samples; `train` and `eval` then only normalise.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub text: Option<TextPreparation>,
+    /// How images with label maps become samples; `train` and `eval` then only normalise.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub label_maps: Option<LabelMapPreparation>,
     /// How videos become samples; `train` and `eval` then only normalise.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pairs: Option<PairPreparation>,

@@ -92,13 +92,16 @@ metrics! {
     Top1 = "top1", SHARE, "Share of samples whose class comes first.";
     Top5 = "top5", SHARE, "Share of samples whose class is among the first five.";
     CrossEntropy = "cross_entropy", COST,
-        "Mean cross entropy in nats, of samples or of tokens, without smoothing and regularisation.";
+        "Mean cross entropy in nats, of samples, tokens or pixels, without smoothing and regularisation.";
     Perplexity = "perplexity", (Better::Lower, [1.0, f64::INFINITY], Unit::Plain),
         "Exponential of the mean cross entropy of a token: among how many that are alike the network is undecided.";
     BitsPerCharacter = "bits_per_character", COST, "Mean cross entropy of a character in bits.";
     Hmean = "hmean", SHARE, "Harmonic mean of precision and recall of found text (ICDAR 2015's protocol).";
     Precision = "precision", SHARE, "Share of the found texts that are texts.";
     Recall = "recall", SHARE, "Share of the texts that are found.";
+    MeanIou = "mean_iou", SHARE,
+        "Intersection over union of the pixels of a class over all images, mean over the classes (PASCAL VOC).";
+    PixelAccuracy = "pixel_accuracy", SHARE, "Share of the pixels whose class comes first.";
     MaskIou = "mask_iou", SHARE,
         "Mean intersection over union of the target's mask, read where the network sees the target.";
     Tracked = "tracked", SHARE, "Share of the sequences whose target is followed from the first frame to the last.";

@@ -35,8 +35,13 @@ impl Confusion {
     /// the largest logit, the first of equal ones.
     pub fn add(&mut self, &Classified { logits, label }: &Classified<'_>) -> Option<usize> {
         let found = largest(logits)?;
-        *self.counts.entry(label as usize).or_default().entry(found).or_default() += 1;
+        self.count_in(label as usize, found, 1);
         Some(found)
+    }
+
+    /// Takes in samples of a class that were taken for the same.
+    pub fn count_in(&mut self, class: usize, found: usize, count: u64) {
+        *self.counts.entry(class).or_default().entry(found).or_default() += count;
     }
 
     /// Samples of a class that were taken for another, or for itself.

@@ -1,0 +1,182 @@
+//! Folders of images with label maps: PASCAL VOC, and one folder of each per part.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::folder::{is_image, read_file, read_image};
+use crate::image::decode_labels;
+use crate::segmentation::{LabelMap, LabelMapDataset, VOID};
+use crate::{DataError, Image, OnError, files};
+
+/// Longest list of names that is read.
+const MAX_LIST: u64 = 16 << 20;
+
+/// File of the names of the classes, one per line, beside the parts.
+const CLASSES: &str = "classes.txt";
+
+/// The classes of PASCAL VOC, in the order of its palette.
+const VOC: [&str; 21] = [
+    "background",
+    "aeroplane",
+    "bicycle",
+    "bird",
+    "boat",
+    "bottle",
+    "bus",
+    "car",
+    "cat",
+    "chair",
+    "cow",
+    "diningtable",
+    "dog",
+    "horse",
+    "motorbike",
+    "person",
+    "pottedplant",
+    "sheep",
+    "sofa",
+    "train",
+    "tvmonitor",
+];
+
+/// The part of a data set.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LabelPart {
+    /// Images to train on.
+    Train,
+    /// Images to evaluate on.
+    Val,
+}
+
+impl LabelPart {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Train => "train",
+            Self::Val => "val",
+        }
+    }
+}
+
+/// Images with label maps, sorted by name. Files are read when they are used.
+#[derive(Debug, Clone)]
+pub struct LabelFolder {
+    samples: Vec<(PathBuf, PathBuf)>,
+    names: Vec<String>,
+    /// Labels are below this, or [`VOID`].
+    classes: usize,
+    skipped: usize,
+}
+
+impl LabelFolder {
+    /// A part of the data set in `root`: `PART/images/*.jpg` with `PART/labels/*.png` of the same names, or PASCAL
+    /// VOC's `JPEGImages` with `SegmentationClass` and the names in `ImageSets/Segmentation/PART.txt`. Labels are below
+    /// `classes`, or [`VOID`].
+    ///
+    /// # Errors
+    /// If neither layout is there or no image is found; and with [`OnError::Fail`] for an image without label map. With
+    /// [`OnError::Skip`] these are logged, counted and left out.
+    pub fn open_root(root: &Path, part: LabelPart, classes: usize, on_error: OnError) -> Result<Self, DataError> {
+        if !root.is_dir() {
+            return Err(DataError::NotAFolder(root.to_owned()));
+        }
+        let own = root.join(part.name());
+        let (images, labels, images_found) = if own.join("images").is_dir() && own.join("labels").is_dir() {
+            (own.join("images"), own.join("labels"), listed(&own.join("images"))?)
+        } else {
+            let list = root.join("ImageSets/Segmentation").join(format!("{}.txt", part.name()));
+            let (images, labels) = (root.join("JPEGImages"), root.join("SegmentationClass"));
+            if !list.is_file() || !images.is_dir() || !labels.is_dir() {
+                return Err(DataError::UnknownLabelLayout(root.to_owned()));
+            }
+            let of_list = lines(&list)?.iter().map(|name| images.join(format!("{name}.jpg"))).collect();
+            (images, labels, of_list)
+        };
+        let names = match root.join(CLASSES) {
+            file if file.is_file() => lines(&file)?,
+            _ if root.join("SegmentationClass").is_dir() => VOC.map(str::to_owned).to_vec(),
+            _ => (0..classes).map(|class| class.to_string()).collect(),
+        };
+        let mut folder = Self { samples: Vec::new(), names, classes, skipped: 0 };
+        for image in images_found {
+            let map = labels.join(image.file_stem().unwrap_or_default()).with_extension("png");
+            let missing = |path: &Path| path.is_file();
+            match (missing(&image), missing(&map)) {
+                (true, true) => folder.samples.push((image, map)),
+                (true, false) => {
+                    folder.skip_or_fail(DataError::NoAnnotation { image, folder: labels.clone() }, on_error)?;
+                }
+                (false, _) => {
+                    let source = std::io::ErrorKind::NotFound.into();
+                    folder.skip_or_fail(DataError::Io { path: image, source }, on_error)?;
+                }
+            }
+        }
+        if folder.samples.is_empty() {
+            return Err(DataError::NoImages(images));
+        }
+        Ok(folder)
+    }
+
+    /// Number of images left out.
+    pub fn skipped(&self) -> usize {
+        self.skipped
+    }
+
+    fn skip_or_fail(&mut self, error: DataError, on_error: OnError) -> Result<(), DataError> {
+        match on_error {
+            OnError::Fail => Err(error),
+            OnError::Skip => {
+                tracing::warn!("left out: {error}");
+                self.skipped += 1;
+                Ok(())
+            }
+        }
+    }
+}
+
+/// The images in a folder, sorted by name.
+fn listed(folder: &Path) -> Result<Vec<PathBuf>, DataError> {
+    let io = |source| DataError::Io { path: folder.to_owned(), source };
+    let entries = fs::read_dir(folder).map_err(io)?;
+    let paths = entries.map(|entry| entry.map(|entry| entry.path())).collect::<Result<Vec<_>, _>>().map_err(io)?;
+    let mut images: Vec<PathBuf> = paths.into_iter().filter(|path| is_image(path)).collect();
+    images.sort();
+    Ok(images)
+}
+
+/// The lines of a list that are not empty.
+fn lines(path: &Path) -> Result<Vec<String>, DataError> {
+    let bytes = files::read(path, MAX_LIST).map_err(|source| DataError::Io { path: path.to_owned(), source })?;
+    let text = String::from_utf8_lossy(&bytes);
+    Ok(text.lines().map(str::trim).filter(|line| !line.is_empty()).map(str::to_owned).collect())
+}
+
+impl LabelMapDataset for LabelFolder {
+    fn len(&self) -> usize {
+        self.samples.len()
+    }
+
+    fn classes(&self) -> &[String] {
+        &self.names
+    }
+
+    fn name(&self, index: usize) -> String {
+        self.samples[index].0.display().to_string()
+    }
+
+    fn load(&self, index: usize) -> Result<(Image, LabelMap), DataError> {
+        let (image, path) = &self.samples[index];
+        let image = read_image(image)?;
+        let decoded = decode_labels(&read_file(path)?);
+        let labels = decoded.map_err(|source| DataError::Decode { name: path.display().to_string(), source })?;
+        if labels.size() != image.size() {
+            return Err(DataError::MaskSize { path: path.clone(), found: labels.size(), expected: image.size() });
+        }
+        let beyond = |label: &u8| *label != VOID && usize::from(*label) >= self.classes;
+        if let Some(place) = labels.values().iter().position(beyond) {
+            let (x, y, label) = (place % labels.width(), place / labels.width(), labels.values()[place]);
+            return Err(DataError::Label { path: path.clone(), x, y, label, classes: self.classes });
+        }
+        Ok((image, labels))
+    }
+}

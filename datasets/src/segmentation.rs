@@ -1,0 +1,9 @@
+//! Semantic segmentation: images with a class per pixel, generated ones, and how they are varied for training.
+
+mod augment;
+mod label_map;
+mod shapes;
+
+pub use augment::{LabelAugment, Labelled};
+pub use label_map::{LabelMap, LabelMapDataset, VOID};
+pub use shapes::{Shapes, ShapesConfig};

@@ -1,0 +1,93 @@
+//! A class per pixel.
+
+use crate::grid::Grid;
+use crate::image::Size;
+use crate::{DataError, Image};
+
+/// The class of each pixel, or [`VOID`].
+pub type LabelMap = Grid<u8>;
+
+/// The label of pixels that do not count: contours in PASCAL VOC, what lies beyond the image after a crop.
+pub const VOID: u8 = 255;
+
+impl LabelMap {
+    /// The map at another size, each pixel that of the nearest centre (Pillow's `NEAREST`).
+    #[must_use]
+    pub fn nearest(&self, to: Size) -> Self {
+        let place = |length: usize, from: usize| -> Vec<usize> {
+            let step = from as f64 / length as f64;
+            (0..length).map(|i| (((i as f64 + 0.5) * step) as usize).min(from.saturating_sub(1))).collect()
+        };
+        let (rows, columns) = (place(to.height, self.height()), place(to.width, self.width()));
+        let mut resized = Self::filled(to, VOID);
+        for (y, from) in rows.into_iter().enumerate() {
+            let row = self.row(from);
+            resized.row_mut(y).iter_mut().zip(&columns).for_each(|(out, column)| *out = row[*column]);
+        }
+        resized
+    }
+
+    /// The part of `size` whose upper left corner is at `(x, y)`; [`VOID`] beyond the map.
+    #[must_use]
+    pub fn part(&self, (x, y): (usize, usize), size: Size) -> Self {
+        let mut part = Self::filled(size, VOID);
+        let columns = self.width().saturating_sub(x).min(size.width);
+        for row in 0..self.height().saturating_sub(y).min(size.height) {
+            part.row_mut(row)[..columns].copy_from_slice(&self.row(y + row)[x..x + columns]);
+        }
+        part
+    }
+}
+
+/// Images with a class per pixel, addressed by index.
+///
+/// Implementations are pure: the same index gives the same image and labels, from any thread.
+pub trait LabelMapDataset: Send + Sync {
+    /// Number of images.
+    fn len(&self) -> usize;
+
+    /// True if there are no images.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Names of the classes, in the order of the labels; none if they have no names.
+    fn classes(&self) -> &[String];
+
+    /// What image `index` is called in messages: its path, or what generated it.
+    fn name(&self, index: usize) -> String;
+
+    /// Image `index` (below [`len`](Self::len)) and a label map of its size.
+    ///
+    /// # Errors
+    /// If a file cannot be read or decoded, or the map has another size than the image.
+    fn load(&self, index: usize) -> Result<(Image, LabelMap), DataError>;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn map(width: usize, values: &[u8]) -> LabelMap {
+        LabelMap::new(Size::new(width, values.len() / width), values.to_vec()).unwrap()
+    }
+
+    /// `Image.resize((w, h), NEAREST)` of Pillow 13.
+    #[test]
+    fn the_nearest_pixel_is_taken() {
+        let row = map(5, &[1, 2, 3, 4, 5]);
+        assert_eq!(row.nearest(Size::new(3, 1)).values(), [1, 3, 5]);
+        assert_eq!(row.nearest(Size::new(2, 1)).values(), [2, 4]);
+        assert_eq!(row.nearest(Size::new(8, 1)).values(), [1, 1, 2, 3, 3, 4, 5, 5]);
+        assert_eq!(map(2, &[1, 2, 3, 4]).nearest(Size::new(3, 3)).values(), [1, 2, 2, 3, 4, 4, 3, 4, 4]);
+        assert_eq!(row.nearest(row.size()), row);
+    }
+
+    #[test]
+    fn what_lies_beyond_is_void() {
+        let whole = map(3, &[1, 2, 3, 4, 5, 6]);
+        assert_eq!(whole.part((1, 1), Size::new(3, 2)).values(), [5, 6, VOID, VOID, VOID, VOID]);
+        assert_eq!(whole.part((1, 0), Size::new(1, 2)).values(), [2, 5]);
+        assert_eq!(whole.part((7, 7), Size::new(1, 1)).values(), [VOID]);
+    }
+}

@@ -1,0 +1,103 @@
+//! Folders of images with label maps.
+
+use std::fs;
+use std::path::Path;
+
+use tempfile::TempDir;
+use zoo_datasets::image::write_png;
+use zoo_datasets::segmentation::{LabelMapDataset, VOID};
+use zoo_datasets::{DataError, Image, LabelFolder, LabelPart, OnError, Size};
+
+/// A label map of 3 x 2 pixels as a PNG file with a palette.
+fn labels(path: &Path, (width, height): (u32, u32), values: &[u8]) {
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    let mut encoder = png::Encoder::new(fs::File::create(path).unwrap(), width, height);
+    encoder.set_color(png::ColorType::Indexed);
+    encoder.set_depth(png::BitDepth::Eight);
+    encoder.set_palette(vec![9; 768]);
+    encoder.write_header().unwrap().write_image_data(values).unwrap();
+}
+
+fn image(path: &Path) {
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    write_png(&Image::filled(Size::new(3, 2), [7; 3]), path).unwrap();
+}
+
+/// Two images to train on and one held out.
+fn divided() -> TempDir {
+    let dir = TempDir::new().unwrap();
+    for (part, name) in [("train", "b"), ("train", "a"), ("val", "c")] {
+        image(&dir.path().join(format!("{part}/images/{name}.png")));
+        labels(&dir.path().join(format!("{part}/labels/{name}.png")), (3, 2), &[0, 1, 2, 3, VOID, 0]);
+    }
+    dir
+}
+
+fn open(root: &Path, part: LabelPart, on_error: OnError) -> Result<LabelFolder, DataError> {
+    LabelFolder::open_root(root, part, 4, on_error)
+}
+
+#[test]
+fn parts_are_read_in_order() {
+    let dir = divided();
+    let train = open(dir.path(), LabelPart::Train, OnError::Fail).unwrap();
+    assert_eq!((train.len(), train.skipped()), (2, 0));
+    assert!(train.name(0).ends_with("a.png") && train.name(1).ends_with("b.png"));
+    let (image, map) = train.load(1).unwrap();
+    assert_eq!((image.size(), map.values()), (Size::new(3, 2), &[0, 1, 2, 3, VOID, 0][..]));
+    assert_eq!(train.classes(), ["0", "1", "2", "3"]);
+    fs::write(dir.path().join("classes.txt"), "sky\nroad\n\ncar\ntree\n").unwrap();
+    let val = open(dir.path(), LabelPart::Val, OnError::Fail).unwrap();
+    assert_eq!((val.len(), val.classes()[2].as_str()), (1, "car"));
+}
+
+#[test]
+fn pascal_voc_is_read_by_its_lists() {
+    let dir = TempDir::new().unwrap();
+    for name in ["2007_000032", "2007_000039"] {
+        fs::create_dir_all(dir.path().join("JPEGImages")).unwrap();
+        // The content decides what a file is.
+        image(&dir.path().join("a.png"));
+        fs::rename(dir.path().join("a.png"), dir.path().join(format!("JPEGImages/{name}.jpg"))).unwrap();
+        labels(&dir.path().join(format!("SegmentationClass/{name}.png")), (3, 2), &[1; 6]);
+    }
+    let lists = dir.path().join("ImageSets/Segmentation");
+    fs::create_dir_all(&lists).unwrap();
+    fs::write(lists.join("train.txt"), "2007_000032\n").unwrap();
+    fs::write(lists.join("val.txt"), "2007_000039\n2007_000040\n").unwrap();
+    let train = open(dir.path(), LabelPart::Train, OnError::Fail).unwrap();
+    assert_eq!((train.len(), train.classes().len(), train.classes()[20].as_str()), (1, 21, "tvmonitor"));
+    assert_eq!(train.load(0).unwrap().1.values(), [1; 6]);
+    let missing = open(dir.path(), LabelPart::Val, OnError::Fail).unwrap_err().to_string();
+    assert!(missing.contains("2007_000040.jpg"), "{missing}");
+    assert_eq!(open(dir.path(), LabelPart::Val, OnError::Skip).unwrap().skipped(), 1);
+}
+
+#[test]
+fn what_cannot_be_used_is_named() {
+    let dir = divided();
+    let path = dir.path().join("train/labels/a.png");
+    let error = |path: &Path| {
+        let found = open(path, LabelPart::Train, OnError::Fail).and_then(|set| set.load(0).map(|_| ()));
+        found.unwrap_err().to_string()
+    };
+    labels(&path, (2, 3), &[0; 6]);
+    assert!(error(dir.path()).ends_with("a.png: a mask of 2x3 pixels for an image of 3x2"), "{}", error(dir.path()));
+    labels(&path, (3, 2), &[0, 1, 2, 3, 4, 0]);
+    assert!(
+        error(dir.path())
+            .ends_with("a.png: label 4 at column 1, row 1 is not below 4, the number of classes, nor 255 (no class)"),
+        "{}",
+        error(dir.path())
+    );
+    image(&path);
+    assert!(error(dir.path()).contains("a.png: Rgb of 8 bits are colours, not classes"), "{}", error(dir.path()));
+    fs::write(&path, b"").unwrap();
+    assert!(error(dir.path()).contains("a.png: not a PNG file"), "{}", error(dir.path()));
+    fs::remove_file(&path).unwrap();
+    assert!(error(dir.path()).contains("images/a.png"), "{}", error(dir.path()));
+    assert_eq!(open(dir.path(), LabelPart::Train, OnError::Skip).unwrap().skipped(), 1);
+    fs::remove_dir_all(dir.path().join("train/labels")).unwrap();
+    assert!(error(dir.path()).contains("no label maps found; looked for train/images"), "{}", error(dir.path()));
+    assert!(error(&dir.path().join("nowhere")).contains("no such folder"), "{}", error(&dir.path().join("nowhere")));
+}

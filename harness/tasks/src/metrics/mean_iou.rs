@@ -1,0 +1,37 @@
+//! Agreement of label maps, class by class.
+
+use super::Confusion;
+use zoo_recipe::schema::{Metric, Score};
+
+/// Intersection over union of each class that occurs or is found, mean over these, from how many pixels of each class
+/// were taken for which, over all images (PASCAL VOC's segmentation challenge; torchvision's `references/segmentation`).
+/// NaN without pixels.
+pub fn mean_iou(pixels: &Confusion) -> Score {
+    let largest = pixels.counts.iter().flat_map(|(class, row)| row.keys().chain([class])).max().copied();
+    let shares = (0..=largest.unwrap_or(0)).filter_map(|class| {
+        let found: u64 = pixels.counts.keys().map(|other| pixels.count(*other, class)).sum();
+        let both = pixels.count(class, class);
+        let either = pixels.samples(class) + found - both;
+        (either > 0).then(|| both as f64 / either as f64)
+    });
+    let (sum, n) = shares.fold((0.0, 0), |(sum, n), share| (sum + share, n + 1));
+    Score { metric: Metric::MeanIou, value: sum / f64::from(n), of: None }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Classes 0 and 1 with IoU 3/5 and 1/3; class 2 occurs nowhere, class 3 is found once, where there is none of it.
+    #[test]
+    fn by_hand() {
+        let mut pixels = Confusion::new(&[]);
+        for (class, found, count) in [(0, 0, 3), (0, 1, 1), (1, 1, 1), (1, 0, 1)] {
+            pixels.count_in(class, found, count);
+        }
+        assert!((mean_iou(&pixels).value - f64::midpoint(3.0 / 5.0, 1.0 / 3.0)).abs() < 1e-15);
+        pixels.count_in(0, 3, 1);
+        assert!((mean_iou(&pixels).value - (3.0 / 6.0 + 1.0 / 3.0 + 0.0) / 3.0).abs() < 1e-15);
+        assert!(mean_iou(&Confusion::new(&[])).value.is_nan());
+    }
+}

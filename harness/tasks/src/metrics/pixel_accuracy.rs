@@ -1,0 +1,26 @@
+//! Agreement of label maps, pixel by pixel.
+
+use super::Confusion;
+use zoo_recipe::schema::{Metric, Score};
+
+/// Share of the pixels that were taken for what they are; NaN without pixels.
+pub fn pixel_accuracy(pixels: &Confusion) -> Score {
+    let right: u64 = pixels.counts.keys().map(|class| pixels.count(*class, *class)).sum();
+    let all: u64 = pixels.counts.keys().map(|class| pixels.samples(*class)).sum();
+    Score { metric: Metric::PixelAccuracy, value: right as f64 / all as f64, of: None }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn by_hand() {
+        let mut pixels = Confusion::new(&[]);
+        for (class, found, count) in [(0, 0, 3), (0, 1, 1), (1, 1, 1), (1, 0, 1)] {
+            pixels.count_in(class, found, count);
+        }
+        assert!((pixel_accuracy(&pixels).value - 4.0 / 6.0).abs() < 1e-15);
+        assert!(pixel_accuracy(&Confusion::new(&[])).value.is_nan());
+    }
+}

@@ -1,0 +1,117 @@
+//! Mean intersection over union, and pictures of what was taken for what.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use zoo_datasets::{
+    SampleLoader, Samples, Size,
+    drawing::{draw_labels, strip},
+    segmentation::{LabelMap, VOID},
+};
+
+use super::samples::{Evaluated, HeldOutImage, Preparation, label_size, middle};
+use crate::{
+    Evaluation, EvaluationError, Field, Found, HeldOut, Network, Output, Place, Sight, Witness,
+    metrics::{Classified, Confusion, CrossEntropy, Meter, mean_iou, pixel_accuracy},
+};
+
+/// All held-out images.
+pub(super) struct HeldOutPixels {
+    pub loader: SampleLoader<Evaluated>,
+    /// Name of the input that takes the image.
+    pub input: String,
+    pub prepare: Preparation,
+    /// Names of the classes.
+    pub classes: Vec<String>,
+}
+
+impl HeldOut for HeldOutPixels {
+    fn evaluate(
+        &self,
+        network: &mut dyn Network,
+        cancel: &AtomicBool,
+        witness: &mut Witness<'_>,
+    ) -> Result<Option<Evaluation>, EvaluationError> {
+        let of = self.loader.samples().len();
+        let (mut loss, mut confusion, mut samples) = (CrossEntropy::default(), Confusion::new(&self.classes), 0);
+        for images in self.loader.epoch(0, 0)? {
+            if cancel.load(Ordering::Relaxed) {
+                return Ok(None);
+            }
+            let images = images?;
+            let pixels = images.iter().flat_map(|image| self.prepare.numbers(&image.sample.image)).collect();
+            let outputs = network.run(images.len(), vec![Field::real(&self.input, pixels)])?;
+            let Some(Output { shape, values, .. }) = outputs.first() else {
+                return Err(EvaluationError::Mismatch("the network has no output".into()));
+            };
+            for (image, logits) in images.iter().zip(values.chunks_exact(shape.iter().product::<usize>().max(1))) {
+                let (found, own) = taken(image, logits, shape, &mut loss)?;
+                show(image, &found, &own, witness);
+                for (class, row) in own.counts {
+                    row.into_iter().for_each(|(found, count)| confusion.count_in(class, found, count));
+                }
+            }
+            samples += images.len();
+            witness(&Sight::Progress { what: "samples", done: samples, of });
+        }
+        if samples == 0 {
+            return Err(EvaluationError::NothingEvaluated);
+        }
+        witness(&Sight::Confusion(&confusion));
+        let scores = vec![mean_iou(&confusion), pixel_accuracy(&confusion)];
+        Ok(Some(Evaluation { samples: samples as u64, loss: Some(loss.value()), scores }))
+    }
+}
+
+/// The class that each pixel of an image was taken for, and how many pixels were taken for which.
+fn taken(
+    image: &HeldOutImage,
+    logits: &[f32],
+    shape: &[usize],
+    loss: &mut CrossEntropy,
+) -> Result<(LabelMap, Confusion), EvaluationError> {
+    let whole = image.sample.labels.size();
+    let size = match shape {
+        [_, rest @ ..] => label_size(Some(rest), [3, whole.height, whole.width]),
+        [] => None,
+    };
+    let Some(size) = size else {
+        let message = format!("its output is {shape:?} for images of {whole} pixels, not a class for each pixel");
+        return Err(EvaluationError::Mismatch(message));
+    };
+    let truth = middle(&image.sample.labels, size);
+    let (mut found, mut counts) = (LabelMap::filled(size, VOID), Confusion::new(&[]));
+    let mut of_pixel = vec![0.0; shape[0]];
+    for (place, label) in truth.values().iter().copied().enumerate() {
+        of_pixel.iter_mut().enumerate().for_each(|(class, x)| *x = f64::from(logits[class * size.area() + place]));
+        let pixel = Classified { logits: &of_pixel, label: u32::from(label) };
+        let class = if label == VOID {
+            Confusion::new(&[]).add(&pixel)
+        } else {
+            loss.add(&pixel);
+            counts.add(&pixel)
+        };
+        found.values_mut()[place] = class.map_or(VOID, |class| class as u8);
+    }
+    Ok((found, counts))
+}
+
+/// An image with its classes, and beside it with those that were found.
+fn show(HeldOutImage { name, sample }: &HeldOutImage, found: &LabelMap, counts: &Confusion, witness: &mut Witness<'_>) {
+    let share = mean_iou(counts).value;
+    let Size { width, height } = found.size();
+    let rim = |whole: usize, part: usize| (whole - part) / 2;
+    witness(&Sight::Found(Found {
+        name,
+        place: Place::Alone { summary: &format!("mean IoU {:.0} %", 100.0 * share) },
+        shows: "an image tinted by its classes, and beside it by those that were found",
+        key: Some("left: the truth; right: what was found; pixels without class are dark"),
+        badness: Some(if share.is_nan() { 0.0 } else { 1.0 - share }),
+        draw: &|| {
+            let seen = &sample.image;
+            let corner = (rim(seen.width(), width), rim(seen.height(), height));
+            let part = seen.crop(zoo_datasets::Rect::new(corner.0, corner.1, width, height));
+            let part = part.unwrap_or_else(|| seen.clone());
+            strip(&[draw_labels(&part, &middle(&sample.labels, found.size())), draw_labels(&part, found)], 2)
+        },
+    }));
+}

@@ -1,0 +1,182 @@
+//! Semantic segmentation: a class for each pixel of an image.
+
+mod evaluate;
+mod samples;
+mod sources;
+
+use std::{path::Path, sync::Arc};
+
+use zoo_datasets::{
+    DataError, Image, LoaderConfig, Pipeline, SampleLoader,
+    drawing::draw_labels,
+    segmentation::{LabelMapDataset, VOID},
+};
+use zoo_recipe::{
+    LABEL, Recipe,
+    schema::{self, Metric, Score, Source},
+};
+
+use crate::{
+    Baseline, DataSets, EvaluationError, Feed, HeldOut, Input, InputError, Inspection, MakeNetwork, Network,
+    SampleSets, Task,
+    batch::{Element, first, offer},
+    evaluation::first_input,
+    inspection::Sums,
+    metrics::{Confusion, mean_iou},
+    preprocess::{Split, image, unresized},
+    task::{foreign, in_rows, on_error},
+};
+
+/// Semantic segmentation.
+pub(crate) struct Segmentation;
+
+/// Images with a class per pixel.
+struct LabelledPixels {
+    train: Arc<dyn LabelMapDataset>,
+    val: Arc<dyn LabelMapDataset>,
+}
+
+impl Task for Segmentation {
+    fn open(&self, recipe: &Recipe) -> Result<DataSets, InputError> {
+        match &recipe.data.source {
+            Source::Shapes(section) => sources::shapes(recipe, section),
+            Source::LabelMaps(section) => sources::folder(recipe, &section.root, on_error(recipe)),
+            _ => Err(foreign(recipe, "segmentation")),
+        }
+    }
+
+    fn open_folder(&self, recipe: &Recipe, root: &Path) -> Result<DataSets, InputError> {
+        sources::folder(recipe, root, on_error(recipe))
+    }
+
+    fn source_in(&self, root: &Path, _before: &Source) -> Source {
+        Source::LabelMaps(schema::LabelMaps { root: root.to_owned() })
+    }
+
+    fn preprocessing(&self, recipe: &Recipe, _image: [usize; 3]) -> Result<Pipeline, InputError> {
+        unresized(recipe, Split::Eval)
+    }
+}
+
+impl LabelledPixels {
+    fn part(&self, held_out: bool) -> &Arc<dyn LabelMapDataset> {
+        if held_out { &self.val } else { &self.train }
+    }
+}
+
+impl SampleSets for LabelledPixels {
+    fn train_len(&self) -> usize {
+        self.train.len()
+    }
+
+    fn val_len(&self) -> usize {
+        self.val.len()
+    }
+
+    fn noun(&self) -> &'static str {
+        "images"
+    }
+
+    fn classes(&self) -> &[String] {
+        self.train.classes()
+    }
+
+    fn names(&self, tell: &mut dyn FnMut(String)) {
+        self.classes().iter().for_each(|class| tell(class.clone()));
+        [&self.train, &self.val].into_iter().for_each(|set| (0..set.len()).for_each(|index| tell(set.name(index))));
+    }
+
+    fn feed(&self, recipe: &Recipe, inputs: &[Input], config: LoaderConfig) -> Result<Feed, InputError> {
+        let first = first(recipe, inputs)?;
+        offer(recipe, inputs, &[(&first.name, Element::Real), (LABEL, Element::Index)])?;
+        let entropy = recipe.loss.softmax_cross_entropy.as_ref();
+        if let Some(entropy) = entropy.filter(|entropy| entropy.ignore != Some(u32::from(VOID))) {
+            let message = match entropy.ignore {
+                Some(other) => format!("{other} is ignored, while {VOID} is the label of pixels without class"),
+                None => format!("pixels without class have the label {VOID}: add `ignore: {VOID}`"),
+            };
+            return Err(InputError::at(recipe, "loss.softmax_cross_entropy", message));
+        }
+        let labels = inputs.iter().find(|input| input.name == LABEL).map(|input| input.shape.as_slice());
+        let Some(labels) = samples::label_size(labels, image(first)) else {
+            let message = "the network has no prediction for each pixel: its output is [classes, height, width], not \
+                           larger than the image";
+            return Err(InputError::at(recipe, "loss", message));
+        };
+        let (training, prepare) = samples::training(recipe, self.train.clone(), image(first))?;
+        let name = first.name.clone();
+        let join = move |examples| samples::batch(examples, &name, &prepare, labels);
+        Ok(Feed::of_samples(SampleLoader::new(training, config)?, join))
+    }
+
+    fn held_out(
+        &self,
+        recipe: &Recipe,
+        network: &dyn Network,
+        config: LoaderConfig,
+    ) -> Result<Box<dyn HeldOut>, EvaluationError> {
+        let input = first_input(network)?;
+        let (images, prepare) = samples::evaluation(recipe, self.val.clone(), image(&input))?;
+        let classes = self.classes().to_vec();
+        let loader = SampleLoader::new(images, config)?;
+        Ok(Box::new(evaluate::HeldOutPixels { loader, input: input.name, prepare, classes }))
+    }
+
+    fn trivial_answers(
+        &self,
+        _recipe: &Recipe,
+        _network: &mut MakeNetwork<'_>,
+        _config: LoaderConfig,
+        progress: &mut dyn FnMut(usize, usize),
+    ) -> Result<Vec<Baseline>, EvaluationError> {
+        let mut counts = [0u64; 256];
+        for index in 0..self.val.len() {
+            self.val.load(index)?.1.values().iter().for_each(|label| counts[usize::from(*label)] += 1);
+            progress(index + 1, self.val.len());
+        }
+        let classes = &counts[..usize::from(VOID)];
+        let most = (0..classes.len()).max_by_key(|class| (classes[*class], usize::MAX - class)).unwrap_or(0);
+        let mut taken = Confusion::new(self.classes());
+        classes.iter().enumerate().filter(|(_, n)| **n > 0).for_each(|(class, n)| taken.count_in(class, most, *n));
+        let score = Score { metric: Metric::MeanIou, ..mean_iou(&taken) };
+        Ok(vec![Baseline { answer: format!("{} everywhere", taken.name(most)), score }])
+    }
+
+    fn is_undivided(&self) -> bool {
+        let Self { train, val } = self;
+        train.len() == val.len() && (0..train.len()).all(|index| train.name(index) == val.name(index))
+    }
+
+    fn parts(&self) -> Vec<(&'static str, usize)> {
+        vec![("train", self.train.len()), ("val", self.val.len())]
+    }
+
+    fn inspect(&self, part: usize, done: &(dyn Fn() + Sync)) -> Inspection {
+        let (set, (name, samples)) = (self.part(part == 1), self.parts()[part]);
+        let read = |index| {
+            Sums::of(set.load(index).map(|(image, labels)| {
+                let mut counts = [0usize; 256];
+                labels.values().iter().for_each(|label| counts[usize::from(*label)] += 1);
+                (image, counts)
+            }))
+        };
+        let sums = Sums::over(samples, read, done);
+        let (void, pixels) = (sums.counts[usize::from(VOID)], sums.counts.iter().sum::<usize>());
+        let classes = sums.counts[..usize::from(VOID)].iter().filter(|count| **count > 0).count();
+        let named: Vec<_> = self.classes().iter().zip(sums.counts).map(|(class, n)| (class.as_str(), n)).collect();
+        let one = |count: usize| Some((count as u64, count as u64));
+        Inspection {
+            name,
+            samples,
+            facts: [("pixels", pixels.into()), ("void", void.into()), ("classes", serde_json::json!(named))].into(),
+            columns: vec![("classes", one(classes)), ("pixels", one(pixels)), ("void", one(void))],
+            pixels: Some(sums.pixels()),
+            broken: sums.broken,
+        }
+    }
+
+    fn sheet(&self, held_out: bool, rows: usize, columns: usize) -> Result<(Image, usize), DataError> {
+        let set = self.part(held_out);
+        in_rows((rows, columns), set.len(), |index| set.load(index).map(|(image, labels)| draw_labels(&image, &labels)))
+    }
+}

@@ -1,0 +1,174 @@
+//! From images with label maps to what a network is trained and evaluated on.
+
+use std::sync::Arc;
+
+use zoo_datasets::{
+    DataError, Image, Normalize, Rng, Samples, Size,
+    segmentation::{LabelAugment, LabelMap, LabelMapDataset, Labelled},
+};
+use zoo_recipe::{LABEL, Recipe};
+
+use crate::{
+    Batch, Field, InputError,
+    preprocess::{Split, normalized, only_normalisation, pair},
+};
+
+/// How an image becomes numbers.
+#[derive(Clone)]
+pub(super) struct Preparation {
+    normalize: Normalize,
+    /// The network takes one channel.
+    grey: bool,
+}
+
+impl Preparation {
+    fn new(recipe: &Recipe, split: Split, [channels, ..]: [usize; 3]) -> Result<Self, InputError> {
+        let normalize = only_normalisation(recipe, split)?;
+        match channels {
+            1 | 3 => Ok(Self { normalize, grey: channels == 1 }),
+            other => {
+                let message = format!("images have three channels, or one if they are grey, not {other}");
+                Err(InputError::at(recipe, "model.inputs", message))
+            }
+        }
+    }
+
+    /// The image as the network takes it, CHW.
+    pub(super) fn numbers(&self, image: &Image) -> Vec<f32> {
+        if !self.grey {
+            return normalized(image, &self.normalize);
+        }
+        // Pillow's `convert("L")`: ITU-R BT.601 in 16 bits of fraction.
+        let grey =
+            |[r, g, b]: &[u8; 3]| (19595 * u32::from(*r) + 38470 * u32::from(*g) + 7471 * u32::from(*b) + 0x8000) >> 16;
+        image.pixels().as_chunks::<3>().0.iter().map(|pixel| self.normalize.value(0, grey(pixel) as u8)).collect()
+    }
+}
+
+/// What a network that takes `image` (`[channels, height, width]`) is trained on.
+pub(super) struct Training {
+    set: Arc<dyn LabelMapDataset>,
+    augment: LabelAugment,
+}
+
+/// Training samples of a recipe.
+///
+/// # Errors
+/// Steps other than a normalisation, or settings that make no sense.
+pub(super) fn training(
+    recipe: &Recipe,
+    set: Arc<dyn LabelMapDataset>,
+    image: [usize; 3],
+) -> Result<(Training, Preparation), InputError> {
+    let prepare = Preparation::new(recipe, Split::Train, image)?;
+    let [_, height, width] = image;
+    let section = recipe.preprocess.label_maps.clone().unwrap_or_default();
+    let side = height.min(width);
+    let shorter = section.shorter.map_or((side.div_ceil(2), 2 * side), pair);
+    let augment = LabelAugment { size: Size { width, height }, shorter, flip: section.flip };
+    augment.check()?;
+    Ok((Training { set, augment }, prepare))
+}
+
+impl Samples for Training {
+    type Sample = Labelled;
+
+    fn len(&self) -> usize {
+        self.set.len()
+    }
+
+    fn sample(&self, seed: u64, epoch: u64, index: usize) -> Result<Labelled, DataError> {
+        let (image, labels) = self.set.load(index)?;
+        Ok(self.augment.apply(&image, &labels, &mut Rng::new(seed, epoch, index as u64)))
+    }
+}
+
+/// A held-out image in the network's size.
+pub(super) struct HeldOutImage {
+    /// What it is called.
+    pub name: String,
+    /// What the network sees.
+    pub sample: Labelled,
+}
+
+/// Held-out images as a network takes them.
+pub(super) struct Evaluated {
+    set: Arc<dyn LabelMapDataset>,
+    network: Size,
+}
+
+/// The held-out images of a recipe whose network takes `image` (`[channels, height, width]`).
+///
+/// # Errors
+/// Steps other than a normalisation.
+pub(super) fn evaluation(
+    recipe: &Recipe,
+    set: Arc<dyn LabelMapDataset>,
+    image: [usize; 3],
+) -> Result<(Evaluated, Preparation), InputError> {
+    let prepare = Preparation::new(recipe, Split::Eval, image)?;
+    let [_, height, width] = image;
+    Ok((Evaluated { set, network: Size { width, height } }, prepare))
+}
+
+impl Samples for Evaluated {
+    type Sample = HeldOutImage;
+
+    fn len(&self) -> usize {
+        self.set.len()
+    }
+
+    fn sample(&self, _seed: u64, _epoch: u64, index: usize) -> Result<HeldOutImage, DataError> {
+        let (image, labels) = self.set.load(index)?;
+        Ok(HeldOutImage { name: self.set.name(index), sample: Labelled::fitted(&image, &labels, self.network) })
+    }
+}
+
+/// Height and width of a label map that a network of `image` predicts; `None` unless it lies within the image.
+pub(super) fn label_size(labels: Option<&[usize]>, [_, height, width]: [usize; 3]) -> Option<Size> {
+    match labels {
+        None => Some(Size { width, height }),
+        Some(&[h, w]) if h <= height && w <= width => Some(Size::new(w, h)),
+        Some(_) => None,
+    }
+}
+
+/// The middle of a label map: a network without padding predicts no class for the rim of the image.
+pub(super) fn middle(labels: &LabelMap, size: Size) -> LabelMap {
+    let offset = |whole: usize, part: usize| (whole - part) / 2;
+    labels.part((offset(labels.width(), size.width), offset(labels.height(), size.height)), size)
+}
+
+/// Samples as inputs of a step whose first is called `image`.
+pub(super) fn batch(samples: Vec<Labelled>, image: &str, prepare: &Preparation, size: Size) -> Batch {
+    let n = samples.len();
+    let pixels = samples.iter().flat_map(|sample| prepare.numbers(&sample.image)).collect();
+    let labels = samples.iter().flat_map(|sample| middle(&sample.labels, size).into_values()).map(u32::from);
+    Batch { n, fields: vec![Field::real(image, pixels), Field::index(LABEL, labels.collect())] }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Levels of Pillow 13's `convert("L")`.
+    #[test]
+    fn grey_is_pillows() {
+        let normalize = Normalize { scale: zoo_datasets::transforms::PixelScale::Byte, ..Normalize::UNCHANGED };
+        let prepare = Preparation { normalize, grey: true };
+        let colours = [[255, 0, 0], [0, 255, 0], [0, 0, 255], [255, 255, 255], [13, 200, 77]];
+        for (colour, level) in colours.into_iter().zip([76.0, 150.0, 29.0, 255.0, 130.0]) {
+            assert_eq!(prepare.numbers(&Image::filled(Size::square(1), colour)), [level], "{colour:?}");
+        }
+    }
+
+    #[test]
+    fn the_middle_of_the_labels_is_predicted() {
+        let labels = LabelMap::new(Size::new(4, 3), (0..12).collect()).unwrap();
+        assert_eq!(middle(&labels, Size::new(2, 1)).values(), [5, 6]);
+        assert_eq!(middle(&labels, labels.size()), labels);
+        assert_eq!(label_size(Some(&[1, 2]), [3, 3, 4]), Some(Size::new(2, 1)));
+        assert_eq!(label_size(Some(&[4, 4]), [3, 3, 4]), None);
+        assert_eq!(label_size(Some(&[]), [3, 3, 4]), None);
+    }
+}

@@ -1,0 +1,46 @@
+//! Where images with label maps come from.
+
+use std::{path::Path, sync::Arc};
+
+use zoo_datasets::{
+    LabelFolder, LabelPart, OnError,
+    segmentation::{LabelMapDataset, Shapes, ShapesConfig},
+};
+use zoo_recipe::{Recipe, schema};
+
+use super::LabelledPixels;
+use crate::{
+    DataSets, InputError,
+    preprocess::{pair, size},
+};
+
+/// Generated scenes.
+pub(super) fn shapes(recipe: &Recipe, section: &schema::Shapes) -> Result<DataSets, InputError> {
+    let config = ShapesConfig {
+        size: size(section.size),
+        shapes: pair(section.shapes),
+        radius: pair(section.radius),
+        luminance_gap: pair(section.contrast),
+        strokes: section.strokes,
+        noise: pair(section.noise),
+    };
+    let train = Shapes::new(config, section.seed, 0, section.train)?;
+    let val = Shapes::new(config, section.seed, Shapes::HELD_OUT, section.val)?;
+    let (classes, own) = (recipe.model.classes, train.classes().len());
+    if classes != own {
+        let message = format!("the shapes have {own} classes, background included, the model has {classes}");
+        return Err(InputError::at(recipe, "model.classes", message));
+    }
+    let description = format!("generated shapes, {} pixels", config.size);
+    let samples = Arc::new(LabelledPixels { train: Arc::new(train), val: Arc::new(val) });
+    Ok(DataSets { samples, description, skipped: 0 })
+}
+
+/// Photographs in one of the layouts.
+pub(super) fn folder(recipe: &Recipe, root: &Path, on_error: OnError) -> Result<DataSets, InputError> {
+    let open = |part| LabelFolder::open_root(root, part, recipe.model.classes, on_error);
+    let (train, val) = (open(LabelPart::Train)?, open(LabelPart::Val)?);
+    let skipped = train.skipped() + val.skipped();
+    let samples = Arc::new(LabelledPixels { train: Arc::new(train), val: Arc::new(val) });
+    Ok(DataSets { samples, description: format!("images with label maps in {}", root.display()), skipped })
+}
