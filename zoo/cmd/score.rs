@@ -11,7 +11,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use zoo_datasets::files;
 use zoo_npu::score::{Summary, summary};
-use zoo_npu::{Limit, NpuError, Row, Scored, Throughput, Work};
+use zoo_npu::{NpuError, Row, Scored, Throughput, Work};
 use zoo_recipe::Document;
 
 /// Simulate every row of a throughput file and compare with what was published.
@@ -111,11 +111,6 @@ fn score(row: &Row, catalog: &Catalog, context: &Context) -> Result<Scored, Fail
         (Some(ms), _) => ("ms", ms, profile.step.ms()),
         (None, ips) => ("ips", ips.unwrap_or(f64::NAN), profile.images_per_s),
     };
-    let limit = match profile.limit {
-        Limit::Device => "device",
-        Limit::Input => "input",
-        Limit::Floor => "floor",
-    };
     Ok(Scored::Simulated {
         id,
         unit,
@@ -124,7 +119,7 @@ fn score(row: &Row, catalog: &Catalog, context: &Context) -> Result<Scored, Fail
         error: simulated / published - 1.0,
         fitted: device.is_fitted_to(&row.id),
         doubtful: row.doubtful,
-        limit,
+        limit: profile.limit.name(),
         stack: stack.map(|stack| stack.name.clone()),
         note: row.note.clone(),
     })

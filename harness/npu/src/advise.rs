@@ -196,8 +196,8 @@ impl Advisor<'_> {
             let cost = self.saved(input(|input| input.enabled = false));
             let rate = self.written.images_per_s;
             let message = format!(
-                "the device waits for its samples: one {} makes {rate:.0} images per second, the device would take {:.1} ms",
-                self.written.input.limit,
+                "the device waits for its samples: limited by {}, {rate:.0} come per second; the device would take {:.1} ms",
+                self.written.input.limit.name(),
                 self.written.timeline.end.ms()
             );
             let remedy = "more host cores, `npu.input.normalize: device`, or smaller files";

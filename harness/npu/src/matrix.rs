@@ -58,6 +58,9 @@ pub fn product(graph: &Graph, node: &Node, device: &Device) -> Option<Product> {
     let ty = |v: &zoo_graph::ValueId| graph.ty(*v);
     let (inputs, outputs) = (graph.types(&node.inputs), graph.types(&node.outputs));
     let Work::Product { product, .. } = node.op.rules().work(&inputs, &outputs) else { return None };
+    if device.matrix.depthwise_on_vector && is_depthwise(graph, node) {
+        return None;
+    }
     let flop = node.op.cost(&inputs, &outputs).flop.0;
     let [tm, tn, tk] = device.matrix.tile.map(|t| t as u64);
     let up = |n: usize, tile: u64| (n as u64).div_ceil(tile);
@@ -135,6 +138,18 @@ pub fn product(graph: &Graph, node: &Node, device: &Device) -> Option<Product> {
             Some(Product { count, left_bytes, right_bytes, ..one })
         }
     }
+}
+
+/// Whether a node is a convolution of single channels, or a gradient of one.
+pub fn is_depthwise(graph: &Graph, node: &Node) -> bool {
+    let (inputs, outputs) = (graph.types(&node.inputs), graph.types(&node.outputs));
+    let Work::Product { product, .. } = node.op.rules().work(&inputs, &outputs) else { return false };
+    let (conv, filters) = match product {
+        Operation::Convolution(conv) | Operation::ConvolutionInput(conv) => (conv, inputs.get(1)),
+        Operation::ConvolutionFilter(conv) => (conv, outputs.first()),
+        Operation::Matrices(_) => return false,
+    };
+    conv.groups > 1 && filters.is_some_and(|filters| filters.shape.get(1) == Some(&1))
 }
 
 /// Blocks of output channels of a grouped convolution, and the depth that each of them sees: groups narrower than a

@@ -29,7 +29,6 @@ pub fn page(profile: &Profile, title: &str, options: &[WhatIf]) -> Result<String
     let limit = match profile.limit {
         Limit::Device => "device",
         Limit::Input => "input pipeline",
-        Limit::Floor => "network's own host code",
     };
     let short = format!("{} per step, {:.0} images per second", milliseconds(profile.step.ms()), profile.images_per_s);
     let lines = vec![format!(

@@ -56,8 +56,16 @@ pub enum Limit {
     Device,
     /// The input pipeline.
     Input,
-    /// The network's own host code.
-    Floor,
+}
+
+impl Limit {
+    /// As tables show it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Device => "device",
+            Self::Input => "input",
+        }
+    }
 }
 
 /// Kernels of one operator, together.
@@ -130,14 +138,8 @@ fn simulate(recipe: &Recipe, device: &Device, graph: Graph, applied: Vec<Applied
     if !npu.input.prefetch {
         busy += input.copy;
     }
-    let floor = device.host.floors.iter().find(|floor| floor.recipe == recipe.name);
-    let floor = floor.map_or(Seconds::ZERO, |floor| ms(&floor.ms));
-    let longest = busy.max(input.pipeline).max(floor);
-    let limit = match longest {
-        longest if longest == busy => Limit::Device,
-        longest if longest == input.pipeline => Limit::Input,
-        _ => Limit::Floor,
-    };
+    let longest = busy.max(input.pipeline);
+    let limit = if longest == busy { Limit::Device } else { Limit::Input };
     // Device and host wait for each other between loops, whatever the step waited for.
     let step = longest + ms(&device.control.sync_ms) / npu.iterations_per_loop.max(1) as f64;
     let compile =

@@ -127,6 +127,14 @@ impl PublishedFigure {
             Self::Range([low, high]) => low.midpoint(high),
         }
     }
+
+    /// The ends of a range.
+    pub fn range(self) -> Option<[f64; 2]> {
+        match self {
+            Self::One(_) => None,
+            Self::Range(ends) => Some(ends),
+        }
+    }
 }
 
 /// What became of a row.

@@ -5,10 +5,14 @@
 //! enough stays in the shared cache for the kernels that follow; reads of it do not reach device memory. Writes always
 //! do.
 
-use crate::{device::Device, kernel::Kernel};
+use crate::{
+    composed::{Composed, composed},
+    device::Device,
+    kernel::Kernel,
+};
 use std::collections::{HashSet, VecDeque};
 use zoo_graph::{
-    Graph, Op, Phase, ValueId,
+    Graph, Node, Op, Phase, ValueId,
     ops::{Read, Work},
 };
 use zoo_recipe::schema::TransDataKernel;
@@ -24,6 +28,8 @@ pub struct Traffic {
     pub written: u64,
     /// Factor on the time of these transfers: how much longer short runs of addresses take.
     pub run_factor: f64,
+    /// Kernels that are launched: several where the software composes an operator.
+    pub launches: u64,
 }
 
 impl Traffic {
@@ -66,7 +72,12 @@ impl<'d> Cache<'d> {
     /// The bytes of the next kernel.
     pub fn run(&mut self, graph: &Graph, kernel: &Kernel) -> Traffic {
         let inside: HashSet<ValueId> = kernel.nodes.iter().flat_map(|n| &graph.nodes[*n].outputs).copied().collect();
-        let mut traffic = Traffic { run_factor: self.run_factor(graph, kernel), ..Traffic::default() };
+        let mut traffic = Traffic { run_factor: self.run_factor(graph, kernel), launches: 1, ..Traffic::default() };
+        if let [n] = kernel.nodes[..]
+            && let Some(terms) = composed(graph, &graph.nodes[n], &self.device.operators.composed)
+        {
+            return self.terms(graph, &graph.nodes[n], &terms);
+        }
         let mut seen = HashSet::new();
         for &n in &kernel.nodes {
             let node = &graph.nodes[n];
@@ -88,6 +99,17 @@ impl<'d> Cache<'d> {
             self.hold(v, bytes);
         }
         traffic
+    }
+
+    /// The bytes of an operator that runs term by term.
+    fn terms(&mut self, graph: &Graph, node: &Node, terms: &Composed) -> Traffic {
+        node.inputs.iter().for_each(|v| {
+            self.touch(*v);
+        });
+        node.outputs.iter().for_each(|v| self.hold(*v, graph.ty(*v).bytes().0));
+        // What one term leaves behind is what the next reads.
+        let (read, cached) = if terms.operand <= self.capacity { (0, terms.read) } else { (terms.read, 0) };
+        Traffic { read, cached, written: terms.written, run_factor: 1.0, launches: terms.kernels }
     }
 
     /// Values that leave the kernel: those that others read, results of the step, and what nobody reads at all.

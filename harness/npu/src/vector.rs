@@ -1,6 +1,7 @@
 //! Time of the Vector units: the instructions that each operator says it takes ([`zoo_graph::ops::Work`]), as bytes
 //! that pass through them and starts that are not hidden.
 
+use crate::{device::Device, matrix::is_depthwise};
 use zoo_graph::{C0, DType, Graph, Layout, Node, TensorType, ops::Work};
 
 /// Instructions of a kernel.
@@ -33,7 +34,7 @@ impl VectorWork {
 }
 
 /// The work of one node.
-pub fn work(graph: &Graph, node: &Node) -> VectorWork {
+pub fn work(graph: &Graph, node: &Node, device: &Device) -> VectorWork {
     let [inputs, outputs] = [&node.inputs, &node.outputs].map(|values| graph.types(values));
     match node.op.rules().work(&inputs, &outputs) {
         Work::Nothing | Work::Moves { .. } => VectorWork::default(),
@@ -41,7 +42,13 @@ pub fn work(graph: &Graph, node: &Node) -> VectorWork {
         Work::Rows { map, instructions } => VectorWork::rows(&map, instructions),
         Work::Product { instructions, .. } => {
             let elements = outputs.first().map_or(0, |result| result.stored_numel());
-            VectorWork::stream(elements as u64, instructions, DType::F32.bytes().0)
+            let epilogue = VectorWork::stream(elements as u64, instructions, DType::F32.bytes().0);
+            if !(device.matrix.depthwise_on_vector && is_depthwise(graph, node)) {
+                return epilogue;
+            }
+            // A load and a multiplication with addition for each tap, in f32.
+            let operations = node.op.cost(&inputs, &outputs).flop.0;
+            epilogue.plus(VectorWork::stream(operations, 1, DType::F32.bytes().0))
         }
     }
 }

@@ -101,7 +101,7 @@ fn pools_pay_for_the_rows_of_their_output() {
     let x = graph.add_input("x", half(&[2, 32, 28, 28]).with_layout(Layout::Nc1hwc0));
     let window = Window { pad: [1; 4], ..Window::new([3; 2], [1; 2]) };
     graph.add(&scope(), "pool", MaxPool { window }, &[x]).unwrap();
-    let work = vector::work(&graph, &graph.nodes[0]);
+    let work = vector::work(&graph, &graph.nodes[0], &ascend());
     // 2 images, 2 blocks of channels, 28 rows, and 18 instructions for 9 taps.
     assert_eq!(work.starts, (2 * 2 * 28 * 18) as f64);
     assert_eq!(work.bytes, (2 * 32 * 28 * 28 * 2 * 18) as f64);

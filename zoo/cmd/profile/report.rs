@@ -22,7 +22,7 @@ pub(super) struct Report {
     batch: usize,
     step_ms: f64,
     images_per_s: f64,
-    /// What ends the step last: `device`, `input` or `floor`.
+    /// What ends the step last: `device` or `input`.
     limit: Limit,
     /// What the device needs, were its input always there.
     device_ms: f64,
@@ -129,9 +129,6 @@ impl Report {
         let waits = match self.limit {
             Limit::Device => String::new(),
             Limit::Input => paint(DIM, format!(" (waits for its input; the device needs {:.1})", self.device_ms)),
-            Limit::Floor => {
-                paint(DIM, format!(" (waits for its own host code; the device needs {:.1})", self.device_ms))
-            }
         };
         writeln!(out, "step      {:.1} ms{waits}", self.step_ms)?;
         writeln!(out, "images    {:.0} per second", self.images_per_s)?;
