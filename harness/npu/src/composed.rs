@@ -51,7 +51,7 @@ pub fn composed(graph: &Graph, node: &Node, names: &[String]) -> Option<Composed
 }
 
 /// The formula that an operator is.
-fn formula(op: &Op) -> Option<&Formula> {
+pub fn formula(op: &Op) -> Option<&Formula> {
     if let Op::Map(map) = op {
         return Some(&map.formula);
     }

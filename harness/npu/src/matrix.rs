@@ -5,7 +5,10 @@
 //! the depth loads `m0` left and `n0` right tiles. Operands come through L1 from the shared cache, again and again
 //! unless a core's share of them stays in half of L1.
 
-use crate::{device::Device, units::Seconds};
+use crate::{
+    device::{Device, Figure},
+    units::Seconds,
+};
 use zoo_graph::{
     Graph, Node,
     ops::{Product as Operation, Work},
@@ -32,6 +35,8 @@ pub struct Product {
     pub flop: u64,
     /// Whether it computes in f32.
     pub f32: bool,
+    /// Whether it is a convolution of single channels.
+    pub depthwise: bool,
 }
 
 /// How a product is cut, and what that costs.
@@ -58,7 +63,8 @@ pub fn product(graph: &Graph, node: &Node, device: &Device) -> Option<Product> {
     let ty = |v: &zoo_graph::ValueId| graph.ty(*v);
     let (inputs, outputs) = (graph.types(&node.inputs), graph.types(&node.outputs));
     let Work::Product { product, .. } = node.op.rules().work(&inputs, &outputs) else { return None };
-    if device.matrix.depthwise_on_vector && is_depthwise(graph, node) {
+    let depthwise = is_depthwise(graph, node);
+    if depthwise && device.vector.depthwise_instructions.is_some() {
         return None;
     }
     let flop = node.op.cost(&inputs, &outputs).flop.0;
@@ -82,6 +88,7 @@ pub fn product(graph: &Graph, node: &Node, device: &Device) -> Option<Product> {
         width: left.dtype.bytes().0,
         flop,
         f32: left.dtype.bytes().0 == 4,
+        depthwise,
     };
     match product {
         Operation::Convolution(conv) => {
@@ -215,8 +222,10 @@ impl Machine {
         let [tm, tn, tk] = device.matrix.tile.map(|t| t as u64);
         let clock = device.matrix.clock_ghz.value * 1e9;
         let efficiency = if tuned { &device.matrix.tuned_efficiency } else { &device.matrix.efficiency };
-        let rate = if product.f32 { device.matrix.f32_rate.value } else { 1.0 };
-        let kib = |figure: &crate::device::Figure| (figure.value * 1024.0) as u64;
+        let share = |applies: bool, figure: &Figure| if applies { figure.value } else { 1.0 };
+        let rate =
+            share(product.f32, &device.matrix.f32_rate) * share(product.depthwise, &device.matrix.depthwise_rate);
+        let kib = |figure: &Figure| (figure.value * 1024.0) as u64;
         let sum_bytes = 4 * tm * tn;
         let buffers = &device.buffers;
         Self {

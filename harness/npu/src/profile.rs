@@ -115,7 +115,8 @@ pub fn profile(recipe: &Recipe, device: &Device, work: Work) -> Result<Profile, 
 /// Prices a compiled graph.
 fn simulate(recipe: &Recipe, device: &Device, graph: Graph, applied: Vec<Applied>, peak_memory: Bytes) -> Profile {
     let (npu, batch, devices) = (&recipe.npu, recipe.train.batch, recipe.npu.devices);
-    let riding = Riding { elementwise: npu.fusion, sums: npu.fusion && npu.deep_fusion };
+    let rides = npu.fusion && device.matrix.feeds_vector;
+    let riding = Riding { elementwise: rides, sums: rides && npu.deep_fusion };
     let kernels = kernels(&graph, riding);
     let masks = npu.fusion && device.control.relu_mask;
     let mut cache = Cache::new(&graph, device, masks, npu.trans_data);

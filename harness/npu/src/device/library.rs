@@ -129,7 +129,7 @@ fn figure_errors<T>(document: &Document<T>, path: &str, figure: &Figure) -> Vec<
     if figure.value == 0.0 && !may_be_zero {
         found.push(document.error_at(&value, "must be more than 0"));
     }
-    let shares = ["efficiency", "f32_rate", "resident", "in_order_overlap"];
+    let shares = ["efficiency", "_rate", "resident", "in_order_overlap"];
     if figure.value > 1.0 && shares.iter().any(|share| path.ends_with(share)) {
         found.push(document.error_at(&value, format!("a share is at most 1, found {}", figure.value)));
     }

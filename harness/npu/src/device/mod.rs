@@ -84,9 +84,11 @@ pub struct Matrix {
     pub blocked_channels: bool,
     /// Whether dense layers have their weights and weight gradients converted to the matrix unit's layout each step.
     pub converts_dense: bool,
-    /// Whether convolutions of single channels run on the Vector units, tap by tap.
-    #[serde(default)]
-    pub depthwise_on_vector: bool,
+    /// Rate of convolutions of single channels as a share of the rate of others: a channel at a time goes through a
+    /// unit that takes many.
+    pub depthwise_rate: Figure,
+    /// Whether results pass to the Vector units without memory, so that element-wise operators ride on products.
+    pub feeds_vector: bool,
 }
 
 /// Vector units.
@@ -99,6 +101,11 @@ pub struct Vector {
     pub clock_ghz: Figure,
     /// Share of the peak that is reached.
     pub efficiency: Figure,
+    /// Instructions that a function takes: an exponential, a logarithm, a root, a quotient.
+    pub function_instructions: Figure,
+    /// Instructions per tap of a convolution of single channels, where these run on the Vector units.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub depthwise_instructions: Option<Figure>,
     /// Cycles to start an instruction. Streams of whole tensors hide them; pools, which work row by row, do not.
     pub start_cycles: Figure,
 }
@@ -274,6 +281,9 @@ pub struct Stack {
     pub set: Vec<String>,
     /// Why.
     pub because: String,
+    /// Start of an operator of a compiled graph, where it is not the device's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub launch_us: Option<Figure>,
     /// Operators for which it has no kernel of its own, beyond the device's.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub composed: Vec<String>,
@@ -327,6 +337,9 @@ impl Device {
     #[must_use]
     pub fn under(mut self, stack: &Stack) -> Self {
         self.operators.composed.extend(stack.composed.iter().cloned());
+        if let Some(launch) = &stack.launch_us {
+            self.control.launch_us = launch.clone();
+        }
         self.host.pipelines.extend(stack.pipelines.iter().cloned());
         self
     }
