@@ -21,6 +21,7 @@
 
 pub mod advise;
 pub mod collective;
+pub mod compare;
 pub mod compile;
 pub mod composed;
 pub mod device;
@@ -44,12 +45,13 @@ pub mod what_if;
 mod error;
 
 pub use advise::{Advice, advise};
+pub use compare::{OpDifference, compare};
 pub use compile::{Work, compile};
 pub use device::{Device, DeviceLibrary};
 pub use error::NpuError;
 pub use host::Host;
 pub use page::page;
-pub use profile::{Limit, OpCost, Profile, profile};
+pub use profile::{Limit, OpCost, PHASES, Profile, profile};
 pub use score::{Comparison, Row, Scored, Throughput};
 pub use trace::{STREAMS, trace};
 pub use units::Seconds;

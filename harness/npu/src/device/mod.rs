@@ -356,6 +356,12 @@ impl<H: Serialize> Device<H> {
         (self.cores.value as usize).max(1)
     }
 
+    /// FLOP per second that the matrix units could do in half precision.
+    pub fn peak_flops(&self) -> f64 {
+        let [m, n, k] = self.matrix.tile;
+        2.0 * (m * n * k) as f64 * self.cores.value * self.matrix.clock_ghz.value * 1e9
+    }
+
     /// Bytes of device memory.
     pub fn memory_bytes(&self) -> u64 {
         (self.hbm.gib.value * f64::from(1 << 30)) as u64
