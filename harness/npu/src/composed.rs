@@ -5,7 +5,7 @@
 
 use zoo_graph::{
     DType, Graph, Node, Op, ValueId,
-    formula::{Extent, Formula, Fold, Term, TermId},
+    formula::{Extent, Fold, Formula, Term, TermId},
 };
 
 /// What the terms of a formula cost as kernels.

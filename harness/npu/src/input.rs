@@ -109,9 +109,8 @@ pub fn input(recipe: &Recipe, device: &Device, batch: usize, devices: usize) -> 
         (cost / cores, InputLimit::Cores),
         (locked, InputLimit::Lock),
     ];
-    let (time, limit) = limits.into_iter().fold((0.0, InputLimit::None), |most, next| {
-        if next.0 > most.0 { next } else { most }
-    });
+    let (time, limit) =
+        limits.into_iter().fold((0.0, InputLimit::None), |most, next| if next.0 > most.0 { next } else { most });
     Input { pipeline: Seconds(samples * time), copy, limit, steps }
 }
 

@@ -90,7 +90,8 @@ fn facts(profile: &Profile, title: &str) -> Facts {
 
 /// Operators of two steps.
 fn comparison(profiles: [&Profile; 2], titles: [&str; 2]) -> Section {
-    let columns = [("operator", false), ("kernels", true), ("against", true), ("ms", true), ("against ms", true), ("more", true)];
+    let columns =
+        [("operator", false), ("kernels", true), ("against", true), ("ms", true), ("against ms", true), ("more", true)];
     let caption = format!("Operators of {} against {}, the greatest difference first", titles[0], titles[1]);
     let mut grid = Grid::new(caption, columns);
     for op in compare(profiles[0], profiles[1]) {
@@ -144,7 +145,8 @@ fn timeline(profile: &Profile, title: &str, id: &str) -> Result<Section, NpuErro
     let lanes: Vec<Lane> = phases.chain(others).chain(input).filter(|lane| !lane.spans.is_empty()).collect();
     let description = format!("One step of {title}; the tables below have the figures.");
     let figure = Some(Timeline { id: id.into(), description, lanes }.html()?);
-    let section = Section { id: format!("timeline-{id}"), title: format!("One step of {title}"), figure, ..Section::default() };
+    let section =
+        Section { id: format!("timeline-{id}"), title: format!("One step of {title}"), figure, ..Section::default() };
     Ok(section)
 }
 
@@ -152,7 +154,11 @@ fn span(profile: &Profile, event: &Event) -> Span {
     let bound = event.kernel.map(|k| profile.prices[k].bound.name());
     let of = bound.map(|bound| format!(", {bound}-bound")).unwrap_or_default();
     let length = event.end - event.start;
-    let line = event.kernel.and_then(|k| profile.line_of(&profile.kernels[k])).map(|line| format!(", {line}")).unwrap_or_default();
+    let line = event
+        .kernel
+        .and_then(|k| profile.line_of(&profile.kernels[k]))
+        .map(|line| format!(", {line}"))
+        .unwrap_or_default();
     Span {
         from: event.start.ms(),
         to: event.end.ms(),

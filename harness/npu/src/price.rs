@@ -134,7 +134,18 @@ impl<'d> Pricing<'d> {
             .chain([(Bound::Launch, launch)])
             .fold((Bound::Launch, Seconds::ZERO), |best, next| if next.1 > best.1 { next } else { best });
         let flop = nodes().map(|node| flop(graph, node)).sum();
-        Price { time: busy + launch, cube, vector, hbm, l2, bytes: traffic.hbm(), flop, bound, tiling, launches: traffic.launches }
+        Price {
+            time: busy + launch,
+            cube,
+            vector,
+            hbm,
+            l2,
+            bytes: traffic.hbm(),
+            flop,
+            bound,
+            tiling,
+            launches: traffic.launches,
+        }
     }
 
     /// An operator on the host; the copies to it and back are not its own.
@@ -142,7 +153,18 @@ impl<'d> Pricing<'d> {
         let time = Seconds(traffic.total() as f64 / (self.device.host.operator_gb_per_s.value * 1e9));
         let none = Seconds::ZERO;
         let bound = Bound::Host;
-        Price { time, cube: none, vector: none, hbm: none, l2: none, bytes: 0, flop: 0, bound, tiling: None, launches: 1 }
+        Price {
+            time,
+            cube: none,
+            vector: none,
+            hbm: none,
+            l2: none,
+            bytes: 0,
+            flop: 0,
+            bound,
+            tiling: None,
+            launches: 1,
+        }
     }
 }
 

@@ -43,8 +43,14 @@ fn every_device_loads_and_every_number_has_a_source() {
 #[test]
 fn peaks_are_those_of_the_data_sheets() {
     // TFLOP/s in half precision: Huawei 256, 8 and 313, NVIDIA 125 and 312, Habana 432.
-    for (name, published) in [("ascend910", 256.0), ("ascend310", 8.0), ("v100", 125.0), ("gaudi2", 432.0), ("a100", 312.0), ("ascend910b", 313.0)]
-    {
+    for (name, published) in [
+        ("ascend910", 256.0),
+        ("ascend310", 8.0),
+        ("v100", 125.0),
+        ("gaudi2", 432.0),
+        ("a100", 312.0),
+        ("ascend910b", 313.0),
+    ] {
         let device = DeviceLibrary::new([folder()]).load(name).unwrap_or_else(|error| panic!("{error}"));
         let peak = device.peak_flops() / 1e12;
         assert!((peak / published - 1.0).abs() < 0.01, "{name}: {peak}");

@@ -16,7 +16,8 @@ fn simulated() -> Vec<Comparison> {
     let (recipes, devices) = (Library::new([folder()]), DeviceLibrary::new([folder()]));
     let files = score::list([folder()]).into_iter().map(|(_, path)| path);
     let files = files.map(|path| Document::<Throughput>::read(&path).unwrap_or_else(|errors| panic!("{errors}")));
-    let score = |row| match score::score(&row, &recipes, &devices).unwrap_or_else(|error| panic!("{}: {error}", row.id)) {
+    let score = |row| match score::score(&row, &recipes, &devices).unwrap_or_else(|error| panic!("{}: {error}", row.id))
+    {
         Scored::Simulated(row) => Some(row),
         Scored::Skipped { id, skipped } => {
             assert_eq!(skipped, "no recipe", "{id}");

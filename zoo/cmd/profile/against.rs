@@ -47,9 +47,8 @@ struct Figure {
 
 impl Report {
     pub(super) fn new(profiles: [&Profile; 2], titles: [&str; 2]) -> Self {
-        let figure = |what: &str, of: &dyn Fn(&Profile) -> f64| {
-            Figure { what: what.to_owned(), values: profiles.map(of) }
-        };
+        let figure =
+            |what: &str, of: &dyn Fn(&Profile) -> f64| Figure { what: what.to_owned(), values: profiles.map(of) };
         let mut figures = vec![
             figure("step ms", &|p| p.step.ms()),
             figure("samples/s", &|p| p.images_per_s),
@@ -60,7 +59,8 @@ impl Report {
             figure("gradients not hidden ms", &|p| p.timeline.exposed.ms()),
         ];
         for phase in PHASES {
-            let of_phase = |p: &Profile| p.by_phase().iter().find(|(other, _)| *other == phase).map_or(0.0, |t| t.1.ms());
+            let of_phase =
+                |p: &Profile| p.by_phase().iter().find(|(other, _)| *other == phase).map_or(0.0, |t| t.1.ms());
             figures.push(figure(&format!("{phase} ms"), &of_phase));
         }
         let ops = zoo_npu::compare(profiles[0], profiles[1]);

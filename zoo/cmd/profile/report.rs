@@ -169,13 +169,16 @@ impl Report {
         let [cube, vector, hbm] = [used.cube, used.vector, used.hbm].map(percent);
         writeln!(
             out,
-            "busy      Cube {cube}, Vector {vector}, HBM {hbm}; {:.0} useful TFLOP/s per device, {} of the peak",
-            self.tflops,
-            percent(self.mfu)
+            "busy      Cube {cube}, Vector {vector}, HBM {hbm}; {:.0} useful TFLOP/s per device",
+            self.tflops
         )?;
         let (peak, memory) = (Bytes(self.peak_memory_bytes), Bytes(self.memory_bytes));
         writeln!(out, "memory    {peak} of {memory}")?;
-        let limit = if self.input.steps.is_empty() { String::new() } else { format!(", limited by {}", self.input.limit.name()) };
+        let limit = if self.input.steps.is_empty() {
+            String::new()
+        } else {
+            format!(", limited by {}", self.input.limit.name())
+        };
         writeln!(out, "input     {:.1} ms{limit}", self.input_ms)?;
         if !self.all_reduce.buckets.is_empty() {
             let count = self.all_reduce.buckets.len();
@@ -185,6 +188,7 @@ impl Report {
         writeln!(out, "first     {:.0} s of compilation before the first step", self.compile_s)?;
         let path: Vec<String> = self.critical_path.iter().map(|b| format!("{} {:.1}", b.bound, b.ms)).collect();
         writeln!(out, "path      {} ms", path.join(", "))?;
+        writeln!(out, "peak      {} of what the matrix units could do in half precision", percent(self.mfu))?;
         let phases: Vec<String> = self.phases.iter().map(|p| format!("{} {:.1}", p.phase, p.ms)).collect();
         writeln!(out, "phases    {} ms\n", phases.join(", "))?;
         let mut table = Table::new([

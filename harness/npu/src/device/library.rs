@@ -55,8 +55,7 @@ impl DeviceLibrary {
             let names = known.iter().map(|(name, _)| name.as_str());
             let hint = zoo_recipe::did_you_mean(name, names.clone()).map(|known| format!(", did you mean `{known}`?"));
             let names: Vec<&str> = names.collect();
-            let message =
-                format!("there is no host `{name}`{}; known: {}", hint.unwrap_or_default(), names.join(", "));
+            let message = format!("there is no host `{name}`{}; known: {}", hint.unwrap_or_default(), names.join(", "));
             return Err(device.errors(vec![device.error_at("host", message)]));
         };
         let document: Document<Host> = Document::read(path)?;
