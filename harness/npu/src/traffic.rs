@@ -6,13 +6,14 @@
 //! do.
 
 use crate::{
-    composed::{Composed, composed},
+    composed::{Composed, composed, formula},
     device::Device,
     kernel::Kernel,
 };
 use std::collections::{HashSet, VecDeque};
 use zoo_graph::{
     Graph, Node, Op, Phase, ValueId,
+    formula::Term,
     ops::{Read, Work},
 };
 use zoo_recipe::schema::TransDataKernel;
@@ -92,6 +93,12 @@ impl<'d> Cache<'d> {
             if self.masks && has_relu(&node.op) && node.phase == Phase::Forward {
                 traffic.written += mask_bytes(graph, node.outputs[0]);
             }
+        }
+        if let [n] = kernel.nodes[..]
+            && reads_twice(graph, &graph.nodes[n], self.device)
+        {
+            let again = traffic.read + traffic.cached;
+            if again <= self.capacity { traffic.cached += again } else { traffic.read += again }
         }
         for v in self.results(graph, kernel) {
             let bytes = graph.ty(v).bytes().0;
@@ -177,6 +184,19 @@ fn read_bytes(graph: &Graph, n: usize, i: usize, masks: bool) -> u64 {
         Read::Sign if masks => mask_bytes(graph, node.inputs[i]),
         Read::Sign | Read::Whole => whole,
     }
+}
+
+/// Whether an operator reads its operands a second time: it needs a sum or maximum of each row before it can write, and a
+/// row does not stay in a core's memory. So run optimizers with norms of whole tensors, and softmax of very long rows.
+fn reads_twice(graph: &Graph, node: &Node, device: &Device) -> bool {
+    let Some(formula) = formula(&node.op) else { return false };
+    let whole = node.inputs.iter().map(|v| graph.ty(*v)).max_by_key(|ty| ty.stored_numel());
+    let Some(whole) = whole else { return false };
+    let folds = formula.terms().iter().any(|term| matches!(term, Term::Row(..) | Term::Softmax(_)));
+    let rows = if node.op.update().is_some() { whole.shape.len() } else { formula.rows() };
+    let row: usize = whole.shape.iter().rev().take(rows).product();
+    let bytes = row as u64 * whole.dtype.bytes().0;
+    folds && bytes as f64 > device.buffers.unified_kib.value * 1024.0
 }
 
 /// One bit per element.

@@ -268,3 +268,21 @@ fn depthwise_convolutions_have_a_rate_of_their_own() {
     let results = (96 * 28 * 28) as f64;
     assert_eq!(vector::work(&graph, &graph.nodes[0], &v100).bytes, results * 4.0 * (9.0 * 10.0 + 1.0));
 }
+
+#[test]
+fn what_needs_a_sum_of_a_long_row_reads_it_twice() {
+    // x less the sum of its row: 60000 numbers in f32 fit a core's 256 KiB, 70000 do not, and stay in the cache.
+    let of = |row: usize| {
+        let mut graph = Graph::default();
+        let plain = TensorType::plain([8, row], DType::F32);
+        let x = graph.add_input("x", plain.clone());
+        let map = Map::over(Formula::define(1, |[x]| [x - x.row_sum()]), &[&plain]).unwrap();
+        let y = graph.add(&scope(), "y", map, &[x]).unwrap();
+        graph.outputs.push(("y".into(), y));
+        traffic(&graph, TransDataKernel::Blocks)
+    };
+    assert_eq!((of(60_000).read, of(60_000).cached), (8 * 4 * 60_000, 0));
+    assert_eq!((of(70_000).read, of(70_000).cached), (8 * 4 * 70_000, 8 * 4 * 70_000));
+    // Sixteen million do not fit the cache either.
+    assert_eq!((of(2_000_000).read, of(2_000_000).cached), (2 * 8 * 4 * 2_000_000, 0));
+}
