@@ -86,7 +86,7 @@ impl Report {
             let [first, second] = figure.values.map(|value| format!("{value:.1}"));
             table.row([(&figure.what).into(), first.into(), second.into(), ratio(figure.values).into()]);
         }
-        write!(out, "{table}\n")?;
+        writeln!(out, "{table}")?;
         let mut table = columns("operator, ms");
         for op in &self.ops {
             let [first, second] = op.ms.map(|ms| format!("{ms:.2}"));
