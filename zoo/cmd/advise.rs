@@ -39,8 +39,7 @@ struct Report {
 /// Looks and prints.
 pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
     let catalog = context.catalog()?;
-    let mut recipe = context.load(&catalog, &args.recipe.recipe, &args.recipe.change)?.recipe;
-    let device = args.machine.apply(&mut recipe, context)?;
+    let (recipe, device) = args.machine.load(&args.recipe.recipe, &args.recipe.change, &catalog, context)?;
     let spinner = context.progress.spinner();
     spinner.message(format!("{}: pricing a step on {}, and what would change it", recipe.name, device.name));
     let step_ms = zoo_npu::profile(&recipe, &device, Work::Train)?.step.ms();
@@ -62,8 +61,10 @@ fn print(report: &Report, sets: &[String], context: &mut Context) -> Result<(), 
         writeln!(out, "\nnothing that the guides warn of")?;
     }
     for advice in &report.advice {
-        let hidden = if advice.hidden { ", hidden while the step waits for its input" } else { "" };
-        let cost = format!("{:.2} ms per step ({:.1} %{hidden})", advice.cost_ms, 100.0 * advice.cost);
+        let cost = match advice.hidden_ms {
+            Some(ms) => format!("nothing while the step waits for its input, else {ms:.2} ms per step"),
+            None => format!("{:.2} ms per step ({:.1} %)", advice.cost_ms, 100.0 * advice.cost),
+        };
         writeln!(out, "\n{}: {}, {cost}", paint(WARN, advice.pattern), advice.message)?;
         writeln!(out, "{}", excerpt(&advice.line, sets))?;
         writeln!(out, "{} {}", paint(DIM, "= instead:"), advice.remedy)?;

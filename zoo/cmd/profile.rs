@@ -1,9 +1,11 @@
 //! `zoo profile`: what a step costs on a simulated device, and why.
 
+mod against;
 mod report;
 
 use super::{Context, output};
-use crate::cli::{Format, RecipeArgs};
+use crate::catalog::Catalog;
+use crate::cli::{Change, Format, RecipeArgs};
 use crate::complete;
 use crate::{Exit, Failure};
 use std::path::PathBuf;
@@ -22,6 +24,9 @@ Examples:
   zoo profile resnet50 --set npu.fusion=false
   zoo profile resnet50 --what-if                         what each option would bring
   zoo profile resnet50 --trace step.json --html step.html
+  zoo profile resnet50 --against resnet101               two steps side by side
+  zoo profile resnet50 --against resnet50 --against-set npu.fusion=false --html both.html
+  zoo profile resnet50 --stack mindcv                    as a published software stack runs it
   zoo profile resnet50 --device ascend310 --eval --batch 8
   zoo profile resnet50 --format json | jq .step_ms")]
 pub struct Args {
@@ -38,6 +43,15 @@ pub struct Args {
     /// List every kernel, in order
     #[arg(long)]
     kernels: bool,
+    /// Hold the step of another recipe beside it, with the same device, devices and batch
+    #[arg(long, value_name = "RECIPE", conflicts_with_all = ["what_if", "kernels", "trace"])]
+    against: Option<String>,
+    /// Set an option of the other recipe
+    #[arg(long, value_name = "PATH=VALUE", requires = "against")]
+    against_set: Vec<String>,
+    /// The other step's device, where it is another
+    #[arg(long, value_name = "NAME", requires = "against", add = complete::devices())]
+    against_device: Option<String>,
     /// Write the events of the step for chrome://tracing and ui.perfetto.dev
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
@@ -58,11 +72,34 @@ pub(super) struct Machine {
     /// Images per step and device
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65536))]
     pub batch: Option<u32>,
+    /// Software stack: one that the device's file names, with its options, kernels and input pipelines
+    #[arg(long, value_name = "NAME")]
+    pub stack: Option<String>,
 }
 
 impl Machine {
+    /// Loads a recipe for the machine that is asked for, with the options of its stack before those of `change`.
+    pub(super) fn load(
+        &self,
+        name: &str,
+        change: &Change,
+        catalog: &Catalog,
+        context: &Context,
+    ) -> Result<(Recipe, Device), Failure> {
+        let mut recipe = context.load(catalog, name, change)?.recipe;
+        let device = self.apply(&mut recipe, context)?;
+        let stack = device.stacks.iter().find(|stack| self.stack.as_ref() == Some(&stack.name));
+        if let Some(stack) = stack.filter(|stack| !stack.set.is_empty()) {
+            let mut change = change.clone();
+            change.sets.splice(0..0, stack.set.iter().cloned());
+            recipe = context.load(catalog, name, &change)?.recipe;
+            self.apply(&mut recipe, context)?;
+        }
+        Ok((recipe, device))
+    }
+
     /// Puts what was said into the recipe, and loads the device.
-    pub(super) fn apply(&self, recipe: &mut Recipe, context: &Context) -> Result<Device, Failure> {
+    fn apply(&self, recipe: &mut Recipe, context: &Context) -> Result<Device, Failure> {
         let npu = &mut recipe.npu;
         if let Some(device) = &self.device {
             npu.device.clone_from(device);
@@ -73,15 +110,27 @@ impl Machine {
         if let Some(batch) = self.batch {
             recipe.train.batch = batch as usize;
         }
-        Ok(context.devices()?.load(&npu.device)?)
+        let device = context.devices()?.load(&npu.device)?;
+        let Some(name) = &self.stack else { return Ok(device) };
+        match device.stacks.iter().find(|stack| stack.name == *name) {
+            Some(stack) => Ok(device.clone().under(stack)),
+            None => {
+                let known: Vec<&str> = device.stacks.iter().map(|stack| stack.name.as_str()).collect();
+                let (device, known) = (&device.name, known.join(", "));
+                Err(Failure::Usage(format!("{device} has no stack `{name}`; known: {known}")))
+            }
+        }
     }
 }
 
 /// Prices and prints.
 pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
     let catalog = context.catalog()?;
-    let mut recipe = context.load(&catalog, &args.recipe.recipe, &args.recipe.change)?.recipe;
-    let device = args.machine.apply(&mut recipe, context)?;
+    let (recipe, device) = args.machine.load(&args.recipe.recipe, &args.recipe.change, &catalog, context)?;
+    let against = match &args.against {
+        Some(name) => Some(against::profile(name, args, &catalog, context)?),
+        None => None,
+    };
     let work = if args.eval { Work::Eval } else { Work::Train };
     let spinner = context.progress.spinner();
     let options = if args.what_if { " with each option" } else { "" };
@@ -94,9 +143,18 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
         output::write_beside(path, &zoo_npu::trace(&profile, &title).to_string(), context)?;
     }
     if let Some(path) = &args.html {
-        output::write_beside(path, &zoo_npu::page(&profile, &title, &options)?, context)?;
+        let against = against.as_ref().map(|other| (&other.profile, other.title.as_str()));
+        output::write_beside(path, &zoo_npu::page(&profile, &title, &options, against)?, context)?;
     }
     if args.trace.iter().chain(&args.html).any(|path| output::is_stdout(path)) {
+        return Ok(Exit::Pass);
+    }
+    if let Some(other) = &against {
+        let report = against::Report::new([&profile, &other.profile], [&title, &other.title]);
+        match context.format {
+            Format::Json => context.out.json(&report)?,
+            Format::Text => report.print(&mut context.out)?,
+        }
         return Ok(Exit::Pass);
     }
     let what_if = args.what_if.then_some(options);

@@ -7,8 +7,8 @@ use std::io::Write;
 use std::path::PathBuf;
 use zoo_npu::schemas;
 
-/// Print the JSON Schema of recipes, files of blocks, devices, studies or throughput files, for editors, or of the
-/// events of a run, for scripts.
+/// Print the JSON Schema of recipes, files of blocks, devices, hosts, studies or throughput files, for editors, or of
+/// the events of a run, for scripts.
 ///
 /// The first line of a file tells an editor's YAML support where it is:
 /// `# yaml-language-server: $schema=schema/recipe.json`.
@@ -38,6 +38,8 @@ enum Kind {
     Blocks,
     /// Simulated devices.
     Device,
+    /// Servers that feed devices.
+    Host,
     /// Published series of measurements.
     Study,
     /// Published throughput.
@@ -63,6 +65,7 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
         Kind::Recipe => zoo_recipe::json_schema(),
         Kind::Blocks => zoo_recipe::block_file_schema(),
         Kind::Device => schemas::device_schema(),
+        Kind::Host => schemas::host_schema(),
         Kind::Study => schemas::study_schema(),
         Kind::Throughput => schemas::throughput_schema(),
         Kind::Events => zoo_train::event::schema().into(),

@@ -3,32 +3,34 @@
 use super::{Context, SCHEMA_VERSION};
 use crate::catalog::Catalog;
 use crate::cli::Format;
-use crate::console::{BAD, DIM, paint};
+use crate::console::{BAD, Console, DIM, paint};
+use crate::numbers::percent;
 use crate::table::{Align, Cell, Table};
 use crate::{Exit, Failure};
 use serde::Serialize;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use zoo_datasets::files;
-use zoo_npu::score::{Summary, summary};
-use zoo_npu::{Limit, NpuError, Row, Scored, Throughput, Work};
+use zoo_npu::score::{self, Errors, Group, Summary, summary};
+use zoo_npu::{Comparison, Row, Scored, Throughput};
 use zoo_recipe::Document;
 
-/// Simulate every row of a throughput file and compare with what was published.
+/// Simulate every row of throughput files and compare with what was published.
 ///
-/// Rows that the device file names as fitted are counted apart, and so are doubtful ones, with the reason. A row whose
-/// network has no recipe is skipped. The files of recipes/throughput are built in: `published` and `further` name them
-/// anywhere.
+/// Rows that a device or host file names as fitted are counted apart, and so are doubtful ones, with the reason. A row
+/// whose network has no recipe is skipped. The files of recipes/throughput are built in: without a file, all of them are
+/// scored.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
+  zoo score                                 all files of recipes/throughput
   zoo score published
   zoo score my_measurements.yaml
-  zoo score further --format json | jq .mape_not_fitted")]
+  zoo score --format json | jq .held_out")]
 pub struct Args {
-    /// A throughput file, or the name of one in the folder throughput beside the recipes
+    /// Throughput files, or names of some in the folder throughput beside the recipes
     #[arg(value_name = "FILE|NAME")]
-    file: PathBuf,
+    files: Vec<PathBuf>,
 }
 
 #[derive(Serialize)]
@@ -45,25 +47,36 @@ const LARGE: f64 = 0.35;
 /// Simulates and prints.
 pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
     let catalog = context.catalog()?;
-    let path = find(&args.file, &catalog);
-    files::open(&path).map_err(|source| Failure::Unreadable { path: path.clone(), source })?;
-    let file: Document<Throughput> = Document::read(&path)?;
-    let bar = context.progress.bar(file.value.rows.len() as u64);
-    let rows = file.value.rows.iter().enumerate().map(|(i, row)| {
+    let paths: Vec<PathBuf> = if args.files.is_empty() {
+        score::list(catalog.dirs()).into_iter().map(|(_, path)| path).collect()
+    } else {
+        args.files.iter().map(|given| find(given, &catalog)).collect()
+    };
+    let mut rows = Vec::new();
+    for path in &paths {
+        files::open(path).map_err(|source| Failure::Unreadable { path: path.clone(), source })?;
+        let file: Document<Throughput> = Document::read(path)?;
+        let wrong = |(i, _): (usize, &Row)| file.error_at(&format!("rows[{i}]"), "a row has one of `ms` and `ips`");
+        let wrong: Vec<_> =
+            file.value.rows.iter().enumerate().filter(|(_, row)| row.published().is_none()).map(wrong).collect();
+        if !wrong.is_empty() {
+            return Err(file.errors(wrong).into());
+        }
+        rows.extend(file.value.rows);
+    }
+    let devices = context.devices()?;
+    let bar = context.progress.bar(rows.len() as u64);
+    let scored = rows.iter().enumerate().map(|(i, row)| {
         bar.position(i as u64);
         bar.message(row.id.clone());
-        if row.ms.is_some() == row.ips.is_some() {
-            let error = file.error_at(&format!("rows[{i}]"), "a row has one of `ms` and `ips`");
-            return Err(file.errors(vec![error]).into());
-        }
-        score(row, &catalog, context)
+        Ok(score::score(row, catalog.library(), &devices)?)
     });
-    let rows = rows.collect::<Result<Vec<_>, Failure>>()?;
+    let rows = scored.collect::<Result<Vec<_>, Failure>>()?;
     drop(bar);
     let report = Report { schema_version: SCHEMA_VERSION, summary: summary(&rows), rows };
     match context.format {
         Format::Json => context.out.json(&report)?,
-        Format::Text => print(&report, context)?,
+        Format::Text => print(&report, &mut context.out)?,
     }
     Ok(Exit::Pass)
 }
@@ -81,56 +94,7 @@ fn find(given: &Path, catalog: &Catalog) -> PathBuf {
     found.unwrap_or_else(|| given.to_owned())
 }
 
-/// One row.
-fn score(row: &Row, catalog: &Catalog, context: &Context) -> Result<Scored, Failure> {
-    let id = row.id.clone();
-    let device = match context.devices()?.load(&row.device) {
-        Ok(device) => device,
-        Err(NpuError::UnknownDevice { .. }) => return Ok(Scored::Skipped { id, skipped: "no device".into() }),
-        Err(error) => return Err(error.into()),
-    };
-    if !catalog.library().list().iter().any(|(name, _)| *name == row.network) {
-        return Ok(Scored::Skipped { id, skipped: "no recipe".into() });
-    }
-    let stack = row.stack(&device);
-    let sets: Vec<String> = stack.iter().flat_map(|stack| &stack.set).chain(&row.set).cloned().collect();
-    let mut recipe = catalog.load(&row.network, None, &sets)?.recipe;
-    recipe.npu.precision = row.precision.of_recipe();
-    recipe.npu.devices = row.devices;
-    recipe.train.batch = row.batch;
-    for shape in recipe.model.inputs.values_mut() {
-        shape.set_side(row.input);
-    }
-    let profile = match zoo_npu::profile(&recipe, &device, Work::Train) {
-        Ok(profile) => profile,
-        Err(NpuError::Graph(error)) => return Ok(Scored::Skipped { id, skipped: error.to_string() }),
-        Err(error @ NpuError::Memory { .. }) => return Ok(Scored::Skipped { id, skipped: error.to_string() }),
-        Err(error) => return Err(error.into()),
-    };
-    let (unit, published, simulated) = match (row.ms, row.ips) {
-        (Some(ms), _) => ("ms", ms, profile.step.ms()),
-        (None, ips) => ("ips", ips.unwrap_or(f64::NAN), profile.images_per_s),
-    };
-    let limit = match profile.limit {
-        Limit::Device => "device",
-        Limit::Input => "input",
-        Limit::Floor => "floor",
-    };
-    Ok(Scored::Simulated {
-        id,
-        unit,
-        published,
-        simulated,
-        error: simulated / published - 1.0,
-        fitted: device.is_fitted_to(&row.id),
-        doubtful: row.doubtful,
-        limit,
-        stack: stack.map(|stack| stack.name.clone()),
-        note: row.note.clone(),
-    })
-}
-
-fn print(report: &Report, context: &mut Context) -> Result<(), Failure> {
+fn print(report: &Report, out: &mut Console) -> Result<(), Failure> {
     let mut table = Table::new([
         ("row", Align::Left),
         ("published", Align::Right),
@@ -142,20 +106,7 @@ fn print(report: &Report, context: &mut Context) -> Result<(), Failure> {
     ]);
     for row in &report.rows {
         match row {
-            Scored::Simulated { id, unit, published, simulated, error, fitted, doubtful, limit, .. } => {
-                let text = signed(*error);
-                let notes = [(*fitted, "fitted"), (*doubtful, "doubtful")];
-                let notes: Vec<&str> = notes.into_iter().filter(|(is, _)| *is).map(|(_, word)| word).collect();
-                table.row([
-                    id.into(),
-                    number(*published).into(),
-                    number(*simulated).into(),
-                    (*unit).into(),
-                    if error.abs() > LARGE { Cell::styled(text, BAD) } else { text.into() },
-                    (*limit).into(),
-                    Cell::styled(notes.join(", "), DIM),
-                ]);
-            }
+            Scored::Simulated(row) => table.row(cells(row)),
             Scored::Skipped { id, skipped } => {
                 let nothing = || Cell::from("");
                 let why = Cell::styled(format!("skipped: {skipped}"), DIM);
@@ -163,26 +114,76 @@ fn print(report: &Report, context: &mut Context) -> Result<(), Failure> {
             }
         }
     }
-    let out = &mut context.out;
     write!(out, "{table}")?;
-    let mean = |value: Option<f64>| value.map_or("no rows".to_owned(), |value| format!("{:.1} %", 100.0 * value));
     let summary = &report.summary;
-    writeln!(out, "\nmean absolute error {}", mean(summary.mape))?;
-    writeln!(
-        out,
-        "  not fitted        {}, at worst {}",
-        mean(summary.mape_not_fitted),
-        mean(summary.worst_not_fitted)
-    )?;
-    writeln!(out, "  fitted            {}", mean(summary.mape_fitted))?;
-    let apart = mean(summary.mape_doubtful);
-    writeln!(out, "{}", paint(DIM, format!("  doubtful, apart   {apart}")))?;
+    for (title, groups) in [("family", &summary.families), ("device", &summary.devices)] {
+        write!(out, "\n{}", groups_table(title, groups))?;
+    }
+    let mut table = Table::new([
+        ("absolute error", Align::Left),
+        ("rows", Align::Right),
+        ("mean", Align::Right),
+        ("median", Align::Right),
+        ("worst", Align::Right),
+    ]);
+    let kinds = [("held out", summary.held_out), ("fitted", summary.fitted), ("doubtful", summary.doubtful)];
+    for (name, errors) in kinds {
+        let [rows, mean, median, worst] = figures(errors);
+        table.row([name.into(), rows, mean, median, worst]);
+    }
+    write!(out, "\n{table}")?;
+    let simulated = report.rows.iter().filter(|row| matches!(row, Scored::Simulated(_))).count();
+    writeln!(out, "{} of {simulated} rows wait for their input", summary.waits_for_input)?;
     for row in &report.rows {
-        if let Scored::Simulated { id, doubtful: true, note: Some(note), .. } = row {
-            writeln!(out, "{}", paint(DIM, format!("    {id}: {note}")))?;
+        if let Scored::Simulated(Comparison { id, doubtful: true, note: Some(note), .. }) = row {
+            writeln!(out, "{}", paint(DIM, format!("  {id}: {note}")))?;
         }
     }
     Ok(())
+}
+
+fn cells(row: &Comparison) -> [Cell; 7] {
+    let text = signed(row.error);
+    let within = row.range.is_some_and(|[low, high]| (low..=high).contains(&row.simulated));
+    let notes = [(row.fitted, "fitted"), (row.doubtful, "doubtful"), (within, "within the range")];
+    let notes: Vec<&str> = notes.into_iter().filter(|(is, _)| *is).map(|(_, word)| word).collect();
+    let published = match row.range {
+        Some([low, high]) => format!("{}-{}", number(low), number(high)),
+        None => number(row.published),
+    };
+    [
+        (&row.id).into(),
+        published.into(),
+        number(row.simulated).into(),
+        row.unit.into(),
+        if row.error.abs() > LARGE { Cell::styled(text, BAD) } else { text.into() },
+        row.limit.name().into(),
+        Cell::styled(notes.join(", "), DIM),
+    ]
+}
+
+/// The errors of rows that nothing was fitted to, group by group.
+fn groups_table(title: &'static str, groups: &[Group]) -> Table {
+    let mut table = Table::new([
+        (title, Align::Left),
+        ("held out", Align::Right),
+        ("mean", Align::Right),
+        ("median", Align::Right),
+        ("worst", Align::Right),
+        ("fitted", Align::Right),
+        ("doubtful", Align::Right),
+    ]);
+    for group in groups {
+        let [rows, mean, median, worst] = figures(group.held_out);
+        table.row([(&group.name).into(), rows, mean, median, worst, group.fitted.into(), group.doubtful.into()]);
+    }
+    table
+}
+
+/// Rows, mean, median and worst.
+fn figures(errors: Option<Errors>) -> [Cell; 4] {
+    let Some(errors) = errors else { return [0usize.into(), "".into(), "".into(), "".into()] };
+    [errors.rows.into(), percent(errors.mean).into(), percent(errors.median).into(), percent(errors.worst).into()]
 }
 
 fn signed(error: f64) -> String {

@@ -24,12 +24,14 @@ pub struct Advice {
     pub message: String,
     /// What takes it away.
     pub remedy: String,
-    /// Time that it costs per step; for a small batch, per step of as many images.
+    /// Time that it costs per step; for a small batch, per step of as many images. Nothing, while the step waits for its
+    /// input all the same.
     pub cost_ms: f64,
     /// That as a share of the step.
     pub cost: f64,
-    /// Whether the step waits for its input all the same, so that the time would show only with a faster pipeline.
-    pub hidden: bool,
+    /// What it would cost with a faster input pipeline, if it costs nothing now.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hidden_ms: Option<f64>,
 }
 
 /// Launches that take more than this share of a step make the batch a small one.
@@ -57,7 +59,11 @@ pub fn advise(recipe: &Recipe, device: &Device, work: Work) -> Result<Vec<Advice
     advisor.placement();
     advisor.batch()?;
     found.extend(advisor.found);
-    found.sort_by(|a, b| b.cost_ms.total_cmp(&a.cost_ms).then(a.pattern.cmp(b.pattern)));
+    let order = |advice: &Advice| (advice.cost_ms, advice.hidden_ms.unwrap_or_default());
+    found.sort_by(|a, b| {
+        let ((a_paid, a_hidden), (b_paid, b_hidden)) = (order(a), order(b));
+        b_paid.total_cmp(&a_paid).then(b_hidden.total_cmp(&a_hidden)).then(a.pattern.cmp(b.pattern))
+    });
     Ok(found)
 }
 
@@ -83,9 +89,11 @@ impl Advisor<'_> {
         if cost_ms < LEAST_MS {
             return;
         }
-        let cost = cost_ms / self.written.step.ms();
         let (line, remedy) = (span.to_string(), remedy.to_owned());
-        self.found.push(Advice { pattern, line, message, remedy, cost_ms, cost, hidden: self.hidden });
+        let hidden_ms = self.hidden.then_some(cost_ms);
+        let cost_ms = if self.hidden { 0.0 } else { cost_ms };
+        let cost = cost_ms / self.written.step.ms();
+        self.found.push(Advice { pattern, line, message, remedy, cost_ms, cost, hidden_ms });
     }
 
     /// What the step with a change saves.
@@ -196,8 +204,8 @@ impl Advisor<'_> {
             let cost = self.saved(input(|input| input.enabled = false));
             let rate = self.written.images_per_s;
             let message = format!(
-                "the device waits for its samples: one {} makes {rate:.0} images per second, the device would take {:.1} ms",
-                self.written.input.limit,
+                "the device waits for its samples: limited by {}, {rate:.0} come per second; the device would take {:.1} ms",
+                self.written.input.limit.name(),
                 self.written.timeline.end.ms()
             );
             let remedy = "more host cores, `npu.input.normalize: device`, or smaller files";

@@ -98,8 +98,8 @@ fn pipeline(recipe: &Recipe, device: &Device, work: Work) -> Pipeline {
     }
     add(npu.reduce_on_matrix, Box::new(ReduceOnMatrix));
     add(npu.fusion, Box::new(FuseBnRelu));
-    add(npu.fusion, Box::new(FuseConvStatistics));
-    add(npu.fusion, Box::new(FuseConvRelu));
+    add(npu.fusion && device.matrix.feeds_vector, Box::new(FuseConvStatistics));
+    add(npu.fusion && device.matrix.feeds_vector, Box::new(FuseConvRelu));
     let row_major = device.operators.row_major.iter().cloned().collect();
     add(device.matrix.blocked_channels, Box::new(BlockedLayout { row_major }));
     let mut on_host: BTreeSet<String> = device.operators.missing.iter().chain(&npu.host_operators).cloned().collect();

@@ -1,73 +1,201 @@
 //! The input pipeline: how long the host takes for the samples of one step.
 //!
-//! A process decodes and transforms the samples of one device; all processes of a server share its cores. Rates are
-//! those of 224x224 pixels; the share of the work that grows with the image is scaled by its pixels.
+//! Each device has a process with workers; a worker prepares one sample after the other, all steps of it. So a sample
+//! takes `cost / workers`; it takes no less than its share of the server's cores, and no less than what only one worker
+//! at a time may do.
 
-use crate::{compile::normalization, device::Device, units::Seconds};
+use crate::{
+    compile::normalization,
+    device::Device,
+    host::{Host, HostStep, Pipeline},
+    units::Seconds,
+};
 use serde::Serialize;
 use zoo_recipe::{
     Recipe,
-    schema::{NormalizePlace, Source},
+    schema::{NormalizePlace, Source, Step},
 };
 
 /// The input side of a step.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Input {
     /// Time of the pipeline for the samples of one step.
     pub pipeline: Seconds,
     /// Time of copying them to the device.
     pub copy: Seconds,
-    /// What limits the pipeline: `process`, `server`, or nothing.
-    pub limit: &'static str,
+    /// What limits the pipeline.
+    pub limit: InputLimit,
+    /// What each step takes one core, per sample.
+    pub steps: Vec<InputStep>,
 }
 
-/// Pixels of the images that rates are given for.
-const PIXELS: f64 = 224.0 * 224.0;
+/// A step of the pipeline.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct InputStep {
+    /// Which.
+    pub step: HostStep,
+    /// Time of one core for a sample.
+    pub time: Seconds,
+}
+
+/// What limits an input pipeline.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum InputLimit {
+    /// The workers of a device's process.
+    Workers,
+    /// The cores of the server, which all processes share.
+    Cores,
+    /// What only one worker of a process at a time may do.
+    Lock,
+    /// The rate that the recipe gives.
+    Given,
+    /// There is no pipeline.
+    None,
+}
+
+impl InputLimit {
+    /// As sentences say it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Workers => "the workers of one process",
+            Self::Cores => "the server's cores",
+            Self::Lock => "the interpreter's lock",
+            Self::Given => "the given rate",
+            Self::None => "nothing",
+        }
+    }
+}
 
 /// Bytes of an index.
 const INDEX: f64 = 4.0;
+/// Pixels of ICDAR 2015's photographs (1280 x 720).
+const SCENE_PIXELS: f64 = 1280.0 * 720.0;
+/// Pixels of two of SiamMask's crops.
+const CROP_PIXELS: f64 = 2.0 * 511.0 * 511.0;
 
-/// The input side of a step of `batch` images on each of `devices`.
+/// The input side of a step of `batch` samples on each of `devices`.
 pub fn input(recipe: &Recipe, device: &Device, batch: usize, devices: usize) -> Input {
     let options = &recipe.npu.input;
-    let images = batch as f64;
+    let samples = batch as f64;
     // Levels of bytes if the device normalises, f32 otherwise.
     let width = if options.normalize == NormalizePlace::Device { 1.0 } else { 4.0 };
     let bytes = recipe.model.inputs.values().map(|input| {
         let numbers: f64 = input.extents().iter().map(|extent| extent.0 as f64).product();
-        images * numbers * input.image().map_or(INDEX, |_| width)
+        samples * numbers * input.image().map_or(INDEX, |_| width)
     });
     let bytes: f64 = bytes.sum();
-    let host = &device.host;
-    let copy = Seconds(host.copy_us.value * 1e-6 + bytes / (host.link_gb_per_s.value * 1e9));
+    let links = &device.links;
+    let copy = Seconds(links.host_copy_us.value * 1e-6 + bytes / (links.host_gb_per_s.value * 1e9));
+    let none = |pipeline, limit| Input { pipeline, copy, limit, steps: Vec::new() };
     if !options.enabled {
-        return Input { pipeline: Seconds::ZERO, copy: Seconds::ZERO, limit: "none" };
+        return none(Seconds::ZERO, InputLimit::None);
     }
-    let pixels: f64 =
-        recipe.model.inputs.values().filter_map(|input| input.image()).map(|[_, h, w]| (h * w) as f64).sum();
-    let decode = match recipe.data.source {
-        Source::Characters(_)
-        | Source::Cifar10(_)
-        | Source::TextScenes(_)
-        | Source::Shapes(_)
-        | Source::Videos(_)
-        | Source::TextFile(_)
-        | Source::Sentences(_) => 0.0,
-        Source::ImageFolder(_)
-        | Source::ClassFolders(_)
-        | Source::TextFolder(_)
-        | Source::LabelMaps(_)
-        | Source::Crop511(_)
-        | Source::FrameFolder(_) => host.decode_share.value,
+    if let Some(rate) = options.images_per_s {
+        return none(Seconds(samples / rate), InputLimit::Given);
+    }
+    let host = &device.host;
+    let pipeline = host.pipeline(&recipe.name);
+    let steps = steps(recipe, host, pipeline);
+    let cost: f64 = steps.iter().map(|step| step.time.0).sum();
+    let one_at_a_time = |step: &&InputStep| pipeline.is_some_and(|pipeline| pipeline.locked.contains(&step.step));
+    let locked: f64 = steps.iter().filter(one_at_a_time).map(|step| step.time.0).sum();
+    let in_server = devices.min(links.devices_per_server.value as usize).max(1);
+    let cores = host.cores.value / in_server as f64;
+    let workers = workers(host, pipeline, in_server);
+    let threads = pipeline.and_then(|pipeline| pipeline.threads.as_ref()).map_or(1.0, |threads| threads.value);
+    let limits = [
+        (cost / (workers * threads), InputLimit::Workers),
+        (cost / cores, InputLimit::Cores),
+        (locked, InputLimit::Lock),
+    ];
+    let (time, limit) =
+        limits.into_iter().fold((0.0, InputLimit::None), |most, next| if next.0 > most.0 { next } else { most });
+    Input { pipeline: Seconds(samples * time), copy, limit, steps }
+}
+
+/// Workers of one device's pipeline, `in_server` of which share a server.
+fn workers(host: &Host, pipeline: Option<&Pipeline>, in_server: usize) -> f64 {
+    let (own, general) = match in_server {
+        1 => (pipeline.and_then(|p| p.workers_alone.as_ref().or(p.workers.as_ref())), &host.workers_alone),
+        _ => (pipeline.and_then(|p| p.workers.as_ref()), &host.workers),
     };
-    let off_loaded = options.normalize == NormalizePlace::Device && normalization(recipe).is_some();
-    let normalize = if off_loaded { host.normalize_share.value } else { 0.0 };
-    let work = decode + (1.0 - host.decode_share.value - normalize) * pixels / PIXELS;
-    let process = options.images_per_s.unwrap_or(host.process_images_per_s.value) / work;
-    let in_server = devices.min(device.links.devices_per_server.value as usize).max(1) as f64;
-    let own = host.pipelines.iter().find(|pipeline| pipeline.recipe == recipe.name);
-    let rate = own.map_or(&host.server_images_per_s, |pipeline| &pipeline.server_images_per_s);
-    let server = rate.value / work / in_server;
-    let limit = if process <= server { "process" } else { "server" };
-    Input { pipeline: Seconds(images / process.min(server)), copy, limit }
+    own.unwrap_or(general).value
+}
+
+/// The steps of a sample: the recipe's, or what is known of a published pipeline.
+fn steps(recipe: &Recipe, host: &Host, pipeline: Option<&Pipeline>) -> Vec<InputStep> {
+    let mut found = of_recipe(recipe);
+    if let Some(pipeline) = pipeline {
+        found.retain(|step| !pipeline.without.contains(step));
+        found.extend(pipeline.with.iter().copied().filter(|step| !found.contains(step)).collect::<Vec<_>>());
+    }
+    found.into_iter().map(|step| InputStep { step, time: host.time(step, units(step, recipe, host)) }).collect()
+}
+
+/// How samples are kept, and what it takes to have one in memory.
+struct Stored {
+    steps: Vec<HostStep>,
+    files: f64,
+    /// Pixels as stored, where they are not the host's usual photographs.
+    pixels: Option<f64>,
+}
+
+fn stored(source: &Source) -> Stored {
+    let (steps, files, pixels): (&[HostStep], f64, Option<f64>) = match source {
+        Source::ImageFolder(_) | Source::ClassFolders(_) => (&[HostStep::Read, HostStep::Decode], 1.0, None),
+        // These lie in memory, or are drawn before the training.
+        Source::Cifar10(_) | Source::Characters(_) => (&[], 0.0, None),
+        Source::TextFolder(_) => {
+            (&[HostStep::Read, HostStep::Decode, HostStep::Warp, HostStep::TextTargets], 1.0, Some(SCENE_PIXELS))
+        }
+        Source::TextScenes(_) => (&[HostStep::Warp, HostStep::TextTargets], 0.0, None),
+        Source::Crop511(_) | Source::FrameFolder(_) => {
+            (&[HostStep::Read, HostStep::Decode, HostStep::Warp], 2.0, Some(CROP_PIXELS))
+        }
+        Source::LabelMaps(_) => (&[HostStep::Read, HostStep::Decode, HostStep::Resize, HostStep::Flip], 2.0, None),
+        Source::Shapes(_) => (&[HostStep::Resize, HostStep::Flip], 0.0, None),
+        Source::Videos(_) => (&[HostStep::Warp], 0.0, None),
+        Source::TextFile(_) | Source::Sentences(_) => (&[HostStep::Tokens], 0.0, None),
+    };
+    Stored { steps: steps.to_vec(), files, pixels }
+}
+
+/// The steps that a recipe's samples go through.
+fn of_recipe(recipe: &Recipe) -> Vec<HostStep> {
+    let mut found = stored(&recipe.data.source).steps;
+    for step in &recipe.preprocess.train {
+        match step {
+            Step::Resize(_) | Step::ResizeTo(_) | Step::RandomResizedCrop(_) => found.push(HostStep::Resize),
+            Step::HorizontalFlip(_) => found.push(HostStep::Flip),
+            Step::Normalize(_) => found.push(HostStep::Normalize),
+            // Views of what is there.
+            Step::CenterCrop(_) | Step::RandomCoveringCrop(_) | Step::RandomCrop(_) => {}
+        }
+    }
+    let on_device = recipe.npu.input.normalize == NormalizePlace::Device && normalization(recipe).is_some();
+    found.retain(|step| !(on_device && *step == HostStep::Normalize));
+    found
+}
+
+/// How many units of a step a sample has.
+fn units(step: HostStep, recipe: &Recipe, host: &Host) -> f64 {
+    let inputs = || recipe.model.inputs.values();
+    match step {
+        HostStep::Read => stored(&recipe.data.source).files,
+        HostStep::Decode => stored(&recipe.data.source).pixels.unwrap_or(host.steps.stored_pixels.value),
+        HostStep::Tokens => {
+            let tokens = inputs().filter(|input| input.image().is_none());
+            tokens.map(|input| input.extents().iter().map(|extent| extent.0 as f64).product::<f64>()).sum()
+        }
+        HostStep::Resize
+        | HostStep::Flip
+        | HostStep::Normalize
+        | HostStep::ColorJitter
+        | HostStep::AutoAugment
+        | HostStep::RandAugment
+        | HostStep::Mix
+        | HostStep::Warp
+        | HostStep::TextTargets => inputs().filter_map(|input| input.image()).map(|[_, h, w]| (h * w) as f64).sum(),
+    }
 }

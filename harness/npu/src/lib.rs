@@ -21,8 +21,11 @@
 
 pub mod advise;
 pub mod collective;
+pub mod compare;
 pub mod compile;
+pub mod composed;
 pub mod device;
+pub mod host;
 pub mod input;
 pub mod kernel;
 pub mod matrix;
@@ -42,12 +45,14 @@ pub mod what_if;
 mod error;
 
 pub use advise::{Advice, advise};
+pub use compare::{OpDifference, compare};
 pub use compile::{Work, compile};
 pub use device::{Device, DeviceLibrary};
 pub use error::NpuError;
+pub use host::Host;
 pub use page::page;
-pub use profile::{Limit, OpCost, Profile, profile};
-pub use score::{Row, Scored, Throughput};
+pub use profile::{Limit, OpCost, PHASES, Profile, profile};
+pub use score::{Comparison, Row, Scored, Throughput};
 pub use trace::{STREAMS, trace};
 pub use units::Seconds;
 pub use what_if::{WhatIf, what_if};

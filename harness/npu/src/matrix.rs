@@ -5,7 +5,10 @@
 //! the depth loads `m0` left and `n0` right tiles. Operands come through L1 from the shared cache, again and again
 //! unless a core's share of them stays in half of L1.
 
-use crate::{device::Device, units::Seconds};
+use crate::{
+    device::{Device, Figure},
+    units::Seconds,
+};
 use zoo_graph::{
     Graph, Node,
     ops::{Product as Operation, Work},
@@ -32,6 +35,8 @@ pub struct Product {
     pub flop: u64,
     /// Whether it computes in f32.
     pub f32: bool,
+    /// Whether it is a convolution of single channels.
+    pub depthwise: bool,
 }
 
 /// How a product is cut, and what that costs.
@@ -58,6 +63,10 @@ pub fn product(graph: &Graph, node: &Node, device: &Device) -> Option<Product> {
     let ty = |v: &zoo_graph::ValueId| graph.ty(*v);
     let (inputs, outputs) = (graph.types(&node.inputs), graph.types(&node.outputs));
     let Work::Product { product, .. } = node.op.rules().work(&inputs, &outputs) else { return None };
+    let depthwise = is_depthwise(graph, node);
+    if depthwise && device.vector.depthwise_instructions.is_some() {
+        return None;
+    }
     let flop = node.op.cost(&inputs, &outputs).flop.0;
     let [tm, tn, tk] = device.matrix.tile.map(|t| t as u64);
     let up = |n: usize, tile: u64| (n as u64).div_ceil(tile);
@@ -79,6 +88,7 @@ pub fn product(graph: &Graph, node: &Node, device: &Device) -> Option<Product> {
         width: left.dtype.bytes().0,
         flop,
         f32: left.dtype.bytes().0 == 4,
+        depthwise,
     };
     match product {
         Operation::Convolution(conv) => {
@@ -135,6 +145,18 @@ pub fn product(graph: &Graph, node: &Node, device: &Device) -> Option<Product> {
             Some(Product { count, left_bytes, right_bytes, ..one })
         }
     }
+}
+
+/// Whether a node is a convolution of single channels, or a gradient of one.
+pub fn is_depthwise(graph: &Graph, node: &Node) -> bool {
+    let (inputs, outputs) = (graph.types(&node.inputs), graph.types(&node.outputs));
+    let Work::Product { product, .. } = node.op.rules().work(&inputs, &outputs) else { return false };
+    let (conv, filters) = match product {
+        Operation::Convolution(conv) | Operation::ConvolutionInput(conv) => (conv, inputs.get(1)),
+        Operation::ConvolutionFilter(conv) => (conv, outputs.first()),
+        Operation::Matrices(_) => return false,
+    };
+    conv.groups > 1 && filters.is_some_and(|filters| filters.shape.get(1) == Some(&1))
 }
 
 /// Blocks of output channels of a grouped convolution, and the depth that each of them sees: groups narrower than a
@@ -200,8 +222,10 @@ impl Machine {
         let [tm, tn, tk] = device.matrix.tile.map(|t| t as u64);
         let clock = device.matrix.clock_ghz.value * 1e9;
         let efficiency = if tuned { &device.matrix.tuned_efficiency } else { &device.matrix.efficiency };
-        let rate = if product.f32 { device.matrix.f32_rate.value } else { 1.0 };
-        let kib = |figure: &crate::device::Figure| (figure.value * 1024.0) as u64;
+        let share = |applies: bool, figure: &Figure| if applies { figure.value } else { 1.0 };
+        let rate =
+            share(product.f32, &device.matrix.f32_rate) * share(product.depthwise, &device.matrix.depthwise_rate);
+        let kib = |figure: &Figure| (figure.value * 1024.0) as u64;
         let sum_bytes = 4 * tm * tn;
         let buffers = &device.buffers;
         Self {

@@ -2,8 +2,9 @@
 
 use crate::{
     NpuError,
+    compare::compare,
     price::Price,
-    profile::{Limit, Profile},
+    profile::{Limit, PHASES, Profile},
     schedule::{Event, Stream},
     trace::STREAMS,
     what_if::WhatIf,
@@ -12,34 +13,44 @@ use indexmap::IndexMap;
 use zoo_graph::Phase;
 use zoo_pages::{Cell, Facts, Grid, Lane, Page, Section, Span, Timeline, Verdict, bound_class};
 
-/// Phases of the device's stream, a lane each.
-const PHASES: [Phase; 4] = [Phase::Forward, Phase::Loss, Phase::Backward, Phase::Update];
 /// Lines of the recipe that are listed.
 const LINES: usize = 25;
 
-/// Renders the page; `options` are what each would bring, if that was asked for.
+/// Renders the page; `options` are what each would bring, `against` is another step to hold beside it, with its title.
 ///
 /// # Errors
 /// A template that does not render.
-pub fn page(profile: &Profile, title: &str, options: &[WhatIf]) -> Result<String, NpuError> {
-    let mut sections = vec![timeline(profile, title)?, operators(profile), lines(profile)];
+pub fn page(
+    profile: &Profile,
+    title: &str,
+    options: &[WhatIf],
+    against: Option<(&Profile, &str)>,
+) -> Result<String, NpuError> {
+    let mut sections = vec![timeline(profile, title, "step")?];
+    if let Some((other, other_title)) = against {
+        sections.push(timeline(other, other_title, "against")?);
+        sections.push(comparison([profile, other], [title, other_title]));
+    }
+    sections.extend([operators(profile), lines(profile)]);
+    sections.extend(input_steps(profile));
     if !options.is_empty() {
         sections.push(what_if(options));
     }
     let limit = match profile.limit {
         Limit::Device => "device",
         Limit::Input => "input pipeline",
-        Limit::Floor => "network's own host code",
     };
-    let short = format!("{} per step, {:.0} images per second", milliseconds(profile.step.ms()), profile.images_per_s);
+    let short = format!("{} per step, {:.0} samples per second", milliseconds(profile.step.ms()), profile.images_per_s);
     let lines = vec![format!(
         "A step waits for the {limit}. Nothing was measured: this is what a model of the device predicts."
     )];
+    let mut tables = vec![facts(profile, title)];
+    tables.extend(against.map(|(other, title)| facts(other, title)));
     let page = Page {
         title: title.to_owned(),
         verdict: Verdict { class: "", short, lines },
         sections,
-        tables: vec![facts(profile)],
+        tables,
         ..Page::default()
     };
     Ok(page.render()?)
@@ -53,26 +64,64 @@ fn percent(share: f64) -> String {
     format!("{:.1} %", 100.0 * share)
 }
 
-fn facts(profile: &Profile) -> Facts {
+fn facts(profile: &Profile, title: &str) -> Facts {
     let [cube, vector, hbm] = profile.utilisation().map(percent);
-    let rows = vec![
+    let mut rows = vec![
+        ("of", title.to_owned()),
         ("step", milliseconds(profile.step.ms())),
-        ("images per second", format!("{:.0}", profile.images_per_s)),
+        ("samples per second", format!("{:.0}", profile.images_per_s)),
+    ];
+    rows.extend(profile.sequence.map(|tokens| ("tokens per sample", tokens.to_string())));
+    rows.extend(profile.tokens_per_s().map(|tokens| ("tokens per second", format!("{tokens:.0}"))));
+    rows.extend([
         ("batch", format!("{} on each device", profile.batch)),
         ("devices", profile.devices.to_string()),
         ("Cube busy", cube),
         ("Vector busy", vector),
         ("HBM busy", hbm),
         ("useful TFLOP/s", format!("{:.0} per device", profile.tflops())),
+        ("model FLOP utilisation", percent(profile.flop_utilisation())),
         ("memory", profile.peak_memory.to_string()),
         ("input pipeline", milliseconds(profile.input.pipeline.ms())),
         ("gradients not hidden", milliseconds(profile.timeline.exposed.ms())),
-    ];
+    ]);
     Facts { title: "Step", rows }
 }
 
+/// Operators of two steps.
+fn comparison(profiles: [&Profile; 2], titles: [&str; 2]) -> Section {
+    let columns =
+        [("operator", false), ("kernels", true), ("against", true), ("ms", true), ("against ms", true), ("more", true)];
+    let caption = format!("Operators of {} against {}, the greatest difference first", titles[0], titles[1]);
+    let mut grid = Grid::new(caption, columns);
+    for op in compare(profiles[0], profiles[1]) {
+        grid.rows.push(vec![
+            op.op.as_str().into(),
+            op.kernels[0].to_string().into(),
+            op.kernels[1].to_string().into(),
+            format!("{:.2}", op.ms[0]).into(),
+            format!("{:.2}", op.ms[1]).into(),
+            format!("{:+.2}", op.more()).into(),
+        ]);
+    }
+    Section { id: "comparison".into(), title: "Against each other".into(), grids: vec![grid], ..Section::default() }
+}
+
+/// What the steps of the input pipeline take.
+fn input_steps(profile: &Profile) -> Option<Section> {
+    if profile.input.steps.is_empty() {
+        return None;
+    }
+    let caption = format!("What a sample takes one core of the host; the limit is {}", profile.input.limit.name());
+    let mut grid = Grid::new(caption, [("step", false), ("ms", true)]);
+    for step in &profile.input.steps {
+        grid.rows.push(vec![step.step.name().into(), format!("{:.2}", step.time.ms()).into()]);
+    }
+    Some(Section { id: "input".into(), title: "Input pipeline".into(), grids: vec![grid], ..Section::default() })
+}
+
 /// The phases of the device's stream, then the other streams, as far as they do anything.
-fn timeline(profile: &Profile, title: &str) -> Result<Section, NpuError> {
+fn timeline(profile: &Profile, title: &str, id: &str) -> Result<Section, NpuError> {
     let of_phase = |event: &&Event, phase: Phase| event.kernel.is_some_and(|k| profile.kernels[k].phase == phase);
     let phases = PHASES.into_iter().map(|phase| {
         let events = profile.stream(Stream::Device).filter(|event| of_phase(event, phase));
@@ -82,17 +131,34 @@ fn timeline(profile: &Profile, title: &str) -> Result<Section, NpuError> {
         name: (*name).to_owned(),
         spans: profile.stream(*stream).map(|event| span(profile, event)).collect(),
     });
-    let lanes: Vec<Lane> = phases.chain(others).filter(|lane| !lane.spans.is_empty()).collect();
+    // The samples of the next step are prepared beside this one.
+    let (to, limit) = (profile.input.pipeline.ms(), profile.input.limit.name());
+    let input = (to > 0.0).then(|| Lane {
+        name: "input".to_owned(),
+        spans: vec![Span {
+            from: 0.0,
+            to,
+            class: bound_class(Some("host")),
+            tip: format!("samples of the next step: {to:.1} ms, limited by {limit}"),
+        }],
+    });
+    let lanes: Vec<Lane> = phases.chain(others).chain(input).filter(|lane| !lane.spans.is_empty()).collect();
     let description = format!("One step of {title}; the tables below have the figures.");
-    let figure = Some(Timeline { id: "step".into(), description, lanes }.html()?);
-    Ok(Section { id: "timeline".into(), title: "Timeline of one step".into(), figure, ..Section::default() })
+    let figure = Some(Timeline { id: id.into(), description, lanes }.html()?);
+    let section =
+        Section { id: format!("timeline-{id}"), title: format!("One step of {title}"), figure, ..Section::default() };
+    Ok(section)
 }
 
 fn span(profile: &Profile, event: &Event) -> Span {
     let bound = event.kernel.map(|k| profile.prices[k].bound.name());
     let of = bound.map(|bound| format!(", {bound}-bound")).unwrap_or_default();
     let length = event.end - event.start;
-    let line = event.kernel.and_then(|k| line_of(profile, k)).map(|line| format!(", {line}")).unwrap_or_default();
+    let line = event
+        .kernel
+        .and_then(|k| profile.line_of(&profile.kernels[k]))
+        .map(|line| format!(", {line}"))
+        .unwrap_or_default();
     Span {
         from: event.start.ms(),
         to: event.end.ms(),
@@ -133,21 +199,12 @@ fn operators(profile: &Profile) -> Section {
     Section { id: "operators".into(), title: "Operators".into(), grids: vec![grid], ..Section::default() }
 }
 
-/// The line of the recipe that a kernel comes from: that of its first node which comes from one.
-fn line_of(profile: &Profile, kernel: usize) -> Option<String> {
-    let nodes = profile.kernels[kernel].nodes.iter().map(|n| &profile.graph.nodes[*n]);
-    let origin = nodes.filter_map(|node| node.origin.as_ref()).next()?;
-    let (file, line) = (&origin.span.file, origin.span.line);
-    // The folder says nothing: a recipe and what it extends have different names.
-    Some(format!("{}:{line}", file.rsplit(['/', '\\']).next().unwrap_or(file)))
-}
-
 /// What each line of the recipe costs, by phase.
 fn lines(profile: &Profile) -> Section {
     let mut costs: IndexMap<String, [f64; PHASES.len()]> = IndexMap::new();
     for (k, Price { time, .. }) in profile.prices.iter().enumerate() {
         let phase = PHASES.iter().position(|phase| *phase == profile.kernels[k].phase);
-        if let (Some(line), Some(phase)) = (line_of(profile, k), phase) {
+        if let (Some(line), Some(phase)) = (profile.line_of(&profile.kernels[k]), phase) {
             costs.entry(line).or_default()[phase] += time.ms();
         }
     }

@@ -70,6 +70,8 @@ pub struct Price {
     pub bound: Bound,
     /// How its product is cut, if it has one.
     pub tiling: Option<Tiling>,
+    /// Kernels that are launched.
+    pub launches: u64,
 }
 
 /// How kernels run on a device.
@@ -105,7 +107,7 @@ impl<'d> Pricing<'d> {
         let device = self.device;
         let nodes = || kernel.nodes.iter().map(|n| &graph.nodes[*n]);
         let product = nodes().find_map(|node| matrix::product(graph, node, device));
-        let work = nodes().map(|node| vector::work(graph, node)).fold(VectorWork::default(), VectorWork::plus);
+        let work = nodes().map(|node| vector::work(graph, node, device)).fold(VectorWork::default(), VectorWork::plus);
         let cores = device.cores.value;
         let unit = &device.vector;
         let cycles =
@@ -125,14 +127,25 @@ impl<'d> Pricing<'d> {
         let cube = tiling.map_or(Seconds::ZERO, |t| t.cube);
         let loads = traffic.total() as f64 / cores / (device.buffers.unified_kib.value * 1024.0 / 4.0);
         let busy = tiling.map_or_else(|| pipelined([cube, vector, hbm, l2], loads, overlap), |t| with(&t));
-        let launch = Seconds(device.control.launch_us.value * 1e-6);
+        let launch = Seconds(device.control.launch_us.value * 1e-6 * traffic.launches as f64);
         let stages = [(Bound::Cube, cube), (Bound::Vector, vector), (Bound::Hbm, hbm), (Bound::L2, l2)];
         let (bound, _) = stages
             .into_iter()
             .chain([(Bound::Launch, launch)])
             .fold((Bound::Launch, Seconds::ZERO), |best, next| if next.1 > best.1 { next } else { best });
         let flop = nodes().map(|node| flop(graph, node)).sum();
-        Price { time: busy + launch, cube, vector, hbm, l2, bytes: traffic.hbm(), flop, bound, tiling }
+        Price {
+            time: busy + launch,
+            cube,
+            vector,
+            hbm,
+            l2,
+            bytes: traffic.hbm(),
+            flop,
+            bound,
+            tiling,
+            launches: traffic.launches,
+        }
     }
 
     /// An operator on the host; the copies to it and back are not its own.
@@ -140,7 +153,18 @@ impl<'d> Pricing<'d> {
         let time = Seconds(traffic.total() as f64 / (self.device.host.operator_gb_per_s.value * 1e9));
         let none = Seconds::ZERO;
         let bound = Bound::Host;
-        Price { time, cube: none, vector: none, hbm: none, l2: none, bytes: 0, flop: 0, bound, tiling: None }
+        Price {
+            time,
+            cube: none,
+            vector: none,
+            hbm: none,
+            l2: none,
+            bytes: 0,
+            flop: 0,
+            bound,
+            tiling: None,
+            launches: 1,
+        }
     }
 }
 

@@ -14,7 +14,7 @@ use crate::{
 };
 use indexmap::IndexMap;
 use serde::Serialize;
-use zoo_graph::{Bytes, Graph, MemoryPlan, passes::Applied};
+use zoo_graph::{Bytes, Graph, MemoryPlan, Phase, passes::Applied};
 use zoo_recipe::Recipe;
 
 /// A step on a device.
@@ -36,8 +36,12 @@ pub struct Profile {
     pub step: Seconds,
     /// What ends the step last.
     pub limit: Limit,
-    /// Images per second on all devices.
+    /// Samples per second on all devices.
     pub images_per_s: f64,
+    /// Tokens of a sample, if it has any.
+    pub sequence: Option<usize>,
+    /// FLOP per second that the matrix units of one device could do, in half precision.
+    pub peak_flops: f64,
     /// Memory of one device.
     pub peak_memory: Bytes,
     /// Before the first step.
@@ -48,6 +52,9 @@ pub struct Profile {
     pub devices: usize,
 }
 
+/// Phases of a step, in order.
+pub const PHASES: [Phase; 4] = [Phase::Forward, Phase::Loss, Phase::Backward, Phase::Update];
+
 /// What a step waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -56,8 +63,16 @@ pub enum Limit {
     Device,
     /// The input pipeline.
     Input,
-    /// The network's own host code.
-    Floor,
+}
+
+impl Limit {
+    /// As tables show it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Device => "device",
+            Self::Input => "input",
+        }
+    }
 }
 
 /// Kernels of one operator, together.
@@ -107,7 +122,8 @@ pub fn profile(recipe: &Recipe, device: &Device, work: Work) -> Result<Profile, 
 /// Prices a compiled graph.
 fn simulate(recipe: &Recipe, device: &Device, graph: Graph, applied: Vec<Applied>, peak_memory: Bytes) -> Profile {
     let (npu, batch, devices) = (&recipe.npu, recipe.train.batch, recipe.npu.devices);
-    let riding = Riding { elementwise: npu.fusion, sums: npu.fusion && npu.deep_fusion };
+    let rides = npu.fusion && device.matrix.feeds_vector;
+    let riding = Riding { elementwise: rides, sums: rides && npu.deep_fusion };
     let kernels = kernels(&graph, riding);
     let masks = npu.fusion && device.control.relu_mask;
     let mut cache = Cache::new(&graph, device, masks, npu.trans_data);
@@ -130,20 +146,16 @@ fn simulate(recipe: &Recipe, device: &Device, graph: Graph, applied: Vec<Applied
     if !npu.input.prefetch {
         busy += input.copy;
     }
-    let floor = device.host.floors.iter().find(|floor| floor.recipe == recipe.name);
-    let floor = floor.map_or(Seconds::ZERO, |floor| ms(&floor.ms));
-    let longest = busy.max(input.pipeline).max(floor);
-    let limit = match longest {
-        longest if longest == busy => Limit::Device,
-        longest if longest == input.pipeline => Limit::Input,
-        _ => Limit::Floor,
-    };
+    let longest = busy.max(input.pipeline);
+    let limit = if longest == busy { Limit::Device } else { Limit::Input };
     // Device and host wait for each other between loops, whatever the step waited for.
     let step = longest + ms(&device.control.sync_ms) / npu.iterations_per_loop.max(1) as f64;
     let compile =
         device.control.compile_s.value + device.control.compile_ms_per_operator.value * 1e-3 * graph.nodes.len() as f64;
     Profile {
         images_per_s: (batch * devices) as f64 / step.0,
+        sequence: sequence(recipe),
+        peak_flops: device.peak_flops(),
         compile: Seconds(compile),
         graph,
         applied,
@@ -157,6 +169,12 @@ fn simulate(recipe: &Recipe, device: &Device, graph: Graph, applied: Vec<Applied
         batch,
         devices,
     }
+}
+
+/// Tokens of a sample: the longest of its inputs that are indices.
+fn sequence(recipe: &Recipe) -> Option<usize> {
+    let indices = recipe.model.inputs.values().filter(|input| input.image().is_none());
+    indices.map(|input| input.extents().iter().map(|extent| extent.0).product()).max()
 }
 
 /// Memory of a graph: what is live at one time, variables and inputs included.
@@ -197,6 +215,34 @@ impl Profile {
     /// Useful TFLOP per second of one device.
     pub fn tflops(&self) -> f64 {
         self.prices.iter().map(|p| p.flop as f64).sum::<f64>() / self.step.0 / 1e12
+    }
+
+    /// Share of the peak that the step's products take: model FLOP utilisation.
+    pub fn flop_utilisation(&self) -> f64 {
+        self.tflops() * 1e12 / self.peak_flops
+    }
+
+    /// Tokens per second on all devices.
+    pub fn tokens_per_s(&self) -> Option<f64> {
+        self.sequence.map(|tokens| tokens as f64 * self.images_per_s)
+    }
+
+    /// Time of the kernels of each phase, of those that have any.
+    pub fn by_phase(&self) -> Vec<(Phase, Seconds)> {
+        let time = |phase: Phase| {
+            let kernels = self.kernels.iter().zip(&self.prices).filter(move |(kernel, _)| kernel.phase == phase);
+            (phase, kernels.map(|(_, price)| price.time).sum::<Seconds>())
+        };
+        PHASES.into_iter().map(time).filter(|(_, time)| time.0 > 0.0).collect()
+    }
+
+    /// The line of the recipe that a kernel comes from, as `file:line`: that of its first node which comes from one.
+    pub fn line_of(&self, kernel: &Kernel) -> Option<String> {
+        let nodes = kernel.nodes.iter().map(|n| &self.graph.nodes[*n]);
+        let origin = nodes.filter_map(|node| node.origin.as_ref()).next()?;
+        let (file, line) = (&origin.span.file, origin.span.line);
+        // The folder says nothing: a recipe and what it extends have different names.
+        Some(format!("{}:{line}", file.rsplit(['/', '\\']).next().unwrap_or(file)))
     }
 
     /// Costs by operator, dearest first.

@@ -229,7 +229,8 @@ impl<'p> Run<'p> {
         }
         let stream = if kernel.place == Place::Host { Stream::Host } else { Stream::Device };
         if plan.npu.mode == Mode::Eager && kernel.place == Place::Device {
-            let launch = Seconds(plan.device.control.eager_launch_us.value * 1e-6);
+            let launches = plan.prices[k].launches as f64;
+            let launch = Seconds(plan.device.control.eager_launch_us.value * 1e-6 * launches);
             let event = self.start(Stream::Host, &node.name, "launch", launch, &[]);
             waits.push((self.events[event].end, Some(event)));
         }
@@ -273,9 +274,9 @@ impl<'p> Run<'p> {
         if let Some((at, event)) = self.copied.get(&v) {
             return (*at, Some(*event));
         }
-        let host = &self.plan.device.host;
+        let links = &self.plan.device.links;
         let bytes = self.plan.graph.ty(v).bytes().0 as f64;
-        let duration = Seconds(host.copy_us.value * 1e-6 + bytes / (host.link_gb_per_s.value * 1e9));
+        let duration = Seconds(links.host_copy_us.value * 1e-6 + bytes / (links.host_gb_per_s.value * 1e9));
         let ready: Vec<_> = self.made.get(&v).map(|(at, event)| (*at, Some(*event))).into_iter().collect();
         let name = format!("value {}", v.0);
         let event = self.start(Stream::Copy, &name, "Memcpy", duration, &ready);

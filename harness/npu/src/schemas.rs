@@ -1,12 +1,17 @@
 //! JSON Schemas of the files that this room reads, for editors.
 
-use crate::{Device, Throughput, study::Study};
+use crate::{Device, Host, Throughput, study::Study};
 use serde_json::Value;
 use zoo_recipe::document_schema;
 
 /// The schema of `recipes/devices/*.yaml`.
 pub fn device_schema() -> Value {
-    document_schema::<Device>("zoo device")
+    document_schema::<Device<String>>("zoo device")
+}
+
+/// The schema of `recipes/hosts/*.yaml`.
+pub fn host_schema() -> Value {
+    document_schema::<Host>("zoo host")
 }
 
 /// The schema of `recipes/studies/*.yaml`.

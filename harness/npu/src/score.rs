@@ -1,9 +1,19 @@
 //! Published throughput against the clock's.
 
-use crate::device::{Device, Stack};
+use crate::{
+    DeviceLibrary, Limit, NpuError, Work,
+    device::{Device, Stack, yaml_files},
+    profile::profile,
+    study::PublishedFigure,
+};
+use indexmap::IndexMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use zoo_recipe::schema::Precision;
+use std::path::{Path, PathBuf};
+use zoo_recipe::{
+    Library, LoadOptions, Recipe,
+    schema::{InputShape, Precision},
+};
 
 /// A throughput file: rows of what was published.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -21,9 +31,17 @@ pub struct Row {
     pub id: String,
     /// Recipe.
     pub network: String,
-    /// Height and width of the images.
+    /// Networks that are built alike, which are counted together; the recipe's name by default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub family: Option<String>,
+    /// Height and width of the images, where they are not the recipe's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 8192))]
-    pub input: usize,
+    pub input: Option<usize>,
+    /// Tokens of a sample, where they are not the recipe's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 65536))]
+    pub sequence: Option<usize>,
     /// Device.
     pub device: String,
     /// Number formats.
@@ -34,14 +52,12 @@ pub struct Row {
     /// Devices.
     #[schemars(range(min = 1, max = 65536))]
     pub devices: usize,
-    /// Milliseconds per step.
+    /// Milliseconds per step: a number, or the ends of a range over several software stacks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(extend("exclusiveMinimum" = 0))]
-    pub ms: Option<f64>,
-    /// Images per second over all devices.
+    pub ms: Option<PublishedFigure>,
+    /// Samples per second over all devices: a number, or the ends of a range over several software stacks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(extend("exclusiveMinimum" = 0))]
-    pub ips: Option<f64>,
+    pub ips: Option<PublishedFigure>,
     /// What else was set otherwise than in the recipe, as `--set` takes it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub set: Vec<String>,
@@ -83,6 +99,37 @@ impl RowPrecision {
 }
 
 impl Row {
+    /// The networks that it is counted with.
+    pub fn family(&self) -> &str {
+        self.family.as_deref().unwrap_or(&self.network)
+    }
+
+    /// What was published, with its unit; `None` unless it is one of `ms` and `ips`.
+    pub fn published(&self) -> Option<(PublishedFigure, &'static str)> {
+        match (self.ms, self.ips) {
+            (Some(ms), None) => Some((ms, "ms")),
+            (None, Some(ips)) => Some((ips, "ips")),
+            (Some(_), Some(_)) | (None, None) => None,
+        }
+    }
+
+    /// The recipe as the row ran it.
+    fn apply(&self, recipe: &mut Recipe) {
+        recipe.npu.precision = self.precision.of_recipe();
+        recipe.npu.devices = self.devices;
+        recipe.train.batch = self.batch;
+        for shape in recipe.model.inputs.values_mut() {
+            if let Some(side) = self.input {
+                shape.set_side(side);
+            }
+            if let (Some(tokens), InputShape::Indices(indices)) = (self.sequence, shape)
+                && let Some(last) = indices.indices.last_mut()
+            {
+                last.0 = tokens;
+            }
+        }
+    }
+
     /// The stack that the row ran on, as its source tells.
     pub fn stack<'d>(&self, device: &'d Device) -> Option<&'d Stack> {
         device.stacks.iter().find(|stack| stack.sources.iter().any(|source| self.source.starts_with(source.as_str())))
@@ -94,30 +141,7 @@ impl Row {
 #[serde(untagged)]
 pub enum Scored {
     /// It could be simulated.
-    Simulated {
-        /// Name of the row.
-        id: String,
-        /// `ms` or `ips`.
-        unit: &'static str,
-        /// What was published.
-        published: f64,
-        /// What the clock says.
-        simulated: f64,
-        /// `simulated / published - 1`.
-        error: f64,
-        /// Whether the device file was fitted to it.
-        fitted: bool,
-        /// Whether it contradicts others.
-        doubtful: bool,
-        /// What ends the step last.
-        limit: &'static str,
-        /// Options of its stack.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        stack: Option<String>,
-        /// What else there is to say; of a doubtful row, why it is doubted.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        note: Option<String>,
-    },
+    Simulated(Comparison),
     /// It could not.
     Skipped {
         /// Name of the row.
@@ -127,37 +151,176 @@ pub enum Scored {
     },
 }
 
-/// Mean absolute errors.
+/// What was published beside what the clock says.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Comparison {
+    /// Name of the row.
+    pub id: String,
+    /// Networks that it is counted with.
+    pub family: String,
+    /// Device.
+    pub device: String,
+    /// `ms` or `ips`.
+    pub unit: &'static str,
+    /// What was published; of a range, its middle.
+    pub published: f64,
+    /// The ends of a range.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub range: Option<[f64; 2]>,
+    /// What the clock says.
+    pub simulated: f64,
+    /// `simulated / published - 1`.
+    pub error: f64,
+    /// Whether the device file was fitted to it.
+    pub fitted: bool,
+    /// Whether it contradicts others.
+    pub doubtful: bool,
+    /// What a step waits for.
+    pub limit: Limit,
+    /// Options of its stack.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stack: Option<String>,
+    /// What else there is to say; of a doubtful row, why it is doubted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
+}
+
+/// Names and files of throughput beside the recipes in these folders.
+pub fn list(recipes: impl IntoIterator<Item = impl AsRef<Path>>) -> Vec<(String, PathBuf)> {
+    let dirs: Vec<PathBuf> = recipes.into_iter().map(|dir| dir.as_ref().join("throughput")).collect();
+    yaml_files(&dirs)
+}
+
+/// Simulates a row. What has no recipe or device, makes no graph or does not fit is skipped.
+///
+/// # Errors
+/// A device, host or recipe file that is wrong, or options that the device lacks.
+pub fn score(row: &Row, recipes: &Library, devices: &DeviceLibrary) -> Result<Scored, NpuError> {
+    let skipped = |why: String| Ok(Scored::Skipped { id: row.id.clone(), skipped: why });
+    let device = match devices.load(&row.device) {
+        Ok(device) => device,
+        Err(NpuError::UnknownDevice { .. }) => return skipped("no device".into()),
+        Err(error) => return Err(error),
+    };
+    let Some((published, unit)) = row.published() else { return skipped("neither or both of `ms` and `ips`".into()) };
+    if !recipes.list().iter().any(|(name, _)| *name == row.network) {
+        return skipped("no recipe".into());
+    }
+    let fitted = device.is_fitted_to(&row.id);
+    let stack = row.stack(&device).cloned();
+    let sets = stack.iter().flat_map(|stack| &stack.set).chain(&row.set).cloned().collect();
+    let mut recipe = recipes.load(&row.network, &LoadOptions { sets, ..LoadOptions::default() })?.recipe;
+    row.apply(&mut recipe);
+    let device = stack.iter().fold(device, Device::under);
+    let profile = match profile(&recipe, &device, Work::Train) {
+        Ok(profile) => profile,
+        Err(error @ (NpuError::Graph(_) | NpuError::Memory { .. })) => return skipped(error.to_string()),
+        Err(error) => return Err(error),
+    };
+    let simulated = if unit == "ms" { profile.step.ms() } else { profile.images_per_s };
+    Ok(Scored::Simulated(Comparison {
+        id: row.id.clone(),
+        family: row.family().to_owned(),
+        device: row.device.clone(),
+        unit,
+        published: published.middle(),
+        range: published.range(),
+        simulated,
+        error: simulated / published.middle() - 1.0,
+        fitted,
+        doubtful: row.doubtful,
+        limit: profile.limit,
+        stack: stack.map(|stack| stack.name),
+        note: row.note.clone(),
+    }))
+}
+
+/// Absolute errors of rows.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Errors {
+    /// Rows.
+    pub rows: usize,
+    /// Their mean.
+    pub mean: f64,
+    /// The one in the middle.
+    pub median: f64,
+    /// The largest.
+    pub worst: f64,
+}
+
+impl Errors {
+    /// Of these rows, if there are any.
+    pub fn of<'r>(rows: impl IntoIterator<Item = &'r Comparison>) -> Option<Self> {
+        let mut errors: Vec<f64> = rows.into_iter().map(|row| row.error.abs()).collect();
+        errors.sort_by(f64::total_cmp);
+        let (rows, worst) = (errors.len(), *errors.last()?);
+        let median = errors[(rows - 1) / 2].midpoint(errors[rows / 2]);
+        Some(Self { rows, mean: errors.iter().sum::<f64>() / rows as f64, median, worst })
+    }
+}
+
+/// Rows that are counted together.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Group {
+    /// The family or device.
+    pub name: String,
+    /// Rows that nothing was fitted to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub held_out: Option<Errors>,
+    /// Rows that something was fitted to.
+    pub fitted: usize,
+    /// Doubtful rows, fitted or not.
+    pub doubtful: usize,
+}
+
+/// The errors of rows, together. Doubtful rows are apart.
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Summary {
-    /// Of all rows but doubtful ones.
-    pub mape: Option<f64>,
-    /// Of those that nothing was fitted to.
-    pub mape_not_fitted: Option<f64>,
-    /// Of those that something was fitted to.
-    pub mape_fitted: Option<f64>,
-    /// Of doubtful rows.
-    pub mape_doubtful: Option<f64>,
-    /// Largest of those that nothing was fitted to.
-    pub worst_not_fitted: Option<f64>,
+    /// Rows that nothing was fitted to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub held_out: Option<Errors>,
+    /// Rows that something was fitted to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fitted: Option<Errors>,
+    /// Doubtful rows.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub doubtful: Option<Errors>,
+    /// Rows, doubtful ones too, whose step waits for its input.
+    pub waits_for_input: usize,
+    /// By family.
+    pub families: Vec<Group>,
+    /// By device.
+    pub devices: Vec<Group>,
 }
 
 /// The errors of rows, together.
 pub fn summary(rows: &[Scored]) -> Summary {
-    let errors = |wanted: fn(bool, bool) -> bool| {
-        let all = rows.iter().filter_map(move |row| match row {
-            Scored::Simulated { error, fitted, doubtful, .. } => wanted(*fitted, *doubtful).then_some(error.abs()),
+    let rows: Vec<&Comparison> = rows
+        .iter()
+        .filter_map(|row| match row {
+            Scored::Simulated(row) => Some(row),
             Scored::Skipped { .. } => None,
-        });
-        all.collect::<Vec<f64>>()
+        })
+        .collect();
+    let held_out = |row: &&&Comparison| !row.fitted && !row.doubtful;
+    let groups = |name: fn(&Comparison) -> &str| {
+        let mut groups: IndexMap<&str, Vec<&Comparison>> = IndexMap::new();
+        rows.iter().for_each(|row| groups.entry(name(row)).or_default().push(row));
+        groups.sort_keys();
+        let group = |(name, rows): (&str, Vec<&Comparison>)| Group {
+            name: name.to_owned(),
+            held_out: Errors::of(rows.iter().filter(held_out).copied()),
+            fitted: rows.iter().filter(|row| row.fitted).count(),
+            doubtful: rows.iter().filter(|row| row.doubtful).count(),
+        };
+        groups.into_iter().map(group).collect()
     };
-    let mean = |all: Vec<f64>| (!all.is_empty()).then(|| all.iter().sum::<f64>() / all.len() as f64);
-    let not_fitted: fn(bool, bool) -> bool = |fitted, doubtful| !fitted && !doubtful;
     Summary {
-        mape: mean(errors(|_, doubtful| !doubtful)),
-        mape_not_fitted: mean(errors(not_fitted)),
-        mape_fitted: mean(errors(|fitted, doubtful| fitted && !doubtful)),
-        mape_doubtful: mean(errors(|_, doubtful| doubtful)),
-        worst_not_fitted: errors(not_fitted).into_iter().reduce(f64::max),
+        held_out: Errors::of(rows.iter().filter(held_out).copied()),
+        fitted: Errors::of(rows.iter().filter(|row| row.fitted && !row.doubtful).copied()),
+        doubtful: Errors::of(rows.iter().filter(|row| row.doubtful).copied()),
+        waits_for_input: rows.iter().filter(|row| row.limit == Limit::Input).count(),
+        families: groups(|row| &row.family),
+        devices: groups(|row| &row.device),
     }
 }

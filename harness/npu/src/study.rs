@@ -127,6 +127,14 @@ impl PublishedFigure {
             Self::Range([low, high]) => low.midpoint(high),
         }
     }
+
+    /// The ends of a range.
+    pub fn range(self) -> Option<[f64; 2]> {
+        match self {
+            Self::One(_) => None,
+            Self::Range(ends) => Some(ends),
+        }
+    }
 }
 
 /// What became of a row.
@@ -161,12 +169,14 @@ pub struct Outcome {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
-    /// Same direction, and the ratios differ by no more than a quarter.
+    /// The times differ by no more than a third and the ratios by no more than a quarter, in the same direction.
     Agrees,
     /// They differ; the study says why.
     Differs,
     /// The first row of a table, whose ratio to itself says nothing: the others are held against it.
     Base,
+    /// Only a direction is published, and it is met. No size of the change was put to the test.
+    Illustrates,
     /// There is nothing to compare.
     Open,
 }
@@ -185,6 +195,8 @@ impl Verdict {
 
 /// Ratios may differ by this share.
 const TOLERANCE: f64 = 0.25;
+/// Times may differ by this share: what stacks and versions of software change on one device.
+const TIME_TOLERANCE: f64 = 0.35;
 /// A ratio this close to one has no direction.
 const NO_CHANGE: f64 = 0.03;
 
@@ -288,17 +300,21 @@ impl StudyRow {
         // A larger batch takes longer whatever the device is: what tells something is the time per image.
         let ratio = |own: Option<f64>, of: Option<f64>| own.zip(of).map(|(own, of)| own / of * (base.images / images));
         let (published_ratio, simulated_ratio) = (ratio(published, base.published_ms), ratio(ms, base.simulated_ms));
-        let agrees = match (self.published_error, published_ratio, simulated_ratio) {
-            (true, ..) => Some(error.is_some()),
-            (false, Some(published), Some(simulated)) => Some(ratios_agree(published, simulated)),
-            (false, None, Some(simulated)) => self.published_direction.map(|direction| match direction {
-                Direction::Slower => simulated > 1.0 + LEAST_CHANGE,
-                Direction::Faster => simulated < 1.0 - LEAST_CHANGE,
-            }),
-            _ => None,
+        let of_time = published.zip(ms).map(|(published, ms)| (ms / published - 1.0).abs() <= TIME_TOLERANCE);
+        let of_ratio = published_ratio.zip(simulated_ratio).map(|(published, own)| ratios_agree(published, own));
+        let direction = self.published_direction.zip(simulated_ratio).map(|(direction, ratio)| match direction {
+            Direction::Slower => ratio > 1.0 + LEAST_CHANGE,
+            Direction::Faster => ratio < 1.0 - LEAST_CHANGE,
+        });
+        let verdict = match (self.published_error, of_time) {
+            // Whether a row runs at all is judged by itself.
+            (true, _) => Verdict::of(Some(error.is_some()), false),
+            (false, Some(false)) => Verdict::Differs,
+            (false, _) if first.is_none() => Verdict::Base,
+            (false, Some(true)) => Verdict::of(of_ratio, false),
+            (false, None) if direction == Some(true) => Verdict::Illustrates,
+            (false, None) => Verdict::of(direction, false),
         };
-        // Whether a row runs at all is judged by itself.
-        let verdict = Verdict::of(agrees, first.is_none() && !self.published_error);
         Outcome {
             table: table.to_owned(),
             what: self.what.clone(),
@@ -334,17 +350,21 @@ mod tests {
 
     #[test]
     fn every_verdict_could_have_come_out_otherwise() {
-        let base = row(Some(50.0), None).judge("t", Ok(1.0), 64, None);
+        let base = row(Some(50.0), None).judge("t", Ok(60.0), 64, None);
         assert_eq!(base.verdict, Verdict::Base);
+        // A base is held against its own figure.
+        assert_eq!(row(Some(50.0), None).judge("t", Ok(1.0), 64, None).verdict, Verdict::Differs);
         let first = Some(First::new(&base, 64));
         let verdict = |row: StudyRow, ms: f64, images| row.judge("t", Ok(ms), images, first).verdict;
-        assert_eq!(verdict(row(Some(100.0), None), 2.1, 64), Verdict::Agrees);
-        // A reason does not make a difference an agreement.
-        assert_eq!(verdict(row(Some(100.0), None), 4.0, 64), Verdict::Differs);
+        assert_eq!(verdict(row(Some(100.0), None), 120.0, 64), Verdict::Agrees);
+        // The ratio is as published, and the time is not: 2 x 60 against 80.
+        assert_eq!(verdict(row(Some(80.0), None), 120.0, 64), Verdict::Differs);
+        // The time is near what is published, and the change is not.
+        assert_eq!(verdict(row(Some(100.0), None), 80.0, 64), Verdict::Differs);
         // Four times the images in twice the time: faster per image.
-        assert_eq!(verdict(row(None, Some(Direction::Faster)), 2.0, 256), Verdict::Agrees);
-        assert_eq!(verdict(row(None, Some(Direction::Slower)), 2.0, 256), Verdict::Differs);
-        assert_eq!(verdict(row(None, Some(Direction::Slower)), 1.0, 64), Verdict::Differs);
+        assert_eq!(verdict(row(None, Some(Direction::Faster)), 120.0, 256), Verdict::Illustrates);
+        assert_eq!(verdict(row(None, Some(Direction::Slower)), 120.0, 256), Verdict::Differs);
+        assert_eq!(verdict(row(None, Some(Direction::Slower)), 60.0, 64), Verdict::Differs);
         assert_eq!(verdict(row(None, None), 2.0, 64), Verdict::Open);
     }
 

@@ -5,10 +5,15 @@
 //! enough stays in the shared cache for the kernels that follow; reads of it do not reach device memory. Writes always
 //! do.
 
-use crate::{device::Device, kernel::Kernel};
+use crate::{
+    composed::{Composed, composed, formula},
+    device::Device,
+    kernel::Kernel,
+};
 use std::collections::{HashSet, VecDeque};
 use zoo_graph::{
-    Graph, Op, Phase, ValueId,
+    Graph, Node, Op, Phase, ValueId,
+    formula::Term,
     ops::{Read, Work},
 };
 use zoo_recipe::schema::TransDataKernel;
@@ -24,6 +29,8 @@ pub struct Traffic {
     pub written: u64,
     /// Factor on the time of these transfers: how much longer short runs of addresses take.
     pub run_factor: f64,
+    /// Kernels that are launched: several where the software composes an operator.
+    pub launches: u64,
 }
 
 impl Traffic {
@@ -66,7 +73,12 @@ impl<'d> Cache<'d> {
     /// The bytes of the next kernel.
     pub fn run(&mut self, graph: &Graph, kernel: &Kernel) -> Traffic {
         let inside: HashSet<ValueId> = kernel.nodes.iter().flat_map(|n| &graph.nodes[*n].outputs).copied().collect();
-        let mut traffic = Traffic { run_factor: self.run_factor(graph, kernel), ..Traffic::default() };
+        let mut traffic = Traffic { run_factor: self.run_factor(graph, kernel), launches: 1, ..Traffic::default() };
+        if let [n] = kernel.nodes[..]
+            && let Some(terms) = composed(graph, &graph.nodes[n], &self.device.operators.composed)
+        {
+            return self.terms(graph, &graph.nodes[n], &terms);
+        }
         let mut seen = HashSet::new();
         for &n in &kernel.nodes {
             let node = &graph.nodes[n];
@@ -82,12 +94,29 @@ impl<'d> Cache<'d> {
                 traffic.written += mask_bytes(graph, node.outputs[0]);
             }
         }
+        if let [n] = kernel.nodes[..]
+            && reads_twice(graph, &graph.nodes[n], self.device)
+        {
+            let again = traffic.read + traffic.cached;
+            if again <= self.capacity { traffic.cached += again } else { traffic.read += again }
+        }
         for v in self.results(graph, kernel) {
             let bytes = graph.ty(v).bytes().0;
             traffic.written += bytes;
             self.hold(v, bytes);
         }
         traffic
+    }
+
+    /// The bytes of an operator that runs term by term.
+    fn terms(&mut self, graph: &Graph, node: &Node, terms: &Composed) -> Traffic {
+        node.inputs.iter().for_each(|v| {
+            self.touch(*v);
+        });
+        node.outputs.iter().for_each(|v| self.hold(*v, graph.ty(*v).bytes().0));
+        // What one term leaves behind is what the next reads.
+        let (read, cached) = if terms.operand <= self.capacity { (0, terms.read) } else { (terms.read, 0) };
+        Traffic { read, cached, written: terms.written, run_factor: 1.0, launches: terms.kernels }
     }
 
     /// Values that leave the kernel: those that others read, results of the step, and what nobody reads at all.
@@ -155,6 +184,19 @@ fn read_bytes(graph: &Graph, n: usize, i: usize, masks: bool) -> u64 {
         Read::Sign if masks => mask_bytes(graph, node.inputs[i]),
         Read::Sign | Read::Whole => whole,
     }
+}
+
+/// Whether an operator reads its operands a second time: it needs a sum or maximum of each row before it can write, and a
+/// row does not stay in a core's memory. So run optimizers with norms of whole tensors, and softmax of very long rows.
+fn reads_twice(graph: &Graph, node: &Node, device: &Device) -> bool {
+    let Some(formula) = formula(&node.op) else { return false };
+    let whole = node.inputs.iter().map(|v| graph.ty(*v)).max_by_key(|ty| ty.stored_numel());
+    let Some(whole) = whole else { return false };
+    let folds = formula.terms().iter().any(|term| matches!(term, Term::Row(..) | Term::Softmax(_)));
+    let rows = if node.op.update().is_some() { whole.shape.len() } else { formula.rows() };
+    let row: usize = whole.shape.iter().rev().take(rows).product();
+    let bytes = row as u64 * whole.dtype.bytes().0;
+    folds && bytes as f64 > device.buffers.unified_kib.value * 1024.0
 }
 
 /// One bit per element.

@@ -1,7 +1,12 @@
 //! Time of the Vector units: the instructions that each operator says it takes ([`zoo_graph::ops::Work`]), as bytes
 //! that pass through them and starts that are not hidden.
 
-use zoo_graph::{C0, DType, Graph, Layout, Node, TensorType, ops::Work};
+use crate::{composed::formula, device::Device, matrix::is_depthwise};
+use zoo_graph::{
+    C0, DType, Graph, Layout, Node, TensorType,
+    formula::{Binary, Extent, Formula, Term, Unary},
+    ops::Work,
+};
 
 /// Instructions of a kernel.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -33,15 +38,63 @@ impl VectorWork {
 }
 
 /// The work of one node.
-pub fn work(graph: &Graph, node: &Node) -> VectorWork {
+pub fn work(graph: &Graph, node: &Node, device: &Device) -> VectorWork {
     let [inputs, outputs] = [&node.inputs, &node.outputs].map(|values| graph.types(values));
     match node.op.rules().work(&inputs, &outputs) {
         Work::Nothing | Work::Moves { .. } => VectorWork::default(),
-        Work::Stream { elements, instructions, width } => VectorWork::stream(elements, instructions, width),
+        Work::Stream { elements, instructions, width } => {
+            let functions = formula(&node.op).map_or(0, functions) as f64;
+            let more = functions * (device.vector.function_instructions.value - 1.0).max(0.0);
+            let bytes = elements as f64 * more * width as f64;
+            VectorWork::stream(elements, instructions, width).plus(VectorWork { bytes, starts: 0.0 })
+        }
         Work::Rows { map, instructions } => VectorWork::rows(&map, instructions),
         Work::Product { instructions, .. } => {
             let elements = outputs.first().map_or(0, |result| result.stored_numel());
-            VectorWork::stream(elements as u64, instructions, DType::F32.bytes().0)
+            let epilogue = VectorWork::stream(elements as u64, instructions, DType::F32.bytes().0);
+            match &device.vector.depthwise_instructions {
+                Some(instructions) if is_depthwise(graph, node) => {
+                    let taps = node.op.cost(&inputs, &outputs).flop.0 / 2;
+                    let bytes = taps as f64 * instructions.value * DType::F32.bytes().0 as f64;
+                    epilogue.plus(VectorWork { bytes, starts: 0.0 })
+                }
+                Some(_) | None => epilogue,
+            }
         }
     }
+}
+
+/// Functions of each element in a formula that no plain instruction computes. Its operations count each as one.
+fn functions(formula: &Formula) -> u64 {
+    let extents = formula.extents();
+    let of_elements = formula.terms().iter().zip(extents).filter(|(_, extent)| *extent == Extent::Element);
+    let count = |term: &Term| match term {
+        Term::Unary(function, _) => match function {
+            Unary::Exp | Unary::Log | Unary::Sqrt | Unary::Rsqrt => 1,
+            // An exponential and a quotient or logarithm.
+            Unary::Tanh | Unary::Sigmoid | Unary::Softplus | Unary::Erf => 2,
+            Unary::Neg | Unary::Abs | Unary::Sign | Unary::Sin | Unary::Cos | Unary::Floor => 0,
+        },
+        Term::Binary(function, ..) => match function {
+            Binary::Div => 1,
+            Binary::Pow => 2,
+            Binary::Add
+            | Binary::Sub
+            | Binary::Mul
+            | Binary::Max
+            | Binary::Min
+            | Binary::Greater
+            | Binary::AtLeast
+            | Binary::Equal => 0,
+        },
+        Term::Softmax(_) => 2,
+        Term::Operand(_)
+        | Term::Constant(_)
+        | Term::Step(_)
+        | Term::RowSize
+        | Term::Coordinate(_)
+        | Term::Select(..)
+        | Term::Row(..) => 0,
+    };
+    of_elements.map(|(term, _)| count(term)).sum()
 }

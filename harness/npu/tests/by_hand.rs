@@ -3,9 +3,18 @@
 use std::path::Path;
 use zoo_graph::{
     Bytes, DType, Graph, Layout, Phase, Scope, TensorType, VariableRole,
-    ops::{Concat, Conv2D, MatMul, MaxPool, Op, TransData, Window},
+    formula::Formula,
+    ops::{Concat, Conv2D, DeviceName, Map, MatMul, MaxPool, Op, TransData, Window},
 };
-use zoo_npu::{Device, DeviceLibrary, Seconds, collective::all_reduce, kernel, matrix, traffic::Cache, vector};
+use zoo_npu::{
+    Device, DeviceLibrary, Seconds,
+    collective::all_reduce,
+    composed::{Composed, composed},
+    input::{Input, InputLimit, input},
+    kernel, matrix,
+    traffic::Cache,
+    vector,
+};
 use zoo_recipe::schema::{Init, TransDataKernel};
 
 fn ascend() -> Device {
@@ -101,7 +110,7 @@ fn pools_pay_for_the_rows_of_their_output() {
     let x = graph.add_input("x", half(&[2, 32, 28, 28]).with_layout(Layout::Nc1hwc0));
     let window = Window { pad: [1; 4], ..Window::new([3; 2], [1; 2]) };
     graph.add(&scope(), "pool", MaxPool { window }, &[x]).unwrap();
-    let work = vector::work(&graph, &graph.nodes[0]);
+    let work = vector::work(&graph, &graph.nodes[0], &ascend());
     // 2 images, 2 blocks of channels, 28 rows, and 18 instructions for 9 taps.
     assert_eq!(work.starts, (2 * 2 * 28 * 18) as f64);
     assert_eq!(work.bytes, (2 * 32 * 28 * 28 * 2 * 18) as f64);
@@ -167,4 +176,113 @@ fn memory_holds_what_is_live() {
     let (map, filters) = (2 * 16 * 64 * 2, 16 * 16 * 9 * 2);
     assert_eq!(zoo_npu::profile::peak_memory(&graph), Bytes(2 * map + filters));
     assert!(matches!(graph.nodes[0].op, Op::Conv2D(_)));
+}
+
+/// An input side on the Ascend server.
+fn input_of(recipe: &str, devices: usize, change: impl Fn(&mut Device)) -> Input {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../recipes");
+    let loaded = zoo_recipe::Library::new([folder]).load(recipe, &zoo_recipe::LoadOptions::default());
+    let recipe = loaded.unwrap_or_else(|errors| panic!("{errors}")).recipe;
+    let mut device = ascend();
+    change(&mut device);
+    input(&recipe, &device, 64, devices)
+}
+
+#[test]
+fn an_input_is_as_fast_as_its_workers_its_cores_or_its_lock() {
+    // Decode, crop and scale, mirror, normalise: of stored pixels, then of 224 x 224.
+    let found = input_of("resnet50", 8, |_| ());
+    let steps = &ascend().host.steps;
+    let of_sample = steps.resize_ns.value + steps.flip_ns.value + steps.normalize_ns.value;
+    let core = ascend().host.core_time.value * 1e-9;
+    let cost = core * (steps.stored_pixels.value * steps.decode_ns.value + 224.0 * 224.0 * of_sample);
+    let close =
+        |found: Seconds, expected: f64| assert!((found.0 / expected - 1.0).abs() < 1e-9, "{found:?} {expected}");
+    close(found.steps.iter().map(|step| step.time).sum(), cost);
+    // Twelve workers each; 192 cores would feed 24.
+    close(found.pipeline, 64.0 * cost / 12.0);
+    assert_eq!(found.limit, InputLimit::Workers);
+    let found = input_of("resnet50", 8, |device| device.host.workers.value = 100.0);
+    close(found.pipeline, 64.0 * cost / 24.0);
+    assert_eq!(found.limit, InputLimit::Cores);
+    // One thread of Python at a time: more workers would not help.
+    let found = input_of("efficientnet_b0", 8, |device| {
+        let stack = device.stacks.iter().find(|stack| stack.name == "mindcv").unwrap().clone();
+        *device = device.clone().under(&stack);
+    });
+    assert_eq!(found.limit, InputLimit::Lock);
+    close(found.pipeline, 64.0 * core * steps.auto_augment_ns.value * 224.0 * 224.0);
+}
+
+/// `0.7 * x + exp(y)` of 1000 numbers in f32: a product, an exponential, a sum.
+fn formula_graph() -> Graph {
+    let mut graph = Graph::default();
+    let plain = TensorType::plain([1000], DType::F32);
+    let [x, y] = ["x", "y"].map(|name| graph.add_input(name, plain.clone()));
+    let formula = Formula::define(0, |[x, y]| [0.7 * x + y.exp()]);
+    let map = Map::over(formula, &[&plain, &plain]).unwrap().named(DeviceName::new("Elu", "EluGrad"));
+    let z = graph.add(&scope(), "z", map, &[x, y]).unwrap();
+    graph.outputs.push(("z".into(), z));
+    graph
+}
+
+#[test]
+fn composed_formulas_run_term_by_term() {
+    let graph = formula_graph();
+    assert_eq!(composed(&graph, &graph.nodes[0], &[]), None);
+    let found = composed(&graph, &graph.nodes[0], &["Elu".to_owned()]).unwrap();
+    // Read: x, y, and both products of these; written: three results.
+    let expected = Composed { kernels: 3, read: 4 * 4000, written: 3 * 4000, operand: 4000 };
+    assert_eq!(found, expected);
+    let device = Device {
+        operators: zoo_npu::device::Operators { composed: vec!["Elu".into()], ..ascend().operators },
+        ..ascend()
+    };
+    let kernels = kernel::kernels(&graph, kernel::Riding { elementwise: true, sums: false });
+    let traffic = Cache::new(&graph, &device, true, TransDataKernel::Blocks).run(&graph, &kernels[0]);
+    // What a term leaves fits the cache.
+    assert_eq!((traffic.launches, traffic.hbm(), traffic.cached), (3, 3 * 4000, 4 * 4000));
+}
+
+#[test]
+fn functions_take_several_instructions() {
+    let graph = formula_graph();
+    let work = vector::work(&graph, &graph.nodes[0], &ascend());
+    // A product, a sum, and an exponential of four instructions.
+    assert_eq!(work.bytes, (6 * 4000) as f64);
+}
+
+#[test]
+fn depthwise_convolutions_have_a_rate_of_their_own() {
+    let three = Window { pad: [1; 4], ..Window::new([3; 2], [1; 2]) };
+    let graph = convolution([1, 96, 28, 28], 96, three, 96);
+    let p = product(&graph);
+    assert!(p.depthwise && !product(&convolution([1, 96, 28, 28], 96, three, 1)).depthwise);
+    let cube = |p: &matrix::Product| matrix::search(p, &ascend(), false, &|t| t.cube).cube.0;
+    let rate = ascend().matrix.depthwise_rate.value;
+    assert!((cube(&p) * rate / cube(&matrix::Product { depthwise: false, ..p }) - 1.0).abs() < 1e-9);
+    // On a GPU it is no product: nine taps of ten instructions in f32, and the conversion of each result.
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../recipes");
+    let v100 = DeviceLibrary::new([folder]).load("v100").unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(matrix::product(&graph, &graph.nodes[0], &v100), None);
+    let results = (96 * 28 * 28) as f64;
+    assert_eq!(vector::work(&graph, &graph.nodes[0], &v100).bytes, results * 4.0 * (9.0 * 10.0 + 1.0));
+}
+
+#[test]
+fn what_needs_a_sum_of_a_long_row_reads_it_twice() {
+    // x less the sum of its row: 60000 numbers in f32 fit a core's 256 KiB, 70000 do not, and stay in the cache.
+    let of = |row: usize| {
+        let mut graph = Graph::default();
+        let plain = TensorType::plain([8, row], DType::F32);
+        let x = graph.add_input("x", plain.clone());
+        let map = Map::over(Formula::define(1, |[x]| [x - x.row_sum()]), &[&plain]).unwrap();
+        let y = graph.add(&scope(), "y", map, &[x]).unwrap();
+        graph.outputs.push(("y".into(), y));
+        traffic(&graph, TransDataKernel::Blocks)
+    };
+    assert_eq!((of(60_000).read, of(60_000).cached), (8 * 4 * 60_000, 0));
+    assert_eq!((of(70_000).read, of(70_000).cached), (8 * 4 * 70_000, 8 * 4 * 70_000));
+    // Sixteen million do not fit the cache either.
+    assert_eq!((of(2_000_000).read, of(2_000_000).cached), (2 * 8 * 4 * 2_000_000, 0));
 }

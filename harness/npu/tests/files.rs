@@ -13,6 +13,7 @@ fn folder() -> PathBuf {
 fn the_schema_files_are_fresh() {
     let schemas = [
         ("device", schemas::device_schema()),
+        ("host", schemas::host_schema()),
         ("study", schemas::study_schema()),
         ("throughput", schemas::throughput_schema()),
     ];
@@ -30,7 +31,7 @@ fn the_schema_files_are_fresh() {
 fn every_device_loads_and_every_number_has_a_source() {
     let library = DeviceLibrary::new([folder()]);
     let names: Vec<String> = library.list().into_iter().map(|(name, _)| name).collect();
-    assert_eq!(names, ["ascend310", "ascend910", "gaudi", "gaudi2", "v100"]);
+    assert_eq!(names, ["a100", "ascend310", "ascend910", "ascend910b", "gaudi", "gaudi2", "v100"]);
     for name in names {
         let device = library.load(&name).unwrap_or_else(|error| panic!("{error}"));
         let figures = device.figures();
@@ -41,11 +42,17 @@ fn every_device_loads_and_every_number_has_a_source() {
 
 #[test]
 fn peaks_are_those_of_the_data_sheets() {
-    // TFLOP/s in half precision: Huawei 256 and 8, NVIDIA 125, Habana 432.
-    for (name, published) in [("ascend910", 256.0), ("ascend310", 8.0), ("v100", 125.0), ("gaudi2", 432.0)] {
+    // TFLOP/s in half precision: Huawei 256, 8 and 313, NVIDIA 125 and 312, Habana 432.
+    for (name, published) in [
+        ("ascend910", 256.0),
+        ("ascend310", 8.0),
+        ("v100", 125.0),
+        ("gaudi2", 432.0),
+        ("a100", 312.0),
+        ("ascend910b", 313.0),
+    ] {
         let device = DeviceLibrary::new([folder()]).load(name).unwrap_or_else(|error| panic!("{error}"));
-        let [m, n, k] = device.matrix.tile;
-        let peak = 2.0 * (m * n * k) as f64 * device.cores.value * device.matrix.clock_ghz.value / 1e3;
+        let peak = device.peak_flops() / 1e12;
         assert!((peak / published - 1.0).abs() < 0.01, "{name}: {peak}");
     }
 }
@@ -69,9 +76,10 @@ fn every_study_and_throughput_file_loads() {
     for (_, path) in &studies {
         study::read(path).unwrap_or_else(|errors| panic!("{errors}"));
     }
-    let file: Document<Throughput> =
-        Document::read(&folder().join("throughput/further.yaml")).unwrap_or_else(|errors| panic!("{errors}"));
-    assert!(file.value.rows.iter().all(|row| row.ms.is_some() != row.ips.is_some()));
+    for (_, path) in zoo_npu::score::list([folder()]) {
+        let file: Document<Throughput> = Document::read(&path).unwrap_or_else(|errors| panic!("{errors}"));
+        assert!(file.value.rows.iter().all(|row| row.published().is_some()));
+    }
 }
 
 fn broken(change: impl Fn(String) -> String) -> String {
@@ -79,6 +87,8 @@ fn broken(change: impl Fn(String) -> String) -> String {
     std::fs::create_dir(dir.path().join("devices")).unwrap();
     let text = std::fs::read_to_string(folder().join("devices/v100.yaml")).unwrap();
     std::fs::write(dir.path().join("devices/v100.yaml"), change(text)).unwrap();
+    std::fs::create_dir(dir.path().join("hosts")).unwrap();
+    std::fs::copy(folder().join("hosts/dgx1.yaml"), dir.path().join("hosts/dgx1.yaml")).unwrap();
     let loaded: Result<Device, _> = DeviceLibrary::new([dir.path()]).load("v100");
     loaded.unwrap_err().to_string()
 }
@@ -99,6 +109,8 @@ fn a_wrong_device_file_is_refused_with_its_lines() {
         "{operator}"
     );
     assert!(operator.contains("v100.yaml:"), "{operator}");
+    let host = broken(|text| text.replace("host: dgx1", "host: dgx2"));
+    assert!(host.contains("there is no host `dgx2`, did you mean `dgx1`?") && host.contains("v100.yaml:"), "{host}");
     let name = broken(|text| text.replace("name: v100", "name: v200"));
     assert!(name.contains("a device is named as its file"), "{name}");
 }

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use zoo_npu::{
     Device, DeviceLibrary, Seconds, Work,
     collective::{self, Bucket, Gradient},
+    input::input,
     price::pipelined,
     profile::{largest_batch, peak_memory},
 };
@@ -47,13 +48,19 @@ const BETTER: &[(&str, Improvement)] = &[
     ("cores", |device, by| device.cores.value = (device.cores.value * by).ceil()),
     ("Vector width", |device, by| device.vector.bytes_per_cycle.value *= by),
     ("launch", |device, by| device.control.launch_us.value /= by),
+    ("functions", |device, by| {
+        device.vector.function_instructions.value = (device.vector.function_instructions.value / by).max(1.0);
+    }),
+    ("depthwise rate", |device, by| {
+        device.matrix.depthwise_rate.value = (device.matrix.depthwise_rate.value * by).min(1.0);
+    }),
     ("links", |device, by| {
         device.links.gb_per_s.value *= by;
         device.links.server_gb_per_s.value *= by;
     }),
 ];
 
-const NETWORKS: [&str; 4] = ["alexnet", "resnet18", "squeezenet1_1", "mobilenetv2"];
+const NETWORKS: [&str; 6] = ["alexnet", "resnet18", "squeezenet1_1", "mobilenetv2", "gpt_shakespeare", "convnext_tiny"];
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 40, ..ProptestConfig::default() })]
@@ -91,6 +98,43 @@ proptest! {
             }
             prop_assert!(profile.utilisation().iter().all(|share| (0.0..=1.0).contains(share)));
         }
+    }
+
+    #[test]
+    fn operators_term_by_term_are_never_faster(network in 0..NETWORKS.len(), batch in 2usize..40, all: bool) {
+        let recipe = recipe(NETWORKS[network], batch);
+        let device = device("ascend910");
+        let mut composing = device.clone();
+        let names = ["ApplyAdamW", "Gelu", "GeluGrad", "LayerNorm", "LayerNormGrad", "SoftmaxV2", "SoftmaxGrad"];
+        composing.operators.composed = names.iter().take(if all { 7 } else { 1 }).map(|name| (*name).to_owned()).collect();
+        prop_assert!(step(&recipe, &device) <= step(&recipe, &composing) * (1.0 + 1e-9));
+    }
+
+    #[test]
+    fn a_better_host_is_never_slower(
+        network in prop::sample::select(vec!["resnet18", "db_resnet", "siammask", "gpt2", "efficientnet_b0"]),
+        stack in prop::sample::select(vec!["mindspore", "mindcv"]), devices in 1usize..17, batch in 1usize..300,
+        by in 1.0f64..4.0, way in 0usize..3,
+    ) {
+        let mut recipe = recipe(network, batch);
+        recipe.npu.input.enabled = true;
+        let base = device("ascend910");
+        let stack = base.stacks.iter().find(|known| known.name == stack).unwrap().clone();
+        let base = base.under(&stack);
+        let mut better = base.clone();
+        match way {
+            0 => better.host.core_time.value /= by,
+            1 => better.host.cores.value *= by,
+            _ => {
+                better.host.workers.value *= by;
+                better.host.workers_alone.value *= by;
+            }
+        }
+        let time = |device: &Device, devices| input(&recipe, device, batch, devices).pipeline;
+        let (before, after) = (time(&base, devices), time(&better, devices));
+        prop_assert!(after.0 <= before.0 * (1.0 + 1e-12) && after.0 > 0.0);
+        // Devices of one server share its cores: each gets no more than it had alone.
+        prop_assert!(devices > 8 || time(&base, 8).0 >= before.0 * (1.0 - 1e-12) || devices == 1);
     }
 
     #[test]

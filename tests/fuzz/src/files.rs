@@ -93,7 +93,8 @@ pub fn overrides(data: &[u8]) {
 /// A device file, and a step on that device.
 pub fn device(data: &[u8]) {
     let folder = folder("devices/mutant.yaml", data);
-    match DeviceLibrary::new([folder.path()]).load("mutant") {
+    // Its host is one of the project's.
+    match DeviceLibrary::new([folder.path(), &project().join("recipes")]).load("mutant") {
         Ok(device) => {
             let tiny = load(&project().join("tests/fixtures/recipes"), "tiny", Vec::new()).unwrap();
             cost(&tiny.recipe, &device);

@@ -9,6 +9,7 @@ use serde::Serialize;
 use std::io::Write;
 use zoo_graph::Bytes;
 use zoo_npu::collective::Bucket;
+use zoo_npu::input::Input;
 use zoo_npu::{Device, Limit, OpCost, Profile, WhatIf};
 use zoo_recipe::Recipe;
 
@@ -22,16 +23,26 @@ pub(super) struct Report {
     batch: usize,
     step_ms: f64,
     images_per_s: f64,
-    /// What ends the step last: `device`, `input` or `floor`.
+    /// What ends the step last: `device` or `input`.
     limit: Limit,
     /// What the device needs, were its input always there.
     device_ms: f64,
     input_ms: f64,
+    input: Input,
+    /// Kernels by phase.
+    phases: Vec<PhaseTime>,
+    /// Tokens of a sample.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sequence: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tokens_per_s: Option<f64>,
     peak_memory_bytes: u64,
     memory_bytes: u64,
     compile_s: f64,
     /// Useful TFLOP per second of one device.
     tflops: f64,
+    /// That as a share of the peak in half precision: model FLOP utilisation.
+    mfu: f64,
     utilisation: Utilisation,
     /// Time on the critical path, by what bounds it.
     critical_path: Vec<Bound>,
@@ -49,6 +60,12 @@ struct Utilisation {
     cube: f64,
     vector: f64,
     hbm: f64,
+}
+
+#[derive(Serialize)]
+struct PhaseTime {
+    phase: String,
+    ms: f64,
 }
 
 #[derive(Serialize)]
@@ -73,6 +90,10 @@ struct Pass {
 struct KernelRow {
     name: String,
     op: String,
+    phase: String,
+    /// Line of the recipe.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    line: Option<String>,
     us: f64,
     cube_us: f64,
     vector_us: f64,
@@ -97,6 +118,8 @@ impl Report {
         let [cube, vector, hbm] = profile.utilisation();
         let timeline = &profile.timeline;
         let bounds = timeline.bounds(&profile.prices).into_iter().map(|(bound, time)| Bound { bound, ms: time.ms() });
+        let phases = profile.by_phase().into_iter();
+        let phases = phases.map(|(phase, time)| PhaseTime { phase: phase.to_string(), ms: time.ms() });
         let passes = profile.applied.iter().map(|pass| Pass { pass: pass.pass, patches: pass.patches.len() });
         Self {
             schema_version: SCHEMA_VERSION,
@@ -109,10 +132,15 @@ impl Report {
             limit: profile.limit,
             device_ms: timeline.end.ms(),
             input_ms: profile.input.pipeline.ms(),
+            input: profile.input.clone(),
+            phases: phases.collect(),
+            sequence: profile.sequence,
+            tokens_per_s: profile.tokens_per_s(),
             peak_memory_bytes: profile.peak_memory.0,
             memory_bytes: device.memory_bytes(),
             compile_s: profile.compile.0,
             tflops: profile.tflops(),
+            mfu: profile.flop_utilisation(),
             utilisation: Utilisation { cube, vector, hbm },
             critical_path: bounds.collect(),
             all_reduce: Collective { buckets: timeline.buckets.clone(), exposed_ms: timeline.exposed.ms() },
@@ -129,12 +157,14 @@ impl Report {
         let waits = match self.limit {
             Limit::Device => String::new(),
             Limit::Input => paint(DIM, format!(" (waits for its input; the device needs {:.1})", self.device_ms)),
-            Limit::Floor => {
-                paint(DIM, format!(" (waits for its own host code; the device needs {:.1})", self.device_ms))
-            }
         };
         writeln!(out, "step      {:.1} ms{waits}", self.step_ms)?;
-        writeln!(out, "images    {:.0} per second", self.images_per_s)?;
+        match (self.sequence, self.tokens_per_s) {
+            (Some(sequence), Some(tokens)) => {
+                writeln!(out, "samples   {:.1} per second, {tokens:.0} tokens ({sequence} each)", self.images_per_s)?;
+            }
+            _ => writeln!(out, "images    {:.0} per second", self.images_per_s)?,
+        }
         let used = &self.utilisation;
         let [cube, vector, hbm] = [used.cube, used.vector, used.hbm].map(percent);
         writeln!(
@@ -144,7 +174,12 @@ impl Report {
         )?;
         let (peak, memory) = (Bytes(self.peak_memory_bytes), Bytes(self.memory_bytes));
         writeln!(out, "memory    {peak} of {memory}")?;
-        writeln!(out, "input     {:.1} ms", self.input_ms)?;
+        let limit = if self.input.steps.is_empty() {
+            String::new()
+        } else {
+            format!(", limited by {}", self.input.limit.name())
+        };
+        writeln!(out, "input     {:.1} ms{limit}", self.input_ms)?;
         if !self.all_reduce.buckets.is_empty() {
             let count = self.all_reduce.buckets.len();
             let exposed = self.all_reduce.exposed_ms;
@@ -152,7 +187,10 @@ impl Report {
         }
         writeln!(out, "first     {:.0} s of compilation before the first step", self.compile_s)?;
         let path: Vec<String> = self.critical_path.iter().map(|b| format!("{} {:.1}", b.bound, b.ms)).collect();
-        writeln!(out, "path      {} ms\n", path.join(", "))?;
+        writeln!(out, "path      {} ms", path.join(", "))?;
+        writeln!(out, "peak      {} of what the matrix units could do in half precision", percent(self.mfu))?;
+        let phases: Vec<String> = self.phases.iter().map(|p| format!("{} {:.1}", p.phase, p.ms)).collect();
+        writeln!(out, "phases    {} ms\n", phases.join(", "))?;
         let mut table = Table::new([
             ("operator", Align::Left),
             ("kernels", Align::Right),
@@ -181,6 +219,8 @@ impl Report {
         let mut table = Table::new([
             ("kernel", Align::Left),
             ("operator", Align::Left),
+            ("phase", Align::Left),
+            ("line", Align::Left),
             ("us", Align::Right),
             ("Cube", Align::Right),
             ("Vector", Align::Right),
@@ -194,6 +234,8 @@ impl Report {
             table.row([
                 (&row.name).into(),
                 (&row.op).into(),
+                (&row.phase).into(),
+                row.line.as_deref().unwrap_or_default().into(),
                 us(row.us),
                 us(row.cube_us),
                 us(row.vector_us),
@@ -228,6 +270,8 @@ fn rows(profile: &Profile) -> Vec<KernelRow> {
     let row = |(kernel, price): (&zoo_npu::kernel::Kernel, &zoo_npu::price::Price)| KernelRow {
         name: profile.graph.nodes[kernel.nodes[0]].name.clone(),
         op: profile.kernel_name(kernel),
+        phase: kernel.phase.to_string(),
+        line: profile.line_of(kernel),
         us: price.time.us(),
         cube_us: price.cube.us(),
         vector_us: price.vector.us(),

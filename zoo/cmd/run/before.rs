@@ -5,8 +5,8 @@ use std::time::Duration;
 use zoo_golden::device::DeviceReport;
 use zoo_golden::report::{Divergence, StageReport};
 use zoo_golden::{Precision, Report, Verdict};
+use zoo_npu::Profile;
 use zoo_npu::schedule::Event as Kernel;
-use zoo_npu::{Limit, Profile};
 use zoo_train::GoldenVerdict;
 use zoo_train::event::{
     Busy, Compared, Cost, DeviceCheck, FirstDivergence, GoldenCheck, Lane, LossScaleFound, NodeLoss, OperatorCost,
@@ -120,11 +120,7 @@ pub(super) fn cost(profile: &Profile, device: &str) -> Cost {
         batch: profile.batch,
         step_ms: profile.step.ms(),
         images_per_s: profile.images_per_s,
-        limit: match profile.limit {
-            Limit::Device => "device".to_owned(),
-            Limit::Input => "input".to_owned(),
-            Limit::Floor => "floor".to_owned(),
-        },
+        limit: profile.limit.name().to_owned(),
         peak_memory_bytes: profile.peak_memory.0,
         ops: ops.collect(),
         timeline: lanes.filter(|lane| !lane.spans.is_empty()).collect(),

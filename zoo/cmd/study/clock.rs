@@ -96,6 +96,7 @@ pub(super) fn verdict(verdict: Verdict) -> Cell {
         Verdict::Agrees => Cell::styled("agrees", GOOD),
         Verdict::Differs => Cell::styled("differs", WARN),
         Verdict::Base => Cell::styled("base", DIM),
+        Verdict::Illustrates => Cell::styled("illustrates", DIM),
         Verdict::Open => Cell::styled("", DIM),
     }
 }

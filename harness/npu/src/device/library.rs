@@ -1,20 +1,25 @@
 //! Finds device files, and checks what their schema cannot say.
 
-use super::Device;
+use super::{Device, Figure, figures};
+use crate::host::Host;
 use std::path::{Path, PathBuf};
 use zoo_graph::Op;
 use zoo_recipe::{Diagnostic, Diagnostics, Document};
 
-/// Folders of devices: `devices/` in each folder of recipes; the first that has a name wins.
+/// Folders of devices and of their hosts: `devices/` and `hosts/` in each folder of recipes; the first that has a name
+/// wins.
 #[derive(Clone, Debug)]
 pub struct DeviceLibrary {
     dirs: Vec<PathBuf>,
+    hosts: Vec<PathBuf>,
 }
 
 impl DeviceLibrary {
     /// The devices beside the recipes in these folders.
     pub fn new(recipes: impl IntoIterator<Item = impl AsRef<Path>>) -> Self {
-        Self { dirs: recipes.into_iter().map(|dir| dir.as_ref().join("devices")).collect() }
+        let (dirs, hosts) =
+            recipes.into_iter().map(|dir| (dir.as_ref().join("devices"), dir.as_ref().join("hosts"))).unzip();
+        Self { dirs, hosts }
     }
 
     /// Names and files of all devices, sorted by name.
@@ -33,7 +38,35 @@ impl DeviceLibrary {
             let hint = zoo_recipe::did_you_mean(name, names.iter().map(String::as_str)).map(str::to_owned);
             return Err(crate::NpuError::UnknownDevice { name: name.to_owned(), hint, known: names.join(", ") });
         };
-        Ok(read(path)?)
+        let document: Document<Device<String>> = Document::read(path)?;
+        let found = check(&document, path);
+        if !found.is_empty() {
+            return Err(document.errors(found).into());
+        }
+        let host = self.host(&document)?;
+        Ok(document.value.on(host))
+    }
+
+    /// The host that a device names.
+    fn host(&self, device: &Document<Device<String>>) -> Result<Host, Diagnostics> {
+        let known = yaml_files(&self.hosts);
+        let name = device.value.host.as_str();
+        let Some((_, path)) = known.iter().find(|(known, _)| known == name) else {
+            let names = known.iter().map(|(name, _)| name.as_str());
+            let hint = zoo_recipe::did_you_mean(name, names.clone()).map(|known| format!(", did you mean `{known}`?"));
+            let names: Vec<&str> = names.collect();
+            let message = format!("there is no host `{name}`{}; known: {}", hint.unwrap_or_default(), names.join(", "));
+            return Err(device.errors(vec![device.error_at("host", message)]));
+        };
+        let document: Document<Host> = Document::read(path)?;
+        let mut found = Vec::new();
+        if document.value.name != name {
+            found.push(document.error_at("name", "a host is named as its file"));
+        }
+        for (path, figure) in figures(&document.value) {
+            found.extend(figure_errors(&document, &path, &figure));
+        }
+        if found.is_empty() { Ok(document.value) } else { Err(document.errors(found)) }
     }
 }
 
@@ -54,18 +87,8 @@ pub(crate) fn yaml_files(dirs: &[PathBuf]) -> Vec<(String, PathBuf)> {
     found
 }
 
-/// Reads a device file.
-fn read(path: &Path) -> Result<Device, Diagnostics> {
-    let document: Document<Device> = Document::read(path)?;
-    let found = check(&document, path);
-    if !found.is_empty() {
-        return Err(document.errors(found));
-    }
-    Ok(document.value)
-}
-
 /// What the schema cannot say.
-fn check(document: &Document<Device>, path: &Path) -> Vec<Diagnostic> {
+fn check(document: &Document<Device<String>>, path: &Path) -> Vec<Diagnostic> {
     let device = &document.value;
     let mut found = Vec::new();
     if path.file_stem().and_then(|stem| stem.to_str()) != Some(device.name.as_str()) {
@@ -81,31 +104,40 @@ fn check(document: &Document<Device>, path: &Path) -> Vec<Diagnostic> {
         ("half_only", &operators.half_only),
         ("row_major", &operators.row_major),
         ("missing", &operators.missing),
+        ("composed", &operators.composed),
     ];
     for (list, names) in lists {
         let unknown = names.iter().enumerate().filter_map(|(n, name)| Some((n, unknown_operator(name)?)));
         found.extend(unknown.map(|(n, message)| document.error_at(&format!("operators.{list}[{n}]"), message)));
     }
-    let shares = ["efficiency", "tuned_efficiency", "f32_rate", "resident", "in_order_overlap", "_share"];
     for (path, figure) in device.figures() {
-        let value = format!("{path}.value");
-        let may_be_zero = path.starts_with("links.step")
-            || path.starts_with("control")
-            || path.ends_with("start_cycles")
-            || path.ends_with("_share");
-        if figure.value == 0.0 && !may_be_zero && !path.ends_with("run_overhead_bytes") {
-            found.push(document.error_at(&value, "must be more than 0"));
-        }
-        if figure.value > 1.0 && shares.iter().any(|share| path.ends_with(share)) {
-            found.push(document.error_at(&value, format!("a share is at most 1, found {}", figure.value)));
-        }
-        if figure.source.trim().is_empty() {
-            found.push(
-                document
-                    .error_at(&format!("{path}.source"), "every number has a source")
-                    .with_hint("where it is published, how it follows from what is, or that it is assumed"),
-            );
-        }
+        found.extend(figure_errors(document, &path, &figure));
+    }
+    found
+}
+
+/// What is wrong with a figure.
+fn figure_errors<T>(document: &Document<T>, path: &str, figure: &Figure) -> Vec<Diagnostic> {
+    let mut found = Vec::new();
+    let value = format!("{path}.value");
+    let may_be_zero = path.starts_with("links.step")
+        || path.starts_with("control")
+        || path.starts_with("steps")
+        || path.ends_with("start_cycles")
+        || path.ends_with("run_overhead_bytes");
+    if figure.value == 0.0 && !may_be_zero {
+        found.push(document.error_at(&value, "must be more than 0"));
+    }
+    let shares = ["efficiency", "_rate", "resident", "in_order_overlap"];
+    if figure.value > 1.0 && shares.iter().any(|share| path.ends_with(share)) {
+        found.push(document.error_at(&value, format!("a share is at most 1, found {}", figure.value)));
+    }
+    if figure.source.trim().is_empty() {
+        found.push(
+            document
+                .error_at(&format!("{path}.source"), "every number has a source")
+                .with_hint("where it is published, how it follows from what is, or that it is assumed"),
+        );
     }
     found
 }

@@ -5,6 +5,7 @@ mod library;
 pub use library::DeviceLibrary;
 pub(crate) use library::{unknown_operator, yaml_files};
 
+use crate::host::{Host, Pipeline};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use zoo_recipe::schema::Subnormals;
@@ -23,10 +24,10 @@ pub struct Figure {
     pub fitted_to: Vec<String>,
 }
 
-/// A device that trains or evaluates networks.
+/// A device that trains or evaluates networks. `H` is its host: in a file the name of one, else the host itself.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Device {
+pub struct Device<H = Host> {
     /// Name: that of the file.
     pub name: String,
     /// What it is, in a sentence.
@@ -50,8 +51,8 @@ pub struct Device {
     pub control: Control,
     /// Links to other devices.
     pub links: Links,
-    /// The host.
-    pub host: Host,
+    /// The host: the name of a file in recipes/hosts.
+    pub host: H,
     /// What half-precision results become that the format cannot hold.
     pub numerics: Numerics,
     /// Which operators the device has, and in which number formats.
@@ -83,6 +84,11 @@ pub struct Matrix {
     pub blocked_channels: bool,
     /// Whether dense layers have their weights and weight gradients converted to the matrix unit's layout each step.
     pub converts_dense: bool,
+    /// Rate of convolutions of single channels as a share of the rate of others: a channel at a time goes through a
+    /// unit that takes many.
+    pub depthwise_rate: Figure,
+    /// Whether results pass to the Vector units without memory, so that element-wise operators ride on products.
+    pub feeds_vector: bool,
 }
 
 /// Vector units.
@@ -95,6 +101,11 @@ pub struct Vector {
     pub clock_ghz: Figure,
     /// Share of the peak that is reached.
     pub efficiency: Figure,
+    /// Instructions that a function takes: an exponential, a logarithm, a root, a quotient.
+    pub function_instructions: Figure,
+    /// Instructions per tap of a convolution of single channels, where these run on the Vector units.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub depthwise_instructions: Option<Figure>,
     /// Cycles to start an instruction. Streams of whole tensors hide them; pools, which work row by row, do not.
     pub start_cycles: Figure,
 }
@@ -194,52 +205,10 @@ pub struct Links {
     pub server_gb_per_s: Figure,
     /// Time that every step with several devices costs beyond the transfers.
     pub step_ms: Figure,
-}
-
-/// The host.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Host {
     /// Bandwidth between host and device.
-    pub link_gb_per_s: Figure,
+    pub host_gb_per_s: Figure,
     /// Fixed time of a copy between host and device, the wait for each other included.
-    pub copy_us: Figure,
-    /// Images per second that the input pipelines of a whole server make, of 224x224 pixels from JPEG files.
-    pub server_images_per_s: Figure,
-    /// The same of one process.
-    pub process_images_per_s: Figure,
-    /// Share of an image's work that does not depend on its size in the network (reading and decoding the file).
-    pub decode_share: Figure,
-    /// Share of an image's work that normalising it is.
-    pub normalize_share: Figure,
-    /// Bytes per second that an operator on the host moves.
-    pub operator_gb_per_s: Figure,
-    /// Networks whose published pipelines do more than decode, crop and mirror.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub pipelines: Vec<PipelineRate>,
-    /// Least time of a step of particular networks: what their own host code costs.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub floors: Vec<Floor>,
-}
-
-/// Input rate of a network.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct PipelineRate {
-    /// Recipe.
-    pub recipe: String,
-    /// Images per second of a whole server.
-    pub server_images_per_s: Figure,
-}
-
-/// Least time of a step of a network.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Floor {
-    /// Recipe.
-    pub recipe: String,
-    /// The time in graph mode.
-    pub ms: Figure,
+    pub host_copy_us: Figure,
 }
 
 /// Which operators the device has.
@@ -263,6 +232,9 @@ pub struct Operators {
     /// Operators that the device does not have.
     #[serde(default)]
     pub missing: Vec<String>,
+    /// Operators for which the software has no kernel of its own: each term of their formula is one.
+    #[serde(default)]
+    pub composed: Vec<String>,
 }
 
 /// What half-precision results become that the format cannot hold.
@@ -309,12 +281,85 @@ pub struct Stack {
     pub set: Vec<String>,
     /// Why.
     pub because: String,
+    /// Start of an operator of a compiled graph, where it is not the device's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub launch_us: Option<Figure>,
+    /// Operators for which it has no kernel of its own, beyond the device's.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub composed: Vec<String>,
+    /// Pipelines that are not as the recipe has them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub pipelines: Vec<Pipeline>,
+}
+
+impl Device<String> {
+    /// The same with its host.
+    pub fn on(self, host: Host) -> Device {
+        let Self {
+            name,
+            description,
+            inference_only,
+            cores,
+            matrix,
+            vector,
+            buffers,
+            l2,
+            hbm,
+            control,
+            links,
+            host: _,
+            numerics,
+            operators,
+            stacks,
+        } = self;
+        Device {
+            name,
+            description,
+            inference_only,
+            cores,
+            matrix,
+            vector,
+            buffers,
+            l2,
+            hbm,
+            control,
+            links,
+            host,
+            numerics,
+            operators,
+            stacks,
+        }
+    }
 }
 
 impl Device {
+    /// The device as a software stack drives it: its kernels and its pipelines. Its options are the recipe's.
+    #[must_use]
+    pub fn under(mut self, stack: &Stack) -> Self {
+        self.operators.composed.extend(stack.composed.iter().cloned());
+        if let Some(launch) = &stack.launch_us {
+            self.control.launch_us = launch.clone();
+        }
+        self.host.pipelines.extend(stack.pipelines.iter().cloned());
+        self
+    }
+
+    /// Whether a figure of this device was fitted to `row`.
+    pub fn is_fitted_to(&self, row: &str) -> bool {
+        self.figures().iter().any(|(_, figure)| figure.fitted_to.iter().any(|name| name == row))
+    }
+}
+
+impl<H: Serialize> Device<H> {
     /// Cores.
     pub fn cores(&self) -> usize {
         (self.cores.value as usize).max(1)
+    }
+
+    /// FLOP per second that the matrix units could do in half precision.
+    pub fn peak_flops(&self) -> f64 {
+        let [m, n, k] = self.matrix.tile;
+        2.0 * (m * n * k) as f64 * self.cores.value * self.matrix.clock_ghz.value * 1e9
     }
 
     /// Bytes of device memory.
@@ -324,27 +369,27 @@ impl Device {
 
     /// All figures, with their paths.
     pub fn figures(&self) -> Vec<(String, Figure)> {
-        fn walk(path: &str, value: &serde_json::Value, found: &mut Vec<(String, Figure)>) {
-            if let Ok(figure) = serde_json::from_value::<Figure>(value.clone()) {
-                found.push((path.to_owned(), figure));
-            } else if let Some(map) = value.as_object() {
-                for (key, value) in map {
-                    let dot = if path.is_empty() { "" } else { "." };
-                    walk(&format!("{path}{dot}{key}"), value, found);
-                }
-            } else if let Some(list) = value.as_array() {
-                list.iter().enumerate().for_each(|(i, value)| walk(&format!("{path}[{i}]"), value, found));
-            }
-        }
-        let mut found = Vec::new();
-        if let Ok(value) = serde_json::to_value(self) {
-            walk("", &value, &mut found);
-        }
-        found
+        figures(self)
     }
+}
 
-    /// Whether a figure of this device was fitted to `row`.
-    pub fn is_fitted_to(&self, row: &str) -> bool {
-        self.figures().iter().any(|(_, figure)| figure.fitted_to.iter().any(|name| name == row))
+/// All figures of a file, with their paths.
+fn figures(file: &impl Serialize) -> Vec<(String, Figure)> {
+    fn walk(path: &str, value: &serde_json::Value, found: &mut Vec<(String, Figure)>) {
+        if let Ok(figure) = serde_json::from_value::<Figure>(value.clone()) {
+            found.push((path.to_owned(), figure));
+        } else if let Some(map) = value.as_object() {
+            for (key, value) in map {
+                let dot = if path.is_empty() { "" } else { "." };
+                walk(&format!("{path}{dot}{key}"), value, found);
+            }
+        } else if let Some(list) = value.as_array() {
+            list.iter().enumerate().for_each(|(i, value)| walk(&format!("{path}[{i}]"), value, found));
+        }
     }
+    let mut found = Vec::new();
+    if let Ok(value) = serde_json::to_value(file) {
+        walk("", &value, &mut found);
+    }
+    found
 }

@@ -1,0 +1,99 @@
+//! `zoo profile R --against OTHER`: two steps side by side.
+
+use super::Args;
+use crate::Failure;
+use crate::catalog::Catalog;
+use crate::cli::Change;
+use crate::cmd::{Context, SCHEMA_VERSION};
+use crate::console::{Console, DIM, HEADING, paint};
+use crate::table::{Align, Table};
+use serde::Serialize;
+use std::io::Write;
+use zoo_npu::{OpDifference, PHASES, Profile, Work};
+
+/// Another step.
+pub(super) struct Other {
+    pub profile: Profile,
+    pub title: String,
+}
+
+/// Prices the other step: with the same device, devices and batch, unless told otherwise.
+pub(super) fn profile(name: &str, args: &Args, catalog: &Catalog, context: &Context) -> Result<Other, Failure> {
+    let mut machine = args.machine.clone();
+    machine.device = args.against_device.clone().or(machine.device);
+    let change = Change { profile: None, sets: args.against_set.clone() };
+    let (recipe, device) = machine.load(name, &change, catalog, context)?;
+    let work = if args.eval { Work::Eval } else { Work::Train };
+    let profile = zoo_npu::profile(&recipe, &device, work)?;
+    let set = args.against_set.join(" ");
+    let title = format!("{} on {} {set}", recipe.name, device.name).trim_end().to_owned();
+    Ok(Other { profile, title })
+}
+
+/// Both steps as JSON.
+#[derive(Serialize)]
+pub(super) struct Report {
+    schema_version: u32,
+    steps: [String; 2],
+    figures: Vec<Figure>,
+    ops: Vec<OpDifference>,
+}
+
+#[derive(Serialize)]
+struct Figure {
+    what: String,
+    values: [f64; 2],
+}
+
+impl Report {
+    pub(super) fn new(profiles: [&Profile; 2], titles: [&str; 2]) -> Self {
+        let figure =
+            |what: &str, of: &dyn Fn(&Profile) -> f64| Figure { what: what.to_owned(), values: profiles.map(of) };
+        let mut figures = vec![
+            figure("step ms", &|p| p.step.ms()),
+            figure("samples/s", &|p| p.images_per_s),
+            figure("TFLOP/s per device", &Profile::tflops),
+            figure("peak %", &|p| 100.0 * p.flop_utilisation()),
+            figure("memory GiB", &|p| p.peak_memory.0 as f64 / f64::from(1 << 30)),
+            figure("input ms", &|p| p.input.pipeline.ms()),
+            figure("gradients not hidden ms", &|p| p.timeline.exposed.ms()),
+        ];
+        for phase in PHASES {
+            let of_phase =
+                |p: &Profile| p.by_phase().iter().find(|(other, _)| *other == phase).map_or(0.0, |t| t.1.ms());
+            figures.push(figure(&format!("{phase} ms"), &of_phase));
+        }
+        let ops = zoo_npu::compare(profiles[0], profiles[1]);
+        Self { schema_version: SCHEMA_VERSION, steps: titles.map(str::to_owned), figures, ops }
+    }
+
+    pub(super) fn print(&self, out: &mut Console) -> Result<(), Failure> {
+        let [first, second] = &self.steps;
+        writeln!(out, "{}  against  {}\n", paint(HEADING, first), paint(HEADING, second))?;
+        let columns = |first| {
+            Table::new([
+                (first, Align::Left),
+                ("first", Align::Right),
+                ("second", Align::Right),
+                ("ratio", Align::Right),
+            ])
+        };
+        let ratio = |[first, second]: [f64; 2]| {
+            if first > 0.0 { format!("{:.2}", second / first) } else { String::new() }
+        };
+        let mut table = columns("figure");
+        for figure in &self.figures {
+            let [first, second] = figure.values.map(|value| format!("{value:.1}"));
+            table.row([(&figure.what).into(), first.into(), second.into(), ratio(figure.values).into()]);
+        }
+        writeln!(out, "{table}")?;
+        let mut table = columns("operator, ms");
+        for op in &self.ops {
+            let [first, second] = op.ms.map(|ms| format!("{ms:.2}"));
+            table.row([(&op.op).into(), first.into(), second.into(), ratio(op.ms).into()]);
+        }
+        write!(out, "{table}")?;
+        writeln!(out, "{}", paint(DIM, "operators with the greatest difference first"))?;
+        Ok(())
+    }
+}
