@@ -1,4 +1,4 @@
-//! Writes what `torch.load` reads, `weights_only=True` included: see [`super::pth`] for the format.
+//! Writes what `torch.load` reads, `weights_only=True` included: see [`crate::pth`] for the format.
 
 use candle_core::{DType, Tensor};
 use std::io::{Cursor, Write};
@@ -10,7 +10,10 @@ const FOLDER: &str = "archive";
 const VERSION: &str = "3\n";
 
 /// The content of a file that holds these tensors as an `OrderedDict`: f32, and i64 for counters.
-pub(super) fn encode(tensors: &[(String, Tensor)]) -> Result<Vec<u8>, String> {
+///
+/// # Errors
+/// Names that an archive cannot hold, or candle's.
+pub fn encode(tensors: &[(String, Tensor)]) -> Result<Vec<u8>, String> {
     let mut zip = ZipWriter::new(Cursor::new(Vec::new()));
     let mut add = |name: &str, content: &[u8]| {
         let options = SimpleFileOptions::default()
