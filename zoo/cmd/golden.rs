@@ -1,6 +1,7 @@
 //! `zoo golden`: make goldens, hand out what they begin with, and compare dumps.
 
 mod diff;
+mod export;
 mod inputs;
 
 use super::{Context, SCHEMA_VERSION};
@@ -20,6 +21,8 @@ pub enum Command {
     Record(Args),
     /// Write the weights and inputs that a golden's step begins with
     Inputs(inputs::Args),
+    /// Write the step in f64 as a recording: for msprobe, or as named tensors
+    Export(export::Args),
     /// Compare two dumps of a step: which operator's error is its own?
     Diff(diff::Args),
 }
@@ -71,6 +74,7 @@ pub(super) fn run(command: &Command, context: &mut Context) -> Result<Exit, Fail
     match command {
         Command::Record(args) => make(args, context),
         Command::Inputs(args) => inputs::run(args, context),
+        Command::Export(args) => export::run(args, context),
         Command::Diff(args) => diff::run(args, context),
     }
 }

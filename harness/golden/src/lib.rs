@@ -31,6 +31,7 @@ mod memory;
 pub mod mutants;
 mod probe;
 pub mod record;
+pub mod reference;
 pub mod report;
 mod run;
 pub mod start;

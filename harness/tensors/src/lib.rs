@@ -22,7 +22,7 @@ pub mod safetensors;
 mod write_pth;
 
 pub use array::{Array, ElementType};
-pub use write_pth::encode as encode_pth;
+pub use write_pth::{encode as encode_pth, encode_one as encode_pth_tensor};
 
 use std::{io, path::PathBuf};
 use thiserror::Error;

@@ -4,6 +4,7 @@
 
 mod content;
 mod msprobe;
+pub(crate) mod msprobe_dump;
 mod named;
 mod names;
 mod quantity;

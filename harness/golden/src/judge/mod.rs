@@ -11,6 +11,7 @@ mod simulated;
 mod targets;
 
 pub use simulated::Declared;
+pub(crate) use targets::Targets;
 
 use crate::{
     GoldenError,
@@ -26,7 +27,7 @@ use crate::{
 use forced::{Forced, Found, Given};
 use serde::Serialize;
 use std::collections::{BTreeMap, HashMap, HashSet};
-use targets::{Target, Targets};
+use targets::Target;
 use zoo_engine::{Kernels, Options, Step};
 use zoo_graph::{DType, Graph, ValueId};
 use zoo_recipe::Recipe;

@@ -7,7 +7,7 @@ use zoo_recipe::Recipe;
 
 /// A quantity of the step.
 #[derive(Clone, Debug)]
-pub(super) struct Target {
+pub(crate) struct Target {
     /// The stage that judges it.
     pub stage: Stage,
     /// What it is.
@@ -22,7 +22,7 @@ pub(super) struct Target {
 
 /// All of them.
 #[derive(Debug)]
-pub(super) struct Targets {
+pub(crate) struct Targets {
     pub list: Vec<Target>,
     places: HashMap<Quantity, usize>,
     /// Operands of modules that are inputs of the step.
