@@ -178,10 +178,17 @@ impl Reading<'_> {
                     self.add(name, Quantity::Into { module, operand }, of)?;
                 }
                 for (parameter, of) in recorded.get("parameters").and_then(Value::as_object).into_iter().flatten() {
-                    // A module that is called again shows the same parameters.
+                    // A module that is called again shows the same parameters. MindSpore's running statistics are
+                    // among them, and the call has moved them.
+                    let parameter_path = inside(&path, parameter);
+                    let quantity = match parameter.as_str() {
+                        "moving_mean" | "moving_variance" => {
+                            Quantity::After { kind: "buffer".to_owned(), name: parameter_path }
+                        }
+                        _ => Quantity::Start(parameter_path),
+                    };
                     if call == 0 {
-                        let own = format!("{name}.parameters.{parameter}");
-                        self.add(own, Quantity::Start(inside(&path, parameter)), of)?;
+                        self.add(format!("{name}.parameters.{parameter}"), quantity, of)?;
                     }
                 }
             }

@@ -6,6 +6,7 @@ use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 use std::{
     collections::HashMap,
+    fs,
     path::{Path, PathBuf},
 };
 use zoo_graph::{Graph, Phase, Source, TapState, ValueId};
@@ -126,7 +127,7 @@ impl<'a> Dump<'a> {
                 }
             }
             let mut call = json!({
-                "input_args": self.operand(graph, &tap.module, &tap.state).into_iter().collect::<Vec<_>>(),
+                "input_args": self.operand(graph, &tap.module, &tap.state, &name)?.into_iter().collect::<Vec<_>>(),
                 "input_kwargs": {},
                 "output": [output],
             });
@@ -164,16 +165,29 @@ impl<'a> Dump<'a> {
         write("dump.json", serde_json::to_string_pretty(&document))
     }
 
-    /// What is said of the first operand of a module: the first value from elsewhere that its nodes read.
-    fn operand(&self, graph: &Graph, module: &str, state: &TapState) -> Option<Value> {
+    /// What is said of the first operand of a module, which is the first value that its nodes read. The tensor is
+    /// written once more, under the name of this call: msprobe tells tensors by their files.
+    fn operand(
+        &self,
+        graph: &Graph,
+        module: &str,
+        state: &TapState,
+        call: &str,
+    ) -> Result<Option<Value>, GoldenError> {
         let inside = |name: &str| {
             let layer = name.split('/').next().unwrap_or(name);
             layer.strip_prefix(module).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
         };
         let of_output = if let TapState::Value(value) = state { graph.producer(*value) } else { None };
         let forward = graph.nodes.iter().filter(|node| node.phase == Phase::Forward && inside(&node.name));
-        let value = forward.chain(of_output).filter_map(|node| node.inputs.first()).next()?;
-        self.of_value(graph, *value)
+        let value = forward.chain(of_output).find_map(|node| node.inputs.first());
+        let Some(mut said) = value.and_then(|value| self.of_value(graph, *value)) else { return Ok(None) };
+        let name = format!("{call}.input.0.pt");
+        let from = self.tensors().join(said["data_name"].as_str().unwrap_or_default());
+        let bytes = fs::read(&from).map_err(|source| GoldenError::Unreadable { path: from.clone(), source })?;
+        replace(&self.tensors().join(&name), &bytes)?;
+        said["data_name"] = name.into();
+        Ok(Some(said))
     }
 
     /// What is said of a value: of the last module that returns it, or of the input that it is.

@@ -17,6 +17,9 @@ impl Judged<'_> {
             Quantity::Loss(name) => hints.extend(array.values.first().and_then(|loss| self.later_step(name, *loss))),
             Quantity::After { kind, name } if kind == "buffer" => hints.extend(self.momentum(name, &array.values)),
             Quantity::After { kind, name } if kind == PARAMETER => hints.extend(self.decay(name, &array.values)),
+            Quantity::Start(_) | Quantity::Input(_) => {
+                hints.push(format!("begin with what `zoo golden inputs {}` writes", self.recipe.name));
+            }
             _ => {}
         }
         Ok(hints)
@@ -89,10 +92,8 @@ impl Judged<'_> {
             return None;
         }
         let rate = self.golden.manifest.optimizer.base_lr() * group.lr_scale;
-        let decay = group.weight_decay - along / size / rate;
-        Some(format!(
-            "the difference is a multiple of the parameter: its weight decay seems to be {decay:.1e} in place of {:.1e}",
-            group.weight_decay
-        ))
+        let (right, found) = (group.weight_decay, group.weight_decay - along / size / rate);
+        let found = if found.abs() <= SAME * right.abs() { "missing".to_owned() } else { format!("{found:.1e}") };
+        Some(format!("the difference is a multiple of the parameter: its weight decay of {right:.1e} seems to be {found}"))
     }
 }

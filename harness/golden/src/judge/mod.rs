@@ -106,7 +106,10 @@ pub fn judge(
     let matched = Matched::of(recording, &targets);
     if matched.entries.is_empty() {
         let unknown = matched.unmatched.first().map_or("", String::as_str);
-        let message = format!("nothing in it has a name of {}; the first is `{unknown}`", recipe.name);
+        let message = format!(
+            "nothing in it has a name of {}, the first is `{unknown}`: names.yaml says what names mean (zoo judge --help)",
+            recipe.name
+        );
         return Err(GoldenError::Malformed { path: recording.path.clone(), message });
     }
     let places: Vec<usize> = matched.entries.keys().copied().collect();
@@ -268,10 +271,15 @@ impl Judged<'_> {
             let name = self.options.declared.name();
             return Item::wrong(&target.name, format!("is {stored}, which {name} has not: declare its --arithmetic"));
         }
-        // What one rounding to the type that the recording has costs a tensor, in L2.
-        let stored = stored.map_or(0.0, |stored| stored.unit_roundoff() / 2.0);
-        let least = if target.stage == Stage::Loss { LOSS_FLOOR } else { TENSOR_FLOOR }.max(stored);
         let is_statistics = entry.content.is_statistics();
+        let stored = stored.map_or(0.0, ElementType::unit_roundoff);
+        let stored = match is_statistics {
+            // Recorders sum in f32, in an order of their own, and round the sum to the tensor's type.
+            true => stored + ElementType::F32.unit_roundoff() * (target.shape.iter().product::<usize>() as f64).sqrt(),
+            // What one rounding costs a tensor, in L2.
+            false => stored / 2.0,
+        };
+        let least = if target.stage == Stage::Loss { LOSS_FLOOR } else { TENSOR_FLOOR }.max(stored);
         let error = if is_statistics { found.error.max(found.peak) } else { found.error };
         let cost = match (&self.cost[place], target.stage) {
             (_, Stage::Init) | (None, _) => 0.0,

@@ -11,7 +11,10 @@ use crate::{
     run::{Setup, inputs, scalars, set_weights},
 };
 use candle_core::Tensor;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    sync::Arc,
+};
 use zoo_engine::{
     Arithmetic, EngineError, Observer, Options, Scalars, Step,
     simulate::{Overflow, Range, Subnormals},
@@ -101,7 +104,7 @@ pub(super) fn simulate(
     engine: Options,
     targets: &Targets,
     places: &[usize],
-) -> Result<HashMap<usize, Vec<f32>>, GoldenError> {
+) -> Result<HashMap<usize, Arc<[f32]>>, GoldenError> {
     let check = CheckOptions { precision: Precision::F32, engine, room: None };
     let setup = Setup::new(recipe, golden, &check)?;
     let (graph, engine) = (setup.graph().clone(), engine.without_fusion());
@@ -130,7 +133,7 @@ struct Seen {
     /// Values that carry the loss scale.
     scaled: Vec<bool>,
     loss_scale: f64,
-    values: HashMap<usize, Vec<f32>>,
+    values: HashMap<usize, Arc<[f32]>>,
     failed: Option<candle_core::Error>,
 }
 
@@ -143,9 +146,9 @@ impl Observer for Seen {
         let by = if self.scaled[value.0] { self.loss_scale } else { 1.0 };
         match to_f64(tensor) {
             Ok(values) => {
-                let values: Vec<f32> = values.into_iter().map(|x| (x / by) as f32).collect();
+                let values: Arc<[f32]> = values.into_iter().map(|x| (x / by) as f32).collect();
                 for place in self.wanted.get(&value).into_iter().flatten() {
-                    self.values.insert(*place, values.clone());
+                    self.values.insert(*place, Arc::clone(&values));
                 }
             }
             Err(error) => self.failed = Some(error),
