@@ -19,11 +19,24 @@ const CRATES: &[(&str, &str, &[&str])] = &[
     ("zoo-npu", "harness/npu", &["zoo-recipe", "zoo-graph", "zoo-pages"]),
     ("zoo-onnx", "harness/onnx", &["zoo-recipe", "zoo-graph"]),
     ("zoo-engine", "harness/engine", &["zoo-recipe", "zoo-graph", "zoo-kernels", "zoo-ranks"]),
-    ("zoo-golden", "harness/golden", &["zoo-recipe", "zoo-datasets", "zoo-graph", "zoo-tasks", "zoo-engine", "zoo-tensors"]),
+    (
+        "zoo-golden",
+        "harness/golden",
+        &["zoo-recipe", "zoo-datasets", "zoo-graph", "zoo-tasks", "zoo-engine", "zoo-tensors"],
+    ),
     (
         "zoo-train",
         "harness/train",
-        &["zoo-recipe", "zoo-datasets", "zoo-graph", "zoo-tasks", "zoo-engine", "zoo-pages", "zoo-ranks", "zoo-tensors"],
+        &[
+            "zoo-recipe",
+            "zoo-datasets",
+            "zoo-graph",
+            "zoo-tasks",
+            "zoo-engine",
+            "zoo-pages",
+            "zoo-ranks",
+            "zoo-tensors",
+        ],
     ),
     (
         "zoo",

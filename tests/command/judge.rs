@@ -64,7 +64,11 @@ fn the_step_of_zoo_passes_as_it_is_exported() {
     for form in ["named", "msprobe"] {
         let folder = exported(form, &[]);
         let said = judged(folder.path(), &[]).expect(0);
-        assert!(said.out.ends_with(if form == "named" { "pass, 5 stages\n" } else { "pass, 3 stages\n" }), "{}", said.out);
+        assert!(
+            said.out.ends_with(if form == "named" { "pass, 5 stages\n" } else { "pass, 3 stages\n" }),
+            "{}",
+            said.out
+        );
         // f64 is well within what a narrower arithmetic may cost.
         for arithmetic in ["bf16", "f16", "gaudi"] {
             judged(folder.path(), &["--arithmetic", arithmetic]).expect(0);
@@ -167,7 +171,7 @@ fn an_arithmetic_has_to_be_declared() {
 
 #[test]
 fn what_makes_no_sense_is_refused() {
-    for wrong in [&["--loss-scale", "0"][..], &["--arithmetic", "abacus"], &["--nonsense"]] {
+    for wrong in [&["--loss-scale", "0"][..], &["--arithmetic", "abacus"], &["--memory-limit", "1K"], &["--nonsense"]] {
         judged(&made("capture"), wrong).expect(2);
     }
     tiny(&["judge", "tinny", "recorded"]).expect(2);
@@ -213,9 +217,15 @@ fn damaged_recordings_are_named() {
     let other = made("msprobe-tensor").join("dump_tensor_data/Module.bn1.BatchNorm2d.forward.0.output.0.pt");
     damaged("msprobe-tensor", of_conv, &|path| drop(fs::copy(&other, path)), "files of different runs");
     // A pickle that would run a command, as torch.save never writes one.
-    let run = |path: &Path| fs::write(path, b"\x80\x02cposix\nsystem\nX\x0f\x00\x00\x00touch /tmp/hacked\x85R.").unwrap();
+    let run =
+        |path: &Path| fs::write(path, b"\x80\x02cposix\nsystem\nX\x0f\x00\x00\x00touch /tmp/hacked\x85R.").unwrap();
     damaged("msprobe-tensor", of_conv, &run, "not written by torch.save");
-    damaged("capture", "capture.json", &|path| fs::write(path, r#"{"zoo_capture": 2, "tensors": {}}"#).unwrap(), "format 2");
+    damaged(
+        "capture",
+        "capture.json",
+        &|path| fs::write(path, r#"{"zoo_capture": 2, "tensors": {}}"#).unwrap(),
+        "format 2",
+    );
 }
 
 #[test]
@@ -238,7 +248,8 @@ fn modules_of_other_names_are_mapped() {
     let text = fs::read_to_string(&manifest).unwrap();
     // As a wrapper of MindSpore would name them.
     let text = text.replace("Module.", "Cell.network.").replace("\"torch.float32\"", "\"Float32\"");
-    let text = text.replace("BatchNorm2d.parameters_grad.0\": {\"weight\"", "BatchNorm2d.parameters_grad.0\": {\"gamma\"");
+    let text =
+        text.replace("BatchNorm2d.parameters_grad.0\": {\"weight\"", "BatchNorm2d.parameters_grad.0\": {\"gamma\"");
     fs::write(&manifest, text).unwrap();
     let said = judged(folder.path(), &[]).expect(3);
     assert!(said.err.contains("nothing in it has a name of tiny, the first is"), "{}", said.err);
@@ -265,8 +276,7 @@ fn a_step_begins_with_the_same_weights_in_every_format() {
     assert!(contains("weights.npz", "bn1.running_mean.npy") && contains("inputs.npz", "image.npy"));
     assert!(contains("weights.ckpt", "bn1.gamma") && contains("weights.ckpt", "bn1.moving_variance"));
     assert!(contains("weights.ckpt", "fc.weight") && !contains("weights.ckpt", "bn1.weight"));
-    let step: serde_json::Value =
-        serde_json::from_slice(&fs::read(folder.path().join("step.json")).unwrap()).unwrap();
+    let step: serde_json::Value = serde_json::from_slice(&fs::read(folder.path().join("step.json")).unwrap()).unwrap();
     assert_eq!(step["optimizer"]["momentum"], 0.9);
     assert_eq!(step["outputs"][0], "out/conv1#0");
 }

@@ -12,6 +12,7 @@ use super::{
 use crate::ci::JunitArgs;
 use crate::cli::{Format, RecipeArgs};
 use crate::console::{BAD, Console, DIM, HEADING, WARN, paint};
+use crate::memory::{MemoryArgs, beyond_now};
 use crate::numbers::{Small, counted};
 use crate::{Exit, Failure, complete};
 use std::io::Write;
@@ -21,7 +22,7 @@ use zoo_engine::Options;
 use zoo_golden::{
     Verdict,
     foreign::{Names, Recording},
-    judge::{Declared, JudgeOptions, JudgeReport, PHASES, judge},
+    judge::{Declared, JudgeOptions, JudgeReport, PHASES, judge, memory},
 };
 use zoo_graph::DType;
 use zoo_npu::Work;
@@ -76,6 +77,8 @@ pub struct Args {
     #[arg(long)]
     allow_missing: bool,
     #[command(flatten)]
+    memory: MemoryArgs,
+    #[command(flatten)]
     junit: JunitArgs,
 }
 
@@ -126,6 +129,10 @@ fn judged(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
         allow_missing: args.allow_missing,
         engine: Options::of(recipe),
     };
+    if let Ok(more) = memory(recipe, &golden, options.engine) {
+        let what = format!("the judgement of a recording of {}", recipe.name);
+        args.memory.expect(&what, beyond_now(more), |_| "its batch is the golden's".to_owned())?;
+    }
     let begun = Instant::now();
     let mut bar = context.progress.phases(PHASES);
     let mut progress = |what: &str| bar.next(format!("{}: {what}", recipe.name));
@@ -147,9 +154,10 @@ fn print(report: &JudgeReport, sets: &[String], out: &mut Console) -> Result<(),
     writeln!(out, "{recipe}  {} ({}) in {arithmetic} against {}\n", report.recording, report.format, report.golden)?;
     write!(out, "{}", report::stages(&report.stages, ["compared", "floor"]))?;
     if !report.end_to_end.is_empty() {
-        let off = report.end_to_end.iter().map(|item| {
-            format!("{} {}", item.name.replace("@root#0", "output"), Small(item.error))
-        });
+        let off = report
+            .end_to_end
+            .iter()
+            .map(|item| format!("{} {}", item.name.replace("@root#0", "output"), Small(item.error)));
         writeln!(out, "off the golden: {}", off.collect::<Vec<_>>().join(", "))?;
     }
     let not_compared: Vec<String> = report.not_compared.iter().map(|(kind, count)| format!("{count} {kind}")).collect();

@@ -54,7 +54,8 @@ mod tests {
     #[test]
     fn a_tensor_by_hand() {
         let array = Array { dtype: ElementType::F32, shape: vec![1, 2], values: vec![1.0, -2.0] };
-        let tensor = [b"\x08\x01\x08\x02\x12\x07Float32\x1a\x08".as_slice(), b"\x00\x00\x80\x3f\x00\x00\x00\xc0"].concat();
+        let tensor =
+            [b"\x08\x01\x08\x02\x12\x07Float32\x1a\x08".as_slice(), b"\x00\x00\x80\x3f\x00\x00\x00\xc0"].concat();
         let expected = [b"\x0a\x1c\x0a\x01w\x12\x17".as_slice(), &tensor].concat();
         assert_eq!(encode(&[("w".to_owned(), array)]), expected);
         let mut out = Vec::new();

@@ -152,7 +152,8 @@ impl Archive {
                 name => format!("tensor `{name}`: {reason}"),
             };
             let bytes = numel(&described.shape).and_then(|numel| numel.checked_mul(size_of::<f64>()));
-            left = bytes.and_then(|bytes| left.checked_sub(bytes)).ok_or_else(|| fail("larger than the file".into()))?;
+            left =
+                bytes.and_then(|bytes| left.checked_sub(bytes)).ok_or_else(|| fail("larger than the file".into()))?;
             let (_, bytes) = match storage.take().filter(|(key, _)| *key == described.storage) {
                 Some(read) => storage.insert(read),
                 None => {
@@ -355,7 +356,13 @@ mod tests {
     }
 
     fn described(offset: usize, shape: &[usize], strides: &[usize]) -> Described {
-        Described { dtype: ElementType::F32, storage: "0".into(), offset, shape: shape.to_vec(), strides: strides.to_vec() }
+        Described {
+            dtype: ElementType::F32,
+            storage: "0".into(),
+            offset,
+            shape: shape.to_vec(),
+            strides: strides.to_vec(),
+        }
     }
 
     #[test]

@@ -40,10 +40,7 @@ pub fn encode_one(array: &Array) -> Result<Vec<u8>, String> {
 }
 
 /// The archive: what `data.pkl` describes, and a file per storage.
-fn archive(
-    description: &[u8],
-    storages: impl Iterator<Item = Result<Vec<u8>, String>>,
-) -> Result<Vec<u8>, String> {
+fn archive(description: &[u8], storages: impl Iterator<Item = Result<Vec<u8>, String>>) -> Result<Vec<u8>, String> {
     let mut zip = ZipWriter::new(Cursor::new(Vec::new()));
     let mut add = |name: &str, content: &[u8]| {
         let options = SimpleFileOptions::default()

@@ -115,7 +115,11 @@ pub(in crate::cmd) fn failures(stage: &StageReport, out: &mut impl Write) -> Res
 }
 
 /// Where it begins, with the line of the recipe and what it looks like.
-pub(in crate::cmd) fn first_divergence(divergence: &Divergence, sets: &[String], out: &mut impl Write) -> Result<(), Failure> {
+pub(in crate::cmd) fn first_divergence(
+    divergence: &Divergence,
+    sets: &[String],
+    out: &mut impl Write,
+) -> Result<(), Failure> {
     writeln!(out, "\n{} {}: {}", paint(BAD, "first divergence in"), divergence.stage, divergence.tensor)?;
     if let Some(node) = &divergence.node {
         let reach = match divergence.local {

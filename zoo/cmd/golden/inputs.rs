@@ -116,7 +116,8 @@ fn save(path: &Path, arrays: &[(String, Array)]) -> Result<(), Failure> {
         Some("npz") => replace(path, &npz::encode(arrays).map_err(refused)?)?,
         Some("ckpt") => replace(path, &ckpt::encode(arrays))?,
         _ => {
-            let tensors: Result<Vec<_>, _> = arrays.iter().map(|(name, array)| Ok((name.clone(), tensor(array)?))).collect();
+            let tensors: Result<Vec<_>, _> =
+                arrays.iter().map(|(name, array)| Ok((name.clone(), tensor(array)?))).collect();
             write(path, &tensors.map_err(|error: candle_core::Error| refused(error.to_string()))?)?;
         }
     })

@@ -67,7 +67,8 @@ impl Content {
         Ok(Some(match self {
             Self::Safetensors(reader, name) => (reader.path().to_owned(), reader.read(name)?),
             Self::Npz(archive, path, name) => {
-                let mut archive = archive.lock().map_err(|_| malformed(path, "another reader has failed".to_owned()))?;
+                let mut archive =
+                    archive.lock().map_err(|_| malformed(path, "another reader has failed".to_owned()))?;
                 (path.clone(), archive.read(name).map_err(|reason| malformed(path, reason))?)
             }
             Self::Npy(path) => (path.clone(), npy::parse(&bytes(path)?).map_err(|reason| malformed(path, reason))?),

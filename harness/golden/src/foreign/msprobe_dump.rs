@@ -63,8 +63,8 @@ impl<'a> Dump<'a> {
             }),
         );
         let path = self.tensors().join(name);
-        let bytes = encode_pth_tensor(&array)
-            .map_err(|message| GoldenError::Malformed { path: path.clone(), message })?;
+        let bytes =
+            encode_pth_tensor(&array).map_err(|message| GoldenError::Malformed { path: path.clone(), message })?;
         replace(&path, &bytes)
     }
 
@@ -167,13 +167,7 @@ impl<'a> Dump<'a> {
 
     /// What is said of the first operand of a module, which is the first value that its nodes read. The tensor is
     /// written once more, under the name of this call: msprobe tells tensors by their files.
-    fn operand(
-        &self,
-        graph: &Graph,
-        module: &str,
-        state: &TapState,
-        call: &str,
-    ) -> Result<Option<Value>, GoldenError> {
+    fn operand(&self, graph: &Graph, module: &str, state: &TapState, call: &str) -> Result<Option<Value>, GoldenError> {
         let inside = |name: &str| {
             let layer = name.split('/').next().unwrap_or(name);
             layer.strip_prefix(module).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))

@@ -121,7 +121,15 @@ mod tests {
 
     #[test]
     fn keys_are_read_and_written() {
-        for key in ["start/bn.weight", "input/image", "in/conv1#0.0", "out/relu#1", "out/@root#0.logits", "loss/box", "grad/fc.bias"] {
+        for key in [
+            "start/bn.weight",
+            "input/image",
+            "in/conv1#0.0",
+            "out/relu#1",
+            "out/@root#0.logits",
+            "loss/box",
+            "grad/fc.bias",
+        ] {
             assert_eq!(Quantity::parse(key).unwrap().key(), key);
         }
         assert_eq!(Quantity::parse("exp_avg_sq1/fc.bias").unwrap().key(), "exp_avg_sq1/fc.bias");

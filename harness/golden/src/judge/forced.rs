@@ -191,7 +191,9 @@ fn shapes(target: &Target, shape: &[usize], given: &Given, exact: &[f64]) -> Str
 /// Whether a matrix of the other shape is the transposed one.
 fn transposed(given: &Given, exact: &[f64], rows: usize, columns: usize) -> &'static str {
     let Given::Elements(found, _) = given else { return "it may be transposed" };
-    let same = |r: usize, c: usize| (found[c * rows + r] - exact[r * columns + c]).abs() <= 1e-6 * exact[r * columns + c].abs();
+    let same = |r: usize, c: usize| {
+        (found[c * rows + r] - exact[r * columns + c]).abs() <= 1e-6 * exact[r * columns + c].abs()
+    };
     if found.len() == exact.len() && (0..rows).all(|r| (0..columns).all(|c| same(r, c))) {
         "it is the matrix transposed"
     } else {

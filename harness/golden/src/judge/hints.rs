@@ -94,6 +94,8 @@ impl Judged<'_> {
         let rate = self.golden.manifest.optimizer.base_lr() * group.lr_scale;
         let (right, found) = (group.weight_decay, group.weight_decay - along / size / rate);
         let found = if found.abs() <= SAME * right.abs() { "missing".to_owned() } else { format!("{found:.1e}") };
-        Some(format!("the difference is a multiple of the parameter: its weight decay of {right:.1e} seems to be {found}"))
+        Some(format!(
+            "the difference is a multiple of the parameter: its weight decay of {right:.1e} seems to be {found}"
+        ))
     }
 }

@@ -29,7 +29,7 @@ use serde::Serialize;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use targets::Target;
 use zoo_engine::{Kernels, Options, Step};
-use zoo_graph::{DType, Graph, ValueId};
+use zoo_graph::{Bytes, DType, Graph, ValueId};
 use zoo_recipe::Recipe;
 use zoo_tensors::ElementType;
 
@@ -142,6 +142,23 @@ pub fn judge(
     judged.report(recording)
 }
 
+/// What [`judge`] takes on top of what the process has, at its peak: a step in f64 as [`crate::memory`] has it, and
+/// what zoo's own step in f32 made of everything that a recording may hold.
+///
+/// # Errors
+/// As [`crate::memory`].
+pub fn memory(recipe: &Recipe, golden: &Golden, engine: Options) -> Result<Bytes, GoldenError> {
+    let options = CheckOptions { precision: Precision::F64, engine, room: None };
+    let step = crate::memory(recipe, golden, &options)?;
+    let golden = &bound(recipe, golden)?;
+    let recipe = &under_conditions(recipe, golden);
+    let setup = Setup::new(recipe, golden, &options)?;
+    let targets = Targets::of(setup.graph(), recipe);
+    let values: HashSet<ValueId> = targets.list.iter().map(|target| target.value).collect();
+    let numel: usize = values.into_iter().map(|value| setup.graph().ty(value).shape.numel()).sum();
+    Ok(step + Bytes((numel * size_of::<f32>()) as u64))
+}
+
 /// What a recording holds of a quantity, gradients without the loss scale.
 fn given(entry: &Entry, loss_scale: f64) -> Result<Given, GoldenError> {
     let by = if matches!(entry.quantity, Quantity::Gradient(_)) { loss_scale } else { 1.0 };
@@ -241,7 +258,8 @@ impl Judged<'_> {
 
     /// What is compared or missing, in the order of the graph: stage, place and item.
     fn items(&self) -> Vec<(Stage, usize, Item)> {
-        let recorded = |target: &Target| self.matched.entries.keys().any(|n| kind(&self.targets.list[*n]) == kind(target));
+        let recorded =
+            |target: &Target| self.matched.entries.keys().any(|n| kind(&self.targets.list[*n]) == kind(target));
         let known: HashSet<ValueId> = self.matched.entries.keys().map(|n| self.targets.list[*n].value).collect();
         let mut items = Vec::new();
         for (place, target) in self.targets.list.iter().enumerate() {
