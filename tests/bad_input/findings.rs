@@ -10,7 +10,7 @@ use zoo_datasets::Rng;
 type Target = fn(&[u8]);
 
 /// The targets of tests/fuzz, as they stand in its Cargo.toml.
-const TARGETS: [(&str, Target); 19] = [
+const TARGETS: [(&str, Target); 22] = [
     ("recipe", files::recipe),
     ("step", files::step),
     ("overrides", files::overrides),
@@ -26,6 +26,9 @@ const TARGETS: [(&str, Target); 19] = [
     ("tensors", tensors::tensors),
     ("check", tensors::check),
     ("dump", tensors::dump),
+    ("msprobe", tensors::msprobe),
+    ("recorded", tensors::recorded),
+    ("described", tensors::described),
     ("weights", tensors::weights),
     ("pickle", tensors::pickle),
     ("checkpoint", tensors::checkpoint),
@@ -55,7 +58,7 @@ fn seeds(target: &str) -> Vec<Vec<u8>> {
         "throughput" => "recipes/throughput",
         "image" => "datasets/tests/images",
         "weights" => "tests/fixtures/weights",
-        "dump" => "tests/fuzz/seeds/dump",
+        "dump" | "msprobe" | "recorded" | "described" => &format!("tests/fuzz/seeds/{target}"),
         _ => "tests/fuzz/seeds",
     };
     let own = folder.ends_with("seeds");

@@ -4,7 +4,7 @@ pub(super) mod cases;
 mod device;
 mod mutants;
 mod picture;
-mod report;
+pub(super) mod report;
 
 pub(super) use report::print;
 

@@ -1,6 +1,8 @@
-//! `zoo golden`: make goldens, and compare dumps.
+//! `zoo golden`: make goldens, hand out what they begin with, and compare dumps.
 
 mod diff;
+mod export;
+mod inputs;
 
 use super::{Context, SCHEMA_VERSION};
 use crate::cli::{Format, RecipeArgs};
@@ -17,6 +19,10 @@ use zoo_golden::record::{RecordOptions, files, record};
 pub enum Command {
     /// Record a golden from the engine's own step
     Record(Args),
+    /// Write the weights and inputs that a golden's step begins with
+    Inputs(inputs::Args),
+    /// Write the step in f64 as a recording: for msprobe, or as named tensors
+    Export(export::Args),
     /// Compare two dumps of a step: which operator's error is its own?
     Diff(diff::Args),
 }
@@ -67,6 +73,8 @@ struct Report {
 pub(super) fn run(command: &Command, context: &mut Context) -> Result<Exit, Failure> {
     match command {
         Command::Record(args) => make(args, context),
+        Command::Inputs(args) => inputs::run(args, context),
+        Command::Export(args) => export::run(args, context),
         Command::Diff(args) => diff::run(args, context),
     }
 }

@@ -10,6 +10,7 @@ mod data;
 mod eval;
 mod export;
 mod golden;
+mod judge;
 mod ls;
 mod man;
 mod new;
@@ -68,6 +69,8 @@ pub enum Command {
     /// Prove one training step against golden tensors of a reference framework
     #[command(alias = "test")]
     Check(check::Args),
+    /// Judge a training step that ran elsewhere: which module differs first?
+    Judge(judge::Args),
     /// Train a recipe to its target
     #[command(alias = "train")]
     Run(run::Args),
@@ -122,6 +125,7 @@ pub fn run(command: &Command, context: &mut Context) -> Result<Exit, Failure> {
         Command::Cp(args) => cp::run(args, context),
         Command::Validate(args) => validate::run(args, context),
         Command::Check(args) => check::run(args, context),
+        Command::Judge(args) => judge::run(args, context),
         Command::Run(args) => run::run(args, context),
         Command::Verdict(args) => verdict::run(args, context),
         Command::Report(args) => report::run(args, context),

@@ -125,6 +125,12 @@ pub trait Observer: Send {
     /// computed.
     fn observe(&mut self, value: ValueId, tensor: &Tensor);
 
+    /// What every node that reads a value is given in its place, if anything: a row-major tensor of its shape and
+    /// element type. Asked for each value that it wants, after it has seen it, and by the reference kernels only.
+    fn instead(&mut self, _value: ValueId) -> Option<Tensor> {
+        None
+    }
+
     /// Whether it wants to see what a node reads and computes.
     fn follows(&self, _node: NodeId) -> bool {
         false

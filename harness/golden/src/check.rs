@@ -434,7 +434,7 @@ fn first_divergence(
         }
     }
     if divergence.stage == Stage::Loss {
-        divergence.hints.extend(loss_hints(run, golden));
+        divergence.hints.extend(loss_hints(run.first_loss, golden));
     }
     if divergence.stage == Stage::Trajectory {
         let hint = "the first step is right and later ones are not: look at momentum, and at what the first step leaves \
@@ -455,23 +455,12 @@ fn locate(divergence: &mut Divergence, run: &Run<'_>, graph: &Graph) {
         .filter(|((stage, name), _)| stages.contains(stage) && run.passed(*stage, name))
         .map(|(_, v)| *v)
         .collect();
-    let suspects = divergence::suspects(graph, value, &proven);
-    if matches!(divergence.stage, Stage::Forward | Stage::Loss | Stage::Backward | Stage::Update) {
-        divergence.local = divergence::is_local(graph, &suspects);
-    }
-    if let Some(node) = graph.producer(value) {
-        divergence.node = Some(node.name.clone());
-        divergence.line = node.origin.as_ref().map(|o| o.span.to_string());
-    }
-    divergence.suspects = suspects.iter().take(MOST_SUSPECTS).map(|n| graph.node(*n).name.clone()).collect();
+    divergence::locate(divergence, graph, value, &proven);
 }
 
-/// Suspects that a report lists.
-const MOST_SUSPECTS: usize = 12;
-
 /// Known mistakes that would give exactly the loss that was found.
-fn loss_hints(run: &Run<'_>, golden: &Golden) -> Vec<String> {
-    let (Some(found), Some(losses)) = (run.first_loss, golden.manifest.losses_f64.first()) else { return Vec::new() };
+pub(crate) fn loss_hints(found: Option<f64>, golden: &Golden) -> Vec<String> {
+    let (Some(found), Some(losses)) = (found, golden.manifest.losses_f64.first()) else { return Vec::new() };
     let same = |truth: f64| Distance::new((found - truth).abs() / truth.abs(), LOSS_FLOOR / 4.0).ratio() <= 1.0;
     let alternatives = losses.iter().filter(|(name, _)| name.starts_with("loss_"));
     alternatives

@@ -164,6 +164,7 @@ mod tests {
             f32_max: 1e-6,
             delta_l2: None,
             delta_f32_rel: None,
+            class: None,
             degenerate: false,
         }
     }

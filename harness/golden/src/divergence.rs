@@ -1,7 +1,24 @@
 //! From a tensor that is off to the layer that is wrong.
 
+use crate::report::{Divergence, Stage};
 use std::collections::HashSet;
 use zoo_graph::{Graph, NodeId, Phase, Source, ValueId};
+
+/// Suspects that a report lists.
+const MOST_SUSPECTS: usize = 12;
+
+/// Finds node, recipe line and suspects of a divergence at `value`; `proven` as for [`suspects`].
+pub fn locate(divergence: &mut Divergence, graph: &Graph, value: ValueId, proven: &HashSet<ValueId>) {
+    let suspects = suspects(graph, value, proven);
+    if matches!(divergence.stage, Stage::Forward | Stage::Loss | Stage::Backward | Stage::Update) {
+        divergence.local = is_local(graph, &suspects);
+    }
+    if let Some(node) = graph.producer(value) {
+        divergence.node = Some(node.name.clone());
+        divergence.line = node.origin.as_ref().map(|o| o.span.to_string());
+    }
+    divergence.suspects = suspects.iter().take(MOST_SUSPECTS).map(|n| graph.node(*n).name.clone()).collect();
+}
 
 /// Nodes that may be at fault for a wrong `value`, nearest first: everything it depends on, up to values that are
 /// proven.

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use thiserror::Error;
 use zoo_graph::Bytes;
+use zoo_tensors::TensorsError;
 
 /// A check that could not be made.
 #[derive(Debug, Error)]
@@ -76,4 +77,13 @@ pub enum GoldenError {
         /// The recipe.
         recipe: String,
     },
+}
+
+impl From<TensorsError> for GoldenError {
+    fn from(error: TensorsError) -> Self {
+        match error {
+            TensorsError::Unreadable { path, source } => Self::Unreadable { path, source },
+            TensorsError::Malformed { path, reason } => Self::Malformed { path, message: reason },
+        }
+    }
 }

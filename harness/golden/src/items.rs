@@ -391,6 +391,7 @@ mod tests {
             f32_max: f32_rel,
             delta_l2: None,
             delta_f32_rel: None,
+            class: None,
             degenerate: false,
         }
     }

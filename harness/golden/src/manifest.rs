@@ -302,6 +302,9 @@ pub struct TensorFacts {
     /// Relative error of the f32 run's change.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delta_f32_rel: Option<f64>,
+    /// Type of the module whose output it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub class: Option<String>,
     /// Whether the exact value is zero and only rounding is left.
     #[serde(default)]
     pub degenerate: bool,

@@ -1,4 +1,4 @@
-//! Goldens, dumps, weights, checkpoints, and the log of a run.
+//! Goldens, dumps, recordings, weights, checkpoints, and the log of a run.
 
 use std::fs;
 use std::io::{Cursor, Write};
@@ -7,7 +7,12 @@ use std::sync::OnceLock;
 
 use zip::{CompressionMethod, ZipWriter, write::SimpleFileOptions};
 use zoo_engine::Options;
-use zoo_golden::{CheckOptions, Golden, Precision, dump::Dump};
+use zoo_golden::{
+    CheckOptions, Golden, Precision,
+    dump::Dump,
+    foreign::{Names, Recording},
+    judge::{Declared, JudgeOptions, judge},
+};
 use zoo_recipe::{Library, LoadOptions, Recipe};
 use zoo_train::{Checkpoint, CheckpointError, RunRecord, Weights};
 
@@ -49,14 +54,19 @@ pub fn tensors(data: &[u8]) {
     read_golden(MANIFEST.get_or_init(|| fixture("golden/alexnet-salted.json")), data);
 }
 
-/// The manifest of a golden, judged to the end on a network that takes milliseconds.
-pub fn check(data: &[u8]) {
+/// A recipe whose step takes milliseconds, and the tensor file of its golden.
+fn tiny() -> &'static (Recipe, Vec<u8>) {
     static TINY: OnceLock<(Recipe, Vec<u8>)> = OnceLock::new();
-    let (recipe, tensors) = TINY.get_or_init(|| {
+    TINY.get_or_init(|| {
         let library = Library::new([project().join("tests/fixtures/recipes")]);
         let recipe = library.load("tiny", &LoadOptions::default()).unwrap().recipe;
         (recipe, seed("tiny.safetensors"))
-    });
+    })
+}
+
+/// The manifest of a golden, judged to the end on a network that takes milliseconds.
+pub fn check(data: &[u8]) {
+    let (recipe, tensors) = tiny();
     if let Some(golden) = read_golden(data, tensors) {
         let options = CheckOptions { precision: Precision::F32, engine: Options::of(recipe), room: None };
         if let Ok(report) = zoo_golden::check(recipe, &golden, &project(), &options, &mut |_| {}) {
@@ -74,6 +84,60 @@ pub fn dump(data: &[u8]) {
             dump.manifest.sources.iter().for_each(|source| drop(dump.read(&source.name)));
         }
     }
+}
+
+/// Judges what lies in a folder, whatever it is.
+fn judge_recording(path: &Path) {
+    let (recipe, tensors) = tiny();
+    static GOLDEN: OnceLock<Golden> = OnceLock::new();
+    let golden = GOLDEN.get_or_init(|| read_golden(&seed("tiny.json"), tensors).unwrap());
+    let options = JudgeOptions {
+        declared: Declared::F32,
+        loss_scale: 1.0,
+        allow_unmatched: false,
+        allow_missing: false,
+        engine: Options::of(recipe),
+    };
+    let judged = Recording::open(path, &Names::default())
+        .and_then(|recording| judge(recipe, golden, &recording, &options, &mut |_| {}));
+    match judged {
+        Ok(report) => assert!(!report.stages.is_empty()),
+        Err(error) => assert!(!error.to_string().is_empty()),
+    }
+}
+
+/// `dump.json` of msprobe, beside two tensors that it may name.
+pub fn msprobe(data: &[u8]) {
+    let folder = folder("dump.json", data);
+    let tensors = folder.path().join("dump_tensor_data");
+    fs::create_dir(&tensors).unwrap();
+    for name in ["tensor.pt", "tensor.npy"] {
+        fs::write(tensors.join(name), seed(&format!("msprobe/{name}"))).unwrap();
+    }
+    judge_recording(folder.path());
+}
+
+/// A file of a recording, as NumPy and PyTorch write them: alone, named as an output.
+pub fn recorded(data: &[u8]) {
+    for name in ["out/fc#0.npy", "out/fc#0.pt", "step.npz", "step.safetensors"] {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, data).unwrap();
+        judge_recording(folder.path());
+    }
+}
+
+/// What says of a recording what its names and tensors are: `names.yaml` and `capture.json`.
+pub fn described(data: &[u8]) {
+    let folder = folder("names.yaml", data);
+    if let Err(error) = Names::read(&folder.path().join("names.yaml")) {
+        assert!(error.to_string().contains("names.yaml"), "{error}");
+    }
+    let capture = tempfile::tempdir().unwrap();
+    fs::write(capture.path().join("capture.json"), data).unwrap();
+    fs::write(capture.path().join("x.npy"), seed("msprobe/tensor.npy")).unwrap();
+    judge_recording(capture.path());
 }
 
 fn read_weights(data: &[u8]) {

@@ -64,7 +64,7 @@ fn style(verdict: Verdict) -> Style {
 }
 
 /// A row per stage; `counted` is what is compared, `floor` what errors are held against.
-pub(super) fn stages(stages: &[StageReport], [counted, floor]: [&'static str; 2]) -> Table {
+pub(in crate::cmd) fn stages(stages: &[StageReport], [counted, floor]: [&'static str; 2]) -> Table {
     let mut table = Table::new([
         ("stage", Align::Left),
         (counted, Align::Right),
@@ -94,7 +94,7 @@ pub(super) fn stages(stages: &[StageReport], [counted, floor]: [&'static str; 2]
 }
 
 /// What failed in a stage, beyond the worst.
-pub(super) fn failures(stage: &StageReport, out: &mut impl Write) -> Result<(), Failure> {
+pub(in crate::cmd) fn failures(stage: &StageReport, out: &mut impl Write) -> Result<(), Failure> {
     writeln!(out, "\n{} of {} failed in {}:", stage.failed.len(), stage.tensors, paint(BAD, stage.stage))?;
     for item in stage.failed.iter().take(LISTED) {
         match &item.note {
@@ -115,7 +115,11 @@ pub(super) fn failures(stage: &StageReport, out: &mut impl Write) -> Result<(), 
 }
 
 /// Where it begins, with the line of the recipe and what it looks like.
-pub(super) fn first_divergence(divergence: &Divergence, sets: &[String], out: &mut impl Write) -> Result<(), Failure> {
+pub(in crate::cmd) fn first_divergence(
+    divergence: &Divergence,
+    sets: &[String],
+    out: &mut impl Write,
+) -> Result<(), Failure> {
     writeln!(out, "\n{} {}: {}", paint(BAD, "first divergence in"), divergence.stage, divergence.tensor)?;
     if let Some(node) = &divergence.node {
         let reach = match divergence.local {
@@ -154,7 +158,7 @@ pub(super) fn conditions(differences: &[Difference], out: &mut impl Write) -> Re
 }
 
 /// The verdict, with what failed.
-pub(super) fn verdict_line(stages: &[StageReport], verdict: Verdict) -> String {
+pub(in crate::cmd) fn verdict_line(stages: &[StageReport], verdict: Verdict) -> String {
     let judged = stages.iter().filter(|stage| stage.verdict != Verdict::Absent).count();
     let failed: Vec<String> =
         stages.iter().filter(|s| s.verdict == Verdict::Fail).map(|s| s.stage.to_string()).collect();

@@ -210,7 +210,15 @@ impl Live<'_> {
     fn put(&mut self, value: ValueId, tensor: Tensor) -> Result<(), EngineError> {
         self.footprint.hold(&tensor);
         if self.observer.wants(value) {
-            self.observer.observe(value, &to_plain(&tensor, self.graph.ty(value))?);
+            let ty = self.graph.ty(value);
+            self.observer.observe(value, &to_plain(&tensor, ty)?);
+            if let Some(other) = self.observer.instead(value) {
+                self.footprint.release(&tensor);
+                let other = to_stored(&other, ty)?;
+                self.footprint.hold(&other);
+                self.values[value.0] = Some(other);
+                return Ok(());
+            }
         }
         self.values[value.0] = Some(tensor);
         Ok(())

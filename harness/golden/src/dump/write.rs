@@ -4,7 +4,6 @@ use super::{
     DumpedNode, DumpedValue, FORMAT, Manifest, files,
     names::{Names, converts},
     own::{self, Operand, Own},
-    read::Values,
 };
 use crate::{
     GoldenError,
@@ -27,6 +26,7 @@ use zoo_datasets::hash::fnv1a64;
 use zoo_engine::{Arithmetic, EngineError, Inputs, Observer, Options, Scalars, Step, StepResult, simulate::Tally};
 use zoo_graph::{DType, Graph, Node, Source, ValueId};
 use zoo_recipe::Recipe;
+use zoo_tensors::safetensors::Reader;
 
 /// Which arithmetic a step is dumped in.
 #[derive(Clone, Copy)]
@@ -89,7 +89,7 @@ pub fn dump(
     let tallies = step.findings().map(|findings| findings.tallies.clone()).unwrap_or_default();
     let hash = hash(&result, &step)?;
     drop(step);
-    let values = Values::open(&aside)?;
+    let values = Reader::open(&aside)?;
     let describe =
         Describe { graph: &graph, names: Names::of(&graph), scaled: scaled(&graph), values, inputs, scalars };
     let mut nodes = Vec::with_capacity(graph.nodes.len());
@@ -278,7 +278,7 @@ struct Describe<'a> {
     graph: &'a Graph,
     names: Names,
     scaled: Vec<bool>,
-    values: Values,
+    values: Reader,
     inputs: Inputs,
     scalars: Scalars,
 }
@@ -323,12 +323,12 @@ impl Describe<'_> {
                     let labels = self.inputs.get(name).ok_or_else(|| malformed(self.values.path(), name.clone()))?;
                     Operand::Index(labels.clone())
                 }
-                _ => Operand::Float(self.values.read(self.names.own(*v))?, ty.shape.to_vec()),
+                _ => Operand::Float(self.values.read(self.names.own(*v))?.values, ty.shape.to_vec()),
             });
         }
         let (mut results, mut dtypes) = (Vec::new(), Vec::new());
         for v in &node.outputs {
-            results.push(self.values.read(self.names.own(*v))?);
+            results.push(self.values.read(self.names.own(*v))?.values);
             dtypes.push(self.graph.ty(*v).dtype);
         }
         own::own(node, &operands, &results, &dtypes, self.scalars)

@@ -2,10 +2,7 @@
 //! `torch.save` writes.
 
 mod fit;
-mod pickle;
-mod pth;
 mod state_dict;
-mod write_pth;
 
 pub use fit::{Fit, Naming, Shaped, Unlike};
 pub use state_dict::{StateDict, replace, write};
@@ -19,6 +16,7 @@ use std::{
 };
 use thiserror::Error;
 use zoo_datasets::files;
+use zoo_tensors::pth;
 
 use crate::checkpoint::{Checkpoint, CheckpointError, CheckpointStore, DataIdentity, Progress, not_finite, read};
 

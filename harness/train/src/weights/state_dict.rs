@@ -5,7 +5,7 @@ use std::{collections::HashMap, io, path::Path};
 use zoo_datasets::atomic;
 use zoo_graph::{EMA, Graph, VariableRole};
 
-use super::{Fit, Naming, Weights, WeightsError, fit::COUNTER, write_pth};
+use super::{Fit, Naming, Weights, WeightsError, fit::COUNTER};
 
 /// Parameters and running statistics by their state_dict names.
 #[derive(Clone, Debug)]
@@ -62,7 +62,7 @@ pub fn write(path: &Path, tensors: &[(String, Tensor)]) -> Result<(), WeightsErr
     let refused = |reason: String| WeightsError::Unwritable { path: path.to_owned(), source: io::Error::other(reason) };
     let for_torch = path.extension().is_some_and(|extension| extension == "pth" || extension == "pt");
     let bytes = if for_torch {
-        write_pth::encode(tensors).map_err(refused)?
+        zoo_tensors::encode_pth(tensors).map_err(refused)?
     } else {
         // Readers take this as: these tensors are PyTorch's.
         let metadata = HashMap::from([("format".to_owned(), "pt".to_owned())]);

@@ -2,7 +2,6 @@
 //! file for each storage, uncompressed (<https://pytorch.org/docs/stable/notes/serialization.html>).
 
 use candle_core::{Device, Tensor, pickle::Object};
-use half::{bf16, f16};
 use std::{
     collections::BTreeMap,
     fs::File,
@@ -10,7 +9,7 @@ use std::{
 };
 use zip::{CompressionMethod, ZipArchive};
 
-use super::pickle;
+use crate::{Array, ElementType, array::numel, pickle};
 
 /// How every zip archive with content begins.
 const ZIP: [u8; 4] = *b"PK\x03\x04";
@@ -18,13 +17,13 @@ const ZIP: [u8; 4] = *b"PK\x03\x04";
 const OLDER: [u8; 4] = [0x80, 2, 0x8a, 10];
 /// Under what trainings keep their state_dict, in the order in which it is looked for.
 const USUAL: [&str; 7] = ["state_dict", "model_state_dict", "model", "module", "net", "network", "weights"];
-/// The tensors may take this many times the file's size: f16 becomes f32, and tied weights stand there several times.
-const MOST_GROWTH: usize = 8;
+/// The tensors may take this many times the file's size: f16 becomes f64, and tied weights stand there several times.
+const MOST_GROWTH: usize = 16;
 
 type Tensors = BTreeMap<String, Tensor>;
 
 /// Whether a file is a zip archive; reads from its beginning.
-pub(super) fn is_zip(mut file: &File) -> io::Result<bool> {
+pub fn is_zip(mut file: &File) -> io::Result<bool> {
     let mut start = Vec::new();
     (&mut file).take(ZIP.len() as u64).read_to_end(&mut start)?;
     file.rewind()?;
@@ -32,60 +31,84 @@ pub(super) fn is_zip(mut file: &File) -> io::Result<bool> {
 }
 
 /// Why a file of an older PyTorch is not read, if it is one.
-pub(super) fn is_older(bytes: &[u8]) -> Option<String> {
+pub fn is_older(bytes: &[u8]) -> Option<String> {
     let advice = "written by PyTorch before 1.6, or with _use_new_zipfile_serialization=False: \
                   load it in PyTorch and save it again with torch.save(state_dict, FILE)";
     bytes.starts_with(&OLDER).then(|| advice.to_owned())
 }
 
 /// All tensors of the state_dict in f32, and the entry that holds it if that is not the file itself.
-pub(super) fn read(file: File, entry: Option<&str>) -> Result<(Tensors, Option<String>), String> {
-    let size = file.metadata().map_err(|error| error.to_string())?.len();
-    let mut archive = Archive::open(file, size)?;
+///
+/// # Errors
+/// What is wrong with the file; no state_dict, or several.
+pub fn read(file: File, entry: Option<&str>) -> Result<(Tensors, Option<String>), String> {
+    let mut archive = Archive::open(file)?;
     let root = pickle::read(&archive.file("data.pkl", pickle::MOST_BYTES as u64)?)?;
     let (state, entry) = state_dict(root, entry)?;
+    let described = state.into_iter().filter_map(|(name, value)| match name {
+        Object::Unicode(name) => Some((name, Described::of(value)?)),
+        _ => None,
+    });
     let mut tensors = Tensors::new();
-    let mut left = usize::try_from(size).unwrap_or(usize::MAX).saturating_mul(MOST_GROWTH);
-    let mut described: Vec<(String, Described)> = Vec::new();
-    for (name, value) in state {
-        let (Object::Unicode(name), Some(value)) = (name, Described::of(value)) else { continue };
-        described.push((name, value));
-    }
-    // Parameters may be views of one storage, which is read once.
-    described.sort_by(|(_, a), (_, b)| a.storage.cmp(&b.storage));
-    let mut storage: Option<(String, Vec<u8>)> = None;
-    for (name, described) in described {
-        let fail = |reason: String| format!("tensor `{name}`: {reason}");
-        let bytes = described.numel().and_then(|numel| numel.checked_mul(size_of::<f32>()));
-        left = bytes.and_then(|bytes| left.checked_sub(bytes)).ok_or_else(|| fail("larger than the file".into()))?;
-        let (_, bytes) = match storage.take().filter(|(key, _)| *key == described.storage) {
-            Some(read) => storage.insert(read),
-            None => {
-                let bytes = archive.file(&format!("data/{}", described.storage), size).map_err(fail)?;
-                storage.insert((described.storage.clone(), bytes))
-            }
-        };
-        let values = described.values(bytes).map_err(fail)?;
-        let tensor =
-            Tensor::from_vec(values, described.shape, &Device::Cpu).map_err(|error| fail(error.to_string()))?;
+    archive.each(described.collect(), |name, array| {
+        let values: Vec<f32> = array.values.iter().map(|value| *value as f32).collect();
+        let tensor = Tensor::from_vec(values, array.shape, &Device::Cpu).map_err(|error| error.to_string())?;
         tensors.insert(name, tensor);
-    }
+        Ok(())
+    })?;
     Ok((tensors, entry))
+}
+
+/// The tensors that were saved, whatever holds them: a tensor by itself has no name, those of dictionaries within
+/// dictionaries the keys joined by `/`.
+///
+/// # Errors
+/// What is wrong with the file; no tensor.
+pub fn read_all(file: File) -> Result<Vec<(String, Array)>, String> {
+    let mut archive = Archive::open(file)?;
+    let root = pickle::read(&archive.file("data.pkl", pickle::MOST_BYTES as u64)?)?;
+    let mut described = Vec::new();
+    collect(root, String::new(), &mut described);
+    if described.is_empty() {
+        return Err("there is no tensor in it: torch.save(TENSOR, FILE) writes one".to_owned());
+    }
+    let mut arrays = Vec::new();
+    archive.each(described, |name, array| {
+        arrays.push((name, array));
+        Ok(())
+    })?;
+    Ok(arrays)
+}
+
+/// The tensors of an object that lies where `name` says. Nesting is bounded: [`pickle::read`] does that.
+fn collect(object: Object, name: String, described: &mut Vec<(String, Described)>) {
+    match object {
+        Object::Dict(pairs) => {
+            for (key, value) in pairs {
+                let Object::Unicode(key) = key else { continue };
+                collect(value, if name.is_empty() { key } else { format!("{name}/{key}") }, described);
+            }
+        }
+        other => described.extend(Described::of(other).map(|tensor| (name, tensor))),
+    }
 }
 
 /// The archive, all of whose files lie below one folder.
 struct Archive {
     zip: ZipArchive<BufReader<File>>,
     folder: String,
+    /// Bytes of the whole file.
+    size: u64,
 }
 
 impl Archive {
-    fn open(file: File, size: u64) -> Result<Self, String> {
+    fn open(file: File) -> Result<Self, String> {
+        let size = file.metadata().map_err(|error| error.to_string())?.len();
         let zip = ZipArchive::new(BufReader::new(file)).map_err(|error| format!("a damaged zip archive: {error}"))?;
         let names = zip.file_names().filter_map(Result::ok);
         let folder = names.filter_map(|name| name.strip_suffix("data.pkl").map(str::to_owned)).next();
         let folder = folder.ok_or("a zip archive without data.pkl: not written by torch.save")?;
-        let mut archive = Self { zip, folder };
+        let mut archive = Self { zip, folder, size };
         let scripted = archive.zip.index_for_name(&format!("{}constants.pkl", archive.folder)).is_some();
         if scripted {
             return Err(
@@ -112,6 +135,37 @@ impl Archive {
         let mut bytes = Vec::with_capacity(file.size() as usize);
         file.take(most).read_to_end(&mut bytes).map_err(|error| format!("{name} in the archive: {error}"))?;
         Ok(bytes)
+    }
+
+    /// Hands over each of the tensors. Parameters may be views of one storage, which is read once.
+    fn each(
+        &mut self,
+        mut described: Vec<(String, Described)>,
+        mut take: impl FnMut(String, Array) -> Result<(), String>,
+    ) -> Result<(), String> {
+        let mut left = usize::try_from(self.size).unwrap_or(usize::MAX).saturating_mul(MOST_GROWTH);
+        described.sort_by(|(_, a), (_, b)| a.storage.cmp(&b.storage));
+        let mut storage: Option<(String, Vec<u8>)> = None;
+        for (name, described) in described {
+            let fail = |reason: String| match name.as_str() {
+                "" => reason,
+                name => format!("tensor `{name}`: {reason}"),
+            };
+            let bytes = numel(&described.shape).and_then(|numel| numel.checked_mul(size_of::<f64>()));
+            left =
+                bytes.and_then(|bytes| left.checked_sub(bytes)).ok_or_else(|| fail("larger than the file".into()))?;
+            let (_, bytes) = match storage.take().filter(|(key, _)| *key == described.storage) {
+                Some(read) => storage.insert(read),
+                None => {
+                    let bytes = self.file(&format!("data/{}", described.storage), self.size).map_err(fail)?;
+                    storage.insert((described.storage.clone(), bytes))
+                }
+            };
+            let values = described.values(bytes).map_err(fail)?;
+            let array = Array { dtype: described.dtype, shape: described.shape, values };
+            take(name.clone(), array).map_err(fail)?;
+        }
+        Ok(())
     }
 }
 
@@ -187,72 +241,27 @@ fn has_tensors(pairs: &[(Object, Object)]) -> bool {
     pairs.iter().any(|(_, value)| Described::of(value.clone()).is_some())
 }
 
-/// Element types of PyTorch's storages.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
-    F64,
-    F32,
-    F16,
-    Bf16,
-    I64,
-    I32,
-    I16,
-    I8,
-    U8,
-    Bool,
-}
-
-impl Kind {
-    fn of_storage(class: &str) -> Option<Self> {
-        Some(match class {
-            "DoubleStorage" => Self::F64,
-            "FloatStorage" => Self::F32,
-            "HalfStorage" => Self::F16,
-            "BFloat16Storage" => Self::Bf16,
-            "LongStorage" => Self::I64,
-            "IntStorage" => Self::I32,
-            "ShortStorage" => Self::I16,
-            "CharStorage" => Self::I8,
-            "ByteStorage" => Self::U8,
-            "BoolStorage" => Self::Bool,
-            _ => return None,
-        })
-    }
-
-    fn size(self) -> usize {
-        match self {
-            Self::F64 | Self::I64 => 8,
-            Self::F32 | Self::I32 => 4,
-            Self::F16 | Self::Bf16 | Self::I16 => 2,
-            Self::I8 | Self::U8 | Self::Bool => 1,
-        }
-    }
-
-    /// The element that these bytes, [`Kind::size`] of them, are.
-    fn value(self, bytes: &[u8]) -> f32 {
-        // Missing bytes are zero: lengths have been checked.
-        let at = |index: usize| bytes.get(index).copied().unwrap_or(0);
-        let two = [at(0), at(1)];
-        let four = [at(0), at(1), at(2), at(3)];
-        let eight = [at(0), at(1), at(2), at(3), at(4), at(5), at(6), at(7)];
-        match self {
-            Self::F64 => f64::from_le_bytes(eight) as f32,
-            Self::F32 => f32::from_le_bytes(four),
-            Self::F16 => f16::from_le_bytes(two).to_f32(),
-            Self::Bf16 => bf16::from_le_bytes(two).to_f32(),
-            Self::I64 => i64::from_le_bytes(eight) as f32,
-            Self::I32 => i32::from_le_bytes(four) as f32,
-            Self::I16 => f32::from(i16::from_le_bytes(two)),
-            Self::I8 => f32::from(at(0) as i8),
-            Self::U8 | Self::Bool => f32::from(at(0)),
-        }
-    }
+/// The element type of a storage.
+fn of_storage(class: &str) -> Option<ElementType> {
+    Some(match class {
+        "DoubleStorage" => ElementType::F64,
+        "FloatStorage" => ElementType::F32,
+        "HalfStorage" => ElementType::F16,
+        "BFloat16Storage" => ElementType::Bf16,
+        "LongStorage" => ElementType::I64,
+        "IntStorage" => ElementType::I32,
+        "ShortStorage" => ElementType::I16,
+        "CharStorage" => ElementType::I8,
+        "ByteStorage" => ElementType::U8,
+        "BoolStorage" => ElementType::Bool,
+        _ => return None,
+    })
 }
 
 /// A tensor as `data.pkl` describes it: a view of a storage.
 #[derive(Debug)]
 struct Described {
-    kind: Kind,
+    dtype: ElementType,
     /// Name of the storage's file.
     storage: String,
     /// Elements of the storage before the first.
@@ -274,7 +283,7 @@ impl Described {
                 // ("storage", class, key, device, number of elements)
                 let (_, class) = storage.nth(1)?.class().ok()?;
                 Some(Self {
-                    kind: Kind::of_storage(&class)?,
+                    dtype: of_storage(&class)?,
                     storage: storage.next()?.unicode().ok()?,
                     offset: extent(args.next()?)?,
                     shape: extents(args.next()?)?,
@@ -293,14 +302,10 @@ impl Described {
         }
     }
 
-    fn numel(&self) -> Option<usize> {
-        self.shape.iter().try_fold(1_usize, |product, extent| product.checked_mul(*extent))
-    }
-
-    /// The elements in row-major order, as f32.
-    fn values(&self, storage: &[u8]) -> Result<Vec<f32>, String> {
-        let size = self.kind.size();
-        let numel = self.numel().ok_or("its shape is too large")?;
+    /// The elements in row-major order.
+    fn values(&self, storage: &[u8]) -> Result<Vec<f64>, String> {
+        let size = self.dtype.size();
+        let numel = numel(&self.shape).ok_or("its shape is too large")?;
         if numel == 0 {
             return Ok(Vec::new());
         }
@@ -311,7 +316,7 @@ impl Described {
         if !fits {
             return Err(format!("shape {:?} does not lie within its storage of {} bytes", self.shape, storage.len()));
         }
-        let element = |at: usize| self.kind.value(&storage[at * size..(at + 1) * size]);
+        let element = |at: usize| self.dtype.value(&storage[at * size..(at + 1) * size]);
         let mut values = Vec::with_capacity(numel);
         let mut index = vec![0; self.shape.len()];
         let mut at = self.offset;
@@ -351,7 +356,13 @@ mod tests {
     }
 
     fn described(offset: usize, shape: &[usize], strides: &[usize]) -> Described {
-        Described { kind: Kind::F32, storage: "0".into(), offset, shape: shape.to_vec(), strides: strides.to_vec() }
+        Described {
+            dtype: ElementType::F32,
+            storage: "0".into(),
+            offset,
+            shape: shape.to_vec(),
+            strides: strides.to_vec(),
+        }
     }
 
     #[test]
@@ -365,25 +376,6 @@ mod tests {
         assert_eq!(read(described(0, &[0, 5], &[5, 1])).unwrap(), [0.0; 0]);
         for outside in [described(2, &[2, 3], &[3, 1]), described(0, &[2], &[usize::MAX]), described(7, &[], &[])] {
             assert!(read(outside).unwrap_err().contains("does not lie within"));
-        }
-    }
-
-    #[test]
-    fn every_element_type_becomes_f32() {
-        let cases: [(Kind, &[u8], f32); 10] = [
-            (Kind::F64, &1.5f64.to_le_bytes(), 1.5),
-            (Kind::F32, &(-2.25f32).to_le_bytes(), -2.25),
-            (Kind::F16, &f16::from_f32(0.5).to_le_bytes(), 0.5),
-            (Kind::Bf16, &bf16::from_f32(3.0).to_le_bytes(), 3.0),
-            (Kind::I64, &(-7i64).to_le_bytes(), -7.0),
-            (Kind::I32, &9i32.to_le_bytes(), 9.0),
-            (Kind::I16, &(-3i16).to_le_bytes(), -3.0),
-            (Kind::I8, &(-1i8).to_le_bytes(), -1.0),
-            (Kind::U8, &[200], 200.0),
-            (Kind::Bool, &[1], 1.0),
-        ];
-        for (kind, bytes, value) in cases {
-            assert_eq!((bytes.len(), kind.value(bytes)), (kind.size(), value), "{kind:?}");
         }
     }
 }

@@ -7,14 +7,14 @@
 use candle_core::pickle::{Object, Stack};
 
 /// Most bytes of instructions: names and shapes of a million tensors.
-pub(super) const MOST_BYTES: usize = 64 << 20;
+pub(crate) const MOST_BYTES: usize = 64 << 20;
 /// Deepest nesting. A state_dict in a training's file needs about ten.
 const DEEPEST: usize = 64;
 /// Most values that are looked at, each as often as an instruction has it on top of the stack.
 const MOST_VALUES: usize = 8_000_000;
 
 /// The object that `bytes` describe.
-pub(super) fn read(bytes: &[u8]) -> Result<Object, String> {
+pub(crate) fn read(bytes: &[u8]) -> Result<Object, String> {
     if bytes.len() > MOST_BYTES {
         return Err(format!("its description of the tensors has {} bytes, more than {MOST_BYTES}", bytes.len()));
     }

@@ -1,0 +1,131 @@
+"""Records a training step of a PyTorch network for `zoo judge`: on any device, under autocast, in any code.
+
+    from zoo_golden.capture import Capture
+
+    with Capture("recorded", network, optimizer) as capture:
+        loss = criterion(network(image), label)
+        capture.loss(loss)
+        loss.backward()
+        optimizer.step()
+
+    $ zoo judge resnet18 recorded
+
+Weights and inputs are those that `zoo golden inputs` writes. What is recorded, under the keys of golden/README.md:
+parameters and running statistics before the step (`start/`), what the network is given (`in/@root#0.N`) and what each
+module returns (`out/MODULE#CALL`), losses, gradients as they are accumulated, before clipping (`grad/`), and after the
+step parameters (`param1/`), running statistics (`buffer1/`) and what the optimizer keeps (`momentum1/` and so on).
+"""
+
+import json
+import math
+from collections import Counter
+from pathlib import Path
+
+import torch
+from safetensors.torch import save_file
+from torch import nn
+
+from .exporter import _tensors
+
+FORMAT = 1
+"""Version of `capture.json`."""
+
+
+class Capture:
+    """A context manager around one step; the folder is written when it ends, unless by an exception.
+
+    network: without wrappers such as DistributedDataParallel (`ddp.module`), whose names would not be the recipe's.
+    optimizer: None if the step ends with the gradients.
+    """
+
+    def __init__(self, folder: str | Path, network: nn.Module, optimizer: torch.optim.Optimizer | None = None):
+        self.folder, self.network, self.optimizer = Path(folder), network, optimizer
+        self.tensors: dict[str, torch.Tensor] = {}
+        self._hooks: list = []
+        self._calls: Counter[str] = Counter()
+
+    def __enter__(self) -> "Capture":
+        self._state("start", "start")
+        for name, module in self.network.named_modules():
+            if not isinstance(module, nn.Identity):
+                self._hooks.append(module.register_forward_hook(self._forward(name or "@root"), with_kwargs=True))
+        for name, parameter in self.network.named_parameters():
+            if parameter.requires_grad:
+                self._hooks.append(parameter.register_post_accumulate_grad_hook(self._gradient(name)))
+        return self
+
+    def __exit__(self, kind, *_) -> None:
+        for hook in self._hooks:
+            hook.remove()
+        if kind is not None:
+            return
+        if not self._calls["@root"]:
+            raise RuntimeError("the network was not called inside of the capture: call the module itself, not its forward")
+        if self.optimizer is not None:
+            self._state("param1", "buffer1")
+            self._kept()
+        self._write()
+
+    def loss(self, loss: torch.Tensor, name: str = "loss") -> None:
+        """Records a loss: the total, or a part by its name in the recipe."""
+        self._keep(f"loss/{name}", loss)
+
+    def _forward(self, name: str):
+        def hook(module, arguments, keywords, result):
+            call = f"{name}#{self._calls[name]}"
+            self._calls[name] += 1
+            if name == "@root":
+                if self._calls[name] > 1:
+                    raise RuntimeError("a second forward pass inside of one capture: it records one step")
+                for place, argument in enumerate((*arguments, *keywords.values())):
+                    if isinstance(argument, torch.Tensor):
+                        self._keep(f"in/{call}.{place}", argument)
+            for suffix, tensor in _tensors(result):
+                self._keep(f"out/{call}{suffix}", tensor)
+
+        return hook
+
+    def _gradient(self, name: str):
+        def hook(parameter):
+            self._keep(f"grad/{name}", parameter.grad)
+
+        return hook
+
+    def _state(self, parameters: str, buffers: str) -> None:
+        for name, parameter in self.network.named_parameters():
+            if parameters == "start" or parameter.grad is not None:
+                self._keep(f"{parameters}/{name}", parameter)
+        persistent = self.network.state_dict(keep_vars=True).keys()
+        for name, buffer in self.network.named_buffers():
+            if buffer.is_floating_point() and name in persistent:
+                self._keep(f"{buffers}/{name}", buffer)
+
+    def _kept(self) -> None:
+        """What the optimizer keeps of each parameter, by the golden's names."""
+        for name, parameter in self.network.named_parameters():
+            for slot, kept in self.optimizer.state.get(parameter, {}).items():
+                if slot != "step" and isinstance(kept, torch.Tensor):
+                    self._keep(f"{'momentum' if slot == 'momentum_buffer' else slot}1/{name}", kept)
+
+    def _keep(self, key: str, tensor: torch.Tensor) -> None:
+        """A copy on the host, before anything works on it in place, in its own element type."""
+        self.tensors[key] = tensor.detach().to("cpu", copy=True).contiguous()
+
+    def _write(self) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        about = {
+            "zoo_capture": FORMAT,
+            "made_with": {"torch": torch.__version__},
+            "device": str(next((p.device for p in self.network.parameters()), "cpu")),
+            "tensors": {key: _described(tensor) for key, tensor in self.tensors.items()},
+        }
+        save_file(self.tensors, self.folder / "step.safetensors", metadata={"format": "pt"})
+        (self.folder / "capture.json").write_text(json.dumps(about) + "\n")
+
+
+def _described(tensor: torch.Tensor) -> dict:
+    """Shape and statistics, by which `zoo judge` knows files of different runs; null stands for what is not finite."""
+    exact = tensor.double()
+    found = {"max": exact.max(), "min": exact.min(), "mean": exact.mean(), "norm": exact.norm()} if exact.numel() else {}
+    numbers = {key: value.item() for key, value in found.items()}
+    return {"shape": list(tensor.shape), **{key: value if math.isfinite(value) else None for key, value in numbers.items()}}

@@ -1,0 +1,190 @@
+//! The numbers of a recording, and what it says of them elsewhere.
+
+use crate::GoldenError;
+use std::{
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex},
+};
+use zoo_datasets::files;
+use zoo_tensors::{Array, ElementType, npy, npz::Npz, pth, safetensors::Reader};
+
+/// Largest file that holds one tensor.
+const MOST_BYTES: u64 = 16 << 30;
+/// Relative difference of two statements of one number beyond which they are of different tensors. Recorders compute
+/// their statistics in the tensor's own type and order.
+const SAME: f64 = 0.02;
+
+/// Four numbers that say something of a tensor, and not all.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Statistics {
+    /// The largest element.
+    pub max: f64,
+    /// The smallest element.
+    pub min: f64,
+    /// Mean of the elements.
+    pub mean: f64,
+    /// Euclidean norm.
+    pub norm: f64,
+}
+
+impl Statistics {
+    /// Of these elements; NaN if one is, as recorders have it.
+    pub fn of(values: &[f64]) -> Self {
+        let fold = |pick: fn(f64, f64) -> bool| {
+            let pick = |best: f64, x: &f64| if best.is_nan() || pick(best, *x) { best } else { *x };
+            values.iter().skip(1).fold(values.first().copied().unwrap_or(f64::NAN), pick)
+        };
+        Self {
+            max: fold(|best, x| best >= x),
+            min: fold(|best, x| best <= x),
+            mean: values.iter().sum::<f64>() / values.len() as f64,
+            norm: values.iter().map(|x| x * x).sum::<f64>().sqrt(),
+        }
+    }
+}
+
+/// Where numbers are.
+#[derive(Debug)]
+pub(crate) enum Content {
+    /// In a safetensors file, under a name.
+    Safetensors(Arc<Reader>, String),
+    /// In an `.npz` archive, under a name.
+    Npz(Arc<Mutex<Npz>>, PathBuf, String),
+    /// Alone in an `.npy` file.
+    Npy(PathBuf),
+    /// Alone in a file of `torch.save`.
+    Torch(PathBuf),
+    /// Read already, from this file.
+    Kept(PathBuf, Array),
+    /// There are none: these say something of them.
+    Statistics(Statistics, Vec<usize>),
+}
+
+impl Content {
+    /// Reads the tensor; also returns the file. `None` for statistics.
+    pub(super) fn array(&self) -> Result<Option<(PathBuf, Array)>, GoldenError> {
+        let malformed = |path: &Path, message: String| GoldenError::Malformed { path: path.to_owned(), message };
+        Ok(Some(match self {
+            Self::Safetensors(reader, name) => (reader.path().to_owned(), reader.read(name)?),
+            Self::Npz(archive, path, name) => {
+                let mut archive =
+                    archive.lock().map_err(|_| malformed(path, "another reader has failed".to_owned()))?;
+                (path.clone(), archive.read(name).map_err(|reason| malformed(path, reason))?)
+            }
+            Self::Npy(path) => (path.clone(), npy::parse(&bytes(path)?).map_err(|reason| malformed(path, reason))?),
+            Self::Torch(path) => {
+                let mut arrays = torch(path)?;
+                match (arrays.len(), arrays.pop()) {
+                    (1, Some((_, array))) => (path.clone(), array),
+                    (count, _) => return Err(malformed(path, format!("it holds {count} tensors, not one"))),
+                }
+            }
+            Self::Kept(path, array) => (path.clone(), array.clone()),
+            Self::Statistics(..) => return Ok(None),
+        }))
+    }
+}
+
+impl Content {
+    /// Whether there are only statistics.
+    pub(crate) fn is_statistics(&self) -> bool {
+        self.statistics().is_some()
+    }
+
+    /// The statistics, where there is nothing else, and the shape.
+    pub(crate) fn statistics(&self) -> Option<(Statistics, &[usize])> {
+        match self {
+            Self::Statistics(statistics, shape) => Some((*statistics, shape)),
+            Self::Safetensors(..) | Self::Npz(..) | Self::Npy(_) | Self::Torch(_) | Self::Kept(..) => None,
+        }
+    }
+
+    /// The element type, where that is known without reading.
+    pub(crate) fn dtype(&self) -> Option<ElementType> {
+        match self {
+            Self::Safetensors(reader, name) => reader.dtype(name),
+            Self::Kept(_, array) => Some(array.dtype),
+            Self::Npz(..) | Self::Npy(_) | Self::Torch(_) | Self::Statistics(..) => None,
+        }
+    }
+}
+
+fn bytes(path: &Path) -> Result<Vec<u8>, GoldenError> {
+    files::read(path, MOST_BYTES).map_err(|source| GoldenError::Unreadable { path: path.to_owned(), source })
+}
+
+/// All tensors of a file of `torch.save`.
+pub(super) fn torch(path: &Path) -> Result<Vec<(String, Array)>, GoldenError> {
+    let malformed = |message: String| GoldenError::Malformed { path: path.to_owned(), message };
+    let unreadable = |source| GoldenError::Unreadable { path: path.to_owned(), source };
+    let (file, _) = files::open(path).map_err(unreadable)?;
+    if !pth::is_zip(&file).map_err(unreadable)? {
+        let reason = pth::is_older(&bytes(path)?);
+        return Err(malformed(reason.unwrap_or_else(|| "not written by torch.save, or cut off".to_owned())));
+    }
+    pth::read_all(file).map_err(malformed)
+}
+
+/// What a recording says of a tensor beside the file that holds it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Claim {
+    /// Its shape.
+    pub shape: Option<Vec<usize>>,
+    /// Its element type in the step, which a file may hold in a wider one.
+    pub dtype: Option<ElementType>,
+    /// Its statistics.
+    pub statistics: Option<Statistics>,
+}
+
+impl Claim {
+    /// Refuses a tensor of which something else was said: the files are of different runs.
+    pub(super) fn expect(&self, array: &Array) -> Result<(), String> {
+        let different = |what: &str, said: String, found: String| {
+            format!("its {what} is {found}, and the recording says {said}: files of different runs, or a damaged one")
+        };
+        if let Some(shape) = self.shape.as_ref().filter(|shape| **shape != array.shape) {
+            return Err(different("shape", format!("{shape:?}"), format!("{:?}", array.shape)));
+        }
+        let Some(said) = self.statistics else { return Ok(()) };
+        let found = Statistics::of(&array.values);
+        let size = found.max.abs().max(found.min.abs());
+        let same = |a: f64, b: f64, scale: f64| !(a.is_finite() && b.is_finite()) || (a - b).abs() <= SAME * scale;
+        for (what, said, found, scale) in [
+            ("norm", said.norm, found.norm, found.norm),
+            ("largest element", said.max, found.max, size),
+            ("smallest element", said.min, found.min, size),
+        ] {
+            if !same(said, found, scale) {
+                return Err(different(what, said.to_string(), found.to_string()));
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn statistics_by_hand() {
+        let statistics = Statistics::of(&[3.0, -4.0, 1.0]);
+        assert_eq!(statistics, Statistics { max: 3.0, min: -4.0, mean: 0.0, norm: 26f64.sqrt() });
+        let of_nan = Statistics::of(&[1.0, f64::NAN, 2.0]);
+        assert!(of_nan.max.is_nan() && of_nan.min.is_nan() && of_nan.mean.is_nan() && of_nan.norm.is_nan());
+    }
+
+    #[test]
+    fn a_file_of_another_run_contradicts_the_recording() {
+        let array = Array { dtype: ElementType::F32, shape: vec![2], values: vec![3.0, -4.0] };
+        let claim = |norm: f64| Claim {
+            shape: Some(vec![2]),
+            dtype: None,
+            statistics: Some(Statistics { max: 3.0, min: -4.0, mean: -0.5, norm }),
+        };
+        assert_eq!(claim(5.01).expect(&array), Ok(()));
+        assert!(claim(5.2).expect(&array).unwrap_err().contains("different runs"));
+        let shaped = Claim { shape: Some(vec![1, 2]), ..Claim::default() };
+        assert!(shaped.expect(&array).unwrap_err().contains("shape"));
+    }
+}

@@ -1,0 +1,116 @@
+//! Steps that somebody else computed, as others record them: a reader per format, one form behind them.
+//!
+//! Nothing in a recording is executed, and its tensors are read one at a time, when they are judged.
+
+mod content;
+mod msprobe;
+pub(crate) mod msprobe_dump;
+mod named;
+mod names;
+mod quantity;
+
+pub use content::Statistics;
+pub use names::Names;
+pub use quantity::Quantity;
+
+pub(crate) use content::Content;
+pub(crate) use quantity::SPELLINGS;
+
+use crate::GoldenError;
+use content::Claim;
+use serde::Serialize;
+use std::{
+    collections::BTreeMap,
+    fmt,
+    path::{Path, PathBuf},
+};
+use zoo_tensors::Array;
+
+/// Who wrote a recording.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Format {
+    /// Tensors by name: a folder, safetensors, `.npz`, `.pt`.
+    Named,
+    /// `msprobe` of MindStudio, for PyTorch or MindSpore.
+    Msprobe,
+}
+
+impl fmt::Display for Format {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Named => "named tensors",
+            Self::Msprobe => "msprobe",
+        })
+    }
+}
+
+/// A step that somebody else computed.
+#[derive(Debug)]
+pub struct Recording {
+    /// Where it lies.
+    pub path: PathBuf,
+    /// Who wrote it.
+    pub format: Format,
+    /// What it has of the step, in its own order.
+    pub(crate) entries: Vec<Entry>,
+    /// Names that stand for nothing that a step has.
+    pub(crate) unknown: Vec<String>,
+    /// How much there is beside that is not compared, by kind.
+    pub not_compared: BTreeMap<&'static str, usize>,
+}
+
+/// A quantity of the step in a recording.
+#[derive(Debug)]
+pub(crate) struct Entry {
+    /// Its name there.
+    pub name: String,
+    /// What it is of the step, by the recipe's names.
+    pub quantity: Quantity,
+    /// Its numbers.
+    pub content: Content,
+    /// What is said of them elsewhere in the recording.
+    pub claim: Claim,
+}
+
+impl Entry {
+    /// Reads the tensor.
+    ///
+    /// # Errors
+    /// A file that cannot be read, or that contradicts the rest of the recording.
+    pub(crate) fn array(&self) -> Result<Option<Array>, GoldenError> {
+        let Some((path, array)) = self.content.array()? else { return Ok(None) };
+        self.claim.expect(&array).map_err(|message| GoldenError::Malformed { path, message })?;
+        Ok(Some(array))
+    }
+}
+
+impl Recording {
+    /// Opens a recording; its format follows from what is there.
+    ///
+    /// # Errors
+    /// Nothing that is known, several steps, or files that are damaged.
+    pub fn open(path: &Path, names: &Names) -> Result<Self, GoldenError> {
+        let mut recording = match msprobe::find(path)? {
+            Some(manifest) => msprobe::open(&manifest, names)?,
+            None => named::open(path, names)?,
+        };
+        recording.path = path.to_owned();
+        let mut seen: BTreeMap<String, &str> = BTreeMap::new();
+        for entry in &recording.entries {
+            if let Some(other) = seen.insert(entry.quantity.key(), &entry.name) {
+                let message = format!(
+                    "`{other}` and `{}` are both {}: one step of one rank is judged at a time",
+                    entry.name,
+                    entry.quantity.key()
+                );
+                return Err(malformed(path, message));
+            }
+        }
+        Ok(recording)
+    }
+}
+
+fn malformed(path: &Path, message: impl Into<String>) -> GoldenError {
+    GoldenError::Malformed { path: path.to_owned(), message: message.into() }
+}

@@ -1,0 +1,171 @@
+//! Tensors by name: a safetensors file, an `.npz`, a file of `torch.save`, or a folder of these and of `.npy`.
+
+use super::{
+    Entry, Format, Names, Quantity, Recording,
+    content::{Claim, Content, Statistics, torch},
+    malformed,
+    names::{KEYS, Meaning},
+};
+use crate::GoldenError;
+use serde::Deserialize;
+use std::{
+    collections::BTreeMap,
+    fs,
+    io::{Read, Seek},
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex},
+};
+use zoo_datasets::files;
+use zoo_tensors::{ElementType, npz::Npz, pth, safetensors::Reader};
+
+/// Deepest folder below the one that is given: parts of a name may be folders.
+const DEEPEST: usize = 8;
+/// Most files of a folder.
+const MOST_FILES: usize = 1_000_000;
+/// Largest `capture.json`.
+const MOST_BYTES: u64 = 256 << 20;
+/// What `zoo_golden.capture` says of the tensors that it wrote.
+const CAPTURE: &str = "capture.json";
+
+/// `capture.json`.
+#[derive(Deserialize)]
+struct Capture {
+    zoo_capture: u32,
+    tensors: BTreeMap<String, Captured>,
+}
+
+/// A tensor as `capture.json` describes it; null stands for what is not finite.
+#[derive(Deserialize)]
+struct Captured {
+    shape: Vec<usize>,
+    max: Option<f64>,
+    min: Option<f64>,
+    mean: Option<f64>,
+    norm: Option<f64>,
+}
+
+/// Opens what lies at `path`.
+pub(super) fn open(path: &Path, names: &Names) -> Result<Recording, GoldenError> {
+    let mut found: Vec<(String, Content)> = Vec::new();
+    if path.is_dir() {
+        folder(path, path, 0, &mut found)?;
+        if found.is_empty() {
+            return Err(malformed(
+                path,
+                "there is no recording in this folder: neither dump.json nor .safetensors, .npz, .npy or .pt",
+            ));
+        }
+    } else {
+        file(path, &mut found)?;
+    }
+    let claims = claims(path, &found)?;
+    let mut recording = Recording {
+        path: path.to_owned(),
+        format: Format::Named,
+        entries: Vec::new(),
+        unknown: Vec::new(),
+        not_compared: BTreeMap::new(),
+    };
+    for (name, content) in found {
+        match names.meaning(&name, Quantity::parse(&name)) {
+            Meaning::Quantity(quantity) => {
+                let claim = claims.get(&name).cloned().unwrap_or_default();
+                recording.entries.push(Entry { name, quantity, content, claim });
+            }
+            Meaning::Ignored => *recording.not_compared.entry("ignored by names.yaml").or_default() += 1,
+            Meaning::Unknown => recording.unknown.push(name),
+        }
+    }
+    if recording.entries.is_empty() {
+        let example = recording.unknown.first().map_or(String::new(), |name| format!(" (the first is `{name}`)"));
+        let message = format!(
+            "none of its {} names is one of a step{example}: they are {KEYS}; names.yaml says what others mean",
+            recording.unknown.len()
+        );
+        return Err(malformed(path, message));
+    }
+    Ok(recording)
+}
+
+/// Takes the files of a folder and of those below.
+fn folder(root: &Path, at: &Path, depth: usize, found: &mut Vec<(String, Content)>) -> Result<(), GoldenError> {
+    let unreadable = |source| GoldenError::Unreadable { path: at.to_owned(), source };
+    let listed: Result<Vec<_>, _> = fs::read_dir(at).map_err(unreadable)?.collect();
+    let mut paths: Vec<PathBuf> = listed.map_err(unreadable)?.into_iter().map(|entry| entry.path()).collect();
+    paths.sort();
+    for path in paths {
+        if found.len() > MOST_FILES || depth > DEEPEST {
+            let message = format!("more than {MOST_FILES} tensors, or folders nested deeper than {DEEPEST}");
+            return Err(malformed(root, message));
+        }
+        let name = path.strip_prefix(root).unwrap_or(&path).with_extension("");
+        let name = name.to_string_lossy().into_owned();
+        let extension = path.extension().and_then(|extension| extension.to_str());
+        match extension {
+            _ if path.is_dir() => folder(root, &path, depth + 1, found)?,
+            Some("npy") => found.push((name, Content::Npy(path))),
+            Some("pt" | "pth") => found.push((name, Content::Torch(path))),
+            Some("safetensors" | "npz") => file(&path, found)?,
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// Takes what a file holds, which its content tells.
+fn file(path: &Path, found: &mut Vec<(String, Content)>) -> Result<(), GoldenError> {
+    let unreadable = |source| GoldenError::Unreadable { path: path.to_owned(), source };
+    let (mut file, _) = files::open(path).map_err(unreadable)?;
+    if !pth::is_zip(&file).map_err(unreadable)? {
+        let mut start = [0; 6];
+        let read = file.read(&mut start).map_err(unreadable)?;
+        if start[..read] == *b"\x93NUMPY" {
+            let message = "one array and no name: name the folder, or write several with numpy.savez";
+            return Err(malformed(path, message));
+        }
+        let reader = Arc::new(Reader::open(path)?);
+        let names: Vec<String> = reader.names().into_iter().map(str::to_owned).collect();
+        found.extend(names.into_iter().map(|name| (name.clone(), Content::Safetensors(Arc::clone(&reader), name))));
+        return Ok(());
+    }
+    file.rewind().map_err(unreadable)?;
+    let archive = Npz::open(file).map_err(|reason| malformed(path, reason))?;
+    let names = archive.names();
+    if names.is_empty() {
+        let arrays = torch(path)?.into_iter();
+        found.extend(arrays.map(|(name, array)| (name, Content::Kept(path.to_owned(), array))));
+        return Ok(());
+    }
+    let archive = Arc::new(Mutex::new(archive));
+    found.extend(names.into_iter().map(|name| {
+        let content = Content::Npz(Arc::clone(&archive), path.to_owned(), name.clone());
+        (name, content)
+    }));
+    Ok(())
+}
+
+/// What `capture.json` beside the tensors says of them, where it is there.
+fn claims(path: &Path, found: &[(String, Content)]) -> Result<BTreeMap<String, Claim>, GoldenError> {
+    let manifest = path.join(CAPTURE);
+    if !manifest.is_file() {
+        return Ok(BTreeMap::new());
+    }
+    let text = files::read(&manifest, MOST_BYTES)
+        .map_err(|source| GoldenError::Unreadable { path: manifest.clone(), source })?;
+    let capture: Capture = serde_json::from_slice(&text).map_err(|error| malformed(&manifest, error.to_string()))?;
+    if capture.zoo_capture != 1 {
+        return Err(malformed(&manifest, format!("a capture of format {}, and this zoo reads 1", capture.zoo_capture)));
+    }
+    let absent = capture.tensors.keys().find(|name| !found.iter().any(|(there, _)| there == *name));
+    if let Some(name) = absent {
+        return Err(malformed(path, format!("`{name}` is in {CAPTURE}, and not in the files: a part is missing")));
+    }
+    let number = |number: Option<f64>| number.unwrap_or(f64::NAN);
+    let claim = |(name, of): (String, Captured)| {
+        let statistics =
+            Statistics { max: number(of.max), min: number(of.min), mean: number(of.mean), norm: number(of.norm) };
+        let dtype: Option<ElementType> = None;
+        (name, Claim { shape: Some(of.shape), dtype, statistics: Some(statistics) })
+    };
+    Ok(capture.tensors.into_iter().map(claim).collect())
+}

@@ -1,0 +1,226 @@
+//! The step in f64 on the operands that somebody else's step had: what a recording holds of a value is compared with
+//! what f64 makes of the recorded operands, and then takes its place.
+//!
+//! So every quantity is judged by its own error. None is inherited, none is hidden by what others make of it, and which
+//! branch a ReLU or a maximum took is the recording's choice, not chance.
+
+use super::targets::{PARAMETER, Target, Targets};
+use crate::{
+    GoldenError,
+    foreign::{Quantity, Statistics},
+    manifest::Golden,
+    probe::to_f64,
+    weights,
+};
+use candle_core::{DType, Device, Tensor};
+use std::collections::HashMap;
+use zoo_engine::Observer;
+use zoo_graph::ValueId;
+
+/// What a recording holds of a quantity.
+pub(super) enum Given {
+    /// All elements, and their shape.
+    Elements(Vec<f64>, Vec<usize>),
+    /// Four numbers, and the shape.
+    Statistics(Statistics, Vec<usize>),
+}
+
+/// How far a quantity is off.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Found {
+    /// Relative to the tensor, in L2; of a parameter after the step, relative to its change.
+    pub error: f64,
+    /// The largest difference of an element, relative to the largest element.
+    pub peak: f64,
+    /// What is wrong, where a number does not say it.
+    pub note: Option<String>,
+}
+
+impl Found {
+    fn wrong(note: String) -> Self {
+        Self { error: f64::INFINITY, peak: f64::INFINITY, note: Some(note) }
+    }
+}
+
+/// Follows a step in f64, and puts recorded values in the place of those computed.
+pub(super) struct Forced<'a> {
+    pub targets: &'a Targets,
+    pub golden: &'a Golden,
+    /// What is recorded of the quantity at a place, if anything.
+    pub given: &'a mut (dyn FnMut(usize) -> Result<Option<Given>, GoldenError> + Send),
+    /// By place.
+    pub found: Vec<Option<Found>>,
+    pub failed: Option<GoldenError>,
+    by_value: HashMap<ValueId, Vec<usize>>,
+    instead: Option<Tensor>,
+}
+
+impl<'a> Forced<'a> {
+    pub fn new(
+        targets: &'a Targets,
+        golden: &'a Golden,
+        given: &'a mut (dyn FnMut(usize) -> Result<Option<Given>, GoldenError> + Send),
+    ) -> Self {
+        let found = vec![None; targets.list.len()];
+        Self { targets, golden, given, found, failed: None, by_value: targets.by_value(), instead: None }
+    }
+
+    /// Compares the quantity at a place; what is sound takes the place of what was computed.
+    fn compare(&mut self, place: usize, exact: &[f64]) -> Result<(), GoldenError> {
+        let target = &self.targets.list[place];
+        let Some(given) = (self.given)(place)? else { return Ok(()) };
+        let (Given::Elements(_, shape) | Given::Statistics(_, shape)) = &given;
+        // A number may stand in an array of one element.
+        let same = *shape == target.shape || (shape.iter().product::<usize>() == 1 && exact.len() == 1);
+        self.found[place] = Some(if !same {
+            Found::wrong(shapes(target, shape, &given, exact))
+        } else {
+            let scale = scale(target, exact, self.golden);
+            match given {
+                Given::Elements(found, _) => {
+                    let unsound = found.iter().filter(|x| !x.is_finite()).count();
+                    if unsound > 0 {
+                        Found::wrong(format!("{unsound} of its {} elements are not finite", found.len()))
+                    } else {
+                        let difference = distance(&found, exact, scale);
+                        if self.instead.is_none() {
+                            self.instead = Some(
+                                Tensor::from_vec(found, target.shape.clone(), &Device::Cpu)
+                                    .map_err(zoo_engine::EngineError::from)?,
+                            );
+                        }
+                        difference
+                    }
+                }
+                Given::Statistics(found, _) => statistics(found, exact),
+            }
+        });
+        Ok(())
+    }
+}
+
+impl Observer for Forced<'_> {
+    fn wants(&self, value: ValueId) -> bool {
+        self.failed.is_none() && self.by_value.contains_key(&value)
+    }
+
+    fn observe(&mut self, value: ValueId, tensor: &Tensor) {
+        self.instead = None;
+        let places = self.by_value.get(&value).cloned().unwrap_or_default();
+        let compared = to_f64(tensor)
+            .map_err(|error| GoldenError::from(zoo_engine::EngineError::from(error)))
+            .and_then(|exact| places.into_iter().try_for_each(|place| self.compare(place, &exact)));
+        self.failed = compared.err();
+        // Class indices are compared, and stay.
+        if tensor.dtype() != DType::F64 {
+            self.instead = None;
+        }
+    }
+
+    fn instead(&mut self, _value: ValueId) -> Option<Tensor> {
+        self.instead.take()
+    }
+}
+
+/// What the difference of a quantity is relative to: of a parameter after the step its change, which hides in the
+/// parameter itself.
+fn scale(target: &Target, exact: &[f64], golden: &Golden) -> f64 {
+    let norm = |values: &mut dyn Iterator<Item = f64>| values.map(|x| x * x).sum::<f64>().sqrt();
+    let start = match &target.quantity {
+        Quantity::After { kind, name } if kind == PARAMETER => golden.manifest.init.get(name).map(|rule| (rule, name)),
+        _ => None,
+    };
+    match start {
+        Some((rule, name)) => {
+            let start = weights::initial(rule, &golden.manifest.salt, name, exact.len());
+            norm(&mut exact.iter().zip(&start).map(|(now, start)| now - f64::from(*start)))
+        }
+        None => norm(&mut exact.iter().copied()),
+    }
+}
+
+fn distance(found: &[f64], exact: &[f64], scale: f64) -> Found {
+    let (mut squares, mut largest, mut size) = (0.0, 0.0f64, 0.0f64);
+    for (found, exact) in found.iter().zip(exact) {
+        squares += (found - exact).powi(2);
+        largest = largest.max((found - exact).abs());
+        size = size.max(exact.abs());
+    }
+    let relative = |difference: f64, scale: f64| match difference {
+        0.0 => 0.0,
+        _ if scale > 0.0 => difference / scale,
+        _ => f64::INFINITY,
+    };
+    Found { error: relative(squares.sqrt(), scale), peak: relative(largest, size), note: None }
+}
+
+/// How far four numbers are off: what a tensor whose relative error in L2 is e can make of its norm and, relative to
+/// its root mean square, of its mean is at most e.
+fn statistics(found: Statistics, exact: &[f64]) -> Found {
+    let truth = Statistics::of(exact);
+    let size = truth.max.abs().max(truth.min.abs());
+    let root_mean_square = truth.norm / (exact.len() as f64).sqrt();
+    let off = |found: f64, truth: f64, scale: f64| match (found - truth).abs() {
+        0.0 => 0.0,
+        difference if scale > 0.0 => difference / scale,
+        _ => f64::INFINITY,
+    };
+    let worse = |a: f64, b: f64| if a.is_nan() || a > b { a } else { b };
+    let infinite = |x: f64| if x.is_nan() { f64::INFINITY } else { x };
+    let error = worse(off(found.norm, truth.norm, truth.norm), off(found.mean, truth.mean, root_mean_square));
+    let peak = worse(off(found.max, truth.max, size), off(found.min, truth.min, size));
+    let unsound = [found.norm, found.mean, found.max, found.min].iter().any(|x| !x.is_finite());
+    let note = unsound.then(|| "its statistics are not finite".to_owned());
+    Found { error: infinite(error), peak: infinite(peak), note }
+}
+
+/// What another shape looks like.
+fn shapes(target: &Target, shape: &[usize], given: &Given, exact: &[f64]) -> String {
+    let [theirs, ours] = [shape, &target.shape].map(zoo_graph::Shape::from);
+    let what = format!("shape {theirs}, the recipe has {ours}");
+    let is_weight = matches!(target.quantity, Quantity::Start(_) | Quantity::Gradient(_) | Quantity::After { .. });
+    match (shape, target.shape.as_slice()) {
+        ([a, b], [c, d]) if is_weight && (a, b) == (d, c) => format!("{what}: {}", transposed(given, exact, *c, *d)),
+        ([a, rest @ ..], [b, own @ ..]) if !is_weight && rest == own => {
+            format!("{what}: {a} samples in place of {b}, which is another batch")
+        }
+        _ => what,
+    }
+}
+
+/// Whether a matrix of the other shape is the transposed one.
+fn transposed(given: &Given, exact: &[f64], rows: usize, columns: usize) -> &'static str {
+    let Given::Elements(found, _) = given else { return "it may be transposed" };
+    let same = |r: usize, c: usize| {
+        (found[c * rows + r] - exact[r * columns + c]).abs() <= 1e-6 * exact[r * columns + c].abs()
+    };
+    if found.len() == exact.len() && (0..rows).all(|r| (0..columns).all(|c| same(r, c))) {
+        "it is the matrix transposed"
+    } else {
+        "it may be transposed"
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn distances_by_hand() {
+        let found = distance(&[3.0, 4.5], &[3.0, 4.0], 5.0);
+        assert_eq!((found.error, found.peak), (0.1, 0.125));
+        assert_eq!(distance(&[0.0], &[0.0], 0.0).error, 0.0);
+        assert_eq!(distance(&[1e-30], &[0.0], 0.0).error, f64::INFINITY);
+    }
+
+    #[test]
+    fn four_numbers_by_hand_and_closed() {
+        let exact = [3.0, -4.0];
+        let truth = Statistics::of(&exact);
+        assert_eq!(statistics(truth, &exact), Found { error: 0.0, peak: 0.0, note: None });
+        assert_eq!(statistics(Statistics { norm: 5.5, ..truth }, &exact).error, 0.1);
+        assert_eq!(statistics(Statistics { max: 5.0, ..truth }, &exact).peak, 0.5);
+        let nan = statistics(Statistics { norm: f64::NAN, ..truth }, &exact);
+        assert_eq!((nan.error, nan.note.is_some()), (f64::INFINITY, true));
+    }
+}

@@ -1,0 +1,101 @@
+//! Mistakes that ports make, told from the numbers of the first quantity that differs.
+
+use super::{Judged, targets::PARAMETER};
+use crate::{GoldenError, foreign::Quantity, weights};
+use zoo_graph::{Op, Optimized};
+
+/// How close a mistake has to come to what is recorded, relative to what differs.
+const SAME: f64 = 0.02;
+
+impl Judged<'_> {
+    /// What the difference at a place looks like.
+    pub(super) fn hints(&self, place: usize) -> Result<Vec<String>, GoldenError> {
+        let Some(entry) = self.matched.entries.get(&place) else { return Ok(Vec::new()) };
+        let Some(array) = entry.array()? else { return Ok(Vec::new()) };
+        let mut hints = Vec::new();
+        match &self.targets.list[place].quantity {
+            Quantity::Loss(name) => hints.extend(array.values.first().and_then(|loss| self.later_step(name, *loss))),
+            Quantity::After { kind, name } if kind == "buffer" => hints.extend(self.momentum(name, &array.values)),
+            Quantity::After { kind, name } if kind == PARAMETER => hints.extend(self.decay(name, &array.values)),
+            Quantity::Start(_) | Quantity::Input(_) => {
+                hints.push(format!("begin with what `zoo golden inputs {}` writes", self.recipe.name));
+            }
+            _ => {}
+        }
+        Ok(hints)
+    }
+
+    /// The loss of a later step of the golden.
+    fn later_step(&self, name: &str, loss: f64) -> Option<String> {
+        let losses = self.golden.manifest.losses_f64.iter().enumerate().skip(1);
+        let same = |truth: &f64| (loss - truth).abs() <= 1e-4 * truth.abs();
+        let (step, _) = losses.filter(|(_, losses)| losses.get(name).is_some_and(same)).next()?;
+        Some(format!("the loss is that of step {} of the golden: record the first", step + 1))
+    }
+
+    /// Start values of a variable.
+    fn start(&self, name: &str, numel: usize) -> Option<Vec<f64>> {
+        let manifest = &self.golden.manifest;
+        match self.golden.start(name) {
+            Some(stored) => Some(stored.to_vec()),
+            None => {
+                let start = weights::initial(manifest.init.get(name)?, &manifest.salt, name, numel);
+                Some(start.into_iter().map(f64::from).collect())
+            }
+        }
+    }
+
+    /// A running statistic that moved by another share of the way, or not at all. The golden's statistics after the
+    /// step say where the way leads.
+    fn momentum(&self, name: &str, found: &[f64]) -> Option<String> {
+        let id = self.graph.find_variable(name)?;
+        let node = self.graph.producer(self.graph.variable(id).next?)?;
+        let Op::BnRunningUpdate(running) = &node.op else { return None };
+        let start = self.start(name, found.len())?;
+        let key = format!("buffer1/{name}");
+        let truth = self.golden.samples(&key, None, found.len()).ok()?;
+        // The least squares of the share over the samples.
+        let (mut moved, mut way) = (0.0, 0.0);
+        for (position, truth) in truth.positions.iter().zip(truth.values) {
+            let whole = (truth - start[*position]) / running.momentum;
+            moved += (found[*position] - start[*position]) * whole;
+            way += whole * whole;
+        }
+        let share = moved / way;
+        if (share - (1.0 - running.momentum)).abs() <= SAME {
+            let (right, wrong) = (running.momentum, 1.0 - running.momentum);
+            return Some(format!(
+                "it moved by {wrong:.3} of the way in place of {right}: the momentum is the other way round (PyTorch's \
+                 is the weight of the new batch, MindSpore's and TensorFlow's one minus it)"
+            ));
+        }
+        (share.abs() <= SAME).then(|| "it did not move: is the network in training mode?".to_owned())
+    }
+
+    /// A parameter that moved as if it had no weight decay, or one that it should not have.
+    fn decay(&self, name: &str, found: &[f64]) -> Option<String> {
+        let id = self.graph.find_variable(name)?;
+        let updates = self.graph.nodes.iter().filter_map(|node| self.graph.optimized(node));
+        let Optimized { group, .. } = updates.into_iter().find(|update| update.parameter == id)?;
+        let key = format!("param1/{name}");
+        let truth = self.golden.samples(&key, None, found.len()).ok()?;
+        let start = self.start(name, found.len())?;
+        // The difference is a multiple of the start values, if the decay is what differs.
+        let (mut along, mut size, mut squares) = (0.0, 0.0, 0.0);
+        for (position, truth) in truth.positions.iter().zip(truth.values) {
+            let difference = found[*position] - truth;
+            along += difference * start[*position];
+            size += start[*position].powi(2);
+            squares += difference * difference;
+        }
+        if size == 0.0 || squares == 0.0 || along * along < (1.0 - SAME) * size * squares {
+            return None;
+        }
+        let rate = self.golden.manifest.optimizer.base_lr() * group.lr_scale;
+        let (right, found) = (group.weight_decay, group.weight_decay - along / size / rate);
+        let found = if found.abs() <= SAME * right.abs() { "missing".to_owned() } else { format!("{found:.1e}") };
+        Some(format!(
+            "the difference is a multiple of the parameter: its weight decay of {right:.1e} seems to be {found}"
+        ))
+    }
+}

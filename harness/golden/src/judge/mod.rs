@@ -1,0 +1,402 @@
+//! The verdict on a step that somebody else computed.
+//!
+//! The step is computed in f64 on the recording's own operands ([`forced`]): each quantity has an error of its own.
+//! What such an error must be expected to be is measured in the same way, on zoo's own step in the declared arithmetic
+//! ([`simulated`]), with the same quantities known. That is a quantity's floor; the limits in floors are those of a
+//! check in f32.
+
+mod forced;
+mod hints;
+mod simulated;
+mod targets;
+
+pub use simulated::Declared;
+pub(crate) use targets::Targets;
+
+use crate::{
+    GoldenError,
+    check::{CheckOptions, bound, loss_hints, under_conditions},
+    compare::{DEGENERATE_FACTOR, F32_MEDIAN, F32_WORST, LOSS_FLOOR, Measured, Precision, TENSOR_FLOOR, is_degenerate},
+    divergence,
+    foreign::{Entry, Format, Quantity, Recording, Statistics},
+    manifest::Golden,
+    report::{Divergence, Item, Stage, StageReport, Verdict},
+    run::{Setup, inputs, scalars, set_weights},
+    stats::Stats,
+};
+use forced::{Forced, Found, Given};
+use serde::Serialize;
+use std::collections::{BTreeMap, HashMap, HashSet};
+use targets::Target;
+use zoo_engine::{Kernels, Options, Step};
+use zoo_graph::{Bytes, DType, Graph, ValueId};
+use zoo_recipe::Recipe;
+use zoo_tensors::ElementType;
+
+/// How a recording is judged.
+#[derive(Clone, Copy, Debug)]
+pub struct JudgeOptions<'a> {
+    /// The arithmetic that it was made in.
+    pub declared: Declared<'a>,
+    /// What the recorded gradients are multiplied by.
+    pub loss_scale: f64,
+    /// Whether names may stand for nothing that the step has.
+    pub allow_unmatched: bool,
+    /// Whether quantities may be missing from a stage that is recorded.
+    pub allow_missing: bool,
+    /// Kernels and threads of zoo's own step.
+    pub engine: Options,
+}
+
+/// The verdict on a recording.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct JudgeReport {
+    /// Version of this structure.
+    pub schema_version: u32,
+    /// The recipe.
+    pub recipe: String,
+    /// The golden's manifest.
+    pub golden: String,
+    /// The recording.
+    pub recording: String,
+    /// Who wrote it.
+    pub format: Format,
+    /// The declared arithmetic.
+    pub arithmetic: String,
+    /// Overall verdict.
+    pub verdict: Verdict,
+    /// Verdict by stage.
+    pub stages: Vec<StageReport>,
+    /// The first thing that differs.
+    pub first_divergence: Option<Divergence>,
+    /// Names that stand for nothing that the step has; a failure unless they are allowed.
+    pub unmatched: Vec<String>,
+    /// Whether they are.
+    pub unmatched_allowed: bool,
+    /// Quantities of which there are only statistics.
+    pub statistics_only: usize,
+    /// How much of the recording is not compared, by kind.
+    pub not_compared: BTreeMap<String, usize>,
+    /// Outputs and losses against the golden's: what the errors of all modules come to. No part of the verdict.
+    pub end_to_end: Vec<Item>,
+}
+
+/// Stages of a recording.
+const STAGES: [Stage; 5] = [Stage::Init, Stage::Forward, Stage::Loss, Stage::Backward, Stage::Update];
+
+/// How many things the `progress` of [`judge`] hears of.
+pub const PHASES: usize = 3;
+
+/// Judges a recording of the first step of a golden.
+///
+/// # Errors
+/// A golden or recording that cannot be read, or a step that cannot be made. A recording that differs is a report.
+pub fn judge(
+    recipe: &Recipe,
+    golden: &Golden,
+    recording: &Recording,
+    options: &JudgeOptions<'_>,
+    progress: &mut dyn FnMut(&str),
+) -> Result<JudgeReport, GoldenError> {
+    let golden = &bound(recipe, golden)?;
+    let recipe = &under_conditions(recipe, golden);
+    let exact = Options { kernels: Kernels::Reference, ..options.engine };
+    let setup = Setup::new(recipe, golden, &CheckOptions { precision: Precision::F64, engine: exact, room: None })?;
+    let targets = Targets::of(setup.graph(), recipe);
+    let matched = Matched::of(recording, &targets);
+    if matched.entries.is_empty() {
+        let unknown = matched.unmatched.first().map_or("", String::as_str);
+        let message = format!(
+            "nothing in it has a name of {}, the first is `{unknown}`: names.yaml says what names mean (zoo judge --help)",
+            recipe.name
+        );
+        return Err(GoldenError::Malformed { path: recording.path.clone(), message });
+    }
+    let places: Vec<usize> = matched.entries.keys().copied().collect();
+    let forced = |given: &mut (dyn FnMut(usize) -> Result<Option<Given>, GoldenError> + Send)| {
+        let mut step = Step::new(setup.graph().clone(), exact)?;
+        set_weights(&mut step, golden, false)?;
+        let mut forced = Forced::new(&targets, golden, given);
+        step.run(&inputs(golden, setup.graph())?, scalars(golden, 0), &mut forced)?;
+        forced.failed.map_or(Ok(forced.found), Err)
+    };
+    progress("the recording, in f64");
+    let found = forced(&mut |place| {
+        let Some(entry) = matched.entries.get(&place) else { return Ok(None) };
+        given(entry, options.loss_scale).map(Some)
+    })?;
+    progress(&format!("the step in {}", options.declared.name()));
+    let own = simulated::simulate(recipe, golden, &options.declared, options.engine, &targets, &places)?;
+    progress("its cost, in f64");
+    let cost = forced(&mut |place| {
+        let Some(entry) = matched.entries.get(&place) else { return Ok(None) };
+        let Some(values) = own.get(&place) else { return Ok(None) };
+        let values: Vec<f64> = values.iter().map(|x| f64::from(*x)).collect();
+        let shape = targets.list[place].shape.clone();
+        Ok(Some(match entry.content.is_statistics() {
+            true => Given::Statistics(Statistics::of(&values), shape),
+            false => Given::Elements(values, shape),
+        }))
+    })?;
+    let judged = Judged { recipe, golden, graph: setup.graph(), targets: &targets, matched, found, cost, options };
+    judged.report(recording)
+}
+
+/// What [`judge`] takes on top of what the process has, at its peak: a step in f64 as [`crate::memory`] has it, and
+/// what zoo's own step in f32 made of everything that a recording may hold.
+///
+/// # Errors
+/// As [`crate::memory`].
+pub fn memory(recipe: &Recipe, golden: &Golden, engine: Options) -> Result<Bytes, GoldenError> {
+    let options = CheckOptions { precision: Precision::F64, engine, room: None };
+    let step = crate::memory(recipe, golden, &options)?;
+    let golden = &bound(recipe, golden)?;
+    let recipe = &under_conditions(recipe, golden);
+    let setup = Setup::new(recipe, golden, &options)?;
+    let targets = Targets::of(setup.graph(), recipe);
+    let values: HashSet<ValueId> = targets.list.iter().map(|target| target.value).collect();
+    let numel: usize = values.into_iter().map(|value| setup.graph().ty(value).shape.numel()).sum();
+    Ok(step + Bytes((numel * size_of::<f32>()) as u64))
+}
+
+/// What a recording holds of a quantity, gradients without the loss scale.
+fn given(entry: &Entry, loss_scale: f64) -> Result<Given, GoldenError> {
+    let by = if matches!(entry.quantity, Quantity::Gradient(_)) { loss_scale } else { 1.0 };
+    Ok(match (entry.array()?, entry.content.statistics()) {
+        (Some(array), _) => {
+            let values = if by == 1.0 { array.values } else { array.values.iter().map(|x| x / by).collect() };
+            Given::Elements(values, array.shape)
+        }
+        (None, Some((of, shape))) => {
+            let of = Statistics { max: of.max / by, min: of.min / by, mean: of.mean / by, norm: of.norm / by };
+            Given::Statistics(of, shape.to_vec())
+        }
+        (None, None) => Given::Elements(Vec::new(), Vec::new()),
+    })
+}
+
+/// Which entry of a recording is which quantity of the step.
+struct Matched<'r> {
+    /// By place.
+    entries: BTreeMap<usize, &'r Entry>,
+    unmatched: Vec<String>,
+    not_compared: BTreeMap<String, usize>,
+}
+
+impl<'r> Matched<'r> {
+    fn of(recording: &'r Recording, targets: &Targets) -> Self {
+        let not_compared = recording.not_compared.iter().map(|(kind, count)| ((*kind).to_owned(), *count));
+        let mut matched = Self {
+            entries: BTreeMap::new(),
+            unmatched: recording.unknown.clone(),
+            not_compared: not_compared.collect(),
+        };
+        for entry in &recording.entries {
+            match (targets.find(&entry.quantity), &entry.quantity) {
+                // The input of the step may be recorded as itself and as what the first modules are given.
+                (Some(place), Quantity::Into { .. }) => {
+                    matched.entries.entry(place).or_insert(entry);
+                }
+                (Some(place), _) => {
+                    matched.entries.insert(place, entry);
+                }
+                (None, Quantity::Into { .. }) => {
+                    *matched.not_compared.entry("inputs of modules".to_owned()).or_default() += 1;
+                }
+                (None, _) => matched.unmatched.push(entry.name.clone()),
+            }
+        }
+        matched
+    }
+}
+
+/// A recording that was compared.
+struct Judged<'a> {
+    recipe: &'a Recipe,
+    golden: &'a Golden,
+    graph: &'a Graph,
+    targets: &'a Targets,
+    matched: Matched<'a>,
+    /// By place, how far the recording is off.
+    found: Vec<Option<Found>>,
+    /// By place, how far zoo's own step in the declared arithmetic is off.
+    cost: Vec<Option<Found>>,
+    options: &'a JudgeOptions<'a>,
+}
+
+impl Judged<'_> {
+    fn report(self, recording: &Recording) -> Result<JudgeReport, GoldenError> {
+        let items = self.items();
+        let stages: Vec<StageReport> = STAGES
+            .iter()
+            .map(|stage| {
+                let of_stage = items.iter().filter(|(s, ..)| s == stage).map(|(_, _, item)| item.clone()).collect();
+                let median = (*stage != Stage::Init).then_some(F32_MEDIAN);
+                StageReport::of(*stage, of_stage, F32_WORST, median)
+            })
+            .collect();
+        let first_divergence = self.first_divergence(&stages, &items)?;
+        let unmatched_fails = !self.matched.unmatched.is_empty() && !self.options.allow_unmatched;
+        let fails = unmatched_fails || stages.iter().any(|stage| stage.verdict == Verdict::Fail);
+        Ok(JudgeReport {
+            schema_version: 1,
+            recipe: self.recipe.name.clone(),
+            golden: self.golden.path.display().to_string(),
+            recording: recording.path.display().to_string(),
+            format: recording.format,
+            arithmetic: self.options.declared.name(),
+            verdict: if fails { Verdict::Fail } else { Verdict::Pass },
+            stages,
+            first_divergence,
+            statistics_only: self.matched.entries.values().filter(|entry| entry.content.is_statistics()).count(),
+            end_to_end: self.end_to_end()?,
+            unmatched: self.matched.unmatched,
+            unmatched_allowed: self.options.allow_unmatched,
+            not_compared: self.matched.not_compared,
+        })
+    }
+
+    /// What is compared or missing, in the order of the graph: stage, place and item.
+    fn items(&self) -> Vec<(Stage, usize, Item)> {
+        let recorded =
+            |target: &Target| self.matched.entries.keys().any(|n| kind(&self.targets.list[*n]) == kind(target));
+        let known: HashSet<ValueId> = self.matched.entries.keys().map(|n| self.targets.list[*n].value).collect();
+        let mut items = Vec::new();
+        for (place, target) in self.targets.list.iter().enumerate() {
+            let item = match (self.matched.entries.get(&place), &self.found[place]) {
+                (Some(entry), Some(found)) => self.item(place, entry, found),
+                (Some(_), None) => Item::wrong(&target.name, "was not reached by the step"),
+                // Modules that hand on what another gives need not be recorded twice, and parts of a loss not at all.
+                (None, _) if target.stage == Stage::Init || known.contains(&target.value) => continue,
+                (None, _) if matches!(&target.quantity, Quantity::Loss(name) if name != "loss") => continue,
+                (None, _) if self.options.allow_missing || !recorded(target) => continue,
+                (None, _) => Item::wrong(&target.name, "is missing from the recording"),
+            };
+            items.push((target.stage, place, item));
+        }
+        items
+    }
+
+    /// The error of a quantity in floors.
+    fn item(&self, place: usize, entry: &Entry, found: &Found) -> Item {
+        let target = &self.targets.list[place];
+        if let Some(note) = &found.note {
+            return Item::wrong(&target.name, note);
+        }
+        let narrowest = element_type(self.options.declared.narrowest());
+        let stored = entry.claim.dtype.or_else(|| entry.content.dtype());
+        if let Some(stored) = stored.filter(|stored| stored.unit_roundoff() > narrowest.unit_roundoff()) {
+            let name = self.options.declared.name();
+            return Item::wrong(&target.name, format!("is {stored}, which {name} has not: declare its --arithmetic"));
+        }
+        let is_statistics = entry.content.is_statistics();
+        let stored = stored.map_or(0.0, ElementType::unit_roundoff);
+        let stored = match is_statistics {
+            // Recorders sum in f32, in an order of their own, and round the sum to the tensor's type.
+            true => stored + ElementType::F32.unit_roundoff() * (target.shape.iter().product::<usize>() as f64).sqrt(),
+            // What one rounding costs a tensor, in L2.
+            false => stored / 2.0,
+        };
+        let least = if target.stage == Stage::Loss { LOSS_FLOOR } else { TENSOR_FLOOR }.max(stored);
+        let error = if is_statistics { found.error.max(found.peak) } else { found.error };
+        let cost = match (&self.cost[place], target.stage) {
+            (_, Stage::Init) | (None, _) => 0.0,
+            (Some(cost), _) if is_statistics => cost.error.max(cost.peak),
+            (Some(cost), _) => cost.error,
+        };
+        // Rounding alone makes something of a tensor whose exact value is zero.
+        if is_degenerate(cost) {
+            let floor = DEGENERATE_FACTOR / F32_WORST * cost;
+            return Item { counts: false, ..Item::measured(&target.name, error, floor) };
+        }
+        Item::measured(&target.name, error, cost.max(least))
+    }
+
+    fn first_divergence(
+        &self,
+        stages: &[StageReport],
+        items: &[(Stage, usize, Item)],
+    ) -> Result<Option<Divergence>, GoldenError> {
+        let Some(stage) = stages.iter().find(|stage| stage.verdict == Verdict::Fail) else { return Ok(None) };
+        let Some(first) = stage.failed.first().or(stage.worst.as_ref()) else { return Ok(None) };
+        let place = items.iter().find(|(s, _, item)| *s == stage.stage && item.name == first.name);
+        let Some((_, place, _)) = place else { return Ok(None) };
+        let target = &self.targets.list[*place];
+        let mut divergence = Divergence {
+            stage: stage.stage,
+            tensor: first.name.clone(),
+            node: None,
+            local: None,
+            suspects: Vec::new(),
+            line: None,
+            hints: first.note.iter().cloned().collect(),
+        };
+        let passed = items.iter().filter(|(_, _, item)| item.ratio <= F32_WORST);
+        let proven: HashSet<ValueId> = passed.map(|(_, place, _)| self.targets.list[*place].value).collect();
+        divergence::locate(&mut divergence, self.graph, target.value, &proven);
+        if divergence.line.is_none() {
+            let variable = self.graph.find_variable(&target.name).map(|id| self.graph.variable(id));
+            divergence.line = variable.and_then(|v| v.origin.as_ref()).map(|origin| origin.span.to_string());
+        }
+        if target.stage == Stage::Loss {
+            let entry = self.matched.entries.get(place);
+            let loss = entry.map(|entry| entry.array()).transpose()?.flatten();
+            divergence.hints.extend(loss_hints(loss.and_then(|loss| loss.values.first().copied()), self.golden));
+        }
+        divergence.hints.extend(self.hints(*place)?);
+        Ok(Some(divergence))
+    }
+
+    /// What the network gives and loses against the golden's, where the recording has all elements of it.
+    fn end_to_end(&self) -> Result<Vec<Item>, GoldenError> {
+        let at_value: HashMap<ValueId, &Entry> =
+            self.matched.entries.iter().map(|(place, entry)| (self.targets.list[*place].value, *entry)).collect();
+        let mut items = Vec::new();
+        for target in &self.targets.list {
+            let Some(entry) = at_value.get(&target.value) else { continue };
+            let Some(array) = entry.array().ok().flatten() else { continue };
+            match &target.quantity {
+                Quantity::Output(tap) if tap.starts_with("@root") => {
+                    let key = target.quantity.key();
+                    let Some(facts) = self.golden.manifest.tensors.get(&key) else { continue };
+                    let truth = self.golden.samples(&key, None, facts.shape.iter().product())?;
+                    let samples = truth.positions.iter().filter_map(|p| array.values.get(*p).copied()).collect();
+                    let stats = Stats::of(&array.values);
+                    let measured = Measured { shape: array.shape, stats, samples };
+                    let distance = crate::compare::compare(&measured, facts, &truth, Precision::F32);
+                    items.push(Item::measured(&target.name, distance.error, distance.floor));
+                }
+                Quantity::Loss(name) => {
+                    let truth = self.golden.manifest.losses_f64.first().and_then(|losses| losses.get(name));
+                    let Some((truth, found)) = truth.zip(array.values.first()) else { continue };
+                    let scale = if *truth == 0.0 { 1.0 } else { truth.abs() };
+                    items.push(Item::measured(name, (found - truth).abs() / scale, LOSS_FLOOR));
+                }
+                _ => {}
+            }
+        }
+        Ok(items)
+    }
+}
+
+/// Quantities of one kind are recorded all together or not at all.
+fn kind(target: &Target) -> (Stage, &str) {
+    match &target.quantity {
+        Quantity::After { kind, .. } => (target.stage, kind),
+        Quantity::Start(_)
+        | Quantity::Input(_)
+        | Quantity::Into { .. }
+        | Quantity::Output(_)
+        | Quantity::Loss(_)
+        | Quantity::Gradient(_) => (target.stage, ""),
+    }
+}
+
+fn element_type(dtype: DType) -> ElementType {
+    match dtype {
+        DType::F16 => ElementType::F16,
+        DType::Bf16 => ElementType::Bf16,
+        DType::F64 => ElementType::F64,
+        DType::F32 | DType::U32 => ElementType::F32,
+    }
+}

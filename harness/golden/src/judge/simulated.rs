@@ -1,0 +1,157 @@
+//! The same step in the arithmetic that a recording declares, as zoo computes it: what that arithmetic must cost.
+
+use super::targets::Targets;
+use crate::{
+    GoldenError,
+    check::CheckOptions,
+    compare::Precision,
+    device::scaled,
+    manifest::Golden,
+    probe::to_f64,
+    run::{Setup, inputs, scalars, set_weights},
+};
+use candle_core::Tensor;
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    sync::Arc,
+};
+use zoo_engine::{
+    Arithmetic, EngineError, Observer, Options, Scalars, Step,
+    simulate::{Overflow, Range, Subnormals},
+};
+use zoo_graph::{
+    DType, Graph, Phase, ValueId,
+    passes::{PrecisionMode, PrecisionPolicy},
+};
+use zoo_recipe::Recipe;
+
+/// The arithmetic that a recording was made in.
+#[derive(Clone, Copy, Debug)]
+pub enum Declared<'a> {
+    /// f32 throughout.
+    F32,
+    /// Everything in this half-precision type but losses, statistics and the update, as automatic mixed precision does.
+    Half(DType),
+    /// That of a device.
+    Device {
+        /// Its name.
+        name: &'a str,
+        /// Its arithmetic.
+        arithmetic: &'a Arithmetic,
+        /// The loss scale of the simulated step.
+        loss_scale: f64,
+    },
+}
+
+impl Declared<'_> {
+    /// Its name.
+    pub fn name(&self) -> String {
+        match self {
+            Self::F32 => "f32".to_owned(),
+            Self::Half(dtype) => dtype.to_string(),
+            Self::Device { name, .. } => (*name).to_owned(),
+        }
+    }
+
+    /// The narrowest type that it has.
+    pub(super) fn narrowest(&self) -> DType {
+        match self {
+            Self::F32 => DType::F32,
+            Self::Half(dtype) => *dtype,
+            Self::Device { arithmetic, .. } => arithmetic.policy.reduced,
+        }
+    }
+
+    /// How a step of this graph is computed in it; `None` for f32.
+    fn arithmetic(&self, graph: &Graph) -> Option<(Arithmetic, f64)> {
+        match self {
+            Self::F32 => None,
+            Self::Half(dtype) => Some((mixed(graph, *dtype), 1.0)),
+            Self::Device { arithmetic, loss_scale, .. } => {
+                Some((Arithmetic { skips_overflow: false, ..(*arithmetic).clone() }, *loss_scale))
+            }
+        }
+    }
+}
+
+/// Automatic mixed precision: what belongs to the loss stays f32.
+fn mixed(graph: &Graph, reduced: DType) -> Arithmetic {
+    let losses = graph.nodes.iter().filter(|node| node.phase == Phase::Loss);
+    Arithmetic {
+        policy: PrecisionPolicy {
+            mode: PrecisionMode::Reduced,
+            reduced,
+            white: BTreeSet::new(),
+            black: BTreeSet::new(),
+            reduced_only: BTreeSet::new(),
+            keep: losses.map(|node| node.name.clone()).collect(),
+        },
+        range: Range::Format { overflow: Overflow::Infinite, subnormals: Subnormals::Keep },
+        scales_loss: None,
+        skips_overflow: false,
+        planted: BTreeMap::new(),
+    }
+}
+
+/// What a step in the declared arithmetic makes of the quantities at these places, by place.
+///
+/// # Errors
+/// A step that cannot be made or run.
+pub(super) fn simulate(
+    recipe: &Recipe,
+    golden: &Golden,
+    declared: &Declared<'_>,
+    engine: Options,
+    targets: &Targets,
+    places: &[usize],
+) -> Result<HashMap<usize, Arc<[f32]>>, GoldenError> {
+    let check = CheckOptions { precision: Precision::F32, engine, room: None };
+    let setup = Setup::new(recipe, golden, &check)?;
+    let (graph, engine) = (setup.graph().clone(), engine.without_fusion());
+    let (mut step, loss_scale) = match declared.arithmetic(&graph) {
+        Some((arithmetic, loss_scale)) => (Step::simulated(graph, engine, &arithmetic)?, loss_scale),
+        None => (Step::new(graph, engine)?, 1.0),
+    };
+    set_weights(&mut step, golden, false)?;
+    let own = Targets::of(step.graph(), recipe);
+    let scaled = scaled(step.graph());
+    let mut wanted: HashMap<ValueId, Vec<usize>> = HashMap::new();
+    for place in places {
+        if let Some(found) = own.find(&targets.list[*place].quantity) {
+            wanted.entry(own.list[found].value).or_default().push(*place);
+        }
+    }
+    let mut seen = Seen { wanted, scaled, loss_scale, values: HashMap::new(), failed: None };
+    let scalars = Scalars { loss_scale, ..scalars(golden, 0) };
+    step.run(&inputs(golden, setup.graph())?, scalars, &mut seen)?;
+    seen.failed.map_or(Ok(seen.values), |error| Err(EngineError::from(error).into()))
+}
+
+/// Keeps what it wants of a step.
+struct Seen {
+    wanted: HashMap<ValueId, Vec<usize>>,
+    /// Values that carry the loss scale.
+    scaled: Vec<bool>,
+    loss_scale: f64,
+    values: HashMap<usize, Arc<[f32]>>,
+    failed: Option<candle_core::Error>,
+}
+
+impl Observer for Seen {
+    fn wants(&self, value: ValueId) -> bool {
+        self.wanted.contains_key(&value)
+    }
+
+    fn observe(&mut self, value: ValueId, tensor: &Tensor) {
+        let by = if self.scaled[value.0] { self.loss_scale } else { 1.0 };
+        match to_f64(tensor) {
+            Ok(values) => {
+                let values: Arc<[f32]> = values.into_iter().map(|x| (x / by) as f32).collect();
+                for place in self.wanted.get(&value).into_iter().flatten() {
+                    self.values.insert(*place, Arc::clone(&values));
+                }
+            }
+            Err(error) => self.failed = Some(error),
+        }
+    }
+}

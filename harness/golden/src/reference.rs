@@ -1,0 +1,101 @@
+//! The step in f64 as a recording: for the comparison tools of others, and to see what `zoo judge` says of it.
+
+use crate::{
+    GoldenError,
+    check::{CheckOptions, bound, under_conditions},
+    compare::Precision,
+    foreign::{Quantity, msprobe_dump},
+    judge::Targets,
+    manifest::Golden,
+    probe::to_f64,
+    run::{Setup, inputs, scalars, set_weights},
+};
+use candle_core::Tensor;
+use std::{
+    collections::HashMap,
+    fs,
+    path::{Path, PathBuf},
+};
+use zoo_datasets::atomic;
+use zoo_engine::{Observer, Options, Step};
+use zoo_graph::ValueId;
+use zoo_recipe::Recipe;
+use zoo_tensors::{Array, ElementType, npy};
+
+/// What a reference is written as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// A folder of `.npy` files in f64, by the golden's keys.
+    Named,
+    /// A dump of msprobe for PyTorch in f32: `dump.json`, `construct.json`, `stack.json` and a `.pt` file per tensor.
+    Msprobe,
+}
+
+/// Runs the first step of the golden in f64 and writes what it has of the golden's keys. Returns how many tensors there
+/// are.
+///
+/// # Errors
+/// A step that cannot be made or run, or files that cannot be written.
+pub fn write(recipe: &Recipe, golden: &Golden, form: Form, folder: &Path) -> Result<usize, GoldenError> {
+    let golden = &bound(recipe, golden)?;
+    let recipe = &under_conditions(recipe, golden);
+    let check = CheckOptions { precision: Precision::F64, engine: Options::of(recipe), room: None };
+    let setup = Setup::new(recipe, golden, &check)?;
+    let targets = Targets::of(setup.graph(), recipe);
+    let mut dump = msprobe_dump::Dump::new(folder, golden);
+    let mut written = 0;
+    let mut take = |quantity: &Quantity, array: Array| {
+        written += 1;
+        match form {
+            Form::Named => replace(&folder.join(format!("{}.npy", quantity.key())), &npy::encode(&array)),
+            Form::Msprobe => dump.add(quantity, array),
+        }
+    };
+    let mut step = Step::new(setup.graph().clone(), check.engine())?;
+    set_weights(&mut step, golden, false)?;
+    let mut shown = Shown { targets: &targets, by_value: targets.by_value(), take: &mut take, failed: None };
+    step.run(&inputs(golden, setup.graph())?, scalars(golden, 0), &mut shown)?;
+    shown.failed.map_or(Ok(()), Err)?;
+    if form == Form::Msprobe {
+        dump.finish(setup.graph())?;
+    }
+    Ok(written)
+}
+
+/// Writes a file, and its folder if that is not there.
+pub(crate) fn replace(path: &Path, content: &[u8]) -> Result<(), GoldenError> {
+    let unwritable = |path: PathBuf| move |source| GoldenError::Unwritable { path, source };
+    if let Some(folder) = path.parent() {
+        fs::create_dir_all(folder).map_err(unwritable(folder.to_owned()))?;
+    }
+    atomic::replace(path, |out| out.write_all(content)).map_err(unwritable(path.to_owned()))
+}
+
+/// Hands on what a step has of the golden's keys.
+struct Shown<'a> {
+    targets: &'a Targets,
+    by_value: HashMap<ValueId, Vec<usize>>,
+    take: &'a mut (dyn FnMut(&Quantity, Array) -> Result<(), GoldenError> + Send),
+    failed: Option<GoldenError>,
+}
+
+impl Observer for Shown<'_> {
+    fn wants(&self, value: ValueId) -> bool {
+        self.failed.is_none() && self.by_value.contains_key(&value)
+    }
+
+    fn observe(&mut self, value: ValueId, tensor: &Tensor) {
+        let values = match to_f64(tensor) {
+            Ok(values) => values,
+            Err(error) => return self.failed = Some(zoo_engine::EngineError::from(error).into()),
+        };
+        for place in self.by_value.get(&value).into_iter().flatten() {
+            let target = &self.targets.list[*place];
+            let dtype = if tensor.dtype().is_float() { ElementType::F64 } else { ElementType::I64 };
+            let array = Array { dtype, shape: target.shape.clone(), values: values.clone() };
+            if let Err(error) = (self.take)(&target.quantity, array) {
+                return self.failed = Some(error);
+            }
+        }
+    }
+}

@@ -1,0 +1,49 @@
+//! Files of named tensors that anybody may have written: safetensors, NumPy's `.npy` and `.npz`, what PyTorch's
+//! `torch.save` writes, and MindSpore's checkpoints.
+//!
+//! Nothing in them is executed: a pickle is read one instruction at a time and only describes tensors. No file makes a
+//! reader take more memory than a small multiple of its size.
+//!
+//! ```
+//! use zoo_tensors::{Array, ElementType, npy};
+//!
+//! let array = Array { dtype: ElementType::F32, shape: vec![2], values: vec![1.0, -2.0] };
+//! assert_eq!(npy::parse(&npy::encode(&array))?, array);
+//! # Ok::<(), String>(())
+//! ```
+
+mod array;
+pub mod ckpt;
+pub mod npy;
+pub mod npz;
+mod pickle;
+pub mod pth;
+pub mod safetensors;
+mod write_pth;
+
+pub use array::{Array, ElementType};
+pub use write_pth::{encode as encode_pth, encode_one as encode_pth_tensor};
+
+use std::{io, path::PathBuf};
+use thiserror::Error;
+
+/// A file of tensors that cannot be read.
+#[derive(Debug, Error)]
+pub enum TensorsError {
+    /// The operating system refused.
+    #[error("{}: {source}", path.display())]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// The operating system's reason.
+        source: io::Error,
+    },
+    /// A file that is not of its format, or cut off.
+    #[error("{}: {reason}", path.display())]
+    Malformed {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+}

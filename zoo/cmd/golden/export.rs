@@ -1,0 +1,74 @@
+//! `zoo golden export`: the step in f64 as a recording.
+
+use crate::cli::{Format, RecipeArgs};
+use crate::cmd::{Context, SCHEMA_VERSION, check};
+use crate::{Exit, Failure};
+use clap::ValueEnum;
+use serde::Serialize;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use zoo_golden::reference;
+
+/// Write the golden's step in f64 as a recording: for msprobe's own comparison, or as named tensors.
+///
+/// The step is zoo's own in f64, under the golden's conditions, which `zoo check RECIPE --dtype f64` proves: a golden
+/// itself stores samples only. msprobe takes it as its golden side, where no GPU is at hand to make one.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  zoo golden export resnet18 -o reference --as msprobe
+  zoo golden export resnet18 -o reference --as named
+  zoo judge resnet18 reference                          passes
+
+With msprobe:
+  msprobe compare -tp on_npu/step0/rank0/dump.json -gp reference/dump.json -o compared")]
+pub struct Args {
+    #[command(flatten)]
+    recipe: RecipeArgs,
+    /// The folder to write to; it is made if it is not there
+    #[arg(short, long, alias = "output", value_name = "DIR")]
+    out: PathBuf,
+    /// What is written
+    #[arg(long = "as", value_enum, value_name = "FORMAT", default_value_t = Form::Msprobe)]
+    form: Form,
+    /// Take this golden instead of the recipe's own
+    #[arg(long, value_name = "FILE.json")]
+    golden: Option<PathBuf>,
+}
+
+/// What is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Form {
+    /// dump.json with a .pt file per tensor, rounded to f32
+    Msprobe,
+    /// A folder of .npy files in f64, by the golden's keys
+    Named,
+}
+
+#[derive(Serialize)]
+struct Report<'a> {
+    schema_version: u32,
+    recipe: &'a str,
+    tensors: usize,
+    out: &'a Path,
+}
+
+/// Writes the folder.
+pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
+    let catalog = context.catalog()?;
+    let loaded = context.load(&catalog, &args.recipe.recipe, &args.recipe.change)?;
+    let (golden, _) = check::golden(&catalog, &loaded, args.golden.as_deref())?;
+    let form = match args.form {
+        Form::Msprobe => reference::Form::Msprobe,
+        Form::Named => reference::Form::Named,
+    };
+    let tensors = reference::write(&loaded.recipe, &golden, form, &args.out)?;
+    match context.format {
+        Format::Json => {
+            let recipe = loaded.recipe.name.as_str();
+            context.out.json(&Report { schema_version: SCHEMA_VERSION, recipe, tensors, out: &args.out })?;
+        }
+        Format::Text => writeln!(context.out, "{}: {tensors} tensors", args.out.display())?,
+    }
+    Ok(Exit::Pass)
+}

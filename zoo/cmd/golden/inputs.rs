@@ -1,0 +1,132 @@
+//! `zoo golden inputs`: what a golden's step begins with.
+
+use crate::cli::{Format, RecipeArgs};
+use crate::cmd::{Context, SCHEMA_VERSION, check, output};
+use crate::{Exit, Failure};
+use candle_core::{Device, Tensor};
+use clap::ValueEnum;
+use serde::Serialize;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use zoo_golden::start::{Conditions, Spelling, Start, start};
+use zoo_tensors::{Array, ckpt, npz};
+use zoo_train::weights::{replace, write};
+
+/// Write the weights and inputs that a golden's step begins with.
+///
+/// Any implementation can start from them: compute one step, record it, and give the recording to `zoo judge`. Beside
+/// the tensors lies step.json, with optimizer, learning rates, decays, loss and the keys that zoo judge looks for.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  zoo golden inputs resnet18 -o begin                   weights.safetensors, inputs.safetensors, step.json
+  zoo golden inputs resnet18 -o begin --as pth          weights.pth and inputs.pth, for torch.load
+  zoo golden inputs resnet18 -o begin --as npz          weights.npz and inputs.npz, for numpy.load
+  zoo golden inputs resnet50 -o begin --as mindspore    weights.ckpt in MindSpore's names, and inputs.npz
+
+In Python:
+  model.load_state_dict(safetensors.torch.load_file(\"begin/weights.safetensors\"))
+  mindspore.load_param_into_net(network, mindspore.load_checkpoint(\"begin/weights.ckpt\"))")]
+pub struct Args {
+    #[command(flatten)]
+    recipe: RecipeArgs,
+    /// The folder to write to; it is made if it is not there
+    #[arg(short, long, alias = "output", value_name = "DIR")]
+    out: PathBuf,
+    /// What is written
+    #[arg(long = "as", value_enum, value_name = "FORMAT", default_value_t = Form::Safetensors)]
+    form: Form,
+    /// Take this golden instead of the recipe's own
+    #[arg(long, value_name = "FILE.json")]
+    golden: Option<PathBuf>,
+}
+
+/// What is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Form {
+    /// For safetensors, with the names of PyTorch's state_dict
+    Safetensors,
+    /// For numpy.load, with the same names
+    Npz,
+    /// For torch.load
+    Pth,
+    /// A checkpoint of MindSpore, with gamma, beta, moving_mean and moving_variance, and inputs for numpy.load
+    Mindspore,
+}
+
+#[derive(Serialize)]
+struct Report {
+    schema_version: u32,
+    recipe: String,
+    weights: usize,
+    inputs: usize,
+    files: Vec<PathBuf>,
+}
+
+/// Writes the files.
+pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
+    let catalog = context.catalog()?;
+    let loaded = context.load(&catalog, &args.recipe.recipe, &args.recipe.change)?;
+    let (golden, _) = check::golden(&catalog, &loaded, args.golden.as_deref())?;
+    let spelling = match args.form {
+        Form::Mindspore => Spelling::MindSpore,
+        Form::Safetensors | Form::Npz | Form::Pth => Spelling::PyTorch,
+    };
+    let Start { weights, inputs, conditions } = start(&loaded.recipe, &golden, spelling)?;
+    let [of_weights, of_inputs] = match args.form {
+        Form::Safetensors => ["weights.safetensors", "inputs.safetensors"],
+        Form::Npz => ["weights.npz", "inputs.npz"],
+        Form::Pth => ["weights.pth", "inputs.pth"],
+        Form::Mindspore => ["weights.ckpt", "inputs.npz"],
+    };
+    let mut files = Vec::new();
+    for (name, arrays) in [(of_weights, &weights), (of_inputs, &inputs)] {
+        let path = args.out.join(name);
+        output::expect_folder(&path)?;
+        save(&path, arrays)?;
+        files.push(path);
+    }
+    let path = args.out.join("step.json");
+    output::write(&path, &described(&conditions)?, context)?;
+    files.push(path);
+    match context.format {
+        Format::Json => {
+            let (recipe, weights, inputs) = (loaded.recipe.name, weights.len(), inputs.len());
+            context.out.json(&Report { schema_version: SCHEMA_VERSION, recipe, weights, inputs, files })?;
+        }
+        Format::Text => {
+            for (file, what) in files.iter().zip([weights.len(), inputs.len()].map(|n| format!(": {n} tensors"))) {
+                writeln!(context.out, "{}{what}", file.display())?;
+            }
+            writeln!(context.out, "{}: optimizer, loss, and the keys of a recording", files[2].display())?;
+        }
+    }
+    Ok(Exit::Pass)
+}
+
+fn described(conditions: &Conditions) -> Result<String, Failure> {
+    let text = serde_json::to_string_pretty(conditions).map_err(|error| Failure::Output(error.into()))?;
+    Ok(text + "\n")
+}
+
+/// Writes tensors in the format that the file's name says.
+fn save(path: &Path, arrays: &[(String, Array)]) -> Result<(), Failure> {
+    let refused = |reason: String| Failure::Unwritable { path: path.to_owned(), source: std::io::Error::other(reason) };
+    Ok(match path.extension().and_then(|extension| extension.to_str()) {
+        Some("npz") => replace(path, &npz::encode(arrays).map_err(refused)?)?,
+        Some("ckpt") => replace(path, &ckpt::encode(arrays))?,
+        _ => {
+            let tensors: Result<Vec<_>, _> =
+                arrays.iter().map(|(name, array)| Ok((name.clone(), tensor(array)?))).collect();
+            write(path, &tensors.map_err(|error: candle_core::Error| refused(error.to_string()))?)?;
+        }
+    })
+}
+
+fn tensor(array: &Array) -> Result<Tensor, candle_core::Error> {
+    let shape = array.shape.as_slice();
+    match array.dtype.is_float() {
+        true => Tensor::from_vec(array.values.iter().map(|x| *x as f32).collect::<Vec<_>>(), shape, &Device::Cpu),
+        false => Tensor::from_vec(array.values.iter().map(|x| *x as i64).collect::<Vec<_>>(), shape, &Device::Cpu),
+    }
+}

@@ -1,0 +1,199 @@
+//! `zoo judge`: a training step that ran elsewhere.
+
+use super::{
+    Context,
+    check::{
+        self,
+        cases::{self, Checked},
+        report,
+    },
+    simulated::Simulated,
+};
+use crate::ci::JunitArgs;
+use crate::cli::{Format, RecipeArgs};
+use crate::console::{BAD, Console, DIM, HEADING, WARN, paint};
+use crate::memory::{MemoryArgs, beyond_now};
+use crate::numbers::{Small, counted};
+use crate::{Exit, Failure, complete};
+use std::io::Write;
+use std::path::PathBuf;
+use std::time::Instant;
+use zoo_engine::Options;
+use zoo_golden::{
+    Verdict,
+    foreign::{Names, Recording},
+    judge::{Declared, JudgeOptions, JudgeReport, PHASES, judge, memory},
+};
+use zoo_graph::DType;
+use zoo_npu::Work;
+use zoo_train::LossScale;
+
+/// Names that are listed.
+const LISTED: usize = 12;
+
+/// Judge a training step that ran elsewhere: on an NPU, in another framework, in somebody's port.
+///
+/// The step begins with what `zoo golden inputs RECIPE` writes, and is recorded by zoo_golden.capture, by msprobe, or
+/// as named tensors. Each module output, loss, gradient and update is compared with what f64 makes of the operands that
+/// the recording itself has, so that an error shows in the module that made it, and nowhere else.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  zoo judge resnet18 recorded                            a folder of zoo_golden.capture, or of .npy files
+  zoo judge resnet18 recorded.npz                        or .safetensors, or what torch.save writes
+  zoo judge resnet18 dump/step0/rank0                    a dump of msprobe, tensors or statistics
+  zoo judge resnet18 recorded --arithmetic bf16          made with automatic mixed precision
+  zoo judge resnet18 dump/step0 --arithmetic ascend910 --loss-scale 1024
+  zoo judge resnet18 recorded --names names.yaml         what its names mean
+  zoo judge resnet18 recorded --format json | jq .first_divergence
+
+A recording names tensors by the golden's keys: out/MODULE#CALL, loss, grad/NAME, param1/NAME, buffer1/NAME,
+momentum1/NAME, start/NAME, input/NAME. names.yaml says what other names mean:
+  names: {logits: 'out/fc#0'}      a name
+  modules: {backbone.stem: conv1}  a module, with all that is inside; '' leaves it out
+  ignore: ['aux.*']                not to be compared")]
+pub struct Args {
+    #[command(flatten)]
+    recipe: RecipeArgs,
+    /// The recording: a file or a folder
+    #[arg(value_name = "RECORDING")]
+    recording: PathBuf,
+    /// Judge against this golden instead of the recipe's own
+    #[arg(long, value_name = "FILE.json")]
+    golden: Option<PathBuf>,
+    /// The arithmetic that it was made in: f32, f16, bf16, or the name of a device in recipes/devices
+    #[arg(long, value_name = "TYPE|DEV", default_value = "f32", add = complete::devices())]
+    arithmetic: String,
+    /// What recorded gradients are multiplied by
+    #[arg(long, value_name = "S", default_value_t = 1.0, value_parser = positive)]
+    loss_scale: f64,
+    /// What the names of the recording mean; names.yaml in its folder if that is there
+    #[arg(long, value_name = "FILE.yaml")]
+    names: Option<PathBuf>,
+    /// Pass although there are names that the step has not
+    #[arg(long)]
+    allow_unmatched: bool,
+    /// Pass although stages are recorded in part
+    #[arg(long)]
+    allow_missing: bool,
+    #[command(flatten)]
+    memory: MemoryArgs,
+    #[command(flatten)]
+    junit: JunitArgs,
+}
+
+fn positive(text: &str) -> Result<f64, String> {
+    let number: f64 = text.parse().map_err(|_| format!("`{text}` is not a number"))?;
+    if number.is_finite() && number > 0.0 { Ok(number) } else { Err("a loss scale is above 0".to_owned()) }
+}
+
+/// Judges; missed if something differs.
+pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
+    let end = judged(args, context);
+    if let Some(file) = &args.junit.junit {
+        context.ci.write_junit("judge", file, &end)?;
+    }
+    end
+}
+
+fn judged(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
+    let catalog = context.catalog()?;
+    let mut loaded = context.load(&catalog, &args.recipe.recipe, &args.recipe.change)?;
+    let (golden, _) = check::golden(&catalog, &loaded, args.golden.as_deref())?;
+    let simulated = match args.arithmetic.as_str() {
+        "f32" | "f16" | "bf16" => None,
+        device => Simulated::find(Some(device), Work::Train, &mut loaded.recipe, context)?,
+    };
+    let recipe = &loaded.recipe;
+    let declared = match (&simulated, args.arithmetic.as_str()) {
+        (Some(device), _) => Declared::Device {
+            name: device.name(),
+            arithmetic: &device.arithmetic,
+            loss_scale: LossScale::start(&recipe.npu.loss_scale).scale,
+        },
+        (None, "f16") => Declared::Half(DType::F16),
+        (None, "bf16") => Declared::Half(DType::Bf16),
+        (None, _) => Declared::F32,
+    };
+    let beside = args.recording.join("names.yaml");
+    let names = match &args.names {
+        Some(file) => Names::read(file)?,
+        None if beside.is_file() => Names::read(&beside)?,
+        None => Names::default(),
+    };
+    let recording = Recording::open(&args.recording, &names)?;
+    let options = JudgeOptions {
+        declared,
+        loss_scale: args.loss_scale,
+        allow_unmatched: args.allow_unmatched,
+        allow_missing: args.allow_missing,
+        engine: Options::of(recipe),
+    };
+    if let Ok(more) = memory(recipe, &golden, options.engine) {
+        let what = format!("the judgement of a recording of {}", recipe.name);
+        args.memory.expect(&what, beyond_now(more), |_| "its batch is the golden's".to_owned())?;
+    }
+    let begun = Instant::now();
+    let mut bar = context.progress.phases(PHASES);
+    let mut progress = |what: &str| bar.next(format!("{}: {what}", recipe.name));
+    let report = judge(recipe, &golden, &recording, &options, &mut progress)?;
+    drop(bar);
+    let sets = &args.recipe.change.sets;
+    let name = format!("{} recorded in {}", report.recipe, report.arithmetic);
+    let checked = Checked { name, file: &loaded.path, sets, time: begun.elapsed() };
+    context.ci.record(cases::suite(checked, &report.stages, report.first_divergence.as_ref())?);
+    match context.format {
+        Format::Json => context.out.json(&report)?,
+        Format::Text => print(&report, sets, &mut context.out)?,
+    }
+    Ok(if report.verdict == Verdict::Fail { Exit::Missed } else { Exit::Pass })
+}
+
+fn print(report: &JudgeReport, sets: &[String], out: &mut Console) -> Result<(), Failure> {
+    let (recipe, arithmetic) = (paint(HEADING, &report.recipe), &report.arithmetic);
+    writeln!(out, "{recipe}  {} ({}) in {arithmetic} against {}\n", report.recording, report.format, report.golden)?;
+    write!(out, "{}", report::stages(&report.stages, ["compared", "floor"]))?;
+    if !report.end_to_end.is_empty() {
+        let off = report
+            .end_to_end
+            .iter()
+            .map(|item| format!("{} {}", item.name.replace("@root#0", "output"), Small(item.error)));
+        writeln!(out, "off the golden: {}", off.collect::<Vec<_>>().join(", "))?;
+    }
+    let not_compared: Vec<String> = report.not_compared.iter().map(|(kind, count)| format!("{count} {kind}")).collect();
+    if !not_compared.is_empty() {
+        writeln!(out, "{}", paint(DIM, format!("not compared: {}", not_compared.join(", "))))?;
+    }
+    if report.statistics_only > 0 {
+        let note = format!(
+            "{}: largest, smallest, mean and norm are compared. They cannot exclude that elements changed places, or \
+             an error that leaves all four as they are; errors are inherited, as no operand is known",
+            counted(report.statistics_only as u64, "tensor") + " by statistics only"
+        );
+        writeln!(out, "{}", paint(WARN, note))?;
+    }
+    for stage in report.stages.iter().filter(|stage| stage.verdict == Verdict::Fail) {
+        report::failures(stage, out)?;
+    }
+    if let Some(divergence) = &report.first_divergence {
+        report::first_divergence(divergence, sets, out)?;
+    }
+    if !report.unmatched.is_empty() {
+        let how = if report.unmatched_allowed { paint(DIM, "allowed") } else { paint(BAD, "not allowed") };
+        let what = counted(report.unmatched.len() as u64, "name");
+        writeln!(out, "\n{what} of the recording that the step has not ({how}; names.yaml says what they mean):")?;
+        for name in report.unmatched.iter().take(LISTED) {
+            writeln!(out, "  {name}")?;
+        }
+        if report.unmatched.len() > LISTED {
+            writeln!(out, "  {}", paint(DIM, format!("... and {} more", report.unmatched.len() - LISTED)))?;
+        }
+    }
+    let stages = report.stages.iter().any(|stage| stage.verdict == Verdict::Fail);
+    let verdict = match (report.verdict, stages) {
+        (Verdict::Fail, false) => format!("{}: names that the step has not", paint(BAD, "fail")),
+        _ => report::verdict_line(&report.stages, report.verdict),
+    };
+    writeln!(out, "\n{}: {verdict}", report.recipe)?;
+    Ok(())
+}
