@@ -1,0 +1,157 @@
+//! The whole text of a recipe.
+
+use std::fmt::Write;
+
+use serde_yaml::with::singleton_map_recursive;
+use serde_yaml::{Mapping, Value};
+use zoo_recipe::schema::Optimizer;
+
+use crate::fold::fold;
+use crate::layout::{Item, lay_out};
+use crate::trace::{Trace, Training};
+use crate::word::{Setting, number};
+use crate::operation::Network;
+use crate::{ImportError, structure, write};
+
+/// The recipe of a traced network, under this name.
+///
+/// # Errors
+/// The first thing that recipes cannot say.
+pub fn text(trace: &Trace, network: &Network, name: &str) -> Result<String, ImportError> {
+    let items = structure::layers(&network.root, &network.inputs)?;
+    let mut body = lay_out(items, "");
+    name_classes(&mut body, trace.classes);
+    let model = write::model(&fold(body));
+    let mut text = head(trace, name);
+    let _ = write!(text, "model:\n{}{model}\n{}", inputs(trace), rest(trace));
+    Ok(text)
+}
+
+/// The first lines.
+fn head(trace: &Trace, name: &str) -> String {
+    let class = trace.modules.get("").map_or("", |module| module.class.as_str());
+    let source = trace.modules.get("").and_then(|module| module.source.as_deref());
+    let source = source.map(|source| format!(", {source}")).unwrap_or_default();
+    let versions: Vec<String> = trace.made_with.iter().map(|(name, version)| format!("{name} {version}")).collect();
+    let with = if versions.is_empty() { String::new() } else { format!(", traced with {}", versions.join(" and ")) };
+    let model = printable(&trace.model);
+    format!(
+        "# yaml-language-server: $schema=schema/recipe.json\n\
+         # zoo check {name}\n\
+         name: {name}\n\
+         description: \"{model}, as PyTorch computes it\"\n\
+         reference: {{code: \"{model}: {}{}{}\"}}\n\n",
+        printable(class),
+        printable(&source),
+        printable(&with),
+    )
+}
+
+/// Text that may stand in quotes.
+fn printable(text: &str) -> String {
+    text.chars().filter(|c| !c.is_control() && !['"', '\\'].contains(c)).collect()
+}
+
+fn inputs(trace: &Trace) -> String {
+    let one = |(name, made): (&String, &crate::trace::Made)| {
+        let extents: Vec<String> = made.shape.iter().skip(1).map(ToString::to_string).collect();
+        match made.dtype.starts_with("float") {
+            true => format!("{name}: [{}]", extents.join(", ")),
+            false => format!("{name}: {{indices: [{}]}}", extents.join(", ")),
+        }
+    };
+    let inputs: Vec<String> = trace.inputs.iter().map(one).collect();
+    format!("  inputs: {{{}}}\n  classes: {}\n", inputs.join(", "), trace.classes)
+}
+
+/// Lets the last layer with a width of its own say `$classes` where it has so many.
+fn name_classes(items: &mut [Item], classes: usize) -> bool {
+    for item in items.iter_mut().rev() {
+        let found = match item {
+            Item::Layer { word, .. } => {
+                let is_wide = word.settings.contains_key("out") && ["conv", "linear"].contains(&word.tag);
+                if let (true, true, Some(out)) =
+                    (is_wide, word.int("out") == i64::try_from(classes).ok(), word.settings.get_mut("out"))
+                {
+                    out.value = Setting::Text("$classes".to_owned());
+                }
+                is_wide
+            }
+            Item::Module { body, .. } | Item::Scope { body, .. } | Item::Gate(body) => name_classes(body, classes),
+            Item::Residual { .. } | Item::Concat { .. } => true,
+            Item::Tap(_) | Item::From(_) | Item::Join(..) | Item::Use { .. } | Item::Stack { .. } => false,
+        };
+        if found {
+            return true;
+        }
+    }
+    false
+}
+
+/// Data, training and golden.
+fn rest(trace: &Trace) -> String {
+    let mut text = String::new();
+    let side = trace.inputs.values().next().and_then(|made| made.shape.last().copied()).unwrap_or(32);
+    let classes = trace.classes;
+    let _ = write!(
+        text,
+        "# Generated images; `zoo run --data DIR` takes images of your own.\n\
+         data:\n  source: {{characters: {{classes: {}, train: 4000, val: 1000, size: {side}}}}}\n\n\
+         preprocess:\n  \
+         train: [normalize: {{mean: [128, 128, 128], std: [64, 64, 64], scale: byte}}]\n  \
+         eval: [normalize: {{mean: [128, 128, 128], std: [64, 64, 64], scale: byte}}]\n\n",
+        classes
+    );
+    let usual = Training {
+        batch: 32,
+        lr: 0.01,
+        label_smoothing: 0.0,
+        optimizer: Optimizer::Sgd(Default::default()),
+        clip_grad_norm: None,
+        golden: None,
+    };
+    let training = trace.training.as_ref().unwrap_or(&usual);
+    let smoothing = match training.label_smoothing {
+        0.0 => "{}".to_owned(),
+        share => format!("{{label_smoothing: {}}}", number(share)),
+    };
+    let _ = writeln!(text, "loss: {{softmax_cross_entropy: {smoothing}}}");
+    if let Some(bound) = training.clip_grad_norm {
+        let _ = writeln!(text, "gradients: {{clip: [norm: {}]}}", number(bound));
+    }
+    let _ = writeln!(text, "optimizer: {}", optimizer(&training.optimizer));
+    let _ = writeln!(text, "schedule: {{cosine: {{base_lr: {}}}}}", number(training.lr));
+    let _ = writeln!(text, "train: {{batch: 32, epochs: 4}}");
+    if let Some(golden) = &training.golden {
+        let _ = writeln!(text, "\ngolden: {{manifest: {}}}", printable(golden));
+    }
+    text
+}
+
+/// `{sgd: {momentum: 0.9}}`: what differs from the defaults.
+fn optimizer(optimizer: &Optimizer) -> String {
+    let written = |optimizer: &Optimizer| -> Mapping {
+        let whole = singleton_map_recursive::serialize(optimizer, serde_yaml::value::Serializer).unwrap_or_default();
+        whole.get(optimizer.tag()).and_then(Value::as_mapping).cloned().unwrap_or_default()
+    };
+    let empty = Value::Mapping(Mapping::from_iter([(Value::from(optimizer.tag()), Value::Mapping(Mapping::new()))]));
+    let usual: Option<Optimizer> = singleton_map_recursive::deserialize(empty).ok();
+    let usual = usual.as_ref().map(written).unwrap_or_default();
+    let own = written(optimizer);
+    let said = own.iter().filter(|(key, value)| usual.get(*key) != Some(value));
+    let said: Vec<String> =
+        said.filter_map(|(key, value)| Some(format!("{}: {}", key.as_str()?, setting(value)?))).collect();
+    format!("{{{}: {{{}}}}}", optimizer.tag(), said.join(", "))
+}
+
+fn setting(value: &Value) -> Option<String> {
+    match value {
+        Value::Sequence(items) => {
+            Some(format!("[{}]", items.iter().filter_map(setting).collect::<Vec<_>>().join(", ")))
+        }
+        Value::Bool(value) => Some(value.to_string()),
+        Value::Number(value) => value.as_f64().map(number),
+        Value::String(text) => Some(text.clone()),
+        Value::Null | Value::Mapping(_) | Value::Tagged(_) => None,
+    }
+}
