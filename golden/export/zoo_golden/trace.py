@@ -28,8 +28,8 @@ _METADATA = frozenset(
 )
 """Functions that say something of a tensor without its numbers."""
 
-_TORCH = str(Path(torch.__file__).parent)
-_HERE = str(Path(__file__).parent)
+_TORCH = f"{Path(torch.__file__).parent}/"
+_HERE = f"{Path(__file__).parent}/"
 
 
 class TraceError(Exception):
@@ -51,11 +51,12 @@ def trace(
     *,
     name: str,
     classes: int,
+    starts: dict[str, float] | None = None,
 ) -> dict:
     """The JSON document of one call of the network in its present mode.
 
     network, inputs: on the device `meta`, the batch being the first dimension of every input. Dropout keeps its rates: nothing is
-    computed.
+    computed. starts: values of parameters all of whose elements start equal.
     """
     recorder = _Recorder(network)
     encoded = {key: recorder.input(key, tensor) for key, tensor in inputs.items()}
@@ -67,7 +68,8 @@ def trace(
         for hook in hooks:
             hook.remove()
     (root,) = recorder.body
-    own = {**dict(network.named_parameters()), **dict(network.named_buffers())}
+    first = {tensor: key for key, tensor in network.named_parameters()}
+    known = starts or {}
     return {
         "format": FORMAT,
         "model": name,
@@ -77,20 +79,12 @@ def trace(
         "inputs": encoded,
         "outputs": recorder.outputs(result, root["module"]),
         "parameters": {
-            key: {
-                "shape": list(tensor.shape),
-                **({} if own[key] is tensor else {"same_as": _name_of(network, tensor)}),
-            }
+            key: {"shape": list(tensor.shape)} | ({} if first[tensor] == key else {"same_as": first[tensor]}) | ({"start": known[first[tensor]]} if first[tensor] in known else {})
             for key, tensor in network.named_parameters(remove_duplicate=False)
-            for own in ({key: tensor} if _name_of(network, tensor) == key else {key: None},)
         },
         "modules": {path: _described(module) for path, module in network.named_modules()},
         "root": root,
     }
-
-
-def _name_of(network: nn.Module, tensor: torch.Tensor) -> str:
-    return next(name for name, other in network.named_parameters() if other is tensor)
 
 
 def _described(module: nn.Module) -> dict:
@@ -177,6 +171,9 @@ class _Recorder(TorchFunctionMode):
                 raise TraceError(f"{module or 'the network'}: {name} at {at} needs the numbers of a tensor: {error}") from error
             raise
         results = list(_tensors(result))
+        first = args[0] if args else None
+        if not results and isinstance(first, torch.Tensor) and id(first) in self.known and first._version != self.known[id(first)].version:
+            results = [("", first)]  # __setitem__
         if not results and not any(isinstance(value, torch.Tensor) for value in (*args, *kwargs.values())):
             return result  # a setting of torch
         call["outputs"] = {key: self._made(tensor) for key, tensor in results}

@@ -1,7 +1,5 @@
 //! One body with arguments for several that differ in numbers and switches.
 
-use indexmap::{IndexMap, IndexSet};
-
 use crate::layout::Item;
 use crate::slots::{Slot, each_entry, slots};
 use crate::word::{Entry, Setting};
@@ -40,16 +38,13 @@ pub fn generalise(bodies: &mut [Vec<Item>]) -> General {
     complete(bodies);
     even_out(bodies);
     let tables: Vec<Vec<Slot>> = bodies.iter().map(|body| slots(body)).collect();
-    let mut args: Vec<Argument> = Vec::new();
     let mut template = bodies.first().cloned().unwrap_or_default();
     let widest = tables.iter().position(|table| table.iter().all(|slot| slot.value.is_some())).unwrap_or(0);
     template.clone_from(&bodies[widest.min(bodies.len() - 1)]);
     let columns: Vec<Vec<Column>> = (0..tables[0].len()).map(|index| split(&tables, index)).collect();
-    let mut written: Vec<Setting> = Vec::new();
-    let names = names(&columns);
-    for column in columns.iter().flatten() {
-        written.push(expression(column, &mut args, &names));
-    }
+    let mut found: Vec<Found> = Vec::new();
+    let mut written: Vec<Setting> = columns.iter().flatten().map(|column| expression(column, &mut found)).collect();
+    let args = named(found, &mut written);
     let mut counts = columns.iter().map(Vec::len);
     let mut written = written.into_iter();
     each_entry(&mut template, true, &mut |_, _, _, _, entry| {
@@ -158,52 +153,51 @@ fn split(tables: &[Vec<Slot>], index: usize) -> Vec<Column> {
     (0..length).map(element).collect()
 }
 
-/// Keys of which several different columns vary: their arguments need the name of the layer too.
-fn names(columns: &[Vec<Column>]) -> IndexMap<String, usize> {
-    let mut found: IndexMap<String, IndexSet<String>> = IndexMap::new();
-    for column in columns.iter().flatten().filter(|column| varies(column)) {
-        found.entry(column.key.clone()).or_default().insert(format!("{:?}", column.values));
-    }
-    found.into_iter().map(|(key, values)| (key, values.len())).collect()
-}
-
 fn varies(column: &Column) -> bool {
     let mut defined = column.values.iter().flatten();
     defined.next().is_some_and(|first| defined.any(|other| other != first))
 }
 
-/// A column as a literal, or as an expression of an argument, which is made if there is none.
-fn expression(column: &Column, args: &mut Vec<Argument>, names: &IndexMap<String, usize>) -> Setting {
+/// An argument that has no name yet.
+struct Found {
+    key: String,
+    layer: String,
+    channels: bool,
+    values: Vec<Option<Setting>>,
+    uses: usize,
+}
+
+/// A column as a literal, or as an expression of an argument, which is made if there is none; `$#2*4` stands for four times
+/// the third.
+fn expression(column: &Column, found: &mut Vec<Found>) -> Setting {
+    let is_partial = column.values.iter().any(Option::is_none);
+    if !varies(column) && !is_partial {
+        return column.values.iter().flatten().next().cloned().unwrap_or(Setting::Bool(true));
+    }
+    for (index, arg) in found.iter_mut().enumerate() {
+        let same_kind = column.channels == arg.channels && (column.channels || arg.key == column.key);
+        let both = arg.values.iter().zip(&column.values);
+        let covers = both.clone().all(|(ours, theirs)| ours.is_some() || theirs.is_none());
+        let pairs: Vec<_> = both.filter_map(|(ours, theirs)| Some((ours.as_ref()?, theirs.as_ref()?))).collect();
+        if !same_kind || !covers {
+            continue;
+        }
+        if pairs.iter().all(|(ours, theirs)| ours == theirs) {
+            arg.uses += 1;
+            return Setting::Text(format!("$#{index}"));
+        }
+        if let (true, Some(factor)) = (column.channels && varies(column), ratio(&pairs)) {
+            arg.uses += 1;
+            return Setting::Text(format!("$#{index}{factor}"));
+        }
+    }
     if !varies(column) {
         return column.values.iter().flatten().next().cloned().unwrap_or(Setting::Bool(true));
     }
-    for arg in args.iter_mut() {
-        let same_kind = if column.channels { arg.channels } else { !arg.channels && (arg.name == column.key || arg.name.ends_with(&format!("_{}", column.key))) };
-        if !same_kind {
-            continue;
-        }
-        let pairs: Vec<_> = arg.values.iter().zip(&column.values).filter_map(|(a, b)| Some((a.as_ref()?, b.as_ref()?))).collect();
-        let covered = arg.values.iter().zip(&column.values).all(|(a, b)| a.is_some() || b.is_none());
-        if pairs.iter().all(|(a, b)| a == b) && covered {
-            return Setting::Text(format!("${}", arg.name));
-        }
-        if let (true, true, Some(factor)) = (column.channels, covered, ratio(&pairs)) {
-            return Setting::Text(format!("${}{factor}", arg.name));
-        }
-    }
-    let name = name(column, args, names);
-    let mut counts: Vec<(&Setting, usize)> = Vec::new();
-    for value in column.values.iter().flatten() {
-        match counts.iter_mut().find(|(known, _)| *known == value) {
-            Some((_, count)) => *count += 1,
-            None => counts.push((value, 1)),
-        }
-    }
-    let most = counts.iter().max_by_key(|(_, count)| *count).copied();
-    let is_partial = column.values.iter().any(Option::is_none);
-    let default = most.filter(|(_, count)| is_partial || 2 * count > column.values.len()).map(|(value, _)| value.clone());
-    args.push(Argument { name: name.clone(), default, channels: column.channels, values: column.values.clone() });
-    Setting::Text(format!("${name}"))
+    let Column { key, layer, channels, values } = column;
+    let (key, layer, channels, values) = (key.clone(), layer.clone(), *channels, values.clone());
+    found.push(Found { key, layer, channels, values, uses: 1 });
+    Setting::Text(format!("$#{}", found.len() - 1))
 }
 
 /// `*4` where all second numbers are four times the first, `/4` the other way round.
@@ -223,22 +217,56 @@ fn ratio(pairs: &[(&Setting, &Setting)]) -> Option<String> {
     (under > 1 && numbers.iter().all(|(a, b)| b.checked_mul(under) == Some(*a))).then(|| format!("/{under}"))
 }
 
-/// A name for the argument of a column.
-fn name(column: &Column, args: &[Argument], names: &IndexMap<String, usize>) -> String {
+/// Gives arguments their names, and expressions the names of their arguments.
+fn named(found: Vec<Found>, written: &mut [Setting]) -> Vec<Argument> {
+    let mut args: Vec<Argument> = Vec::new();
+    for arg in &found {
+        let many = found.iter().filter(|other| other.key == arg.key).count() > 1;
+        let name = name(arg, many, &args);
+        args.push(Argument { name, default: default(arg), channels: arg.channels, values: arg.values.clone() });
+    }
+    for setting in written {
+        let Setting::Text(text) = setting else { continue };
+        let Some(rest) = text.strip_prefix("$#") else { continue };
+        let end = rest.find(['*', '/']).unwrap_or(rest.len());
+        let (index, factor) = rest.split_at(end);
+        if let Some(arg) = index.parse().ok().and_then(|index: usize| args.get(index)) {
+            *setting = Setting::Text(format!("${}{factor}", arg.name));
+        }
+    }
+    args
+}
+
+/// What most bodies have, if that is more than half of them; something, where it does not matter to some.
+fn default(arg: &Found) -> Option<Setting> {
+    let mut counts: Vec<(&Setting, usize)> = Vec::new();
+    for value in arg.values.iter().flatten() {
+        match counts.iter_mut().find(|(known, _)| *known == value) {
+            Some((_, count)) => *count += 1,
+            None => counts.push((value, 1)),
+        }
+    }
+    let is_partial = arg.values.iter().any(Option::is_none);
+    let (most, count) = counts.into_iter().max_by_key(|(_, count)| *count)?;
+    (is_partial || 2 * count > arg.values.len()).then(|| most.clone())
+}
+
+/// The key; where several arguments have it, with the name of the layer before it.
+fn name(arg: &Found, many: bool, args: &[Argument]) -> String {
     let taken = |name: &str| name == "classes" || args.iter().any(|arg| arg.name == name);
-    let layer: String = column.layer.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
+    let layer: String = arg.layer.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
     let is_word = layer.starts_with(|c: char| c.is_ascii_alphabetic());
-    let plain = match column.key.as_str() {
+    let plain = match arg.key.as_str() {
         "enabled" if is_word => layer.clone(),
-        "out" if !names.contains_key("out") => "width".to_owned(),
+        "out" if arg.uses > 1 => "width".to_owned(),
         key => key.to_owned(),
     };
-    let many = names.get(&column.key).is_some_and(|count| *count > 1) && column.key != "enabled";
     let long = format!("{layer}_{plain}");
-    let choices = match (many && is_word, many) {
-        (true, _) => [long.clone(), plain.clone()],
-        _ => [plain.clone(), if is_word { long } else { plain.clone() }],
+    let choices = match (is_word && arg.key != "enabled", many && plain != "width") {
+        (true, true) => vec![long, plain.clone()],
+        (true, false) => vec![plain.clone(), long],
+        (false, _) => vec![plain.clone()],
     };
-    let free = choices.iter().find(|name| !taken(name)).cloned();
-    free.unwrap_or_else(|| (2..).map(|number| format!("{plain}{number}")).find(|name| !taken(name)).unwrap_or(plain))
+    let numbered = (2..).map(|number| format!("{plain}{number}"));
+    choices.into_iter().chain(numbered).find(|name| !taken(name)).unwrap_or_default()
 }

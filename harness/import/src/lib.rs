@@ -28,8 +28,7 @@ pub use error::{ImportError, Refusal};
 pub use proof::Proof;
 pub use trace::{FORMAT, MAX_BYTES, Trace, Training};
 
-use serde_yaml::with::singleton_map_recursive;
-use zoo_recipe::Recipe;
+use zoo_recipe::{Library, LoadOptions};
 
 /// A recipe, and that it is the network that was traced.
 #[derive(Clone, Debug)]
@@ -51,8 +50,11 @@ pub fn import(trace: &Trace, name: &str) -> Result<Imported, ImportError> {
     let network = read::read(trace)?;
     let text = recipe::text(trace, &network, name)?;
     let differs = |error: &dyn std::fmt::Display| ImportError::Differs(error.to_string());
-    let value: serde_yaml::Value = serde_yaml::from_str(&text).map_err(|error| differs(&error))?;
-    let recipe: Recipe = singleton_map_recursive::deserialize(value).map_err(|error| differs(&error))?;
+    let folder = tempfile::tempdir().map_err(|error| differs(&error))?;
+    let path = folder.path().join(format!("{name}.yaml"));
+    std::fs::write(&path, &text).map_err(|error| differs(&error))?;
+    let library = Library::new([folder.path()]);
+    let recipe = library.load(name, &LoadOptions::default()).map_err(|errors| differs(&errors))?.recipe;
     let model = recipe.resolve().map_err(|errors| differs(&errors))?;
     let proof = proof::same(&network, &model)?;
     let proof = Proof { parameters: proof::shapes(trace, &recipe, &model)?, ..proof };

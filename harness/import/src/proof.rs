@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use indexmap::IndexMap;
 use zoo_recipe::layers::{Axis, Description};
 use zoo_recipe::{BuildOptions, Layer, Recipe, ResolvedLayer, ResolvedModel, build};
 
@@ -59,7 +60,8 @@ impl Numbers {
 #[derive(Default)]
 struct Account {
     operations: BTreeMap<usize, usize>,
-    modules: BTreeMap<String, usize>,
+    /// In order of their return.
+    modules: IndexMap<String, usize>,
     calls: HashMap<String, usize>,
     output: Option<usize>,
 }
@@ -210,7 +212,10 @@ pub fn same(network: &Network, model: &ResolvedModel) -> Result<Proof, ImportErr
     for (name, number) in &traced.modules {
         match written.modules.get(name) {
             Some(other) if other == number => {}
-            Some(_) => return differs(format!("the module {name} would give something else")),
+            Some(other) => {
+                let [theirs, ours] = [number, other].map(|number| numbers.names.get(*number).cloned().unwrap_or_default());
+                return differs(format!("the module {name} would give `{ours}`, and gives `{theirs}`"));
+            }
             None => return differs(format!("the module {name} would be missing")),
         }
     }
