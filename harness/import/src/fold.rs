@@ -35,12 +35,14 @@ pub struct Folded {
 const WORTH: usize = 3;
 
 /// Folds what repeats.
-pub fn fold(body: Vec<Item>) -> Folded {
+///
+/// `classes`: the class of each module, by path.
+pub fn fold(body: Vec<Item>, classes: &HashMap<&str, &str>) -> Folded {
     let mut folded = Folded { blocks: Vec::new(), body };
     while let Some(parts) = ready(&mut folded.body) {
         let mut replaced: HashMap<String, Item> = HashMap::new();
         for group in grouped(parts) {
-            close(group, &mut folded.blocks, &mut replaced);
+            close(group, &mut folded.blocks, &mut replaced, classes);
         }
         each_list(&mut folded.body, &mut |list| {
             for item in list.iter_mut() {
@@ -141,11 +143,17 @@ fn lone_shortcuts(items: &[Item]) -> bool {
 }
 
 /// Decides how the parts of a group are written.
-fn close(group: Vec<Part>, blocks: &mut Vec<Block>, replaced: &mut HashMap<String, Item>) {
+fn close(
+    group: Vec<Part>,
+    blocks: &mut Vec<Block>,
+    replaced: &mut HashMap<String, Item>,
+    classes: &HashMap<&str, &str>,
+) {
     let Some(first) = group.first() else { return };
     let is_join = matches!(first.body[..], [Item::Residual { .. } | Item::Concat { .. } | Item::Gate(_)]);
     let must = would_be_numbered(&first.body) && !is_join;
-    let repeats = group.len() > 1 && size(&first.body) >= WORTH;
+    // A row of blocks says more where it stands.
+    let repeats = group.len() > 1 && size(&first.body) >= WORTH && !words(&first.body).is_empty();
     if let [Item::Stack { name, .. }] = &first.body[..]
         && name.is_empty()
     {
@@ -167,7 +175,7 @@ fn close(group: Vec<Part>, blocks: &mut Vec<Block>, replaced: &mut HashMap<Strin
     }
     let mut bodies: Vec<Vec<Item>> = group.iter().map(|part| part.body.clone()).collect();
     let General { body, args } = generalise(&mut bodies);
-    let name = block_name(first, &body, blocks);
+    let name = block_name(first, &body, blocks, classes);
     let comment = first.source.as_ref().map(|source| format!("{}, {source}", first.class));
     let channels: IndexSet<String> = args.iter().filter(|arg| arg.channels).map(|arg| arg.name.clone()).collect();
     for (index, part) in group.iter().enumerate() {
@@ -186,35 +194,48 @@ fn close(group: Vec<Part>, blocks: &mut Vec<Block>, replaced: &mut HashMap<Strin
     blocks.push(Block { name, comment, args, body });
 }
 
-/// The class in small letters; what is in it but not in the first block of that class tells further ones apart.
-fn block_name(part: &Part, body: &[Item], blocks: &[Block]) -> String {
-    let last = part.path.split('.').rfind(|name| name.starts_with(|c: char| c.is_ascii_alphabetic()));
-    let class = if part.class == "Sequential" { last.unwrap_or("part") } else { &part.class };
-    let name = snake(class);
+/// The class in small letters, of a `Sequential` its name in the class around it; what is in it but not in the first block of
+/// that name tells further ones apart.
+fn block_name(part: &Part, body: &[Item], blocks: &[Block], classes: &HashMap<&str, &str>) -> String {
+    let name = match part.class.as_str() {
+        "Sequential" => {
+            let (around, own) = part.path.rsplit_once('.').unwrap_or(("", &part.path));
+            let class = classes.get(around).filter(|class| !around.is_empty() && **class != "Sequential");
+            match (class, own.starts_with(|c: char| c.is_ascii_alphabetic())) {
+                (Some(class), true) => format!("{}_{}", snake(class), snake(own)),
+                (_, true) => snake(own),
+                (Some(class), false) => format!("{}_part", snake(class)),
+                (None, false) => {
+                    let named = around.split('.').rfind(|name| name.starts_with(|c: char| c.is_ascii_alphabetic()));
+                    snake(named.unwrap_or("part"))
+                }
+            }
+        }
+        class => snake(class),
+    };
     let taken = |name: &str| blocks.iter().any(|block| block.name == name);
     if !taken(&name) {
         return name;
     }
-    let own = words(body);
-    let others: Vec<String> = blocks.iter().filter(|block| block.name.starts_with(&name)).flat_map(|block| words(&block.body)).collect();
-    let telling = own.into_iter().filter(|word| !others.contains(word)).map(|word| format!("{name}_{word}"));
+    let others: Vec<&str> =
+        blocks.iter().filter(|block| block.name.starts_with(&name)).flat_map(|block| words(&block.body)).collect();
+    let telling = words(body).into_iter().filter(|word| !others.contains(word)).map(|word| format!("{name}_{word}"));
     let numbered = (2..).map(|number| format!("{name}_{number}"));
     telling.chain(numbered).find(|name| !taken(name)).unwrap_or(name)
 }
 
-/// The kinds of layers in a list.
-fn words(items: &[Item]) -> Vec<String> {
+/// The kinds of layers in a list, those of blocks left out.
+fn words(items: &[Item]) -> Vec<&'static str> {
     let one = |item: &Item| match item {
-        Item::Layer { word, .. } => vec![word.tag.to_owned()],
-        Item::Tap(_) | Item::From(_) => Vec::new(),
-        Item::Join(tag, _) => vec![(*tag).to_owned()],
-        Item::Residual { main, shortcut } => {
-            [vec!["residual".to_owned()], words(main), words(shortcut)].concat()
+        Item::Layer { word, .. } => vec![word.tag],
+        Item::Tap(_) | Item::From(_) | Item::Use { .. } | Item::Stack { .. } => Vec::new(),
+        Item::Join(tag, _) => vec![*tag],
+        Item::Residual { main, shortcut } => [vec!["residual"], words(main), words(shortcut)].concat(),
+        Item::Concat { branches, .. } => {
+            std::iter::once("concat").chain(branches.iter().flat_map(|branch| words(branch))).collect()
         }
-        Item::Concat { branches, .. } => branches.iter().flat_map(|branch| words(branch)).collect(),
-        Item::Gate(body) => [vec!["gate".to_owned()], words(body)].concat(),
+        Item::Gate(body) => [vec!["gate"], words(body)].concat(),
         Item::Scope { body, .. } | Item::Module { body, .. } => words(body),
-        Item::Use { block, .. } | Item::Stack { block, .. } => vec![block.clone()],
     };
     items.iter().flat_map(one).collect()
 }

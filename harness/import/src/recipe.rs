@@ -21,7 +21,9 @@ pub fn text(trace: &Trace, network: &Network, name: &str) -> Result<String, Impo
     let items = structure::layers(&network.root, &network.inputs)?;
     let mut body = lay_out(items, "");
     name_classes(&mut body, trace.classes);
-    let model = write::model(&fold(body));
+    let classes = trace.modules.iter();
+    let classes = classes.map(|(path, module)| (path.as_str(), module.class.rsplit('.').next().unwrap_or_default()));
+    let model = write::model(&fold(body, &classes.collect()));
     let mut text = head(trace, name);
     let _ = write!(text, "model:\n{}{model}\n{}", inputs(trace), rest(trace));
     Ok(text)

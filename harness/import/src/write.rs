@@ -117,8 +117,12 @@ impl Lines {
                 if let ([join @ (Item::Residual { .. } | Item::Concat { .. } | Item::Gate(_))], None) = (&body[..], enabled) {
                     return self.join(indent, dash, join, other(name).as_deref());
                 }
+                let name = other(name);
+                if enabled.is_none() && self.lone(indent, dash, "sequential", name.as_deref(), ("body", body, true)) {
+                    return;
+                }
                 self.line(indent, &format!("{dash}sequential:"));
-                if let Some(name) = other(name) {
+                if let Some(name) = name {
                     self.line(inner, &format!("name: {name}"));
                 }
                 if let Some(enabled) = enabled.as_ref().filter(|enabled| enabled.default.as_ref() != Some(&enabled.value)) {
@@ -159,15 +163,12 @@ impl Lines {
     /// Branches that are joined, with a name where they are a module.
     fn join(&mut self, indent: usize, dash: &str, item: &Item, name: Option<&str>) {
         let inner = indent + dash.len() + 2;
-        let mut head = |tag: &str| {
-            self.line(indent, &format!("{dash}{tag}:"));
-            if let Some(name) = name {
-                self.line(inner, &format!("name: {name}"));
-            }
-        };
         match item {
             Item::Residual { main, shortcut } => {
-                head("residual");
+                if shortcut.is_empty() && self.lone(indent, dash, "residual", name, ("main", main, false)) {
+                    return;
+                }
+                self.head(indent, dash, "residual", name);
                 self.line(inner, "main:");
                 self.list(inner + 2, main, false);
                 if !shortcut.is_empty() {
@@ -176,7 +177,7 @@ impl Lines {
                 }
             }
             Item::Gate(body) => {
-                head("gate");
+                self.head(indent, dash, "gate", name);
                 self.line(inner, "body:");
                 self.list(inner + 2, body, false);
             }
@@ -185,13 +186,7 @@ impl Lines {
                 if let Some(short) = short {
                     return self.line(indent, &format!("{dash}concat: {{branches: {short}}}"));
                 }
-                let mut head = |tag: &str| {
-                    self.line(indent, &format!("{dash}{tag}:"));
-                    if let Some(name) = name {
-                        self.line(inner, &format!("name: {name}"));
-                    }
-                };
-                head("concat");
+                self.head(indent, dash, "concat", name);
                 if *axis != "channel" {
                     self.line(inner, &format!("axis: {axis}"));
                 }
@@ -209,6 +204,35 @@ impl Lines {
             | Item::Use { .. }
             | Item::Stack { .. } => {}
         }
+    }
+
+    fn head(&mut self, indent: usize, dash: &str, tag: &str, name: Option<&str>) {
+        self.line(indent, &format!("{dash}{tag}:"));
+        if let Some(name) = name {
+            self.line(indent + dash.len() + 2, &format!("name: {name}"));
+        }
+    }
+
+    /// A container of one layer in one line, if that is short enough.
+    fn lone(
+        &mut self,
+        indent: usize,
+        dash: &str,
+        tag: &str,
+        name: Option<&str>,
+        (key, body, numbered): (&str, &[Item], bool),
+    ) -> bool {
+        let [Item::Use { .. }] = body else { return false };
+        let mut inside = Self::default();
+        inside.list(0, body, numbered);
+        let name = name.map(|name| format!("name: {name}, ")).unwrap_or_default();
+        let only = inside.text.trim_end().trim_start_matches("- ");
+        let whole = format!("{dash}{tag}: {{{name}{key}: [{only}]}}");
+        let fits = !only.contains('\n') && indent + whole.len() <= WIDTH;
+        if fits {
+            self.line(indent, &whole);
+        }
+        fits
     }
 
     /// A list in a list: its first layer stands behind two dashes.
