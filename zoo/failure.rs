@@ -131,7 +131,7 @@ impl Failure {
             Self::Onnx(OnnxError::Variable(_)) => Exit::Internal,
             Self::Onnx(_) => Exit::Invalid,
             Self::Import { source: ImportError::Malformed(_), .. } => Exit::Missing,
-            Self::Import { source: ImportError::Refused(_), .. } => Exit::Invalid,
+            Self::Import { source: ImportError::Refused(_) | ImportError::Invalid(_), .. } => Exit::Invalid,
             Self::Import { source: ImportError::Differs(_), .. } => Exit::Internal,
             Self::Train(error) | Self::Convergence(ConvergenceError::Unreadable(error)) => train(error),
             Self::Convergence(_) | Self::Comparison(ComparisonError::Empty) => Exit::Invalid,

@@ -10,7 +10,7 @@ use zoo_datasets::Rng;
 type Target = fn(&[u8]);
 
 /// The targets of tests/fuzz, as they stand in its Cargo.toml.
-const TARGETS: [(&str, Target); 19] = [
+const TARGETS: [(&str, Target); 20] = [
     ("recipe", files::recipe),
     ("step", files::step),
     ("overrides", files::overrides),
@@ -18,6 +18,7 @@ const TARGETS: [(&str, Target); 19] = [
     ("study", files::study),
     ("throughput", files::throughput),
     ("annotations", files::annotations),
+    ("trace", files::trace),
     ("outlines", files::outlines),
     ("cifar", files::cifar),
     ("index", files::index),
@@ -55,6 +56,7 @@ fn seeds(target: &str) -> Vec<Vec<u8>> {
         "throughput" => "recipes/throughput",
         "image" => "datasets/tests/images",
         "weights" => "tests/fixtures/weights",
+        "trace" => "tests/fixtures/traces",
         "dump" => "tests/fuzz/seeds/dump",
         _ => "tests/fuzz/seeds",
     };

@@ -15,12 +15,14 @@ use zoo_import::{MAX_BYTES, Proof, Trace};
 /// the module tree and the names of the state_dict; what repeats becomes blocks and stacks, defaults are left out. Before it
 /// is written it is held against the trace, operation by operation. What recipes cannot say is refused, with the module, the
 /// operator, file and line, and what comes nearest.
+///
+/// `python -m zoo_golden port torchvision:resnet18 -o my_nets` makes the trace of the examples; docs/import.md has more.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  python -m zoo_golden port torchvision:resnet18 -o my_nets     trace, recipe, golden and check in one go
+  zoo import my_nets/resnet18.trace.json
   zoo import my_nets/resnet18.trace.json --out recipes/my_resnet18.yaml
-  zoo import my_nets/resnet18.trace.json | less")]
+  zoo import my_nets/resnet18.trace.json --format json | jq .same")]
 pub struct Args {
     /// The trace
     #[arg(value_name = "TRACE")]

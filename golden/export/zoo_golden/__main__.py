@@ -153,5 +153,10 @@ def run(arguments: list[str]) -> int:
     return port(arguments[1:])
 
 
-if __name__ == "__main__":
+def console() -> None:
+    """The command `zoo-golden`."""
     sys.exit(run(sys.argv[1:]))
+
+
+if __name__ == "__main__":
+    console()

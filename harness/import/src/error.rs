@@ -1,6 +1,7 @@
 //! Why there is no recipe.
 
 use thiserror::Error;
+use zoo_recipe::Diagnostics;
 
 /// Why there is no recipe.
 #[derive(Debug, Error)]
@@ -11,6 +12,9 @@ pub enum ImportError {
     /// The network does something that recipes cannot say.
     #[error(transparent)]
     Refused(Box<Refusal>),
+    /// The network has sizes or names that recipes may not have.
+    #[error("the recipe would not be valid, so nothing is written:\n{0}")]
+    Invalid(Box<Diagnostics>),
     /// The recipe that was found is not the network that was traced: a defect of the importer, and so nothing is written.
     #[error("the recipe would not be the network that was traced, so nothing is written: {0}")]
     Differs(String),

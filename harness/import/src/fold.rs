@@ -99,7 +99,9 @@ fn is_open(items: &[Item]) -> bool {
         Item::Residual { main, shortcut } => is_open(main) || is_open(shortcut),
         Item::Concat { branches, .. } => branches.iter().any(|branch| is_open(branch)),
         Item::Gate(body) | Item::Scope { body, .. } => is_open(body),
-        Item::Layer { .. } | Item::Tap(_) | Item::From(_) | Item::Join(..) | Item::Use { .. } | Item::Stack { .. } => false,
+        Item::Layer { .. } | Item::Tap(_) | Item::From(_) | Item::Join(..) | Item::Use { .. } | Item::Stack { .. } => {
+            false
+        }
     })
 }
 
@@ -280,7 +282,12 @@ fn stack(items: &mut Vec<Item>, module: Option<&str>) {
             }
             Item::Concat { branches, .. } => branches.iter_mut().for_each(|branch| stack(branch, None)),
             Item::Gate(body) => stack(body, None),
-            Item::Layer { .. } | Item::Tap(_) | Item::From(_) | Item::Join(..) | Item::Use { .. } | Item::Stack { .. } => {}
+            Item::Layer { .. }
+            | Item::Tap(_)
+            | Item::From(_)
+            | Item::Join(..)
+            | Item::Use { .. }
+            | Item::Stack { .. } => {}
         }
     }
     let is_whole = module.is_some();
@@ -402,7 +409,13 @@ fn substitute(body: &mut Vec<Item>, args: &IndexMap<String, Entry>, declared: &[
                     args.values_mut().chain(first.values_mut()).chain([repeat]).for_each(&mut visit);
                 }
                 Item::Module { enabled, .. } => enabled.iter_mut().for_each(&mut visit),
-                Item::Tap(_) | Item::From(_) | Item::Join(..) | Item::Residual { .. } | Item::Concat { .. } | Item::Gate(_) | Item::Scope { .. } => {}
+                Item::Tap(_)
+                | Item::From(_)
+                | Item::Join(..)
+                | Item::Residual { .. }
+                | Item::Concat { .. }
+                | Item::Gate(_)
+                | Item::Scope { .. } => {}
             }
         }
     });

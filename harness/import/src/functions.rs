@@ -89,8 +89,10 @@ impl Reader<'_> {
                 let known = WORDS.iter().find(|(name, _)| *name == other);
                 let nearest = match known {
                     Some((_, nearest)) => (*nearest).to_owned(),
-                    None => zoo_graph::did_you_mean(other, FUNCTIONS.iter().copied())
-                        .map_or_else(|| "no layer does this".to_owned(), |near| format!("a function that can be said is `{near}`")),
+                    None => zoo_graph::did_you_mean(other, FUNCTIONS.iter().copied()).map_or_else(
+                        || "no layer does this".to_owned(),
+                        |near| format!("a function that can be said is `{near}`"),
+                    ),
                 };
                 Err(at.refuse(format!("there is no layer for `{other}`"), nearest))
             }
@@ -122,7 +124,10 @@ impl Reader<'_> {
         if shape.len() == 4 {
             return Ok(x);
         }
-        Err(at.refuse(format!("it works on a tensor of shape {shape:?}"), "this layer works on maps, [C, H, W] for each sample"))
+        Err(at.refuse(
+            format!("it works on a tensor of shape {shape:?}"),
+            "this layer works on maps, [C, H, W] for each sample",
+        ))
     }
 
     fn conv(&mut self, at: &mut At<'_>) -> Result<(), Refusal> {
@@ -134,7 +139,7 @@ impl Reader<'_> {
         let pad = match at.call.argument(4, &["padding"]) {
             Some(Argument::Text(text)) if text == "valid" => Padding::default(),
             Some(Argument::Text(text)) if text == "same" => {
-                let [v, h] = [dilation[0] * (kh - 1), dilation[1] * (kw - 1)];
+                let [v, h] = [dilation[0] * kh.saturating_sub(1), dilation[1] * kw.saturating_sub(1)];
                 Padding([v / 2, v - v / 2, h / 2, h - h / 2])
             }
             _ => at.padding(4, "padding")?,
@@ -164,7 +169,9 @@ impl Reader<'_> {
         let (name, shape) = self.weight(at, 1, "weight")?;
         let [out, _] = shape[..] else { return Err(at.unknown_form("weight")) };
         let shared = self.trace.parameters.get(&format!("{}.weight", at.module)).and_then(|own| own.same_as.clone());
-        if let Some(table) = shared.as_ref().and_then(|shared| shared.strip_suffix(".weight")).filter(|_| name != at.module) {
+        if let Some(table) =
+            shared.as_ref().and_then(|shared| shared.strip_suffix(".weight")).filter(|_| name != at.module)
+        {
             if at.call.argument(2, &["bias"]).is_some() {
                 return Err(at.refuse("a table of an embedding is used with a bias", "`unembed` has no bias"));
             }
@@ -188,17 +195,25 @@ impl Reader<'_> {
             buffer == Some(&Argument::Buffer(format!("{name}.{leaf}")))
         });
         if !kept {
-            return Err(at.refuse("it keeps no running statistics", "`bn` keeps them; `instance_norm` and `group_norm` have none"));
+            return Err(at.refuse(
+                "it keeps no running statistics",
+                "`bn` keeps them; `instance_norm` and `group_norm` have none",
+            ));
         }
         if at.call.argument(5, &["training"]) != Some(&Argument::Bool(true)) {
-            return Err(at.refuse("it is frozen: it normalises by its running statistics", "`train.parts` with `statistics: stored` freezes parts of a recipe"));
+            return Err(at.refuse(
+                "it is frozen: it normalises by its running statistics",
+                "`train.parts` with `statistics: stored` freezes parts of a recipe",
+            ));
         }
         let (momentum, eps) = (at.float(6, "momentum", 0.1)?, at.float(7, "eps", 1e-5)?);
         self.layer(at, Layer::Bn(zoo::Bn { eps, momentum, init: BnInit::default() }), x, Some(name))
     }
 
     fn layer_norm(&mut self, at: &mut At<'_>) -> Result<(), Refusal> {
-        let Some(Argument::Value(value)) = at.call.argument(0, &["input"]) else { return Err(at.unknown_form("input")) };
+        let Some(Argument::Value(value)) = at.call.argument(0, &["input"]) else {
+            return Err(at.unknown_form("input"));
+        };
         let value = *value;
         let (name, shape) = self.weight(at, 2, "weight")?;
         let bias = self.bias(at, 3, &name)?;
@@ -216,7 +231,13 @@ impl Reader<'_> {
             return Ok(());
         }
         let x = self.first(at)?;
-        let layer = zoo::LayerNorm { axes: Size(shape.len().max(1)), channels_first: false, bias, eps, init: BnInit::default() };
+        let layer = zoo::LayerNorm {
+            axes: Size(shape.len().max(1)),
+            channels_first: false,
+            bias,
+            eps,
+            init: BnInit::default(),
+        };
         self.layer(at, Layer::LayerNorm(layer), x, Some(name))
     }
 
@@ -248,7 +269,9 @@ impl Reader<'_> {
         let x = self.maps(at)?;
         for (place, key) in [(1, "running_mean"), (2, "running_var"), (3, "weight"), (4, "bias")] {
             if at.call.argument(place, &[key]).is_some() {
-                return Err(at.refuse(format!("it has `{key}`"), "`instance_norm` has neither parameters nor statistics"));
+                return Err(
+                    at.refuse(format!("it has `{key}`"), "`instance_norm` has neither parameters nor statistics")
+                );
             }
         }
         let eps = at.float(7, "eps", 1e-5)?;
@@ -278,7 +301,10 @@ impl Reader<'_> {
         let rank = self.shape_of(x).len();
         match at.axis(1, "dim", rank)? {
             axis if axis + 1 == rank => self.layer(at, Layer::Softmax(zoo::Softmax {}), x, None),
-            axis => Err(at.refuse(format!("it is taken along axis {axis} of {rank}"), "`softmax` is taken along the last axis; `permute` moves one there")),
+            axis => Err(at.refuse(
+                format!("it is taken along axis {axis} of {rank}"),
+                "`softmax` is taken along the last axis; `permute` moves one there",
+            )),
         }
     }
 
@@ -301,7 +327,10 @@ impl Reader<'_> {
         let ceil_mode = at.flag(4, "ceil_mode", false)?;
         let count_include_pad = at.flag(5, "count_include_pad", true)?;
         if at.call.argument(6, &["divisor_override"]).is_some() {
-            return Err(at.refuse("it divides by a number of its own", "`avg_pool` divides by the number of pixels; `scale` multiplies"));
+            return Err(at.refuse(
+                "it divides by a number of its own",
+                "`avg_pool` divides by the number of pixels; `scale` multiplies",
+            ));
         }
         // Whether zeros count matters only where there are any.
         let count_include_pad = count_include_pad || pad == Padding::default();
@@ -312,7 +341,8 @@ impl Reader<'_> {
 
     fn adaptive_avg_pool(&mut self, at: &mut At<'_>) -> Result<(), Refusal> {
         let x = self.maps(at)?;
-        let Some([_, _, h, w]) = at.call.outputs.values().next().and_then(|made| <[usize; 4]>::try_from(made.shape.clone()).ok())
+        let Some([_, _, h, w]) =
+            at.call.outputs.values().next().and_then(|made| <[usize; 4]>::try_from(made.shape.clone()).ok())
         else {
             return Err(at.unknown_form("output_size"));
         };
@@ -334,10 +364,16 @@ impl Reader<'_> {
         let mut sorted = axes;
         sorted.sort_unstable();
         let [n, c, _, _] = shape[..] else {
-            return Err(at.refuse(format!("a mean over axes {sorted:?} of {shape:?}"), "`global_avg_pool` is the mean over height and width"));
+            return Err(at.refuse(
+                format!("a mean over axes {sorted:?} of {shape:?}"),
+                "`global_avg_pool` is the mean over height and width",
+            ));
         };
         if sorted != [2, 3] {
-            return Err(at.refuse(format!("a mean over axes {sorted:?} of {shape:?}"), "`global_avg_pool` is the mean over height and width"));
+            return Err(at.refuse(
+                format!("a mean over axes {sorted:?} of {shape:?}"),
+                "`global_avg_pool` is the mean over height and width",
+            ));
         }
         let what = What::Layer(Word::of(&Layer::GlobalAvgPool(zoo::GlobalAvgPool {})));
         let made = at.call.outputs.values().next().map(|made| made.shape.clone()).unwrap_or_default();
@@ -362,7 +398,10 @@ impl Reader<'_> {
         let rate = at.float(usize::MAX, "p", 0.0)?;
         let row = at.call.argument(usize::MAX, &["mode"]) == Some(&Argument::Text("row".to_owned()));
         if !row || !at.flag(usize::MAX, "scale_by_keep", true)? {
-            return Err(at.refuse("it drops the whole batch, or does not scale what it keeps", "`drop_path` drops samples and scales the others"));
+            return Err(at.refuse(
+                "it drops the whole batch, or does not scale what it keeps",
+                "`drop_path` drops samples and scales the others",
+            ));
         }
         self.unary(at, Layer::DropPath(zoo::DropPath { rate }))
     }
@@ -380,8 +419,13 @@ impl Reader<'_> {
             [top, bottom] => (*top, *bottom),
             _ => return Err(at.refuse("it pads other axes than height and width", "`pad` works on height and width")),
         };
-        let Ok(sides) = <[usize; 4]>::try_from([top, bottom, *left, *right].map(|side| usize::try_from(side).ok()).into_iter().flatten().collect::<Vec<_>>())
-        else {
+        let Ok(sides) = <[usize; 4]>::try_from(
+            [top, bottom, *left, *right]
+                .map(|side| usize::try_from(side).ok())
+                .into_iter()
+                .flatten()
+                .collect::<Vec<_>>(),
+        ) else {
             return Err(at.refuse("it cuts margins off", "`crop` cuts the same margin off all sides"));
         };
         self.layer(at, Layer::Pad(zoo::Pad { size: Padding(sides) }), x, None)
@@ -398,7 +442,8 @@ impl Reader<'_> {
         if at.flag(6, "antialias", false)? {
             return Err(at.refuse("it filters before it samples", "`upsample` does not filter"));
         }
-        let Some([_, _, h, w]) = at.call.outputs.values().next().and_then(|made| <[usize; 4]>::try_from(made.shape.clone()).ok())
+        let Some([_, _, h, w]) =
+            at.call.outputs.values().next().and_then(|made| <[usize; 4]>::try_from(made.shape.clone()).ok())
         else {
             return Err(at.unknown_form("size"));
         };
@@ -418,6 +463,13 @@ impl Reader<'_> {
 
     fn reshaped(&mut self, at: &mut At<'_>) -> Result<(), Refusal> {
         let Some(made) = at.call.outputs.values().next() else { return Err(at.unknown_form("shape")) };
+        let count = |shape: &[usize]| shape.iter().product::<usize>();
+        if let Some(Argument::Value(value)) = at.call.argument(0, &["input", "self"])
+            && count(&self.shape(*value)) != count(&made.shape)
+            && matches!(self.seen(*value), Some(Seen::Of(..)))
+        {
+            return Err(at.unknown_form("shape"));
+        }
         let view = View::Reshape(made.shape.clone());
         self.viewed(at, made.value, vec![view])
     }
@@ -434,7 +486,9 @@ impl Reader<'_> {
                 Some(other) => self.is(made, other),
                 None => return Err(at.unknown_form("input")),
             },
-            Some(Argument::Parameter(_)) => self.is(made, Seen::Unsaid("it computes with a parameter in another shape")),
+            Some(Argument::Parameter(_)) => {
+                self.is(made, Seen::Unsaid("it computes with a parameter in another shape"))
+            }
             Some(Argument::Buffer(_)) => self.is(made, Seen::Unsaid("it computes with a buffer")),
             _ => return Err(at.unknown_form("input")),
         }
@@ -491,7 +545,8 @@ impl Reader<'_> {
             Some(axis) => at.wrapped(axis, rank),
             None => Some(0),
         };
-        let (Some(axis), Some(Argument::Value(value))) = (axis, at.call.argument(0, &["input", "self", "tensor"])) else {
+        let (Some(axis), Some(Argument::Value(value))) = (axis, at.call.argument(0, &["input", "self", "tensor"]))
+        else {
             return Err(at.unknown_form("dim"));
         };
         let mut shape = self.shape(*value);
@@ -503,7 +558,10 @@ impl Reader<'_> {
                 return Err(at.unknown_form("dim"));
             };
             if sizes.iter().any(|other| *other != size) || size * sizes.len() != extent {
-                return Err(at.refuse(format!("it splits an axis in pieces of {sizes:?}"), "`reshape` and `take` give equal pieces"));
+                return Err(at.refuse(
+                    format!("it splits an axis in pieces of {sizes:?}"),
+                    "`reshape` and `take` give equal pieces",
+                ));
             }
             shape.splice(axis..=axis, [sizes.len(), size]);
         }
@@ -525,7 +583,9 @@ impl Reader<'_> {
         let shape = self.shape(*value);
         let at_index = |axis: usize, index: i64| {
             let extent = i64::try_from(shape.get(axis).copied()?).ok()?;
-            usize::try_from(if index < 0 { index + extent } else { index }).ok().filter(|index| *index < extent as usize)
+            usize::try_from(if index < 0 { index + extent } else { index })
+                .ok()
+                .filter(|index| *index < extent as usize)
         };
         if at.call.name() == "select" {
             let (axis, index) = (at.axis(1, "dim", rank)?, at.call.argument(2, &["index"]));
@@ -557,7 +617,12 @@ impl Reader<'_> {
                     views.push(View::Select(axis, index));
                     from += 1;
                 }
-                _ => return Err(at.refuse("it takes a part of an axis, or places that tensors say", "`take` gives what lies at one index, `crop` cuts margins off maps")),
+                _ => {
+                    return Err(at.refuse(
+                        "it takes a part of an axis, or places that tensors say",
+                        "`take` gives what lies at one index, `crop` cuts margins off maps",
+                    ));
+                }
             }
         }
         self.viewed(at, made, views)
@@ -568,13 +633,18 @@ impl Reader<'_> {
         match at.call.argument(0, &["input", "self"]) {
             Some(Argument::Parameter(name)) => {
                 let own = self.trace.parameters.get(name).map(|own| own.shape.clone()).unwrap_or_default();
-                let each_sample = own.len() == made.shape.len() && own.first() == Some(&1) && own[1..] == made.shape[1..];
-                let seen = if each_sample { Seen::Expanded(name.clone()) } else { Seen::Unsaid("it repeats a parameter") };
+                let each_sample =
+                    own.len() == made.shape.len() && own.first() == Some(&1) && own[1..] == made.shape[1..];
+                let seen =
+                    if each_sample { Seen::Expanded(name.clone()) } else { Seen::Unsaid("it repeats a parameter") };
                 self.is(made.value, seen);
                 Ok(())
             }
             Some(Argument::Value(value)) if self.shape(*value) == made.shape => self.same(at),
-            _ => Err(at.refuse("it repeats a tensor", "sums and products repeat what has one element where the other has several")),
+            _ => Err(at.refuse(
+                "it repeats a tensor",
+                "sums and products repeat what has one element where the other has several",
+            )),
         }
     }
 
@@ -600,7 +670,10 @@ impl Reader<'_> {
                 }
             }
             None => Err(at.refuse(format!("it has no {leaf}"), "the layer has one")),
-            Some(_) => Err(at.refuse(format!("its {leaf} is computed"), "parameters of layers are trained themselves: no weight standardisation, no weight norm")),
+            Some(_) => Err(at.refuse(
+                format!("its {leaf} is computed"),
+                "parameters of layers are trained themselves: no weight standardisation, no weight norm",
+            )),
         }
     }
 
@@ -618,11 +691,17 @@ impl Reader<'_> {
 const WORDS: &[(&str, &str)] = &[
     ("roll", "windows that are shifted need an operator that recipes do not have"),
     ("matmul", "`dot_product_attention` and `attention` multiply tensors by each other; other products cannot be said"),
-    ("__matmul__", "`dot_product_attention` and `attention` multiply tensors by each other; other products cannot be said"),
+    (
+        "__matmul__",
+        "`dot_product_attention` and `attention` multiply tensors by each other; other products cannot be said",
+    ),
     ("bmm", "`dot_product_attention` and `attention` multiply tensors by each other; other products cannot be said"),
     ("einsum", "`dot_product_attention` and `attention` multiply tensors by each other; other products cannot be said"),
     ("normalize", "`rms_norm` and `layer_norm` normalise rows"),
-    ("conv1d", "`conv` works on maps, [C, H, W]: a kernel of 1 x k on maps of height 1 is the same, under another shape"),
+    (
+        "conv1d",
+        "`conv` works on maps, [C, H, W]: a kernel of 1 x k on maps of height 1 is the same, under another shape",
+    ),
     ("conv3d", "`conv` works on maps, [C, H, W]"),
     ("max", "`max_pool` takes the largest of a window"),
     ("adaptive_max_pool2d", "`max_pool` with the window of the whole map"),
@@ -631,17 +710,57 @@ const WORDS: &[(&str, &str)] = &[
 
 /// Functions that there are layers for.
 const FUNCTIONS: &[&str] = &[
-    "conv2d", "conv_transpose2d", "linear", "batch_norm", "layer_norm", "group_norm", "rms_norm", "instance_norm", "relu",
-    "relu6", "sigmoid", "silu", "hardswish", "hardsigmoid", "mish", "tanh", "gelu", "leaky_relu", "elu", "softmax",
-    "max_pool2d", "avg_pool2d", "adaptive_avg_pool2d", "mean", "local_response_norm", "dropout", "pad", "pixel_shuffle",
-    "channel_shuffle", "interpolate", "add", "sub", "mul", "div", "cat", "scaled_dot_product_attention", "embedding",
-    "flatten", "reshape", "permute", "chunk", "unbind",
+    "conv2d",
+    "conv_transpose2d",
+    "linear",
+    "batch_norm",
+    "layer_norm",
+    "group_norm",
+    "rms_norm",
+    "instance_norm",
+    "relu",
+    "relu6",
+    "sigmoid",
+    "silu",
+    "hardswish",
+    "hardsigmoid",
+    "mish",
+    "tanh",
+    "gelu",
+    "leaky_relu",
+    "elu",
+    "softmax",
+    "max_pool2d",
+    "avg_pool2d",
+    "adaptive_avg_pool2d",
+    "mean",
+    "local_response_norm",
+    "dropout",
+    "pad",
+    "pixel_shuffle",
+    "channel_shuffle",
+    "interpolate",
+    "add",
+    "sub",
+    "mul",
+    "div",
+    "cat",
+    "scaled_dot_product_attention",
+    "embedding",
+    "flatten",
+    "reshape",
+    "permute",
+    "chunk",
+    "unbind",
 ];
 
 impl At<'_> {
     /// An argument that has another form than is known.
     pub fn unknown_form(&self, key: &str) -> Refusal {
-        self.refuse(format!("its argument `{key}` has a form that is not known"), "plain numbers, switches and tensors are")
+        self.refuse(
+            format!("its argument `{key}` has a form that is not known"),
+            "plain numbers, switches and tensors are",
+        )
     }
 
     pub(crate) fn float(&self, place: usize, key: &str, usual: f64) -> Result<f64, Refusal> {
@@ -688,7 +807,8 @@ impl At<'_> {
         if let (true, Some(usual)) = (empty, usual) {
             return Ok(usual);
         }
-        let sizes: Vec<usize> = self.numbers(place, key)?.iter().filter_map(|size| usize::try_from(*size).ok()).collect();
+        let sizes: Vec<usize> =
+            self.numbers(place, key)?.iter().filter_map(|size| usize::try_from(*size).ok()).collect();
         match sizes[..] {
             [both] => Ok([both, both]),
             [height, width] => Ok([height, width]),
@@ -727,4 +847,3 @@ impl At<'_> {
         usize::try_from(axis).ok().filter(|axis| *axis < rank)
     }
 }
-

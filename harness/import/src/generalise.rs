@@ -237,7 +237,7 @@ fn named(found: Vec<Found>, written: &mut [Setting]) -> Vec<Argument> {
     args
 }
 
-/// What most bodies have, if that is more than half of them; something, where it does not matter to some.
+/// What most bodies have, if that is more than half of them and no number of channels; something, where it does not matter to some.
 fn default(arg: &Found) -> Option<Setting> {
     let mut counts: Vec<(&Setting, usize)> = Vec::new();
     for value in arg.values.iter().flatten() {
@@ -248,7 +248,7 @@ fn default(arg: &Found) -> Option<Setting> {
     }
     let is_partial = arg.values.iter().any(Option::is_none);
     let (most, count) = counts.into_iter().max_by_key(|(_, count)| *count)?;
-    (is_partial || 2 * count > arg.values.len()).then(|| most.clone())
+    (is_partial || !arg.channels && 2 * count > arg.values.len()).then(|| most.clone())
 }
 
 /// The key; where several arguments have it, with the name of the layer before it.

@@ -33,9 +33,8 @@ impl Reader<'_> {
             return Err(at.unknown_form("alpha"));
         }
         Ok(match (first, second) {
-            (Argument::Parameter(name), other @ Argument::Value(_)) | (other @ Argument::Value(_), Argument::Parameter(name)) => {
-                Operands::Parameter(other, name)
-            }
+            (Argument::Parameter(name), other @ Argument::Value(_))
+            | (other @ Argument::Value(_), Argument::Parameter(name)) => Operands::Parameter(other, name),
             (first, second) => match (plain(&first), plain(&second)) {
                 (None, Some(value)) => Operands::Number(first, value, false),
                 (Some(value), None) => Operands::Number(second, value, true),
@@ -81,7 +80,10 @@ impl Reader<'_> {
                 let shape = self.shape_of(x);
                 if own.first() != Some(&1) || own.get(1..) != shape.get(1..) {
                     let what = format!("it adds the parameter `{name}` of shape {own:?} to {shape:?}");
-                    return Err(at.refuse(what, "`add_parameter` adds one of the shape of a sample, with an axis of one element before it"));
+                    return Err(at.refuse(
+                        what,
+                        "`add_parameter` adds one of the shape of a sample, with an axis of one element before it",
+                    ));
                 }
                 let layer = Layer::AddParameter(zoo::AddParameter { init: zoo_graph::Init::Constant(0.0) });
                 self.layer(at, layer, x, Some(name))
@@ -126,7 +128,10 @@ impl Reader<'_> {
                 };
                 if !fits {
                     let what = format!("it multiplies {shape:?} by the parameter `{name}` of shape {own:?}");
-                    return Err(at.refuse(what, "`layer_scale` multiplies maps by [C, 1, 1] and anything else by its last axis, [E]"));
+                    return Err(at.refuse(
+                        what,
+                        "`layer_scale` multiplies maps by [C, 1, 1] and anything else by its last axis, [E]",
+                    ));
                 }
                 self.layer(at, Layer::LayerScale(zoo::LayerScale { start }), x, Some(name))
             }
@@ -165,7 +170,12 @@ impl Reader<'_> {
             1 => "channel",
             2 => "height",
             3 => "width",
-            _ => return Err(at.refuse(format!("it joins tensors along axis {axis}"), "`concat` joins along channel, height or width")),
+            _ => {
+                return Err(at.refuse(
+                    format!("it joins tensors along axis {axis}"),
+                    "`concat` joins along channel, height or width",
+                ));
+            }
         };
         let operands = parts.iter().map(|part| self.operand(at, Some(part))).collect::<Result<Vec<_>, _>>()?;
         match (&operands[..], at.call.outputs.values().next()) {

@@ -162,7 +162,12 @@ pub fn each_list(items: &mut Vec<Item>, visit: &mut dyn FnMut(&mut Vec<Item>)) {
             }
             Item::Concat { branches, .. } => branches.iter_mut().for_each(|branch| each_list(branch, visit)),
             Item::Gate(body) | Item::Scope { body, .. } | Item::Module { body, .. } => each_list(body, visit),
-            Item::Layer { .. } | Item::Tap(_) | Item::From(_) | Item::Join(..) | Item::Use { .. } | Item::Stack { .. } => {}
+            Item::Layer { .. }
+            | Item::Tap(_)
+            | Item::From(_)
+            | Item::Join(..)
+            | Item::Use { .. }
+            | Item::Stack { .. } => {}
         }
     }
     visit(items);
@@ -174,7 +179,9 @@ pub fn would_be_numbered(body: &[Item]) -> bool {
         Item::Layer { word, name } => name.is_none() && word.tag != "map",
         Item::Residual { .. } | Item::Concat { .. } | Item::Gate(_) => true,
         Item::Stack { name, .. } => name.is_empty(),
-        Item::Tap(_) | Item::From(_) | Item::Join(..) | Item::Scope { .. } | Item::Module { .. } | Item::Use { .. } => false,
+        Item::Tap(_) | Item::From(_) | Item::Join(..) | Item::Scope { .. } | Item::Module { .. } | Item::Use { .. } => {
+            false
+        }
     })
 }
 

@@ -54,7 +54,8 @@ pub fn import(trace: &Trace, name: &str) -> Result<Imported, ImportError> {
     let path = folder.path().join(format!("{name}.yaml"));
     std::fs::write(&path, &text).map_err(|error| differs(&error))?;
     let library = Library::new([folder.path()]);
-    let recipe = library.load(name, &LoadOptions::default()).map_err(|errors| differs(&errors))?.recipe;
+    let recipe = library.load(name, &LoadOptions::default());
+    let recipe = recipe.map_err(|errors| ImportError::Invalid(Box::new(errors)))?.recipe;
     let model = recipe.resolve().map_err(|errors| differs(&errors))?;
     let proof = proof::same(&network, &model)?;
     let proof = Proof { parameters: proof::shapes(trace, &recipe, &model)?, ..proof };

@@ -170,7 +170,9 @@ impl Written<'_> {
                     "mul" => What::Mul,
                     _ => {
                         let mut word = Word::of(&layer.kind);
-                        word.settings.retain(|key, _| !(word.tag == "dot_product_attention" && ["key", "value"].contains(&key.as_str())));
+                        word.settings.retain(|key, _| {
+                            !(word.tag == "dot_product_attention" && ["key", "value"].contains(&key.as_str()))
+                        });
                         What::Layer(word)
                     }
                 };
@@ -202,8 +204,11 @@ pub fn same(network: &Network, model: &ResolvedModel) -> Result<Proof, ImportErr
     traced.units(&network.root.body);
     traced.account.output = Some(traced.number(network.root.output));
     let traced = traced.account;
-    let taps: HashMap<String, usize> =
-        model.inputs.keys().map(|name| (name.clone(), numbers.of(format!("input {name}"), false, Vec::new()))).collect();
+    let taps: HashMap<String, usize> = model
+        .inputs
+        .keys()
+        .map(|name| (name.clone(), numbers.of(format!("input {name}"), false, Vec::new())))
+        .collect();
     let first = model.inputs.keys().next().and_then(|name| taps.get(name).copied()).unwrap_or(usize::MAX);
     let mut written = Written { numbers: &mut numbers, account: Account::default(), taps };
     written.account.output = Some(written.row(&model.body, first));
@@ -213,14 +218,15 @@ pub fn same(network: &Network, model: &ResolvedModel) -> Result<Proof, ImportErr
         match written.modules.get(name) {
             Some(other) if other == number => {}
             Some(other) => {
-                let [theirs, ours] = [number, other].map(|number| numbers.names.get(*number).cloned().unwrap_or_default());
+                let [theirs, ours] =
+                    [number, other].map(|number| numbers.names.get(*number).cloned().unwrap_or_default());
                 return differs(format!("the module {name} would give `{ours}`, and gives `{theirs}`"));
             }
             None => return differs(format!("the module {name} would be missing")),
         }
     }
     if let Some(name) = written.modules.keys().find(|name| !traced.modules.contains_key(*name)) {
-        return differs(format!("there would be a module {name} that is not there")) ;
+        return differs(format!("there would be a module {name} that is not there"));
     }
     let count = |account: &Account, number: &usize| account.operations.get(number).copied().unwrap_or(0);
     for number in traced.operations.keys().chain(written.operations.keys()) {
@@ -244,8 +250,10 @@ pub fn same(network: &Network, model: &ResolvedModel) -> Result<Proof, ImportErr
 pub fn shapes(trace: &Trace, recipe: &Recipe, model: &ResolvedModel) -> Result<usize, ImportError> {
     let options = BuildOptions { batch: trace.batch, ..BuildOptions::eval(trace.batch) };
     let graph = build(recipe, model, &options).map_err(|error| ImportError::Differs(error.to_string()))?;
-    let own: BTreeMap<&str, Vec<usize>> =
-        graph.parameters().map(|(_, variable)| (variable.name.as_str(), graph.ty(variable.value).shape.to_vec())).collect();
+    let own: BTreeMap<&str, Vec<usize>> = graph
+        .parameters()
+        .map(|(_, variable)| (variable.name.as_str(), graph.ty(variable.value).shape.to_vec()))
+        .collect();
     let theirs = trace.parameters.iter().filter(|(_, parameter)| parameter.same_as.is_none());
     let mut count = 0;
     for (name, parameter) in theirs {
@@ -253,7 +261,8 @@ pub fn shapes(trace: &Trace, recipe: &Recipe, model: &ResolvedModel) -> Result<u
         match own.get(name.as_str()) {
             Some(shape) if *shape == parameter.shape => {}
             Some(shape) => {
-                let message = format!("the parameter `{name}` would have shape {shape:?}, and has {:?}", parameter.shape);
+                let message =
+                    format!("the parameter `{name}` would have shape {shape:?}, and has {:?}", parameter.shape);
                 return Err(ImportError::Differs(message));
             }
             None => {
@@ -263,7 +272,8 @@ pub fn shapes(trace: &Trace, recipe: &Recipe, model: &ResolvedModel) -> Result<u
                     operator: trace.modules.get(module).map_or("", |module| module.class.as_str()).to_owned(),
                     at: trace.root.at.clone(),
                     what: format!("nothing uses the parameter `{name}`"),
-                    nearest: "`unused` declares layers that only a checkpoint has; take the module away or write it so".to_owned(),
+                    nearest: "`unused` declares layers that only a checkpoint has; take the module away or write it so"
+                        .to_owned(),
                 }
                 .into());
             }
@@ -286,7 +296,11 @@ pub fn shapes(trace: &Trace, recipe: &Recipe, model: &ResolvedModel) -> Result<u
 }
 
 /// Shapes of what modules give, by path and call.
-fn outputs(call: &ModuleCall, shapes: &mut HashMap<usize, Vec<usize>>, given: &mut HashMap<(String, usize), Vec<usize>>) {
+fn outputs(
+    call: &ModuleCall,
+    shapes: &mut HashMap<usize, Vec<usize>>,
+    given: &mut HashMap<(String, usize), Vec<usize>>,
+) {
     for inner in &call.body {
         match inner {
             Call::Module(inner) => outputs(inner, shapes, given),

@@ -180,7 +180,8 @@ impl Reader<'_> {
         let has_own = |unit: &Unit| matches!(unit, Unit::Operation(operation) if own(&operation.name));
         if module.body.iter().any(has_own) {
             let refusal = self.refuse_module(call, "it has parameters of its own and does more than its layer");
-            let nearest = "a layer with parameters is a module of its own in recipes: put what follows it in another module";
+            let nearest =
+                "a layer with parameters is a module of its own in recipes: put what follows it in another module";
             return Err(Refusal { nearest: nearest.to_owned(), ..refusal }.into());
         }
         if call.call > 0 {
@@ -201,7 +202,9 @@ impl Reader<'_> {
     /// The shape of a tensor of the trace.
     pub(crate) fn shape(&self, value: usize) -> Vec<usize> {
         match self.seen.get(&value) {
-            Some(Seen::Of(tensor, views)) => views.iter().fold(self.shape_of(*tensor), |shape, view| view.shape(&shape)),
+            Some(Seen::Of(tensor, views)) => {
+                views.iter().fold(self.shape_of(*tensor), |shape, view| view.shape(&shape))
+            }
             Some(Seen::Expanded(_) | Seen::Unsaid(_)) | None => Vec::new(),
         }
     }
@@ -241,15 +244,22 @@ impl Reader<'_> {
             Some(Seen::Of(base, views)) => (*base, views.clone()),
             Some(Seen::Expanded(name)) => {
                 let what = format!("it uses the parameter `{name}`, once for every sample");
-                return Err(refuse(&what, "`prepend` puts a learned token before the others, `add_parameter` adds one"));
+                return Err(refuse(
+                    &what,
+                    "`prepend` puts a learned token before the others, `add_parameter` adds one",
+                ));
             }
             Some(Seen::Unsaid(what)) => return Err(refuse(what, "there is no layer that gives it")),
             None => return Err(refuse("it uses a tensor that nothing has made", "this is a defect of the trace")),
         };
         let shape = self.shape_of(base);
         let Some(layers) = view::layers(&shape, &views) else {
-            let what = format!("it moves the batch among other axes, or puts samples together: {}", text(&shape, &views));
-            return Err(refuse(&what, "`reshape` and `permute` work on each sample apart; windows need operators that recipes do not have"));
+            let what =
+                format!("it moves the batch among other axes, or puts samples together: {}", text(&shape, &views));
+            return Err(refuse(
+                &what,
+                "`reshape` and `permute` work on each sample apart; windows need operators that recipes do not have",
+            ));
         };
         let mut last = base;
         for (index, layer) in layers.iter().enumerate() {
@@ -272,18 +282,29 @@ impl Reader<'_> {
             Some(Argument::Value(value)) => self.tensor(*value, at.module, &at.call.at, &at.call.function, at.units),
             Some(Argument::Parameter(name)) => {
                 let what = format!("it computes with the parameter `{name}`");
-                Err(at.refuse(what, "`add_parameter` and `layer_scale` add and multiply by one, `prepend` puts one first"))
+                Err(at.refuse(
+                    what,
+                    "`add_parameter` and `layer_scale` add and multiply by one, `prepend` puts one first",
+                ))
             }
             Some(Argument::Buffer(name)) => {
                 let what = format!("it computes with the buffer `{name}`");
                 Err(at.refuse(what, "recipes have no constants that a network keeps"))
             }
-            _ => Err(at.refuse("it is not given a tensor where one is needed", "this is a form of it that is not known")),
+            _ => {
+                Err(at.refuse("it is not given a tensor where one is needed", "this is a form of it that is not known"))
+            }
         }
     }
 
     /// Adds an operation whose result is the only tensor of the call.
-    pub(crate) fn gives(&mut self, at: &mut At<'_>, what: What, operands: Vec<Tensor>, name: Option<String>) -> Result<Tensor, Refusal> {
+    pub(crate) fn gives(
+        &mut self,
+        at: &mut At<'_>,
+        what: What,
+        operands: Vec<Tensor>,
+        name: Option<String>,
+    ) -> Result<Tensor, Refusal> {
         let Some(made) = at.call.outputs.values().next().cloned() else {
             return Err(at.refuse("it gives no tensor", "what a network computes are tensors"));
         };
@@ -313,7 +334,13 @@ impl Reader<'_> {
     }
 
     /// Adds a layer on one tensor.
-    pub(crate) fn layer(&mut self, at: &mut At<'_>, layer: Layer, x: Tensor, name: Option<String>) -> Result<(), Refusal> {
+    pub(crate) fn layer(
+        &mut self,
+        at: &mut At<'_>,
+        layer: Layer,
+        x: Tensor,
+        name: Option<String>,
+    ) -> Result<(), Refusal> {
         self.gives(at, What::Layer(Word::of(&layer)), vec![x], name).map(drop)
     }
 }

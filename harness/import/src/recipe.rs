@@ -8,10 +8,14 @@ use zoo_recipe::schema::Optimizer;
 
 use crate::fold::fold;
 use crate::layout::{Item, lay_out};
+use crate::operation::Network;
 use crate::trace::{Trace, Training};
 use crate::word::{Setting, number};
-use crate::operation::Network;
 use crate::{ImportError, structure, write};
+
+/// How many classes and how many pixels on a side generated characters have.
+const MOST_CHARACTERS: std::ops::RangeInclusive<usize> = 2..=36;
+const SIDES: std::ops::RangeInclusive<usize> = 16..=512;
 
 /// The recipe of a traced network, under this name.
 ///
@@ -93,17 +97,7 @@ fn name_classes(items: &mut [Item], classes: usize) -> bool {
 /// Data, training and golden.
 fn rest(trace: &Trace) -> String {
     let mut text = String::new();
-    let side = trace.inputs.values().next().and_then(|made| made.shape.last().copied()).unwrap_or(32);
-    let classes = trace.classes;
-    let _ = write!(
-        text,
-        "# Generated images; `zoo run --data DIR` takes images of your own.\n\
-         data:\n  source: {{characters: {{classes: {}, train: 4000, val: 1000, size: {side}}}}}\n\n\
-         preprocess:\n  \
-         train: [normalize: {{mean: [128, 128, 128], std: [64, 64, 64], scale: byte}}]\n  \
-         eval: [normalize: {{mean: [128, 128, 128], std: [64, 64, 64], scale: byte}}]\n\n",
-        classes
-    );
+    text += &data(trace);
     let usual = Training {
         batch: 32,
         lr: 0.01,
@@ -128,6 +122,30 @@ fn rest(trace: &Trace) -> String {
         let _ = writeln!(text, "\ngolden: {{manifest: {}}}", printable(golden));
     }
     text
+}
+
+/// Generated characters, where they are as many and as large as the network's images; otherwise a folder of images.
+fn data(trace: &Trace) -> String {
+    let shape = trace.inputs.values().next().map(|made| made.shape.clone()).unwrap_or_default();
+    let (classes, side) = (trace.classes, shape.last().copied().unwrap_or_default());
+    let usual = "mean: [0.485, 0.456, 0.406], std: [0.229, 0.224, 0.225]";
+    if MOST_CHARACTERS.contains(&classes) && SIDES.contains(&side) && shape.get(1..) == Some(&[3, side, side]) {
+        return format!(
+            "# Generated images; `zoo run --data DIR` takes images of your own.\n\
+             data:\n  source: {{characters: {{classes: {classes}, train: 4000, val: 1000, size: {side}}}}}\n\n\
+             preprocess:\n  \
+             train: [normalize: {{mean: [128, 128, 128], std: [64, 64, 64], scale: byte}}]\n  \
+             eval: [normalize: {{mean: [128, 128, 128], std: [64, 64, 64], scale: byte}}]\n\n"
+        );
+    }
+    let side = side.clamp(1, 65536);
+    format!(
+        "data:\n  source: {{image_folder: {{root: data}}}} # data/train/CLASS/*, data/val/CLASS/*; or zoo run --data DIR\n\n\
+         preprocess:\n  train:\n    - random_resized_crop: {{size: {side}}}\n    - horizontal_flip\n    \
+         - normalize: {{{usual}}}\n  eval:\n    - resize: {{shorter: {}}}\n    - center_crop: {{size: {side}}}\n    \
+         - normalize: {{{usual}}}\n\n",
+        side + side / 7
+    )
 }
 
 /// `{sgd: {momentum: 0.9}}`: what differs from the defaults.

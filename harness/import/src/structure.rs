@@ -127,7 +127,11 @@ impl Body<'_> {
 
     /// The nearest tensor that all ways to both pass.
     fn common(&self, mut first: Tensor, mut second: Tensor) -> Tensor {
-        while first != second {
+        // Each step goes back in the order of execution.
+        for _ in 0..=2 * self.producers.len() {
+            if first == second {
+                break;
+            }
             match self.place(first) >= self.place(second) {
                 true => first = self.dominators.get(&first).copied().unwrap_or(self.input),
                 false => second = self.dominators.get(&second).copied().unwrap_or(self.input),
@@ -286,7 +290,9 @@ impl Body<'_> {
                 }
                 let mut others = others.into_iter().map(|other| name(&mut names, other));
                 match (unit, others.next(), others.next()) {
-                    (Unit::Operation(operation), Some(other), None) => own.push(Item::Join(operation.what.tag(), other)),
+                    (Unit::Operation(operation), Some(other), None) => {
+                        own.push(Item::Join(operation.what.tag(), other))
+                    }
                     (Unit::Operation(Operation { what: What::Layer(word), name, .. }), Some(key), Some(value)) => {
                         own.push(Item::Layer { word: attending(word, key, value), name: name.clone() });
                     }

@@ -14,6 +14,9 @@ pub const FORMAT: u32 = 1;
 /// Largest document, in bytes: many times that of any network.
 pub const MAX_BYTES: usize = 64 << 20;
 
+/// Largest number of a tensor.
+const MAX_VALUE: usize = 1 << 32;
+
 /// What a network computes for one batch.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -318,15 +321,19 @@ impl Trace {
         }
         for (name, input) in &self.inputs {
             if input.shape.first() != Some(&self.batch) {
-                let message =
-                    format!("the input `{name}` is {:?}, which does not begin with the batch {}", input.shape, self.batch);
+                let message = format!(
+                    "the input `{name}` is {:?}, which does not begin with the batch {}",
+                    input.shape, self.batch
+                );
                 return Err(ImportError::Malformed(message));
             }
             self.makes(input, &mut known, name)?;
         }
         for (name, parameter) in &self.parameters {
             if parameter.same_as.as_ref().is_some_and(|other| !self.parameters.contains_key(other)) {
-                return Err(ImportError::Malformed(format!("the parameter `{name}` is said to be one that is not there")));
+                return Err(ImportError::Malformed(format!(
+                    "the parameter `{name}` is said to be one that is not there"
+                )));
             }
         }
         if !self.root.module.is_empty() {
@@ -340,9 +347,12 @@ impl Trace {
         if made.shape.len() > 16 || made.shape.iter().try_fold(1usize, |n, extent| n.checked_mul(*extent)).is_none() {
             return Err(ImportError::Malformed(format!("{at}: a tensor of shape {:?}", made.shape)));
         }
-        match known.insert(made.value) {
+        match made.value <= MAX_VALUE && known.insert(made.value) {
             true => Ok(()),
-            false => Err(ImportError::Malformed(format!("{at}: the tensor {} is made twice", made.value))),
+            false => Err(ImportError::Malformed(format!(
+                "{at}: the tensor {} is made twice, or its number is too large",
+                made.value
+            ))),
         }
     }
 

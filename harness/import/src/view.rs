@@ -74,7 +74,9 @@ pub fn layers(from: &[usize], views: &[View]) -> Option<Vec<Layer>> {
     while let Some(first) = rest.first() {
         let (layer, taken) = match (rest, &shape[..]) {
             ([View::Reshape(split), View::Permute(order), View::Reshape(joined), ..], [n, c, h, w])
-                if joined == &shape && order == &[0, 2, 1, 3, 4] && split.len() == 5
+                if joined == &shape
+                    && order == &[0, 2, 1, 3, 4]
+                    && split.len() == 5
                     && [split[0], split[1] * split[2], split[3], split[4]] == [*n, *c, *h, *w] =>
             {
                 (Layer::ChannelShuffle(ChannelShuffle { groups: Size(split[1]) }), 3)
@@ -122,11 +124,8 @@ mod tests {
     fn tokens_and_shuffles_are_found() {
         let tokens = [View::Reshape(vec![5, 8, 12]), View::Permute(vec![0, 2, 1])];
         assert_eq!(layers(&[5, 8, 3, 4], &tokens), Some(vec![Layer::Tokens(Tokens {})]));
-        let shuffle = [
-            View::Reshape(vec![5, 2, 4, 3, 3]),
-            View::Permute(vec![0, 2, 1, 3, 4]),
-            View::Reshape(vec![5, 8, 3, 3]),
-        ];
+        let shuffle =
+            [View::Reshape(vec![5, 2, 4, 3, 3]), View::Permute(vec![0, 2, 1, 3, 4]), View::Reshape(vec![5, 8, 3, 3])];
         let groups = Layer::ChannelShuffle(ChannelShuffle { groups: Size(2) });
         assert_eq!(layers(&[5, 8, 3, 3], &shuffle), Some(vec![groups]));
     }

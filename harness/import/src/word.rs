@@ -41,9 +41,7 @@ impl Setting {
         let Self::List(items) = self else { return self };
         match &items[..] {
             [first, rest @ ..] if !rest.is_empty() && rest.iter().all(|item| item == first) => first.clone(),
-            [top, bottom, left, right] if top == bottom && left == right => {
-                Self::List(vec![top.clone(), left.clone()])
-            }
+            [top, bottom, left, right] if top == bottom && left == right => Self::List(vec![top.clone(), left.clone()]),
             _ => Self::List(items),
         }
     }
@@ -55,7 +53,9 @@ impl fmt::Display for Setting {
             Self::Bool(value) => write!(f, "{value}"),
             Self::Int(value) => write!(f, "{value}"),
             Self::Float(value) => f.write_str(&number(*value)),
-            Self::Text(text) if text.is_empty() || text.starts_with(|c: char| c.is_ascii_digit() && !text.contains('$')) => {
+            Self::Text(text)
+                if text.is_empty() || text.starts_with(|c: char| c.is_ascii_digit() && !text.contains('$')) =>
+            {
                 write!(f, "\"{text}\"")
             }
             Self::Text(text) => f.write_str(text),

@@ -41,7 +41,11 @@ impl Lines {
     }
 
     fn block(&mut self, block: &Block) {
-        let comment = block.comment.as_ref().map(|comment| format!(" # {comment}")).unwrap_or_default();
+        let comment = block
+            .comment
+            .as_ref()
+            .map(|comment| format!(" # {}", comment.replace(char::is_control, " ")))
+            .unwrap_or_default();
         self.line(4, &format!("{}:{comment}", block.name));
         let args: Vec<String> = block
             .args
@@ -83,7 +87,8 @@ impl Lines {
         }
         let said = word.settings.iter().filter(|(_, entry)| entry.default.as_ref() != Some(&entry.value));
         let named = name.map(|name| ("name".to_owned(), quoted(name)));
-        let keys: Vec<_> = named.into_iter().chain(said.map(|(key, entry)| (key.clone(), entry.value.to_string()))).collect();
+        let keys: Vec<_> =
+            named.into_iter().chain(said.map(|(key, entry)| (key.clone(), entry.value.to_string()))).collect();
         self.keys(indent, dash, word.tag, &keys);
     }
 
@@ -114,7 +119,9 @@ impl Lines {
                 _ => self.scope(indent, dash, name, body),
             },
             Item::Module { name, body, enabled, .. } => {
-                if let ([join @ (Item::Residual { .. } | Item::Concat { .. } | Item::Gate(_))], None) = (&body[..], enabled) {
+                if let ([join @ (Item::Residual { .. } | Item::Concat { .. } | Item::Gate(_))], None) =
+                    (&body[..], enabled)
+                {
                     return self.join(indent, dash, join, other(name).as_deref());
                 }
                 let name = other(name);
@@ -125,7 +132,9 @@ impl Lines {
                 if let Some(name) = name {
                     self.line(inner, &format!("name: {name}"));
                 }
-                if let Some(enabled) = enabled.as_ref().filter(|enabled| enabled.default.as_ref() != Some(&enabled.value)) {
+                if let Some(enabled) =
+                    enabled.as_ref().filter(|enabled| enabled.default.as_ref() != Some(&enabled.value))
+                {
                     self.line(inner, &format!("enabled: {}", enabled.value));
                 }
                 self.line(inner, "body:");
@@ -138,7 +147,8 @@ impl Lines {
                 self.keys(indent, dash, "block", &keys);
             }
             Item::Stack { name, block, item, repeat, args, first, .. } => {
-                let said = |key: &str, value: String| Some((key.to_owned(), value)).filter(|(_, value)| !value.is_empty());
+                let said =
+                    |key: &str, value: String| Some((key.to_owned(), value)).filter(|(_, value)| !value.is_empty());
                 let keys = [
                     other(name).map(|name| ("name".to_owned(), name)),
                     said("item", item.clone()),
@@ -182,7 +192,9 @@ impl Lines {
                 self.list(inner + 2, body, false);
             }
             Item::Concat { branches, axis } => {
-                let short = self.short(branches).filter(|short| name.is_none() && *axis == "channel" && indent + short.len() < 100);
+                let short = self
+                    .short(branches)
+                    .filter(|short| name.is_none() && *axis == "channel" && indent + short.len() < 100);
                 if let Some(short) = short {
                     return self.line(indent, &format!("{dash}concat: {{branches: {short}}}"));
                 }
