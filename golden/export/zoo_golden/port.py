@@ -40,7 +40,7 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     add("--zoo", default=os.environ.get("ZOO", "zoo"), help="the command; also from the environment variable ZOO")
     add("--lr", type=float)
     training_options(parser)
-    parser.set_defaults(batch=2, classes=1000, lr=1e-3, momentum=0.9)
+    parser.set_defaults(batch=2, classes=1000, lr=1e-2, momentum=0.9)
     return checked(parser, parser.parse_args(arguments))
 
 
