@@ -18,6 +18,7 @@ const CRATES: &[(&str, &str, &[&str])] = &[
     ("zoo-pages", "harness/pages", &["zoo-recipe"]),
     ("zoo-npu", "harness/npu", &["zoo-recipe", "zoo-graph", "zoo-pages"]),
     ("zoo-onnx", "harness/onnx", &["zoo-recipe", "zoo-graph"]),
+    ("zoo-import", "harness/import", &["zoo-recipe", "zoo-graph"]),
     ("zoo-engine", "harness/engine", &["zoo-recipe", "zoo-graph", "zoo-kernels", "zoo-ranks"]),
     (
         "zoo-golden",
@@ -48,6 +49,7 @@ const CRATES: &[(&str, &str, &[&str])] = &[
             "zoo-tasks",
             "zoo-npu",
             "zoo-onnx",
+            "zoo-import",
             "zoo-pages",
             "zoo-engine",
             "zoo-golden",

@@ -8,6 +8,7 @@ use zoo_datasets::DataError;
 use zoo_engine::{EngineError, KernelError};
 use zoo_golden::GoldenError;
 use zoo_graph::{Bytes, GraphError};
+use zoo_import::ImportError;
 use zoo_npu::NpuError;
 use zoo_onnx::OnnxError;
 use zoo_ranks::RanksError;
@@ -72,6 +73,14 @@ pub enum Failure {
     /// A network that cannot be written as an ONNX model.
     #[error("{}{}", .0, line(.0))]
     Onnx(#[from] OnnxError),
+    /// A network of which no recipe can be made.
+    #[error("{}: {source}", path.display())]
+    Import {
+        /// The trace.
+        path: PathBuf,
+        /// Why.
+        source: ImportError,
+    },
     /// The simulated NPU cannot price what it was asked.
     #[error(transparent)]
     Npu(#[from] NpuError),
@@ -121,6 +130,9 @@ impl Failure {
             Self::Weights(error) => weights(error),
             Self::Onnx(OnnxError::Variable(_)) => Exit::Internal,
             Self::Onnx(_) => Exit::Invalid,
+            Self::Import { source: ImportError::Malformed(_), .. } => Exit::Missing,
+            Self::Import { source: ImportError::Refused(_) | ImportError::Invalid(_), .. } => Exit::Invalid,
+            Self::Import { source: ImportError::Differs(_), .. } => Exit::Internal,
             Self::Train(error) | Self::Convergence(ConvergenceError::Unreadable(error)) => train(error),
             Self::Convergence(_) | Self::Comparison(ComparisonError::Empty) => Exit::Invalid,
             Self::Comparison(ComparisonError::Page(_)) => Exit::Internal,

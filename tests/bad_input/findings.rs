@@ -10,7 +10,7 @@ use zoo_datasets::Rng;
 type Target = fn(&[u8]);
 
 /// The targets of tests/fuzz, as they stand in its Cargo.toml.
-const TARGETS: [(&str, Target); 22] = [
+const TARGETS: [(&str, Target); 23] = [
     ("recipe", files::recipe),
     ("step", files::step),
     ("overrides", files::overrides),
@@ -18,6 +18,7 @@ const TARGETS: [(&str, Target); 22] = [
     ("study", files::study),
     ("throughput", files::throughput),
     ("annotations", files::annotations),
+    ("trace", files::trace),
     ("outlines", files::outlines),
     ("cifar", files::cifar),
     ("index", files::index),
@@ -59,6 +60,7 @@ fn seeds(target: &str) -> Vec<Vec<u8>> {
         "image" => "datasets/tests/images",
         "weights" => "tests/fixtures/weights",
         "dump" | "msprobe" | "recorded" | "described" => &format!("tests/fuzz/seeds/{target}"),
+        "trace" => "tests/fixtures/traces",
         _ => "tests/fuzz/seeds",
     };
     let own = folder.ends_with("seeds");

@@ -9,6 +9,7 @@ const VERBS: &[&str] = &[
     "ls",
     "show",
     "new",
+    "import",
     "cp",
     "validate",
     "check",

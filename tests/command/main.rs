@@ -9,6 +9,7 @@ mod events;
 mod export;
 mod faults;
 mod help;
+mod import;
 mod judge;
 mod language;
 mod memory;

@@ -10,6 +10,7 @@ mod data;
 mod eval;
 mod export;
 mod golden;
+mod import;
 mod judge;
 mod ls;
 mod man;
@@ -62,6 +63,8 @@ pub enum Command {
     Show(show::Args),
     /// Write a commented recipe to start from
     New(new::Args),
+    /// Write the recipe of a PyTorch network from its trace
+    Import(import::Args),
     /// Copy a recipe under a new name
     Cp(cp::Args),
     /// Check recipes for mistakes, all at once, with line and column
@@ -122,6 +125,7 @@ pub fn run(command: &Command, context: &mut Context) -> Result<Exit, Failure> {
         Command::Ls(args) => ls::run(args, context),
         Command::Show(args) => show::run(args, context),
         Command::New(args) => new::run(args, context),
+        Command::Import(args) => import::run(args, context),
         Command::Cp(args) => cp::run(args, context),
         Command::Validate(args) => validate::run(args, context),
         Command::Check(args) => check::run(args, context),

@@ -3,6 +3,7 @@
 import argparse
 import sys
 import warnings
+from pathlib import Path
 
 import torch
 from torch import nn
@@ -22,9 +23,18 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     add = parser.add_argument
     add("--model", required=True, help="torchvision:NAME, timm:NAME or MODULE:FACTORY; dropout is set to 0")
     add("--name", help="the golden's `model`; by default the model's")
+    add("--lr", type=float, required=True)
+    add("-o", "--output", required=True, help="path without extension")
+    training_options(parser)
+    return checked(parser, parser.parse_args(arguments))
+
+
+def training_options(parser: argparse.ArgumentParser) -> None:
+    """What the step is: batch, loss, optimizer, initial values."""
+    add = parser.add_argument
     add("--batch", type=int, default=4)
     add("--classes", type=int, default=1000)
-    add("--image-size", type=int, default=224)
+    add("--image-size", "--size", type=int, default=224)
     add("--salt", default="", help="prefix of every hashed name but the samples'")
     add(
         "--gain",
@@ -35,7 +45,6 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
         help="scale of initial parameters by shell pattern; the last match wins",
     )
     add("--optimizer", choices=tuple(OPTIMIZERS), default="sgd", help="torch's, and rmsprop_tf: timm's, which is TensorFlow's")
-    add("--lr", type=float, required=True)
     add("--momentum", type=float, default=0.0, help="of SGD and RMSprop")
     add("--nesterov", action="store_true", help="of SGD")
     add("--alpha", type=float, help="of RMSprop; by default its own")
@@ -48,8 +57,10 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     add("--samples", type=int, default=64, help="stored values per tensor of more than 64 elements")
     add("--no-lifted", action="store_true", help="leave the variant `lifted` out, where nothing is left of its gradients")
     add("--threads", type=int, default=2)
-    add("-o", "--output", required=True, help="path without extension")
-    options = parser.parse_args(arguments)
+
+
+def checked(parser: argparse.ArgumentParser, options: argparse.Namespace) -> argparse.Namespace:
+    """Options that go together."""
     options.no_decay = set(filter(None, options.no_decay.split(",")))
     if options.no_decay - {"bn", "bias"}:
         parser.error("--no-decay takes bn and bias")
@@ -89,9 +100,13 @@ def _gain(text: str) -> tuple[str, float]:
 
 def main(arguments: list[str] | None = None) -> dict:
     options = parse(arguments)
+    return golden(options, load(options.model, options.classes), options.output)
+
+
+def golden(options: argparse.Namespace, network: nn.Module, path: str | Path) -> dict:
+    """Writes the golden of an image classifier that leaves nothing to chance."""
     torch.set_num_threads(options.threads)
     warnings.filterwarnings("ignore", message="TF32 acceleration on top of oneDNN")  # from switching oneDNN off and on
-    network = load(options.model, options.classes)
     has_dropout = any(isinstance(module, nn.modules.dropout._DropoutNd) for module in network.modules())
 
     def decays(module: nn.Module, local: str) -> bool:
@@ -104,8 +119,8 @@ def main(arguments: list[str] | None = None) -> dict:
 
     hyper = {"label_smoothing": options.label_smoothing, "dropout": 0.0 if has_dropout else None}
     hyper |= {"l2_in_loss": options.l2_in_loss} if options.l2_in_loss else {"weight_decay": options.weight_decay}
-    golden = export(
-        options.output,
+    document = export(
+        path,
         network,
         cross_entropy(options.label_smoothing, options.l2_in_loss),
         optimizer,
@@ -121,12 +136,27 @@ def main(arguments: list[str] | None = None) -> dict:
         samples=options.samples,
         lifted_variant=not options.no_lifted,
     )
-    losses = ", ".join(f"{step['loss']:.6f}" for step in golden["losses_f64"])
-    print(f"{options.output}: losses {losses}", file=sys.stderr)
-    for kind, floor in golden["noise_floor"].items():
+    losses = ", ".join(f"{step['loss']:.6f}" for step in document["losses_f64"])
+    print(f"{path}: losses {losses}", file=sys.stderr)
+    for kind, floor in document["noise_floor"].items():
         print(f"  {kind:14} f32 floor: median {floor['median']:.1e}, max {floor['max']:.1e} at {floor['max_at']}", file=sys.stderr)
-    return golden
+    return document
+
+
+def run(arguments: list[str]) -> int:
+    """`port ...` ports a network; anything else makes a golden."""
+    if arguments[:1] != ["port"]:
+        main(arguments)
+        return 0
+    from .port import main as port
+
+    return port(arguments[1:])
+
+
+def console() -> None:
+    """The command `zoo-golden`."""
+    sys.exit(run(sys.argv[1:]))
 
 
 if __name__ == "__main__":
-    main()
+    console()

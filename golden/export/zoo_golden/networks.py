@@ -1,5 +1,6 @@
 """Networks by name: torchvision's, timm's, any importable factory, and the NPU zoo's AlexNet."""
 
+import sys
 from collections import OrderedDict
 from importlib import import_module
 
@@ -8,19 +9,34 @@ from torch import nn
 
 
 def load(name: str, classes: int) -> nn.Module:
-    """`torchvision:<model>`, `timm:<model>` or `<module>:<factory>`, called with num_classes; nothing is left to chance."""
+    """As `build`, and nothing is left to chance."""
+    return still(build(name, classes))
+
+
+def build(name: str, classes: int, **arguments) -> nn.Module:
+    """`torchvision:<model>`, `timm:<model>` or `<module>:<factory>`, called with num_classes and further arguments."""
     package, _, factory = name.partition(":")
     if package == "torchvision":
-        network = torchvision.models.get_model(factory, weights=None, num_classes=classes)
+        network = torchvision.models.get_model(factory, weights=None, num_classes=classes, **arguments)
     elif package == "timm":
-        network = import_module("timm").create_model(factory, num_classes=classes)
+        network = import_module("timm").create_model(factory, num_classes=classes, **arguments)
     elif factory:
-        network = getattr(import_module(package), factory)(num_classes=classes)
+        network = getattr(import_module(package), factory)(num_classes=classes, **arguments)
     else:
         raise ValueError(f"{name!r}: write torchvision:<model>, timm:<model> or <module>:<factory>")
+    return network
+
+
+def still(network: nn.Module) -> nn.Module:
+    """Sets every rate of dropout to 0, in place."""
+    timm = sys.modules.get("timm.layers")
     for module in network.modules():
         if isinstance(module, (nn.modules.dropout._DropoutNd, torchvision.ops.StochasticDepth)):
             module.p = 0.0
+        elif isinstance(module, nn.MultiheadAttention):
+            module.dropout = 0.0
+        elif timm and isinstance(module, timm.DropPath):
+            module.drop_prob = 0.0
     return network
 
 

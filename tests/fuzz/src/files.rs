@@ -128,6 +128,18 @@ pub fn annotations(data: &[u8]) {
     }
 }
 
+/// The trace of a network. A recipe of it is one that loads and is the network, or there is none.
+pub fn trace(data: &[u8]) {
+    let imported = zoo_import::Trace::read(data).and_then(|trace| zoo_import::import(&trace, "mutant"));
+    match imported {
+        Ok(imported) => {
+            let folder = folder("mutant.yaml", imported.text.as_bytes());
+            assert!(load(folder.path(), "mutant", Vec::new()).is_some(), "{}", imported.text);
+        }
+        Err(error) => assert!(error.to_string().len() < LONGEST_REPORT),
+    }
+}
+
 /// The outlines of a video of VOT.
 pub fn outlines(data: &[u8]) {
     let folder = folder("groundtruth.txt", data);

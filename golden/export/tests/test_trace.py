@@ -1,0 +1,142 @@
+"""Traces: what is written down of a network, and what is refused."""
+
+import contextlib
+import io
+import json
+import tempfile
+import unittest
+from pathlib import Path
+
+try:
+    import torch
+    import torchvision
+    from torch import nn
+
+    from zoo_golden.__main__ import run
+    from zoo_golden.networks import still
+    from zoo_golden.port import constant, parse, trace_classifier
+    from zoo_golden.trace import TraceError, trace
+except ModuleNotFoundError as missing:
+    raise unittest.SkipTest(f"{missing.name} is not installed") from missing
+
+
+def traced(network: nn.Module) -> dict:
+    image = torch.empty(61, 3, 8, 8, device="meta")
+    return trace(network.to("meta").train(), {"image": image}, lambda n, i: n(i["image"]), name="net", classes=5)
+
+
+def functions(call: dict) -> list[str]:
+    """Names of the functions of a call, in order of execution."""
+    if "function" in call:
+        return [call["function"].rpartition(".")[2]]
+    return [name for inner in call["body"] for name in functions(inner)]
+
+
+class Residual(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.Conv2d(3, 3, 3, padding=1)
+        self.relu = nn.ReLU(inplace=True)
+
+    def forward(self, x):
+        y = self.relu(self.conv(x))
+        y += x
+        return self.relu(y)
+
+
+class Calls(unittest.TestCase):
+    def test_modules_and_functions_come_in_order_with_edges(self):
+        root = traced(Residual())["root"]
+        self.assertEqual(functions(root), ["conv2d", "relu", "add_", "relu"])
+        conv, first, add, second = root["body"]
+        self.assertEqual([call.get("module") for call in root["body"]], ["conv", "relu", None, "relu"])
+        self.assertEqual([first["call"], second["call"]], [0, 1])
+        self.assertEqual(conv["body"][0]["args"][1], {"parameter": "conv.weight"})
+        self.assertEqual(add["args"], [first["outputs"][""], {"value": 0}])
+        self.assertEqual(second["args"], [{"value": add["outputs"][""]["value"]}])
+        self.assertRegex(add["at"], r"test_trace\.py:\d+$")
+
+    def test_arguments_of_python_functions_have_their_names_and_defaults(self):
+        norm = traced(nn.Sequential(nn.BatchNorm2d(3, momentum=0.3)))["root"]["body"][0]["body"][-1]["kwargs"]
+        self.assertEqual((norm["momentum"], norm["eps"], norm["training"]), (0.3, 1e-5, True))
+        self.assertEqual(norm["running_mean"], {"buffer": "0.running_mean"})
+
+    def test_a_shared_parameter_has_the_name_of_the_first(self):
+        with torch.device("meta"):
+            network = nn.Sequential(nn.Linear(8, 8, bias=False), nn.Linear(8, 8, bias=False))
+        network[1].weight = network[0].weight
+        parameters = traced(network)["parameters"]
+        self.assertEqual(parameters["1.weight"], {"shape": [8, 8], "same_as": "0.weight"})
+
+    def test_rates_of_dropout_are_kept_and_the_golden_has_none(self):
+        network = nn.Sequential(nn.Dropout(0.3), torchvision.ops.StochasticDepth(0.2, "row"))
+        dropout, depth = (call["body"][0]["kwargs"] for call in traced(network)["root"]["body"])
+        self.assertEqual((dropout["p"], depth), (0.3, {"p": 0.2, "mode": "row"}))
+        self.assertEqual([module.p for module in still(network)], [0.0, 0.0])
+
+    def test_torchvisions_resnet_is_traced_without_moving_it(self):
+        network = torchvision.models.resnet18(num_classes=10)
+        options = parse(["torchvision:resnet18", "--classes", "10", "--size", "64", "-o", "x"])
+        document = trace_classifier(network, options, "resnet18")
+        self.assertEqual(functions(document["root"]).count("conv2d"), 20)
+        self.assertEqual(document["parameters"]["bn1.weight"], {"shape": [64], "start": 1.0})
+        self.assertEqual(next(network.parameters()).device.type, "cpu")
+        self.assertEqual(document["modules"]["layer1.0"]["source"].rpartition(":")[0], "torchvision/models/resnet.py")
+
+
+class Refusals(unittest.TestCase):
+    def refused(self, forward, reason: str):
+        class Network(nn.Module):
+            def forward(self, x):
+                return forward(x)
+
+        with self.assertRaisesRegex(TraceError, reason) as caught:
+            traced(Network())
+        self.assertRegex(str(caught.exception), r"test_trace\.py:\d+")
+
+    def test_a_decision_on_numbers(self):
+        self.refused(lambda x: x if (x > 0).any() else -x, "needs the numbers of a tensor")
+
+    def test_a_number_taken_out(self):
+        self.refused(lambda x: x * x.max().item(), "needs the numbers of a tensor")
+
+    def test_a_view_of_what_was_changed_in_place(self):
+        def forward(x):
+            y = x * 2
+            view = y[:, 0]
+            y.add_(1)
+            return view
+
+        with self.assertRaisesRegex(TraceError, "changed in place"):
+            traced_forward(forward)
+
+    def test_a_tensor_from_nowhere(self):
+        hidden = torch.ones(3, 1, 1, device="meta")
+        self.refused(lambda x: x + hidden, "no input, parameter or buffer")
+
+
+def traced_forward(forward) -> dict:
+    class Network(nn.Module):
+        def forward(self, x):
+            return forward(x)
+
+    return traced(Network())
+
+
+class Command(unittest.TestCase):
+    def test_port_writes_a_trace_and_says_where_zoo_is_missing(self):
+        with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stderr(io.StringIO()) as said:
+            words = ["port", "torchvision:squeezenet1_1", "--classes", "5", "--size", "64", "-o", folder]
+            self.assertEqual(run([*words, "--trace-only"]), 0)
+            document = json.loads((Path(folder) / "squeezenet1_1.trace.json").read_text())
+            self.assertEqual(document["training"]["optimizer"], {"sgd": {"momentum": 0.9}})
+            self.assertEqual(run([*words, "--zoo", "no-such-command"]), 3)
+            self.assertIn("no-such-command is not there", said.getvalue())
+
+    def test_constants_are_found(self):
+        self.assertEqual(constant(torch.full((3, 2), 0.5)), 0.5)
+        self.assertIsNone(constant(torch.tensor([1.0, 2.0, 1.0])))
+
+
+if __name__ == "__main__":
+    unittest.main()

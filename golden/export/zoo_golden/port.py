@@ -1,0 +1,136 @@
+"""python -m zoo_golden port torchvision:resnet18 -o my_nets: trace, recipe, golden and check of a network in one go."""
+
+import argparse
+import ast
+import copy
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from .__main__ import checked, golden, training_options
+from .networks import build, still
+from .trace import TraceError, trace
+
+TRACED_BATCH = 61
+"""Samples of the traced batch: a prime that is no other extent, so that the batch is told apart from them."""
+
+
+def parse(arguments: list[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="zoo_golden port",
+        description="Write the recipe of an image classifier, the golden of three training steps, and hold one against the other. "
+        "DIR gets recipes/NAME.yaml, golden/NAME/step.* and NAME.trace.json; the command `zoo` does the part after the trace.",
+        epilog="Example: python -m zoo_golden port torchvision:efficientnet_b0 --classes 10 --image-size 96 --batch 2 -o my_nets",
+        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
+    )
+    add = parser.add_argument
+    add("model", help="torchvision:NAME, timm:NAME or MODULE:FACTORY, called with num_classes")
+    add("-o", "--output", required=True, metavar="DIR")
+    add("--name", help="of the recipe; by default the model's")
+    add("--arg", action="append", default=[], metavar="KEY=VALUE", type=_keyword, help="a further argument of the factory")
+    add("--trace-only", action="store_true", help="stop after NAME.trace.json")
+    add("--no-golden", action="store_true", help="stop after the recipe")
+    add("--no-check", action="store_true", help="stop after the golden")
+    add("--zoo", default=os.environ.get("ZOO", "zoo"), help="the command; also from the environment variable ZOO")
+    add("--lr", type=float)
+    training_options(parser)
+    parser.set_defaults(batch=2, classes=1000, lr=1e-2, momentum=0.9)
+    return checked(parser, parser.parse_args(arguments))
+
+
+def _keyword(text: str) -> tuple[str, object]:
+    key, _, value = text.partition("=")
+    try:
+        return key, ast.literal_eval(value)
+    except (ValueError, SyntaxError):
+        return key, value
+
+
+def port(options: argparse.Namespace) -> int:
+    """Returns the exit code of the last command."""
+    name = options.name or options.model.rpartition(":")[2].rpartition(".")[2].lower()
+    folder = Path(options.output)
+    recipe, manifest, traced = folder / f"recipes/{name}.yaml", f"{name}/step.json", folder / f"{name}.trace.json"
+    network = build(options.model, options.classes, **dict(options.arg)).train()
+    document = trace_classifier(network, options, name) | {"training": training(options, manifest)}
+    folder.mkdir(parents=True, exist_ok=True)
+    traced.write_text(json.dumps(document, indent=1) + "\n")
+    print(f"{traced}: {count(document['root'])} calls", file=sys.stderr)
+    if options.trace_only:
+        return 0
+    command = shutil.which(options.zoo)
+    if command is None:
+        print(f"{options.zoo} is not there: install zoo, or say where it is with --zoo or ZOO", file=sys.stderr)
+        return 3
+    code = subprocess.run([command, "import", traced, "--out", recipe, "--name", name, "--force"]).returncode
+    if code or options.no_golden:
+        return code
+    still(network)
+    golden(options, network, folder / f"golden/{name}/step")
+    if options.no_check:
+        return 0
+    return subprocess.run([command, "check", recipe, "--dtype", "f64"]).returncode
+
+
+def trace_classifier(network: nn.Module, options: argparse.Namespace, name: str) -> dict:
+    """The trace of a network that takes an image; the network itself stays where it is."""
+    starts = {key: start for key, tensor in network.named_parameters() if (start := constant(tensor)) is not None}
+    tensors = [*network.parameters(), *network.buffers()]
+    without_numbers = copy.deepcopy(network, {id(tensor): _on_meta(tensor) for tensor in tensors})
+    image = torch.empty(TRACED_BATCH, 3, options.image_size, options.image_size, device="meta")
+    return trace(
+        without_numbers,
+        {"image": image},
+        lambda network, inputs: network(inputs["image"]),
+        name=options.model,
+        classes=options.classes,
+        starts=starts,
+    )
+
+
+def _on_meta(tensor: torch.Tensor) -> torch.Tensor:
+    moved = tensor.detach().to("meta")
+    return nn.Parameter(moved, tensor.requires_grad) if isinstance(tensor, nn.Parameter) else moved
+
+
+def constant(tensor: torch.Tensor) -> float | None:
+    """The value of all elements, if there is only one."""
+    flat = tensor.detach().flatten()
+    return flat[0].item() if flat.numel() and flat[0] == flat[-1] and bool((flat == flat[0]).all()) else None
+
+
+def training(options: argparse.Namespace, manifest: str) -> dict:
+    """What the recipe says of loss and optimizer."""
+    settings = {key: value for key in ("momentum", "nesterov", "alpha", "eps") if (value := getattr(options, key))}
+    settings |= {"weight_decay": options.weight_decay} if options.weight_decay else {}
+    settings |= {"no_decay": sorted(options.no_decay, reverse=True)} if options.no_decay else {}
+    kind = options.optimizer
+    if kind == "rmsprop_tf":
+        kind, settings = "rmsprop", settings | {"form": "tensorflow"}
+    return {
+        "batch": options.batch,
+        "lr": options.lr,
+        "label_smoothing": options.label_smoothing,
+        "optimizer": {kind: settings},
+        "clip_grad_norm": options.clip_grad_norm,
+        "golden": manifest,
+    }
+
+
+def count(call: dict) -> int:
+    return 1 + sum(count(inner) for inner in call.get("body", ()))
+
+
+def main(arguments: list[str]) -> int:
+    options = parse(arguments)
+    try:
+        return port(options)
+    except TraceError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2

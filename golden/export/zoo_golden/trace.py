@@ -1,0 +1,283 @@
+"""What a network computes for one batch, as `zoo import` reads it: every call of a module, and inside it every function of torch.
+
+The network runs once on the device `meta`, which has shapes and no numbers: whatever would depend on numbers raises an error, so
+nothing that the batch decided can be taken for the network's structure. A TorchFunctionMode sees each function in order of execution
+with all its arguments, and hooks see where modules begin and end. Tensors are told apart by identity; one that changed behind a view
+of it, or that comes from nowhere, is an error with file and line.
+"""
+
+import inspect
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+import torchvision
+from torch import nn
+from torch.overrides import TorchFunctionMode, resolve_name
+
+FORMAT = 1
+"""Version of the document; goes up when a field changes its meaning or vanishes."""
+
+_METADATA = frozenset(
+    "size dim ndimension numel nelement stride storage_offset is_contiguous is_floating_point is_complex is_signed element_size "
+    "get_device data_ptr __len__ __hash__ __repr__ __format__ dim_order type_as_tuple is_tensor is_storage is_nested get_default_dtype "
+    "finfo iinfo is_autocast_enabled is_grad_enabled result_type promote_types broadcast_shapes __dir__ _is_view has_names".split()
+)
+"""Functions that say something of a tensor without its numbers."""
+
+_TORCH = f"{Path(torch.__file__).parent}/"
+_HERE = f"{Path(__file__).parent}/"
+
+
+class TraceError(Exception):
+    """Why a network cannot be traced, with module path, file and line."""
+
+
+class _Known(NamedTuple):
+    """A tensor that was seen. It is kept alive, so that no other can take its identity."""
+
+    tensor: torch.Tensor
+    encoded: dict
+    version: int
+
+
+def trace(
+    network: nn.Module,
+    inputs: dict[str, torch.Tensor],
+    forward: Callable[[nn.Module, dict[str, torch.Tensor]], Any],
+    *,
+    name: str,
+    classes: int,
+    starts: dict[str, float] | None = None,
+) -> dict:
+    """The JSON document of one call of the network in its present mode.
+
+    network, inputs: on the device `meta`, the batch being the first dimension of every input. Dropout keeps its rates: nothing is
+    computed. starts: values of parameters all of whose elements start equal.
+    """
+    recorder = _Recorder(network)
+    encoded = {key: recorder.input(key, tensor) for key, tensor in inputs.items()}
+    hooks = recorder.hooks()
+    try:
+        with recorder:
+            result = forward(network, inputs)
+    finally:
+        for hook in hooks:
+            hook.remove()
+    (root,) = recorder.body
+    first = {tensor: key for key, tensor in network.named_parameters()}
+    known = starts or {}
+    return {
+        "format": FORMAT,
+        "model": name,
+        "made_with": {package.__name__: package.__version__.split("+")[0] for package in (torch, torchvision)},
+        "classes": classes,
+        "batch": next(iter(inputs.values())).shape[0],
+        "inputs": encoded,
+        "outputs": recorder.outputs(result, root["module"]),
+        "parameters": {
+            key: {"shape": list(tensor.shape)} | ({} if first[tensor] == key else {"same_as": first[tensor]}) | ({"start": known[first[tensor]]} if first[tensor] in known else {})
+            for key, tensor in network.named_parameters(remove_duplicate=False)
+        },
+        "modules": {path: _described(module) for path, module in network.named_modules()},
+        "root": root,
+    }
+
+
+def _described(module: nn.Module) -> dict:
+    kind = type(module)
+    described = {"class": f"{kind.__module__}.{kind.__qualname__}"}
+    if not kind.__module__.startswith("torch.nn."):
+        try:
+            described["source"] = f"{_short(inspect.getsourcefile(kind) or '')}:{inspect.getsourcelines(kind)[1]}"
+        except (OSError, TypeError):
+            pass
+    return described
+
+
+def _short(file: str) -> str:
+    """A file's path from its package on."""
+    parts = Path(file).parts
+    return "/".join(parts[parts.index("site-packages") + 1 :]) if "site-packages" in parts else file
+
+
+def _chance(module: nn.Module) -> dict | None:
+    """The rate of a module that drops whole samples; its own code draws random numbers, and has no operator of its own."""
+    if isinstance(module, torchvision.ops.StochasticDepth):
+        return {"p": module.p, "mode": module.mode}
+    timm = sys.modules.get("timm.layers")
+    if timm and isinstance(module, timm.DropPath):
+        return {"p": module.drop_prob, "mode": "row", "scale_by_keep": module.scale_by_keep}
+    return None
+
+
+class _Recorder(TorchFunctionMode):
+    """Writes down calls. `body` is that of the module that is running."""
+
+    def __init__(self, network: nn.Module):
+        super().__init__()
+        self.network = network
+        self.paths = {module: path for path, module in network.named_modules()}
+        self.calls: Counter[str] = Counter()
+        self.known: dict[int, _Known] = {}
+        self.count = 0
+        self.body: list[dict] = []
+        self.open: list[list[dict]] = []
+        self.muted: nn.Module | None = None
+        for key, tensor in network.named_parameters():
+            self._remember(tensor, {"parameter": key})
+        for key, tensor in network.named_buffers():
+            self._remember(tensor, {"buffer": key})
+
+    def input(self, key: str, tensor: torch.Tensor) -> dict:
+        return {"value": self._new(tensor), "shape": list(tensor.shape), "dtype": _dtype(tensor.dtype)}
+
+    def hooks(self) -> list:
+        return [
+            hook
+            for module in self.paths
+            for hook in (
+                module.register_forward_pre_hook(self._enter, prepend=True, with_kwargs=True),
+                module.register_forward_hook(self._leave, with_kwargs=True),
+            )
+        ]
+
+    def outputs(self, result: Any, path: str) -> dict:
+        return {key: self._use(tensor, path) for key, tensor in _tensors(result)}
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        kwargs = kwargs or {}
+        if self.muted is not None:
+            return func(*args, **kwargs)
+        name = resolve_name(func) or getattr(func, "__name__", repr(func))
+        if name.endswith("__get__"):  # shape, dtype, ...: properties
+            name = name.removesuffix(".__get__")
+            if name.rpartition(".")[2] not in ("T", "mT", "H", "mH", "data", "real", "imag", "grad"):
+                return func(*args, **kwargs)
+        if name.rpartition(".")[2] in _METADATA:
+            return func(*args, **kwargs)
+        at = _caller()
+        module = self.open[-1][0]["module"] if self.open else ""
+        call = {"function": name, "at": at, **self._arguments(func, args, kwargs, module, at)}
+        try:
+            result = func(*args, **kwargs)
+        except NotImplementedError as error:
+            raise TraceError(f"{module or 'the network'}: {name} at {at} needs the numbers of a tensor: {error}") from error
+        except RuntimeError as error:
+            if "meta tensor" in str(error):
+                raise TraceError(f"{module or 'the network'}: {name} at {at} needs the numbers of a tensor: {error}") from error
+            raise
+        results = list(_tensors(result))
+        first = args[0] if args else None
+        if not results and isinstance(first, torch.Tensor) and id(first) in self.known and first._version != self.known[id(first)].version:
+            results = [("", first)]  # __setitem__
+        if not results and not any(isinstance(value, torch.Tensor) for value in (*args, *kwargs.values())):
+            return result  # a setting of torch
+        call["outputs"] = {key: self._made(tensor) for key, tensor in results}
+        self.body.append(call)
+        return result
+
+    def _enter(self, module: nn.Module, args: tuple, kwargs: dict) -> None:
+        if self.muted is not None:
+            return
+        path = self.paths[module]
+        call = {"module": path, "call": self.calls[path], "at": _caller()}
+        self.calls[path] += 1
+        call |= {"args": [self._encode(value, path, call["at"]) for value in args]}
+        call |= {"kwargs": {key: self._encode(value, path, call["at"]) for key, value in kwargs.items()}}
+        self.open.append((call, self.body))
+        self.body = []
+        if _chance(module) is not None:
+            self.muted = module
+
+    def _leave(self, module: nn.Module, args: tuple, kwargs: dict, result: Any) -> None:
+        if self.muted is not None and self.muted is not module:
+            return
+        call, outer = self.open.pop()
+        if self.muted is module:
+            self.muted = None
+            drop = {"function": "zoo.drop_path", "at": call["at"], "args": call["args"], "kwargs": _chance(module)}
+            self.body = [drop | {"outputs": {key: self._made(tensor) for key, tensor in _tensors(result)}}]
+        call["body"] = self.body
+        call["outputs"] = self.outputs(result, call["module"])
+        self.body = outer
+        self.body.append(call)
+
+    def _arguments(self, func, args: tuple, kwargs: dict, module: str, at: str) -> dict:
+        """Arguments by name where the signature is known, defaults included; otherwise as they were given."""
+        if inspect.isfunction(func):
+            try:
+                bound = inspect.signature(func).bind(*args, **kwargs)
+            except (TypeError, ValueError):
+                pass
+            else:
+                bound.apply_defaults()
+                if not any(p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD) for p in bound.signature.parameters.values()):
+                    args, kwargs = (), bound.arguments
+        encode = lambda value: self._encode(value, module, at)  # noqa: E731
+        return {"args": [encode(value) for value in args], "kwargs": {key: encode(value) for key, value in kwargs.items()}}
+
+    def _encode(self, value: Any, module: str, at: str) -> Any:
+        if isinstance(value, torch.Tensor):
+            return self._use(value, f"{module or 'the network'} at {at}")
+        if isinstance(value, (list, tuple)):
+            return [self._encode(item, module, at) for item in value]
+        if value is None or isinstance(value, (bool, int, str)):
+            return value
+        if isinstance(value, float):
+            return value if abs(value) < float("inf") else {"other": repr(value)}
+        if isinstance(value, slice):
+            return {"slice": [self._encode(part, module, at) for part in (value.start, value.stop, value.step)]}
+        if value is Ellipsis:
+            return {"ellipsis": None}
+        if isinstance(value, torch.dtype):
+            return {"dtype": _dtype(value)}
+        return {"other": type(value).__name__}
+
+    def _use(self, tensor: torch.Tensor, where: str) -> dict:
+        known = self.known.get(id(tensor))
+        if known is None:
+            raise TraceError(f"{where}: a tensor that is no input, parameter or buffer, and that nothing seen here has computed")
+        if "value" in known.encoded and tensor._version != known.version:
+            raise TraceError(f"{where}: this tensor was changed in place through another one that shares its memory")
+        return known.encoded
+
+    def _made(self, tensor: torch.Tensor) -> dict:
+        return {"value": self._new(tensor), "shape": list(tensor.shape), "dtype": _dtype(tensor.dtype)}
+
+    def _new(self, tensor: torch.Tensor) -> int:
+        known = self.known.get(id(tensor))
+        if known is None or "value" in known.encoded:
+            self._remember(tensor, {"value": self.count})
+            self.count += 1
+            return self.count - 1
+        # A parameter or buffer that was changed in place: a running statistic.
+        self.count += 1
+        return self.count - 1
+
+    def _remember(self, tensor: torch.Tensor, encoded: dict) -> None:
+        self.known[id(tensor)] = _Known(tensor, encoded, tensor._version)
+
+
+def _caller() -> str:
+    """File and line of the first frame outside torch and this package."""
+    frame = sys._getframe(1)
+    while frame is not None and frame.f_code.co_filename.startswith((_TORCH, _HERE, "<")):
+        frame = frame.f_back
+    return "" if frame is None else f"{_short(frame.f_code.co_filename)}:{frame.f_lineno}"
+
+
+def _dtype(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
+
+
+def _tensors(result: Any, key: str = "") -> Iterator[tuple[str, torch.Tensor]]:
+    """Tensors of a result by key, `0.key` for each level of dict, list or tuple; `` for one tensor."""
+    if isinstance(result, torch.Tensor):
+        yield key, result
+    elif isinstance(result, (dict, list, tuple)):
+        for part, value in result.items() if isinstance(result, dict) else enumerate(result):
+            yield from _tensors(value, f"{key}.{part}" if key else str(part))

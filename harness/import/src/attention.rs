@@ -1,0 +1,185 @@
+//! Attention: what is between its products has no place of its own in a recipe.
+
+use zoo_recipe::Layer;
+use zoo_recipe::layers as zoo;
+use zoo_recipe::schema::{Size, WeightInit};
+
+use crate::Refusal;
+use crate::operation::{Tensor, What};
+use crate::read::{At, Reader, Seen};
+use crate::trace::Argument;
+use crate::view::View;
+use crate::word::Word;
+
+impl Reader<'_> {
+    /// PyTorch's `scaled_dot_product_attention`, queries, keys and values `[n, heads, t, d]` being views of `[n, t, heads*d]`
+    /// or of one tensor `[n, t, 3*heads*d]`.
+    pub(crate) fn dot_product_attention(&mut self, at: &mut At<'_>) -> Result<(), Refusal> {
+        let names = ["query", "key", "value"];
+        let mut given = Vec::new();
+        for (place, name) in names.iter().enumerate() {
+            let Some(Argument::Value(value)) = at.call.argument(place, &[name]) else {
+                return Err(at.unknown_form(name));
+            };
+            given.push(*value);
+        }
+        if at.call.argument(3, &["attn_mask"]).is_some() {
+            return Err(
+                at.refuse("it is given a mask", "`dot_product_attention` has `causal` and a `mask` of padding tokens")
+            );
+        }
+        let shape = self.shape(given[0]);
+        let [n, heads, t, d] = shape[..] else { return Err(at.unknown_form("query")) };
+        if given.iter().any(|value| self.shape(*value) != shape) {
+            return Err(
+                at.refuse("queries, keys and values have several shapes", "heads share one length and one width here")
+            );
+        }
+        if at.float(6, "scale", 1.0 / (d as f64).sqrt())? != 1.0 / (d as f64).sqrt() {
+            return Err(
+                at.refuse("scores have a scale of their own", "scores are divided by the root of the head's width")
+            );
+        }
+        let dropout = at.float(4, "dropout_p", 0.0)?;
+        let causal = matches!(at.call.argument(5, &["is_causal"]), Some(Argument::Bool(true)));
+        let seen: Vec<(Tensor, Vec<View>)> = given
+            .iter()
+            .filter_map(|value| match self.seen(*value) {
+                Some(Seen::Of(base, views)) => Some((*base, views.clone())),
+                Some(Seen::Expanded(_) | Seen::Unsaid(_)) | None => None,
+            })
+            .collect();
+        let apart = [View::Reshape(vec![n, t, heads, d]), View::Permute(vec![0, 2, 1, 3])];
+        let operands = match &seen[..] {
+            [(q, _), (k, _), (v, _)] if q == k && k == v && is_packed(&seen, [n, heads, t, d]) => vec![*q],
+            [(q, a), (k, b), (v, c)] if [a, b, c].iter().all(|views| views[..] == apart) => vec![*q, *k, *v],
+            _ => {
+                let mut operands = Vec::new();
+                for value in &given {
+                    let (from, to) = ([n, heads, t, d], [n, t, heads * d]);
+                    operands.push(self.rejoined(at, *value, &from, &to)?);
+                }
+                operands
+            }
+        };
+        let layer = zoo::DotProductAttention {
+            heads: Size(heads),
+            kv_heads: None,
+            key: None,
+            value: None,
+            causal,
+            mask: None,
+            rotary: None,
+            dropout,
+        };
+        let what = What::Layer(Word::of(&Layer::DotProductAttention(layer)));
+        self.gives_viewed(at, what, operands, None, vec![n, t, heads * d], apart.to_vec());
+        Ok(())
+    }
+
+    /// Heads `[n, heads, t, d]` side by side again, `[n, t, heads*d]`, as the layer takes them.
+    fn rejoined(
+        &mut self,
+        at: &mut At<'_>,
+        value: usize,
+        from: &[usize; 4],
+        to: &[usize; 3],
+    ) -> Result<Tensor, Refusal> {
+        let Some(Seen::Of(base, mut views)) = self.seen(value).cloned() else { return Err(at.unknown_form("query")) };
+        debug_assert_eq!(from[1] * from[3], to[2]);
+        views.extend([View::Permute(vec![0, 2, 1, 3]), View::Reshape(to.to_vec())]);
+        self.is(value, Seen::Of(base, views));
+        self.tensor(value, at.module, &at.call.at, &at.call.function, at.units)
+    }
+
+    /// PyTorch's MultiheadAttention, of one tensor.
+    pub(crate) fn attention(&mut self, at: &mut At<'_>) -> Result<(), Refusal> {
+        for (place, key) in [(7, "bias_k"), (8, "bias_v"), (15, "key_padding_mask"), (17, "attn_mask")] {
+            if at.call.kwargs.is_empty() && at.call.argument(place, &[key]).is_some()
+                || at.call.kwargs.get(key).is_some_and(|it| *it != Argument::None)
+            {
+                return Err(at.refuse(
+                    format!("it is given `{key}`"),
+                    "`attention` looks at all tokens, or with `causal` at those before",
+                ));
+            }
+        }
+        for key in ["add_zero_attn", "use_separate_proj_weight", "is_causal"] {
+            if at.call.kwargs.get(key) == Some(&Argument::Bool(true)) {
+                return Err(at.refuse(
+                    format!("it has `{key}`"),
+                    "`attention` has one matrix for queries, keys and values of one tensor",
+                ));
+            }
+        }
+        let mut given = Vec::new();
+        for key in ["query", "key", "value"] {
+            let Some(Argument::Value(value)) = at.call.argument(usize::MAX, &[key]) else {
+                return Err(at.unknown_form(key));
+            };
+            match self.seen(*value) {
+                Some(Seen::Of(base, views)) => given.push((*base, views.clone())),
+                Some(Seen::Expanded(_) | Seen::Unsaid(_)) | None => return Err(at.unknown_form(key)),
+            }
+        }
+        let swapped = vec![View::Permute(vec![1, 0, 2])];
+        let (x, views) = given[0].clone();
+        if given.iter().any(|other| *other != given[0]) {
+            return Err(at.refuse(
+                "queries, keys and values are several tensors",
+                "`dot_product_attention` takes keys and values from taps",
+            ));
+        }
+        if views != swapped {
+            return Err(
+                at.refuse("the batch is not the first axis", "`MultiheadAttention(batch_first=True)` has it there")
+            );
+        }
+        let (name, shape) = self.weight(at, usize::MAX, "in_proj_weight")?;
+        let Some([n, t, e]) = <[usize; 3]>::try_from(self.shape_of(x)).ok().filter(|[_, _, e]| shape == [3 * e, *e])
+        else {
+            return Err(at.unknown_form("in_proj_weight"));
+        };
+        let own = [
+            ("in_proj_bias", "in_proj_bias"),
+            ("out_proj_weight", "out_proj.weight"),
+            ("out_proj_bias", "out_proj.bias"),
+        ];
+        for (key, leaf) in own {
+            if at.call.kwargs.get(key) != Some(&Argument::Parameter(format!("{name}.{leaf}"))) {
+                return Err(at.refuse(
+                    format!("its {key} is not `{name}.{leaf}`"),
+                    "`attention` has biases in both dense layers",
+                ));
+            }
+        }
+        let Some(Argument::Int(heads)) = at.call.kwargs.get("num_heads") else {
+            return Err(at.unknown_form("num_heads"));
+        };
+        let heads = Size(usize::try_from(*heads).map_err(|_| at.unknown_form("num_heads"))?);
+        let dropout = at.float(usize::MAX, "dropout_p", 0.0)?;
+        let (init, out_init) = (WeightInit::default(), WeightInit::default());
+        let layer = zoo::Attention { heads, causal: false, mask: None, dropout, init, out_init };
+        let what = What::Layer(Word::of(&Layer::Attention(layer)));
+        for made in at.call.outputs.values().skip(1) {
+            self.is(made.value, Seen::Unsaid("it uses the weights of an attention"));
+        }
+        self.gives_viewed(at, what, vec![x], Some(name), vec![n, t, e], swapped);
+        Ok(())
+    }
+}
+
+/// Whether queries, keys and values lie one after another in the last axis of one tensor.
+fn is_packed(seen: &[(Tensor, Vec<View>)], [n, heads, t, d]: [usize; 4]) -> bool {
+    seen.iter().enumerate().all(|(part, (_, views))| {
+        let by_head =
+            [View::Reshape(vec![n, t, 3, heads, d]), View::Permute(vec![2, 0, 3, 1, 4]), View::Select(0, part)];
+        let by_part = [
+            View::Reshape(vec![n, t, 3, heads * d]),
+            View::Select(2, part),
+            View::Reshape(vec![n, t, heads, d]),
+            View::Permute(vec![0, 2, 1, 3]),
+        ];
+        views[..] == by_head || views[..] == by_part
+    })
+}

@@ -1,0 +1,422 @@
+//! Modules that repeat become blocks, rows of them stacks.
+
+use std::collections::HashMap;
+
+use indexmap::{IndexMap, IndexSet};
+
+use crate::generalise::{Argument, General, generalise};
+use crate::layout::{Item, each_list, size, would_be_numbered};
+use crate::slots::outline;
+use crate::word::{Entry, Setting};
+
+/// A part that is used several times, or that could not be written where it stands.
+#[derive(Clone, Debug)]
+pub struct Block {
+    /// Its name.
+    pub name: String,
+    /// Its class, and where that was written.
+    pub comment: Option<String>,
+    /// Its arguments.
+    pub args: Vec<Argument>,
+    /// Its layers.
+    pub body: Vec<Item>,
+}
+
+/// A model with its parts folded.
+#[derive(Clone, Debug)]
+pub struct Folded {
+    /// The parts, inner ones first.
+    pub blocks: Vec<Block>,
+    /// The layers.
+    pub body: Vec<Item>,
+}
+
+/// Fewest layers of a part that is worth a block where it repeats.
+const WORTH: usize = 3;
+
+/// Folds what repeats.
+///
+/// `classes`: the class of each module, by path.
+pub fn fold(body: Vec<Item>, classes: &HashMap<&str, &str>) -> Folded {
+    let mut folded = Folded { blocks: Vec::new(), body };
+    while let Some(parts) = ready(&mut folded.body) {
+        let mut replaced: HashMap<String, Item> = HashMap::new();
+        for group in grouped(parts) {
+            close(group, &mut folded.blocks, &mut replaced, classes);
+        }
+        each_list(&mut folded.body, &mut |list| {
+            for item in list.iter_mut() {
+                if let Item::Module { path, closed: false, .. } = item
+                    && let Some(other) = replaced.remove(path.as_str())
+                {
+                    *item = other;
+                }
+            }
+        });
+    }
+    stack(&mut folded.body, None);
+    unfold_lone(&mut folded);
+    folded
+}
+
+/// A module whose inner modules are all decided.
+struct Part {
+    name: String,
+    path: String,
+    class: String,
+    source: Option<String>,
+    body: Vec<Item>,
+}
+
+/// The modules that can be decided next; `None` when all are. Modules of a class come together where that is possible.
+fn ready(items: &mut Vec<Item>) -> Option<Vec<Part>> {
+    let (mut parts, mut waiting) = (Vec::new(), Vec::new());
+    each_list(items, &mut |list| {
+        for item in list.iter() {
+            let Item::Module { name, path, class, source, body, closed: false, .. } = item else { continue };
+            match is_open(body) {
+                true => waiting.push(class.clone()),
+                false => parts.push(Part {
+                    name: name.clone(),
+                    path: path.clone(),
+                    class: class.clone(),
+                    source: source.clone(),
+                    body: body.clone(),
+                }),
+            }
+        }
+    });
+    let together = |part: &Part| part.class == "Sequential" || !waiting.contains(&part.class);
+    if parts.iter().any(together) {
+        parts.retain(together);
+    }
+    (!parts.is_empty()).then_some(parts)
+}
+
+fn is_open(items: &[Item]) -> bool {
+    items.iter().any(|item| match item {
+        Item::Module { closed, body, .. } => !closed || is_open(body),
+        Item::Residual { main, shortcut } => is_open(main) || is_open(shortcut),
+        Item::Concat { branches, .. } => branches.iter().any(|branch| is_open(branch)),
+        Item::Gate(body) | Item::Scope { body, .. } => is_open(body),
+        Item::Layer { .. } | Item::Tap(_) | Item::From(_) | Item::Join(..) | Item::Use { .. } | Item::Stack { .. } => {
+            false
+        }
+    })
+}
+
+/// Parts of one class and outline; with and without a shortcut where that is all the difference.
+fn grouped(parts: Vec<Part>) -> Vec<Vec<Part>> {
+    let mut groups: IndexMap<String, Vec<Part>> = IndexMap::new();
+    for mut part in parts {
+        stack(&mut part.body, None);
+        let key = format!("{} {}", part.class, outline(&part.body, false));
+        groups.entry(key).or_default().push(part);
+    }
+    let mut found = Vec::new();
+    for group in groups.into_values() {
+        let mut by_shortcut: IndexMap<String, Vec<Part>> = IndexMap::new();
+        for part in group {
+            by_shortcut.entry(outline(&part.body, true)).or_default().push(part);
+        }
+        let with = |parts: &Vec<Part>| parts.iter().all(|part| lone_shortcuts(&part.body));
+        match by_shortcut.len() {
+            2 if by_shortcut.values().any(|parts| parts.iter().all(|part| !has_shortcut(&part.body)))
+                && by_shortcut.values().all(with) =>
+            {
+                found.push(by_shortcut.into_values().flatten().collect());
+            }
+            _ => found.extend(by_shortcut.into_values()),
+        }
+    }
+    found
+}
+
+fn has_shortcut(items: &[Item]) -> bool {
+    items.iter().any(|item| matches!(item, Item::Residual { shortcut, .. } if !shortcut.is_empty()))
+}
+
+/// Whether every shortcut is one module, which can be switched off.
+fn lone_shortcuts(items: &[Item]) -> bool {
+    items.iter().all(|item| match item {
+        Item::Residual { shortcut, .. } => matches!(shortcut[..], [] | [Item::Module { .. }]),
+        _ => true,
+    })
+}
+
+/// Decides how the parts of a group are written.
+fn close(
+    group: Vec<Part>,
+    blocks: &mut Vec<Block>,
+    replaced: &mut HashMap<String, Item>,
+    classes: &HashMap<&str, &str>,
+) {
+    let Some(first) = group.first() else { return };
+    let is_join = matches!(first.body[..], [Item::Residual { .. } | Item::Concat { .. } | Item::Gate(_)]);
+    let must = would_be_numbered(&first.body) && !is_join;
+    // A row of blocks says more where it stands.
+    let repeats = group.len() > 1 && size(&first.body) >= WORTH && !words(&first.body).is_empty();
+    if let [Item::Stack { name, .. }] = &first.body[..]
+        && name.is_empty()
+    {
+        for mut part in group {
+            if let Some(Item::Stack { name, .. }) = part.body.first_mut() {
+                name.clone_from(&part.name);
+            }
+            replaced.extend(part.body.pop().map(|row| (part.path, row)));
+        }
+        return;
+    }
+    if !must && !repeats {
+        for part in group {
+            let Part { name, path, class, source, body } = part;
+            let item = Item::Module { name, path: path.clone(), class, source, body, enabled: None, closed: true };
+            replaced.insert(path, item);
+        }
+        return;
+    }
+    let mut bodies: Vec<Vec<Item>> = group.iter().map(|part| part.body.clone()).collect();
+    let General { body, args } = generalise(&mut bodies);
+    let name = block_name(first, &body, blocks, classes);
+    let comment = first.source.as_ref().map(|source| format!("{}, {source}", first.class));
+    let channels: IndexSet<String> = args.iter().filter(|arg| arg.channels).map(|arg| arg.name.clone()).collect();
+    for (index, part) in group.iter().enumerate() {
+        let given = |arg: &Argument| {
+            let value = arg.values.get(index).cloned().flatten().or_else(|| arg.default.clone())?;
+            Some((arg.name.clone(), Entry { value, default: arg.default.clone() }))
+        };
+        let item = Item::Use {
+            name: part.name.clone(),
+            block: name.clone(),
+            args: args.iter().filter_map(given).collect(),
+            channels: channels.clone(),
+        };
+        replaced.insert(part.path.clone(), item);
+    }
+    blocks.push(Block { name, comment, args, body });
+}
+
+/// The class in small letters, of a `Sequential` its name in the class around it; what is in it but not in the first block of
+/// that name tells further ones apart.
+fn block_name(part: &Part, body: &[Item], blocks: &[Block], classes: &HashMap<&str, &str>) -> String {
+    let name = match part.class.as_str() {
+        "Sequential" => {
+            let (around, own) = part.path.rsplit_once('.').unwrap_or(("", &part.path));
+            let class = classes.get(around).filter(|class| !around.is_empty() && **class != "Sequential");
+            match (class, own.starts_with(|c: char| c.is_ascii_alphabetic())) {
+                (Some(class), true) => format!("{}_{}", snake(class), snake(own)),
+                (_, true) => snake(own),
+                (Some(class), false) => format!("{}_part", snake(class)),
+                (None, false) => {
+                    let named = around.split('.').rfind(|name| name.starts_with(|c: char| c.is_ascii_alphabetic()));
+                    snake(named.unwrap_or("part"))
+                }
+            }
+        }
+        class => snake(class),
+    };
+    let taken = |name: &str| blocks.iter().any(|block| block.name == name);
+    if !taken(&name) {
+        return name;
+    }
+    let others: Vec<&str> =
+        blocks.iter().filter(|block| block.name.starts_with(&name)).flat_map(|block| words(&block.body)).collect();
+    let telling = words(body).into_iter().filter(|word| !others.contains(word)).map(|word| format!("{name}_{word}"));
+    let numbered = (2..).map(|number| format!("{name}_{number}"));
+    telling.chain(numbered).find(|name| !taken(name)).unwrap_or(name)
+}
+
+/// The kinds of layers in a list, those of blocks left out.
+fn words(items: &[Item]) -> Vec<&'static str> {
+    let one = |item: &Item| match item {
+        Item::Layer { word, .. } => vec![word.tag],
+        Item::Tap(_) | Item::From(_) | Item::Use { .. } | Item::Stack { .. } => Vec::new(),
+        Item::Join(tag, _) => vec![*tag],
+        Item::Residual { main, shortcut } => [vec!["residual"], words(main), words(shortcut)].concat(),
+        Item::Concat { branches, .. } => {
+            std::iter::once("concat").chain(branches.iter().flat_map(|branch| words(branch))).collect()
+        }
+        Item::Gate(body) => [vec!["gate"], words(body)].concat(),
+        Item::Scope { body, .. } | Item::Module { body, .. } => words(body),
+    };
+    items.iter().flat_map(one).collect()
+}
+
+/// `InvertedResidual` as `inverted_residual`.
+fn snake(class: &str) -> String {
+    let mut name = String::new();
+    let letters: Vec<char> = class.chars().collect();
+    for (index, letter) in letters.iter().enumerate() {
+        let begins = letter.is_ascii_uppercase()
+            && index > 0
+            && (letters[index - 1].is_ascii_lowercase()
+                || letters[index - 1].is_ascii_digit()
+                || letters.get(index + 1).is_some_and(char::is_ascii_lowercase));
+        if begins && !name.ends_with('_') {
+            name.push('_');
+        }
+        name.push(if letter.is_ascii_alphanumeric() { letter.to_ascii_lowercase() } else { '_' });
+    }
+    name.trim_matches('_').to_owned()
+}
+
+/// Writes rows of one block as a stack, here and inside. `module`: the name of the module whose whole body this is.
+fn stack(items: &mut Vec<Item>, module: Option<&str>) {
+    for item in items.iter_mut() {
+        match item {
+            Item::Module { name, body, .. } => {
+                stack(body, Some(name));
+                if let [Item::Stack { name: own, .. }] = &mut body[..]
+                    && own.is_empty()
+                {
+                    own.clone_from(name);
+                    if let Some(whole) = body.pop() {
+                        *item = whole;
+                    }
+                }
+            }
+            Item::Scope { body, .. } => stack(body, None),
+            Item::Residual { main, shortcut } => {
+                stack(main, None);
+                stack(shortcut, None);
+            }
+            Item::Concat { branches, .. } => branches.iter_mut().for_each(|branch| stack(branch, None)),
+            Item::Gate(body) => stack(body, None),
+            Item::Layer { .. }
+            | Item::Tap(_)
+            | Item::From(_)
+            | Item::Join(..)
+            | Item::Use { .. }
+            | Item::Stack { .. } => {}
+        }
+    }
+    let is_whole = module.is_some();
+    if let Some(row) = row(items)
+        && (is_whole || items.len() > 1)
+    {
+        *items = vec![row];
+    }
+}
+
+/// A list of uses of one block as a stack, if they are numbered from 0 and only the first differs from the others.
+fn row(items: &[Item]) -> Option<Item> {
+    let uses: Vec<_> = items
+        .iter()
+        .map(|item| match item {
+            Item::Use { name, block, args, channels } => Some((name, block, args, channels)),
+            _ => None,
+        })
+        .collect::<Option<_>>()?;
+    let [(first_name, block, first_args, channels), (_, _, args, _), ..] = uses[..] else { return None };
+    let prefix = first_name.strip_suffix('0')?;
+    let in_row = uses.iter().enumerate().all(|(index, (name, other, given, _))| {
+        **name == format!("{prefix}{index}") && *other == block && (index == 0 || *given == args)
+    });
+    if !in_row {
+        return None;
+    }
+    let first = first_args.iter().filter(|(key, entry)| args.get(*key) != Some(entry));
+    let first = first.map(|(key, entry)| {
+        // Said of the first even where it is the block's default: the others have something else.
+        let said_of_others = args.get(key).is_some_and(|other| other.default.as_ref() != Some(&other.value));
+        let default = if said_of_others { None } else { entry.default.clone() };
+        (key.clone(), Entry { value: entry.value.clone(), default })
+    });
+    let count = i64::try_from(uses.len()).ok()?;
+    Some(Item::Stack {
+        name: String::new(),
+        block: block.clone(),
+        item: prefix.to_owned(),
+        repeat: Entry { value: Setting::Int(count), default: None },
+        args: args.clone(),
+        first: first.collect(),
+        channels: channels.clone(),
+    })
+}
+
+/// Writes blocks that are used once where they are used, if they can stand there.
+fn unfold_lone(folded: &mut Folded) {
+    loop {
+        let mut uses: HashMap<String, usize> = HashMap::new();
+        let mut count = |list: &mut Vec<Item>| {
+            for item in list.iter() {
+                match item {
+                    Item::Use { block, .. } => *uses.entry(block.clone()).or_default() += 1,
+                    Item::Stack { block, .. } => *uses.entry(block.clone()).or_default() += 2,
+                    _ => {}
+                }
+            }
+        };
+        each_list(&mut folded.body, &mut count);
+        folded.blocks.iter_mut().for_each(|block| each_list(&mut block.body, &mut count));
+        let lone = folded.blocks.iter().position(|block| {
+            let is_join = matches!(block.body[..], [Item::Residual { .. } | Item::Concat { .. } | Item::Gate(_)]);
+            uses.get(&block.name) == Some(&1) && (is_join || !would_be_numbered(&block.body))
+        });
+        let Some(lone) = lone else { return };
+        let block = folded.blocks.remove(lone);
+        let mut replace = |list: &mut Vec<Item>| {
+            for item in list.iter_mut() {
+                if let Item::Use { name, block: used, args, .. } = item
+                    && *used == block.name
+                {
+                    let mut body = block.body.clone();
+                    substitute(&mut body, args, &block.args);
+                    let (name, path, class) = (name.clone(), String::new(), String::new());
+                    *item = Item::Module { name, path, class, source: None, body, enabled: None, closed: true };
+                }
+            }
+        };
+        each_list(&mut folded.body, &mut replace);
+        folded.blocks.iter_mut().for_each(|block| each_list(&mut block.body, &mut replace));
+    }
+}
+
+/// Puts arguments in the place of expressions.
+fn substitute(body: &mut Vec<Item>, args: &IndexMap<String, Entry>, declared: &[Argument]) {
+    let value = |setting: &Setting| match setting {
+        Setting::Text(text) => {
+            let rest = text.strip_prefix('$')?;
+            let end = rest.find(['*', '/']).unwrap_or(rest.len());
+            let (name, factor) = rest.split_at(end);
+            let default = || declared.iter().find(|arg| arg.name == name)?.default.clone();
+            let given = args.get(name).map(|entry| entry.value.clone()).or_else(default)?;
+            Some(match given {
+                Setting::Int(number) if !factor.is_empty() => {
+                    let by: i64 = factor[1..].parse().ok()?;
+                    let result = if factor.starts_with('*') { number.checked_mul(by) } else { number.checked_div(by) };
+                    Setting::Int(result?)
+                }
+                Setting::Text(outer) => Setting::Text(format!("{outer}{factor}")),
+                other => other,
+            })
+        }
+        _ => None,
+    };
+    let mut visit = |entry: &mut Entry| match &mut entry.value {
+        Setting::List(items) => {
+            items.iter_mut().for_each(|item| *item = value(item).unwrap_or_else(|| item.clone()));
+            entry.value = entry.value.clone().shortest();
+        }
+        whole => *whole = value(whole).unwrap_or_else(|| whole.clone()),
+    };
+    each_list(body, &mut |list| {
+        for item in list.iter_mut() {
+            match item {
+                Item::Layer { word, .. } => word.settings.values_mut().for_each(&mut visit),
+                Item::Use { args, .. } => args.values_mut().for_each(&mut visit),
+                Item::Stack { args, first, repeat, .. } => {
+                    args.values_mut().chain(first.values_mut()).chain([repeat]).for_each(&mut visit);
+                }
+                Item::Module { enabled, .. } => enabled.iter_mut().for_each(&mut visit),
+                Item::Tap(_)
+                | Item::From(_)
+                | Item::Join(..)
+                | Item::Residual { .. }
+                | Item::Concat { .. }
+                | Item::Gate(_)
+                | Item::Scope { .. } => {}
+            }
+        }
+    });
+}

@@ -1,0 +1,272 @@
+//! One body with arguments for several that differ in numbers and switches.
+
+use crate::layout::Item;
+use crate::slots::{Slot, each_entry, slots};
+use crate::word::{Entry, Setting};
+
+/// An argument of a block.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Argument {
+    /// Its name.
+    pub name: String,
+    /// What it is where a use does not say.
+    pub default: Option<Setting>,
+    /// Whether it counts channels.
+    pub channels: bool,
+    /// Its value in each body.
+    pub values: Vec<Option<Setting>>,
+}
+
+/// What bodies have in common, and what is different.
+pub struct General {
+    /// The layers, with expressions of the arguments.
+    pub body: Vec<Item>,
+    /// The arguments.
+    pub args: Vec<Argument>,
+}
+
+/// Numbers of one kind in all bodies.
+struct Column {
+    key: String,
+    layer: String,
+    channels: bool,
+    values: Vec<Option<Setting>>,
+}
+
+/// One body for several of the same outline.
+pub fn generalise(bodies: &mut [Vec<Item>]) -> General {
+    complete(bodies);
+    even_out(bodies);
+    let tables: Vec<Vec<Slot>> = bodies.iter().map(|body| slots(body)).collect();
+    let mut template = bodies.first().cloned().unwrap_or_default();
+    let widest = tables.iter().position(|table| table.iter().all(|slot| slot.value.is_some())).unwrap_or(0);
+    template.clone_from(&bodies[widest.min(bodies.len() - 1)]);
+    let columns: Vec<Vec<Column>> = (0..tables[0].len()).map(|index| split(&tables, index)).collect();
+    let mut found: Vec<Found> = Vec::new();
+    let mut written: Vec<Setting> = columns.iter().flatten().map(|column| expression(column, &mut found)).collect();
+    let args = named(found, &mut written);
+    let mut counts = columns.iter().map(Vec::len);
+    let mut written = written.into_iter();
+    each_entry(&mut template, true, &mut |_, _, _, _, entry| {
+        let count = counts.next().unwrap_or(0);
+        let mut parts: Vec<Setting> = written.by_ref().take(count).collect();
+        entry.value = match &entry.value {
+            Setting::List(_) => Setting::List(parts).shortest(),
+            _ => parts.pop().unwrap_or(Setting::Bool(true)),
+        };
+    });
+    General { body: template, args }
+}
+
+/// Gives bodies without the shortcut of others a copy that is switched off.
+fn complete(bodies: &mut [Vec<Item>]) {
+    let Some(whole) = bodies.iter().max_by_key(|body| slots(body).len()).cloned() else { return };
+    if bodies.iter().all(|body| slots(body).len() == slots(&whole).len()) {
+        return;
+    }
+    for body in bodies.iter_mut() {
+        adopt(body, &whole);
+    }
+}
+
+fn adopt(items: &mut [Item], whole: &[Item]) {
+    for (item, whole) in items.iter_mut().zip(whole) {
+        match (item, whole) {
+            (Item::Residual { main, shortcut }, Item::Residual { main: whole_main, shortcut: whole_shortcut }) => {
+                adopt(main, whole_main);
+                let is_there = !shortcut.is_empty();
+                if !is_there {
+                    shortcut.clone_from(whole_shortcut);
+                }
+                if let [Item::Module { enabled, .. }] = &mut shortcut[..] {
+                    let value = Setting::Bool(is_there);
+                    *enabled = Some(Entry { value, default: Some(Setting::Bool(true)) });
+                }
+            }
+            (Item::Gate(body), Item::Gate(whole))
+            | (Item::Scope { body, .. }, Item::Scope { body: whole, .. })
+            | (Item::Module { body, .. }, Item::Module { body: whole, .. }) => adopt(body, whole),
+            (Item::Concat { branches, .. }, Item::Concat { branches: whole, .. }) => {
+                branches.iter_mut().zip(whole).for_each(|(branch, whole)| adopt(branch, whole));
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Writes a size as a list wherever another body has a list there.
+fn even_out(bodies: &mut [Vec<Item>]) {
+    let lengths: Vec<Vec<usize>> = bodies
+        .iter()
+        .map(|body| {
+            slots(body)
+                .iter()
+                .map(|slot| match &slot.value {
+                    Some(Setting::List(items)) => items.len(),
+                    _ => 0,
+                })
+                .collect()
+        })
+        .collect();
+    for body in bodies.iter_mut() {
+        let mut index = 0;
+        each_entry(body, true, &mut |_, _, _, _, entry| {
+            let wanted = lengths.iter().filter_map(|row| row.get(index)).copied().max().unwrap_or(0);
+            index += 1;
+            entry.value = match std::mem::replace(&mut entry.value, Setting::Bool(true)) {
+                Setting::List(items) if items.len() == 2 && wanted == 4 => {
+                    Setting::List(vec![items[0].clone(), items[0].clone(), items[1].clone(), items[1].clone()])
+                }
+                value @ Setting::List(_) => value,
+                value if wanted > 0 => Setting::List(vec![value; wanted]),
+                value => value,
+            };
+        });
+    }
+}
+
+/// The slot of all bodies at a place: one column, or one for each element of a list.
+fn split(tables: &[Vec<Slot>], index: usize) -> Vec<Column> {
+    let column = |values: Vec<Option<Setting>>, suffix: &str| {
+        let slot = &tables[0][index];
+        Column { key: format!("{}{suffix}", slot.key), layer: slot.layer.clone(), channels: slot.channels, values }
+    };
+    let values: Vec<Option<Setting>> =
+        tables.iter().map(|table| table.get(index).and_then(|slot| slot.value.clone())).collect();
+    let length = values.iter().flatten().find_map(|value| match value {
+        Setting::List(items) => Some(items.len()),
+        _ => None,
+    });
+    let Some(length) = length else { return vec![column(values, "")] };
+    let element = |at: usize| {
+        let of = |value: &Option<Setting>| match value {
+            Some(Setting::List(items)) => items.get(at).cloned(),
+            _ => None,
+        };
+        let suffix = match length {
+            2 => ["_h", "_w"][at].to_owned(),
+            4 => ["_top", "_bottom", "_left", "_right"][at].to_owned(),
+            _ => format!("_{at}"),
+        };
+        column(values.iter().map(of).collect(), &suffix)
+    };
+    (0..length).map(element).collect()
+}
+
+fn varies(column: &Column) -> bool {
+    let mut defined = column.values.iter().flatten();
+    defined.next().is_some_and(|first| defined.any(|other| other != first))
+}
+
+/// An argument that has no name yet.
+struct Found {
+    key: String,
+    layer: String,
+    channels: bool,
+    values: Vec<Option<Setting>>,
+    uses: usize,
+}
+
+/// A column as a literal, or as an expression of an argument, which is made if there is none; `$#2*4` stands for four times
+/// the third.
+fn expression(column: &Column, found: &mut Vec<Found>) -> Setting {
+    let is_partial = column.values.iter().any(Option::is_none);
+    if !varies(column) && !is_partial {
+        return column.values.iter().flatten().next().cloned().unwrap_or(Setting::Bool(true));
+    }
+    for (index, arg) in found.iter_mut().enumerate() {
+        let same_kind = column.channels == arg.channels && (column.channels || arg.key == column.key);
+        let both = arg.values.iter().zip(&column.values);
+        let covers = both.clone().all(|(ours, theirs)| ours.is_some() || theirs.is_none());
+        let pairs: Vec<_> = both.filter_map(|(ours, theirs)| Some((ours.as_ref()?, theirs.as_ref()?))).collect();
+        if !same_kind || !covers {
+            continue;
+        }
+        if pairs.iter().all(|(ours, theirs)| ours == theirs) {
+            arg.uses += 1;
+            return Setting::Text(format!("$#{index}"));
+        }
+        if let (true, Some(factor)) = (column.channels && varies(column), ratio(&pairs)) {
+            arg.uses += 1;
+            return Setting::Text(format!("$#{index}{factor}"));
+        }
+    }
+    if !varies(column) {
+        return column.values.iter().flatten().next().cloned().unwrap_or(Setting::Bool(true));
+    }
+    let Column { key, layer, channels, values } = column;
+    let (key, layer, channels, values) = (key.clone(), layer.clone(), *channels, values.clone());
+    found.push(Found { key, layer, channels, values, uses: 1 });
+    Setting::Text(format!("$#{}", found.len() - 1))
+}
+
+/// `*4` where all second numbers are four times the first, `/4` the other way round.
+fn ratio(pairs: &[(&Setting, &Setting)]) -> Option<String> {
+    let numbers: Vec<(i64, i64)> = pairs
+        .iter()
+        .map(|pair| match pair {
+            (Setting::Int(a), Setting::Int(b)) if *a > 0 && *b > 0 => Some((*a, *b)),
+            _ => None,
+        })
+        .collect::<Option<_>>()?;
+    let (a, b) = *numbers.first()?;
+    let (over, under) = (b / a, a / b);
+    if over > 1 && numbers.iter().all(|(a, b)| a.checked_mul(over) == Some(*b)) {
+        return Some(format!("*{over}"));
+    }
+    (under > 1 && numbers.iter().all(|(a, b)| b.checked_mul(under) == Some(*a))).then(|| format!("/{under}"))
+}
+
+/// Gives arguments their names, and expressions the names of their arguments.
+fn named(found: Vec<Found>, written: &mut [Setting]) -> Vec<Argument> {
+    let mut args: Vec<Argument> = Vec::new();
+    for arg in &found {
+        let many = found.iter().filter(|other| other.key == arg.key).count() > 1;
+        let name = name(arg, many, &args);
+        args.push(Argument { name, default: default(arg), channels: arg.channels, values: arg.values.clone() });
+    }
+    for setting in written {
+        let Setting::Text(text) = setting else { continue };
+        let Some(rest) = text.strip_prefix("$#") else { continue };
+        let end = rest.find(['*', '/']).unwrap_or(rest.len());
+        let (index, factor) = rest.split_at(end);
+        if let Some(arg) = index.parse().ok().and_then(|index: usize| args.get(index)) {
+            *setting = Setting::Text(format!("${}{factor}", arg.name));
+        }
+    }
+    args
+}
+
+/// What most bodies have, if that is more than half of them and no number of channels; something, where it does not matter to some.
+fn default(arg: &Found) -> Option<Setting> {
+    let mut counts: Vec<(&Setting, usize)> = Vec::new();
+    for value in arg.values.iter().flatten() {
+        match counts.iter_mut().find(|(known, _)| *known == value) {
+            Some((_, count)) => *count += 1,
+            None => counts.push((value, 1)),
+        }
+    }
+    let is_partial = arg.values.iter().any(Option::is_none);
+    let (most, count) = counts.into_iter().max_by_key(|(_, count)| *count)?;
+    (is_partial || !arg.channels && 2 * count > arg.values.len()).then(|| most.clone())
+}
+
+/// The key; where several arguments have it, with the name of the layer before it.
+fn name(arg: &Found, many: bool, args: &[Argument]) -> String {
+    let taken = |name: &str| name == "classes" || args.iter().any(|arg| arg.name == name);
+    let layer: String = arg.layer.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
+    let is_word = layer.starts_with(|c: char| c.is_ascii_alphabetic());
+    let plain = match arg.key.as_str() {
+        "enabled" if is_word => layer.clone(),
+        "out" if arg.uses > 1 => "width".to_owned(),
+        key => key.to_owned(),
+    };
+    let long = format!("{layer}_{plain}");
+    let choices = match (is_word && arg.key != "enabled", many && plain != "width") {
+        (true, true) => vec![long, plain.clone()],
+        (true, false) => vec![plain.clone(), long],
+        (false, _) => vec![plain.clone()],
+    };
+    let numbered = (2..).map(|number| format!("{plain}{number}"));
+    choices.into_iter().chain(numbered).find(|name| !taken(name)).unwrap_or_default()
+}

@@ -1,0 +1,189 @@
+//! Functions of several tensors: sums, products, concatenations.
+
+use zoo_recipe::Layer;
+use zoo_recipe::layers as zoo;
+
+use crate::Refusal;
+use crate::operation::What;
+use crate::read::{At, Reader, Seen};
+use crate::trace::Argument;
+use crate::word::{Word, number};
+
+/// The two operands of a function.
+enum Operands {
+    /// Two tensors.
+    Both(Argument, Argument),
+    /// A tensor and a parameter.
+    Parameter(Argument, String),
+    /// A tensor and a number; whether the number comes first.
+    Number(Argument, f64, bool),
+}
+
+impl Reader<'_> {
+    fn operands(&self, at: &At<'_>) -> Result<Operands, Refusal> {
+        let first = at.call.argument(0, &["input", "self"]).cloned();
+        let second = at.call.argument(1, &["other"]).cloned();
+        let plain = |argument: &Argument| match argument {
+            Argument::Int(value) => Some(*value as f64),
+            Argument::Float(value) => Some(*value),
+            _ => None,
+        };
+        let (Some(first), Some(second)) = (first, second) else { return Err(at.unknown_form("other")) };
+        if at.call.argument(2, &["alpha", "rounding_mode"]).is_some_and(|alpha| *alpha != Argument::Int(1)) {
+            return Err(at.unknown_form("alpha"));
+        }
+        Ok(match (first, second) {
+            (Argument::Parameter(name), other @ Argument::Value(_))
+            | (other @ Argument::Value(_), Argument::Parameter(name)) => Operands::Parameter(other, name),
+            (first, second) => match (plain(&first), plain(&second)) {
+                (None, Some(value)) => Operands::Number(first, value, false),
+                (Some(value), None) => Operands::Number(second, value, true),
+                _ => Operands::Both(first, second),
+            },
+        })
+    }
+
+    fn both(&mut self, at: &mut At<'_>, what: What, first: &Argument, second: &Argument) -> Result<(), Refusal> {
+        let first = self.operand(at, Some(first))?;
+        let second = self.operand(at, Some(second))?;
+        let shapes = [self.shape_of(first), self.shape_of(second)];
+        let may_repeat = what == What::Mul && shapes[0].len() == shapes[1].len();
+        if shapes[0] != shapes[1] && !may_repeat {
+            let what = format!("it joins tensors of shapes {:?} and {:?}", shapes[0], shapes[1]);
+            return Err(at.refuse(what, "sums are of tensors of one shape; a product may repeat what has one element"));
+        }
+        self.gives(at, what, vec![first, second], None).map(drop)
+    }
+
+    fn counted(&mut self, at: &mut At<'_>, x: &Argument, what: What) -> Result<(), Refusal> {
+        let x = self.operand(at, Some(x))?;
+        self.gives(at, what, vec![x], None).map(drop)
+    }
+
+    pub(crate) fn add(&mut self, at: &mut At<'_>) -> Result<(), Refusal> {
+        // What a normalisation counts of its batches is no business of a recipe.
+        if matches!(at.call.argument(0, &["input", "self"]), Some(Argument::Buffer(_))) {
+            return match at.call.argument(1, &["other"]) {
+                Some(Argument::Int(_)) => Ok(()),
+                _ => Err(at.refuse("it computes with a buffer", "recipes have no constants that a network keeps")),
+            };
+        }
+        match self.operands(at)? {
+            Operands::Both(first, second) => self.both(at, What::Add, &first, &second),
+            Operands::Number(x, value, _) => {
+                let word = Word::formula(format!("x + {}", number(value)));
+                self.counted(at, &x, What::Layer(word))
+            }
+            Operands::Parameter(x, name) => {
+                let x = self.operand(at, Some(&x))?;
+                let own = self.trace.parameters.get(&name).map(|own| own.shape.clone()).unwrap_or_default();
+                let shape = self.shape_of(x);
+                if own.first() != Some(&1) || own.get(1..) != shape.get(1..) {
+                    let what = format!("it adds the parameter `{name}` of shape {own:?} to {shape:?}");
+                    return Err(at.refuse(
+                        what,
+                        "`add_parameter` adds one of the shape of a sample, with an axis of one element before it",
+                    ));
+                }
+                let layer = Layer::AddParameter(zoo::AddParameter { init: zoo_graph::Init::Constant(0.0) });
+                self.layer(at, layer, x, Some(name))
+            }
+        }
+    }
+
+    pub(crate) fn subtract(&mut self, at: &mut At<'_>) -> Result<(), Refusal> {
+        match self.operands(at)? {
+            Operands::Both(first, second) => self.both(at, What::Subtract, &first, &second),
+            Operands::Number(x, value, false) => {
+                let word = Word::formula(format!("x - {}", number(value)));
+                self.counted(at, &x, What::Layer(word))
+            }
+            Operands::Number(x, value, true) => {
+                let word = Word::formula(format!("{} - x", number(value)));
+                self.counted(at, &x, What::Layer(word))
+            }
+            Operands::Parameter(_, name) => {
+                Err(at.refuse(format!("it subtracts the parameter `{name}`"), "`add_parameter` adds one"))
+            }
+        }
+    }
+
+    pub(crate) fn multiply(&mut self, at: &mut At<'_>) -> Result<(), Refusal> {
+        match self.operands(at)? {
+            Operands::Both(first, second) => self.both(at, What::Mul, &first, &second),
+            Operands::Number(x, by, _) => {
+                let word = Word::of(&Layer::Scale(zoo::Scale { by }));
+                self.counted(at, &x, What::Layer(word))
+            }
+            Operands::Parameter(x, name) => {
+                let x = self.operand(at, Some(&x))?;
+                let own = self.trace.parameters.get(&name);
+                let start = own.and_then(|own| own.start).unwrap_or(1.0);
+                let own = own.map(|own| own.shape.clone()).unwrap_or_default();
+                let shape = self.shape_of(x);
+                let fits = match shape[..] {
+                    [_, c, _, _] => own == [c, 1, 1],
+                    [.., e] => own == [e],
+                    [] => false,
+                };
+                if !fits {
+                    let what = format!("it multiplies {shape:?} by the parameter `{name}` of shape {own:?}");
+                    return Err(at.refuse(
+                        what,
+                        "`layer_scale` multiplies maps by [C, 1, 1] and anything else by its last axis, [E]",
+                    ));
+                }
+                self.layer(at, Layer::LayerScale(zoo::LayerScale { start }), x, Some(name))
+            }
+        }
+    }
+
+    pub(crate) fn divide(&mut self, at: &mut At<'_>) -> Result<(), Refusal> {
+        match self.operands(at)? {
+            Operands::Number(x, by, false) => {
+                let word = Word::formula(format!("x / {}", number(by)));
+                self.counted(at, &x, What::Layer(word))
+            }
+            _ => Err(at.refuse("it divides by a tensor", "`mul` multiplies by one")),
+        }
+    }
+
+    pub(crate) fn concat(&mut self, at: &mut At<'_>) -> Result<(), Refusal> {
+        let Some(Argument::List(parts)) = at.call.argument(0, &["tensors"]).cloned() else {
+            return Err(at.unknown_form("tensors"));
+        };
+        let rank = at.call.outputs.values().next().map_or(0, |made| made.shape.len());
+        let axis = match at.call.argument(1, &["dim", "axis"]) {
+            Some(_) if at.call.kwargs.contains_key("axis") => at.axis(1, "axis", rank)?,
+            Some(_) => at.axis(1, "dim", rank)?,
+            None => 0,
+        };
+        if let [Argument::Value(token), rest @ Argument::Value(_)] = &parts[..]
+            && let Some(Seen::Expanded(name)) = self.seen(*token).cloned()
+            && (rank, axis) == (3, 1)
+        {
+            let x = self.operand(at, Some(rest))?;
+            let layer = Layer::Prepend(zoo::Prepend { init: zoo_graph::Init::Constant(0.0) });
+            return self.layer(at, layer, x, Some(name));
+        }
+        let along = match axis {
+            1 => "channel",
+            2 => "height",
+            3 => "width",
+            _ => {
+                return Err(at.refuse(
+                    format!("it joins tensors along axis {axis}"),
+                    "`concat` joins along channel, height or width",
+                ));
+            }
+        };
+        let operands = parts.iter().map(|part| self.operand(at, Some(part))).collect::<Result<Vec<_>, _>>()?;
+        match (&operands[..], at.call.outputs.values().next()) {
+            ([only], Some(made)) => {
+                self.is(made.value, Seen::Of(*only, Vec::new()));
+                Ok(())
+            }
+            _ => self.gives(at, What::Concat(along), operands, None).map(drop),
+        }
+    }
+}

@@ -1,0 +1,63 @@
+//! From the trace of a PyTorch network to a recipe.
+//!
+//! [`Trace::read`] takes the document that `python -m zoo_golden port` writes. [`import`] makes the text of a recipe: functions
+//! of torch become layers (`functions`, `joins`, `attention`; views of a tensor are put together in `view`), operands become
+//! branches (`structure`), what repeats becomes blocks and stacks (`layout`, `fold`, `generalise`), and `write` puts that down
+//! as an author would. `proof` holds what was written against the trace: operation by operation, module by module,
+//! parameter by parameter. Nothing that cannot be said is left out: it is an [`ImportError::Refused`].
+
+mod attention;
+mod error;
+mod fold;
+mod functions;
+mod generalise;
+mod joins;
+mod layout;
+mod operation;
+mod proof;
+mod read;
+mod recipe;
+mod slots;
+mod structure;
+mod trace;
+mod view;
+mod word;
+mod write;
+
+pub use error::{ImportError, Refusal};
+pub use proof::Proof;
+pub use trace::{FORMAT, MAX_BYTES, Trace, Training};
+
+use zoo_recipe::{Library, LoadOptions};
+
+/// A recipe, and that it is the network that was traced.
+#[derive(Clone, Debug)]
+pub struct Imported {
+    /// The text of the recipe.
+    pub text: String,
+    /// What was found to be the same.
+    pub proof: Proof,
+}
+
+/// The recipe of a traced network, under this name.
+///
+/// The recipe has been read again, resolved and held against the trace: the same operations with the same settings on the same
+/// operands, the same module outputs, the same parameters with the same shapes.
+///
+/// # Errors
+/// The first thing that recipes cannot say; a recipe that would not be the network.
+pub fn import(trace: &Trace, name: &str) -> Result<Imported, ImportError> {
+    let network = read::read(trace)?;
+    let text = recipe::text(trace, &network, name)?;
+    let differs = |error: &dyn std::fmt::Display| ImportError::Differs(error.to_string());
+    let folder = tempfile::tempdir().map_err(|error| differs(&error))?;
+    let path = folder.path().join(format!("{name}.yaml"));
+    std::fs::write(&path, &text).map_err(|error| differs(&error))?;
+    let library = Library::new([folder.path()]);
+    let recipe = library.load(name, &LoadOptions::default());
+    let recipe = recipe.map_err(|errors| ImportError::Invalid(Box::new(errors)))?.recipe;
+    let model = recipe.resolve().map_err(|errors| differs(&errors))?;
+    let proof = proof::same(&network, &model)?;
+    let proof = Proof { parameters: proof::shapes(trace, &recipe, &model)?, ..proof };
+    Ok(Imported { text, proof })
+}

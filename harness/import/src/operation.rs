@@ -1,0 +1,120 @@
+//! What a network does, in the words of recipes: the trace, read.
+
+use crate::word::Word;
+
+/// A tensor, by its number; numbers beyond those of the trace are of tensors that recipes make in between.
+pub type Tensor = usize;
+
+/// One operation or one call of a module.
+#[derive(Clone, Debug)]
+pub enum Unit {
+    /// An operation.
+    Operation(Operation),
+    /// A module with what it does.
+    Module(Module),
+}
+
+/// An operation that a recipe has a layer for.
+#[derive(Clone, Debug)]
+pub struct Operation {
+    /// What it does.
+    pub what: What,
+    /// What it reads: of a layer the present value, then taps.
+    pub operands: Vec<Tensor>,
+    /// What it gives.
+    pub result: Tensor,
+    /// The path of the module that it is, or of the parameter that it has.
+    pub name: Option<String>,
+    /// Where it stands in the source.
+    pub at: String,
+}
+
+/// What an operation does.
+#[derive(Clone, Debug, PartialEq)]
+pub enum What {
+    /// What this layer does.
+    Layer(Word),
+    /// The sum of two tensors.
+    Add,
+    /// The first less the second.
+    Subtract,
+    /// The product of two tensors.
+    Mul,
+    /// All operands joined along an axis.
+    Concat(&'static str),
+}
+
+impl What {
+    /// What it is, as a text that is the same for what does the same. The order of operands of a sum does not matter.
+    pub fn key(&self) -> String {
+        match self {
+            Self::Layer(word) => word.key(),
+            Self::Add => "add".to_owned(),
+            Self::Subtract => "subtract".to_owned(),
+            Self::Mul => "mul".to_owned(),
+            Self::Concat(axis) => format!("concat {axis}"),
+        }
+    }
+
+    /// Whether its operands may change places.
+    pub fn commutes(&self) -> bool {
+        match self {
+            Self::Add | Self::Mul => true,
+            Self::Layer(_) | Self::Subtract | Self::Concat(_) => false,
+        }
+    }
+}
+
+/// One call of a module that does more than one thing.
+#[derive(Clone, Debug)]
+pub struct Module {
+    /// Its path.
+    pub path: String,
+    /// Its class, without packages.
+    pub class: String,
+    /// File and line of the class, where it is not PyTorch's own.
+    pub source: Option<String>,
+    /// File and line that called it.
+    pub at: String,
+    /// The tensors that it is given.
+    pub inputs: Vec<Tensor>,
+    /// The tensor that it gives.
+    pub output: Tensor,
+    /// What it does, in order of execution.
+    pub body: Vec<Unit>,
+}
+
+impl Unit {
+    /// The tensor that it gives.
+    pub fn result(&self) -> Tensor {
+        match self {
+            Self::Operation(operation) => operation.result,
+            Self::Module(module) => module.output,
+        }
+    }
+
+    /// The tensors that it reads.
+    pub fn operands(&self) -> &[Tensor] {
+        match self {
+            Self::Operation(operation) => &operation.operands,
+            Self::Module(module) => &module.inputs,
+        }
+    }
+
+    /// Where it stands in the source.
+    pub fn at(&self) -> &str {
+        match self {
+            Self::Operation(operation) => &operation.at,
+            Self::Module(module) => &module.at,
+        }
+    }
+}
+
+/// The network.
+#[derive(Clone, Debug)]
+pub struct Network {
+    /// The call of the network.
+    pub root: Module,
+    /// Its inputs, by name.
+    pub inputs: Vec<(String, Tensor)>,
+}

@@ -1,0 +1,317 @@
+//! That a recipe is the network that was traced: the same operations on the same operands, the same modules and parameters.
+
+use std::collections::{BTreeMap, HashMap};
+
+use indexmap::IndexMap;
+use zoo_recipe::layers::{Axis, Description};
+use zoo_recipe::{BuildOptions, Layer, Recipe, ResolvedLayer, ResolvedModel, build};
+
+use crate::operation::{Network, Operation, Tensor, Unit, What};
+use crate::trace::{Argument, Call, ModuleCall, Trace};
+use crate::word::Word;
+use crate::{ImportError, Refusal};
+
+/// How much was found to be the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct Proof {
+    /// Operations.
+    pub operations: usize,
+    /// Outputs of modules.
+    pub modules: usize,
+    /// Parameters.
+    pub parameters: usize,
+}
+
+/// Operations that are the same have the same number.
+#[derive(Default)]
+struct Numbers {
+    known: HashMap<(String, Vec<usize>), usize>,
+    names: Vec<String>,
+    concats: HashMap<usize, (String, Vec<usize>)>,
+}
+
+impl Numbers {
+    fn of(&mut self, key: String, commutes: bool, mut operands: Vec<usize>) -> usize {
+        if commutes {
+            operands.sort_unstable();
+        }
+        let joins = key.starts_with("concat ");
+        if joins {
+            // Joined in two steps or at once: the same elements in the same order.
+            let inner = |operand: &usize| match self.concats.get(operand) {
+                Some((other, parts)) if *other == key => parts.clone(),
+                _ => vec![*operand],
+            };
+            operands = operands.iter().flat_map(inner).collect();
+        }
+        let next = self.known.len();
+        let number = *self.known.entry((key.clone(), operands.clone())).or_insert(next);
+        if number == next {
+            self.names.push(key.clone());
+            if joins {
+                self.concats.insert(number, (key, operands));
+            }
+        }
+        number
+    }
+}
+
+/// What a network does, by numbers.
+#[derive(Default)]
+struct Account {
+    operations: BTreeMap<usize, usize>,
+    /// In order of their return.
+    modules: IndexMap<String, usize>,
+    calls: HashMap<String, usize>,
+    output: Option<usize>,
+}
+
+impl Account {
+    fn module(&mut self, name: &str, part: &str, number: usize) {
+        let call = self.calls.entry(name.to_owned()).or_default();
+        self.modules.insert(format!("{name}#{call}{part}"), number);
+        *call += 1;
+    }
+
+    fn operation(&mut self, number: usize) -> usize {
+        *self.operations.entry(number).or_default() += 1;
+        number
+    }
+
+    /// The module output that a named layer stands for: none where its name is that of a parameter.
+    fn layer(&mut self, word: &Word, name: &str, number: usize) {
+        match word.tag {
+            "add_parameter" | "prepend" | "layer_scale" => {}
+            "attention" => self.module(name, ".0", number),
+            _ => self.module(name, "", number),
+        }
+    }
+}
+
+fn named(key: String, name: Option<&str>) -> String {
+    name.map_or(key.clone(), |name| format!("{key} called {name}"))
+}
+
+struct Traced<'p> {
+    numbers: &'p mut Numbers,
+    account: Account,
+    tensors: HashMap<Tensor, usize>,
+}
+
+impl Traced<'_> {
+    fn units(&mut self, units: &[Unit]) {
+        for unit in units {
+            match unit {
+                Unit::Module(module) => {
+                    self.units(&module.body);
+                    let number = self.number(module.output);
+                    self.account.module(&module.path, "", number);
+                }
+                Unit::Operation(Operation { what, operands, result, name, .. }) => {
+                    let operands = operands.iter().map(|operand| self.number(*operand)).collect();
+                    let key = named(what.key(), name.as_deref());
+                    let number = self.numbers.of(key, what.commutes(), operands);
+                    self.account.operation(number);
+                    self.tensors.insert(*result, number);
+                    if let (What::Layer(word), Some(name)) = (what, name) {
+                        self.account.layer(word, name, number);
+                    }
+                }
+            }
+        }
+    }
+
+    fn number(&self, tensor: Tensor) -> usize {
+        self.tensors.get(&tensor).copied().unwrap_or(usize::MAX)
+    }
+}
+
+struct Written<'p> {
+    numbers: &'p mut Numbers,
+    account: Account,
+    taps: HashMap<String, usize>,
+}
+
+impl Written<'_> {
+    fn row(&mut self, layers: &[ResolvedLayer], x: usize) -> usize {
+        layers.iter().fold(x, |x, layer| self.layer(layer, x))
+    }
+
+    fn layer(&mut self, layer: &ResolvedLayer, x: usize) -> usize {
+        let name = layer.name.as_deref();
+        let (result, is_container) = match layer.kind.describe() {
+            Description::Tap(tap) => {
+                self.taps.insert(tap.to_owned(), x);
+                (x, false)
+            }
+            Description::From(tap) => (self.taps.get(tap).copied().unwrap_or(usize::MAX), false),
+            Description::Row(body) | Description::Again(body) => (self.row(body, x), true),
+            Description::Unused(_) => (x, false),
+            Description::Branches { lanes, .. } => {
+                let operands: Vec<usize> = lanes.iter().map(|lane| self.row(lane, x)).collect();
+                let what = match &layer.kind {
+                    Layer::Concat(concat) => What::Concat(match concat.axis {
+                        Axis::Channel => "channel",
+                        Axis::Height => "height",
+                        Axis::Width => "width",
+                    }),
+                    Layer::Gate(_) => What::Mul,
+                    _ => What::Add,
+                };
+                let number = self.numbers.of(what.key(), what.commutes(), operands);
+                (self.account.operation(number), true)
+            }
+            Description::Step(step) => {
+                let reads = step.reads.iter().map(|tap| self.taps.get(*tap).copied().unwrap_or(usize::MAX));
+                let operands = std::iter::once(x).chain(reads).collect();
+                let what = match layer.kind.tag() {
+                    "add" => What::Add,
+                    "subtract" => What::Subtract,
+                    "mul" => What::Mul,
+                    _ => {
+                        let mut word = Word::of(&layer.kind);
+                        word.settings.retain(|key, _| {
+                            !(word.tag == "dot_product_attention" && ["key", "value"].contains(&key.as_str()))
+                        });
+                        What::Layer(word)
+                    }
+                };
+                let number = self.numbers.of(named(what.key(), name), what.commutes(), operands);
+                self.account.operation(number);
+                if let (What::Layer(word), Some(name)) = (&what, name) {
+                    self.account.layer(word, name, number);
+                }
+                (number, false)
+            }
+        };
+        if let (Some(name), true) = (name, is_container) {
+            self.account.module(name, "", result);
+        }
+        result
+    }
+}
+
+/// Holds a recipe against the network that was traced.
+///
+/// # Errors
+/// The first thing that is not the same.
+pub fn same(network: &Network, model: &ResolvedModel) -> Result<Proof, ImportError> {
+    let mut numbers = Numbers::default();
+    let inputs: Vec<usize> =
+        network.inputs.iter().map(|(name, _)| numbers.of(format!("input {name}"), false, Vec::new())).collect();
+    let tensors = network.inputs.iter().map(|(_, tensor)| *tensor).zip(inputs.iter().copied()).collect();
+    let mut traced = Traced { numbers: &mut numbers, account: Account::default(), tensors };
+    traced.units(&network.root.body);
+    traced.account.output = Some(traced.number(network.root.output));
+    let traced = traced.account;
+    let taps: HashMap<String, usize> = model
+        .inputs
+        .keys()
+        .map(|name| (name.clone(), numbers.of(format!("input {name}"), false, Vec::new())))
+        .collect();
+    let first = model.inputs.keys().next().and_then(|name| taps.get(name).copied()).unwrap_or(usize::MAX);
+    let mut written = Written { numbers: &mut numbers, account: Account::default(), taps };
+    written.account.output = Some(written.row(&model.body, first));
+    let written = written.account;
+    let differs = |what: String| Err(ImportError::Differs(what));
+    for (name, number) in &traced.modules {
+        match written.modules.get(name) {
+            Some(other) if other == number => {}
+            Some(other) => {
+                let [theirs, ours] =
+                    [number, other].map(|number| numbers.names.get(*number).cloned().unwrap_or_default());
+                return differs(format!("the module {name} would give `{ours}`, and gives `{theirs}`"));
+            }
+            None => return differs(format!("the module {name} would be missing")),
+        }
+    }
+    if let Some(name) = written.modules.keys().find(|name| !traced.modules.contains_key(*name)) {
+        return differs(format!("there would be a module {name} that is not there"));
+    }
+    let count = |account: &Account, number: &usize| account.operations.get(number).copied().unwrap_or(0);
+    for number in traced.operations.keys().chain(written.operations.keys()) {
+        let (theirs, ours) = (count(&traced, number), count(&written, number));
+        if theirs != ours {
+            let name = numbers.names.get(*number).cloned().unwrap_or_default();
+            return differs(format!("`{name}` would be computed {ours} times, and is {theirs} times"));
+        }
+    }
+    if traced.output != written.output {
+        return differs("it would give another tensor".to_owned());
+    }
+    let operations = traced.operations.values().sum();
+    Ok(Proof { operations, modules: traced.modules.len(), parameters: 0 })
+}
+
+/// Holds the graph of a recipe against shapes and parameters of the trace.
+///
+/// # Errors
+/// As [`same`]; parameters that no operation uses.
+pub fn shapes(trace: &Trace, recipe: &Recipe, model: &ResolvedModel) -> Result<usize, ImportError> {
+    let options = BuildOptions { batch: trace.batch, ..BuildOptions::eval(trace.batch) };
+    let graph = build(recipe, model, &options).map_err(|error| ImportError::Differs(error.to_string()))?;
+    let own: BTreeMap<&str, Vec<usize>> = graph
+        .parameters()
+        .map(|(_, variable)| (variable.name.as_str(), graph.ty(variable.value).shape.to_vec()))
+        .collect();
+    let theirs = trace.parameters.iter().filter(|(_, parameter)| parameter.same_as.is_none());
+    let mut count = 0;
+    for (name, parameter) in theirs {
+        count += 1;
+        match own.get(name.as_str()) {
+            Some(shape) if *shape == parameter.shape => {}
+            Some(shape) => {
+                let message =
+                    format!("the parameter `{name}` would have shape {shape:?}, and has {:?}", parameter.shape);
+                return Err(ImportError::Differs(message));
+            }
+            None => {
+                let module = name.rsplit_once('.').map_or("", |(module, _)| module);
+                return Err(Refusal {
+                    module: module.to_owned(),
+                    operator: trace.modules.get(module).map_or("", |module| module.class.as_str()).to_owned(),
+                    at: trace.root.at.clone(),
+                    what: format!("nothing uses the parameter `{name}`"),
+                    nearest: "`unused` declares layers that only a checkpoint has; take the module away or write it so"
+                        .to_owned(),
+                }
+                .into());
+            }
+        }
+    }
+    if own.len() != count {
+        return Err(ImportError::Differs(format!("there would be {} parameters, and there are {count}", own.len())));
+    }
+    let mut given = HashMap::new();
+    outputs(&trace.root, &mut HashMap::new(), &mut given);
+    for tap in &graph.taps {
+        let zoo_graph::TapState::Value(value) = tap.state else { continue };
+        let shape = graph.ty(value).shape.to_vec();
+        if let Some(theirs) = given.get(&(tap.module.clone(), tap.call)).filter(|theirs| **theirs != shape) {
+            let message = format!("the module {} would give {shape:?}, and gives {theirs:?}", tap.key());
+            return Err(ImportError::Differs(message));
+        }
+    }
+    Ok(count)
+}
+
+/// Shapes of what modules give, by path and call.
+fn outputs(
+    call: &ModuleCall,
+    shapes: &mut HashMap<usize, Vec<usize>>,
+    given: &mut HashMap<(String, usize), Vec<usize>>,
+) {
+    for inner in &call.body {
+        match inner {
+            Call::Module(inner) => outputs(inner, shapes, given),
+            Call::Function(inner) => {
+                shapes.extend(inner.outputs.values().map(|made| (made.value, made.shape.clone())));
+            }
+        }
+    }
+    if let Some(Argument::Value(value)) = call.outputs.values().next()
+        && let Some(shape) = shapes.get(value)
+    {
+        given.insert((call.module.clone(), call.call), shape.clone());
+    }
+}

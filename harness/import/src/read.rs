@@ -1,0 +1,398 @@
+//! From a trace to what the network does: modules with their operations, views put together, what is no module left out.
+
+use std::collections::HashMap;
+
+use zoo_recipe::Layer;
+
+use crate::operation::{Module, Network, Operation, Tensor, Unit, What};
+use crate::trace::{Argument, Call, FunctionCall, Made, ModuleCall, Trace};
+use crate::view::{self, View};
+use crate::word::Word;
+use crate::{ImportError, Refusal};
+
+/// Reads what a network does.
+///
+/// # Errors
+/// The first thing that recipes cannot say.
+pub fn read(trace: &Trace) -> Result<Network, ImportError> {
+    let mut reader = Reader { trace, seen: HashMap::new(), shapes: HashMap::new(), next: 0 };
+    reader.next = reader.largest(&trace.root) + 1;
+    for input in trace.inputs.values() {
+        reader.see(input);
+    }
+    let inputs = trace.inputs.iter().map(|(name, made)| (name.clone(), made.value)).collect();
+    let root = reader.call(&trace.root)?;
+    Ok(Network { root, inputs })
+}
+
+/// What a tensor of the trace is.
+#[derive(Clone, Debug)]
+pub(crate) enum Seen {
+    /// A tensor that an operation gives, seen in another way.
+    Of(Tensor, Vec<View>),
+    /// A parameter, once for every sample.
+    Expanded(String),
+    /// Something that recipes cannot say and that must not be used, and what it is.
+    Unsaid(&'static str),
+}
+
+pub(crate) struct Reader<'t> {
+    pub(crate) trace: &'t Trace,
+    /// By the numbers of the trace.
+    seen: HashMap<usize, Seen>,
+    /// Shapes of what operations give.
+    shapes: HashMap<Tensor, Vec<usize>>,
+    next: Tensor,
+}
+
+/// A call of a function inside a module, and the operations of that module so far.
+pub(crate) struct At<'c> {
+    /// Path of the module.
+    pub module: &'c str,
+    /// The call.
+    pub call: &'c FunctionCall,
+    /// The operations so far.
+    pub units: &'c mut Vec<Unit>,
+}
+
+impl At<'_> {
+    /// Why recipes cannot say it.
+    pub fn refuse(&self, what: impl Into<String>, nearest: impl Into<String>) -> Refusal {
+        Refusal {
+            module: self.module.to_owned(),
+            operator: self.call.function.clone(),
+            at: self.call.at.clone(),
+            what: what.into(),
+            nearest: nearest.into(),
+        }
+    }
+}
+
+impl Reader<'_> {
+    fn largest(&self, call: &ModuleCall) -> usize {
+        let inside = call.body.iter().map(|inner| match inner {
+            Call::Module(inner) => self.largest(inner),
+            Call::Function(inner) => inner.outputs.values().map(|made| made.value).max().unwrap_or(0),
+        });
+        let inputs = self.trace.inputs.values().map(|made| made.value);
+        inside.chain(inputs).max().unwrap_or(0)
+    }
+
+    fn see(&mut self, made: &Made) {
+        self.seen.insert(made.value, Seen::Of(made.value, Vec::new()));
+        self.shapes.insert(made.value, made.shape.clone());
+    }
+
+    /// What a module does.
+    fn call(&mut self, call: &ModuleCall) -> Result<Module, ImportError> {
+        let path = &call.module;
+        let given: Vec<usize> = call.args.iter().chain(call.kwargs.values()).flat_map(Argument::values).collect();
+        let mut inputs = Vec::new();
+        for value in given {
+            // What the caller gives was made by it, so it is there as a tensor.
+            match self.seen.get(&value) {
+                Some(Seen::Of(tensor, views)) if views.is_empty() => {
+                    if !inputs.contains(tensor) {
+                        inputs.push(*tensor);
+                    }
+                }
+                _ => return Err(self.refuse_module(call, "it is given what is no tensor of samples").into()),
+            }
+        }
+        let mut body = Vec::new();
+        for inner in &call.body {
+            match inner {
+                Call::Module(inner) => self.module(path, inner, &mut body)?,
+                Call::Function(inner) => {
+                    self.function(&mut At { module: path, call: inner, units: &mut body })?;
+                }
+            }
+        }
+        let mut outputs: Vec<usize> = call.outputs.values().flat_map(Argument::values).collect();
+        outputs.retain(|value| !matches!(self.seen.get(value), Some(Seen::Unsaid(_))));
+        outputs.dedup();
+        let [output] = outputs[..] else {
+            let what = format!("it gives {} tensors", outputs.len());
+            return Err(self.refuse_module(call, &what).into());
+        };
+        let output = self.tensor(output, path, &call.at, "return", &mut body)?;
+        let described = self.trace.modules.get(path);
+        let class = described.map_or("", |module| module.class.as_str());
+        let mut module = Module {
+            path: path.clone(),
+            class: class.rsplit('.').next().unwrap_or_default().to_owned(),
+            source: described.and_then(|module| module.source.clone()),
+            at: call.at.clone(),
+            inputs,
+            output,
+            body,
+        };
+        shorten_sums(&mut module.body);
+        drop_unused(&mut module.body, output);
+        Ok(module)
+    }
+
+    fn refuse_module(&self, call: &ModuleCall, what: &str) -> Refusal {
+        let class = self.trace.modules.get(&call.module).map_or("", |module| module.class.as_str());
+        Refusal {
+            module: call.module.clone(),
+            operator: class.to_owned(),
+            at: call.at.clone(),
+            what: what.to_owned(),
+            nearest: "modules of recipes take one tensor and give one; taps carry further ones".to_owned(),
+        }
+    }
+
+    /// Adds a call of a module inside `outer`.
+    fn module(&mut self, outer: &str, call: &ModuleCall, units: &mut Vec<Unit>) -> Result<(), ImportError> {
+        for value in call.args.iter().chain(call.kwargs.values()).flat_map(Argument::values) {
+            self.tensor(value, outer, &call.at, &call.module, units)?;
+        }
+        let mut module = self.call(call)?;
+        if module.body.is_empty() && module.inputs.contains(&module.output) {
+            return match module.class.as_str() {
+                "Identity" => Ok(()),
+                _ => Err(self.refuse_module(call, "it does nothing, and is a module all the same").into()),
+            };
+        }
+        if let [Unit::Operation(first), ..] = &module.body[..]
+            && matches!(first.what, What::Concat(_))
+            && module.inputs.len() > 1
+            && first.operands == module.inputs
+        {
+            // A module that joins what it is given is given the joined tensor (DenseNet's layers).
+            module.inputs = vec![first.result];
+            units.push(module.body.remove(0));
+        }
+        let path = &module.path;
+        let own = |name: &Option<String>| name.as_ref() == Some(path);
+        if let [Unit::Operation(only)] = &mut module.body[..]
+            && (only.name.is_none() || own(&only.name))
+            && can_be_named(&only.what)
+        {
+            only.name = Some(path.clone());
+            if call.call > 0 && self.has_parameters(path) {
+                return Err(self.refuse_module(call, "its parameters are used by several calls").into());
+            }
+            units.append(&mut module.body);
+            return Ok(());
+        }
+        let has_own = |unit: &Unit| matches!(unit, Unit::Operation(operation) if own(&operation.name));
+        if module.body.iter().any(has_own) {
+            let refusal = self.refuse_module(call, "it has parameters of its own and does more than its layer");
+            let nearest =
+                "a layer with parameters is a module of its own in recipes: put what follows it in another module";
+            return Err(Refusal { nearest: nearest.to_owned(), ..refusal }.into());
+        }
+        if call.call > 0 {
+            return Err(self.refuse_module(call, "it is called more than once").into());
+        }
+        if module.inputs.len() != 1 {
+            let what = format!("it takes {} tensors", module.inputs.len());
+            return Err(self.refuse_module(call, &what).into());
+        }
+        units.push(Unit::Module(module));
+        Ok(())
+    }
+
+    fn has_parameters(&self, path: &str) -> bool {
+        self.trace.parameters.keys().any(|name| name.strip_prefix(path).is_some_and(|rest| rest.starts_with('.')))
+    }
+
+    /// The shape of a tensor of the trace.
+    pub(crate) fn shape(&self, value: usize) -> Vec<usize> {
+        match self.seen.get(&value) {
+            Some(Seen::Of(tensor, views)) => {
+                views.iter().fold(self.shape_of(*tensor), |shape, view| view.shape(&shape))
+            }
+            Some(Seen::Expanded(_) | Seen::Unsaid(_)) | None => Vec::new(),
+        }
+    }
+
+    /// The shape of what an operation gives.
+    pub(crate) fn shape_of(&self, tensor: Tensor) -> Vec<usize> {
+        self.shapes.get(&tensor).cloned().unwrap_or_default()
+    }
+
+    /// What a tensor of the trace is.
+    pub(crate) fn seen(&self, value: usize) -> Option<&Seen> {
+        self.seen.get(&value)
+    }
+
+    /// Says what a tensor of the trace is.
+    pub(crate) fn is(&mut self, value: usize, seen: Seen) {
+        self.seen.insert(value, seen);
+    }
+
+    /// A tensor of the trace as one that an operation gives: views become operations.
+    pub(crate) fn tensor(
+        &mut self,
+        value: usize,
+        module: &str,
+        at: &str,
+        operator: &str,
+        units: &mut Vec<Unit>,
+    ) -> Result<Tensor, Refusal> {
+        let refuse = |what: &str, nearest: &str| Refusal {
+            module: module.to_owned(),
+            operator: operator.to_owned(),
+            at: at.to_owned(),
+            what: what.to_owned(),
+            nearest: nearest.to_owned(),
+        };
+        let (base, views) = match self.seen.get(&value) {
+            Some(Seen::Of(base, views)) => (*base, views.clone()),
+            Some(Seen::Expanded(name)) => {
+                let what = format!("it uses the parameter `{name}`, once for every sample");
+                return Err(refuse(
+                    &what,
+                    "`prepend` puts a learned token before the others, `add_parameter` adds one",
+                ));
+            }
+            Some(Seen::Unsaid(what)) => return Err(refuse(what, "there is no layer that gives it")),
+            None => return Err(refuse("it uses a tensor that nothing has made", "this is a defect of the trace")),
+        };
+        let shape = self.shape_of(base);
+        let Some(layers) = view::layers(&shape, &views) else {
+            let what =
+                format!("it moves the batch among other axes, or puts samples together: {}", text(&shape, &views));
+            return Err(refuse(
+                &what,
+                "`reshape` and `permute` work on each sample apart; windows need operators that recipes do not have",
+            ));
+        };
+        let mut last = base;
+        for (index, layer) in layers.iter().enumerate() {
+            last = self.next;
+            self.next += 1;
+            let operand = if index == 0 { base } else { last - 1 };
+            let what = What::Layer(Word::of(layer));
+            let operands = vec![operand];
+            units.push(Unit::Operation(Operation { what, operands, result: last, name: None, at: at.to_owned() }));
+        }
+        let shape = views.iter().fold(shape, |shape, view| view.shape(&shape));
+        self.shapes.insert(last, shape);
+        self.seen.insert(value, Seen::Of(last, Vec::new()));
+        Ok(last)
+    }
+
+    /// The tensor that an argument is.
+    pub(crate) fn operand(&mut self, at: &mut At<'_>, argument: Option<&Argument>) -> Result<Tensor, Refusal> {
+        match argument {
+            Some(Argument::Value(value)) => self.tensor(*value, at.module, &at.call.at, &at.call.function, at.units),
+            Some(Argument::Parameter(name)) => {
+                let what = format!("it computes with the parameter `{name}`");
+                Err(at.refuse(
+                    what,
+                    "`add_parameter` and `layer_scale` add and multiply by one, `prepend` puts one first",
+                ))
+            }
+            Some(Argument::Buffer(name)) => {
+                let what = format!("it computes with the buffer `{name}`");
+                Err(at.refuse(what, "recipes have no constants that a network keeps"))
+            }
+            _ => {
+                Err(at.refuse("it is not given a tensor where one is needed", "this is a form of it that is not known"))
+            }
+        }
+    }
+
+    /// Adds an operation whose result is the only tensor of the call.
+    pub(crate) fn gives(
+        &mut self,
+        at: &mut At<'_>,
+        what: What,
+        operands: Vec<Tensor>,
+        name: Option<String>,
+    ) -> Result<Tensor, Refusal> {
+        let Some(made) = at.call.outputs.values().next().cloned() else {
+            return Err(at.refuse("it gives no tensor", "what a network computes are tensors"));
+        };
+        self.see(&made);
+        let result = made.value;
+        at.units.push(Unit::Operation(Operation { what, operands, result, name, at: at.call.at.clone() }));
+        Ok(result)
+    }
+
+    /// As [`Self::gives`], where the tensor of the call is a view of what the operation gives in this shape.
+    pub(crate) fn gives_viewed(
+        &mut self,
+        at: &mut At<'_>,
+        what: What,
+        operands: Vec<Tensor>,
+        name: Option<String>,
+        shape: Vec<usize>,
+        views: Vec<View>,
+    ) {
+        let result = self.next;
+        self.next += 1;
+        self.shapes.insert(result, shape);
+        if let Some(made) = at.call.outputs.values().next() {
+            self.seen.insert(made.value, Seen::Of(result, views));
+        }
+        at.units.push(Unit::Operation(Operation { what, operands, result, name, at: at.call.at.clone() }));
+    }
+
+    /// Adds a layer on one tensor.
+    pub(crate) fn layer(
+        &mut self,
+        at: &mut At<'_>,
+        layer: Layer,
+        x: Tensor,
+        name: Option<String>,
+    ) -> Result<(), Refusal> {
+        self.gives(at, What::Layer(Word::of(&layer)), vec![x], name).map(drop)
+    }
+}
+
+/// Whether a layer of a recipe may stand for a module.
+fn can_be_named(what: &What) -> bool {
+    match what {
+        What::Layer(word) => word.tag != "map",
+        What::Add | What::Subtract | What::Mul | What::Concat(_) => false,
+    }
+}
+
+/// A shape and what is made of it, for messages.
+fn text(shape: &[usize], views: &[View]) -> String {
+    let mut shape = shape.to_vec();
+    let mut text = format!("{shape:?}");
+    for view in views {
+        shape = view.shape(&shape);
+        text += &format!(" -> {shape:?}");
+    }
+    text
+}
+
+/// Lets a concatenation begin with an earlier one that has its first operands.
+fn shorten_sums(units: &mut [Unit]) {
+    let mut known: Vec<(Vec<Tensor>, &'static str, Tensor)> = Vec::new();
+    for unit in units {
+        let Unit::Operation(operation) = unit else { continue };
+        let What::Concat(axis) = operation.what else { continue };
+        let whole = operation.operands.clone();
+        let prefix = known.iter().filter(|(operands, along, _)| {
+            *along == axis && operands.len() < whole.len() && whole.starts_with(operands)
+        });
+        if let Some((operands, _, result)) = prefix.max_by_key(|(operands, ..)| operands.len()) {
+            let rest = &whole[operands.len()..];
+            operation.operands = std::iter::once(*result).chain(rest.iter().copied()).collect();
+        }
+        known.push((whole, axis, operation.result));
+    }
+}
+
+/// Leaves out operations without a name whose results nothing uses.
+fn drop_unused(units: &mut Vec<Unit>, output: Tensor) {
+    loop {
+        let used: Vec<Tensor> = units.iter().flat_map(|unit| unit.operands().to_vec()).chain([output]).collect();
+        let before = units.len();
+        units.retain(|unit| match unit {
+            Unit::Operation(operation) => operation.name.is_some() || used.contains(&operation.result),
+            Unit::Module(_) => true,
+        });
+        if units.len() == before {
+            return;
+        }
+    }
+}

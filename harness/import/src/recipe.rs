@@ -1,0 +1,177 @@
+//! The whole text of a recipe.
+
+use std::fmt::Write;
+
+use serde_yaml::with::singleton_map_recursive;
+use serde_yaml::{Mapping, Value};
+use zoo_recipe::schema::Optimizer;
+
+use crate::fold::fold;
+use crate::layout::{Item, lay_out};
+use crate::operation::Network;
+use crate::trace::{Trace, Training};
+use crate::word::{Setting, number};
+use crate::{ImportError, structure, write};
+
+/// How many classes and how many pixels on a side generated characters have.
+const MOST_CHARACTERS: std::ops::RangeInclusive<usize> = 2..=36;
+const SIDES: std::ops::RangeInclusive<usize> = 16..=512;
+
+/// The recipe of a traced network, under this name.
+///
+/// # Errors
+/// The first thing that recipes cannot say.
+pub fn text(trace: &Trace, network: &Network, name: &str) -> Result<String, ImportError> {
+    let items = structure::layers(&network.root, &network.inputs)?;
+    let mut body = lay_out(items, "");
+    name_classes(&mut body, trace.classes);
+    let classes = trace.modules.iter();
+    let classes = classes.map(|(path, module)| (path.as_str(), module.class.rsplit('.').next().unwrap_or_default()));
+    let model = write::model(&fold(body, &classes.collect()));
+    let mut text = head(trace, name);
+    let _ = write!(text, "model:\n{}{model}\n{}", inputs(trace), rest(trace));
+    Ok(text)
+}
+
+/// The first lines.
+fn head(trace: &Trace, name: &str) -> String {
+    let class = trace.modules.get("").map_or("", |module| module.class.as_str());
+    let source = trace.modules.get("").and_then(|module| module.source.as_deref());
+    let source = source.map(|source| format!(", {source}")).unwrap_or_default();
+    let versions: Vec<String> = trace.made_with.iter().map(|(name, version)| format!("{name} {version}")).collect();
+    let with = if versions.is_empty() { String::new() } else { format!(", traced with {}", versions.join(" and ")) };
+    let model = printable(&trace.model);
+    format!(
+        "# yaml-language-server: $schema=schema/recipe.json\n\
+         # zoo check {name}\n\
+         name: {name}\n\
+         description: \"{model}, as PyTorch computes it\"\n\
+         reference: {{code: \"{model}: {}{}{}\"}}\n\n",
+        printable(class),
+        printable(&source),
+        printable(&with),
+    )
+}
+
+/// Text that may stand in quotes.
+fn printable(text: &str) -> String {
+    text.chars().filter(|c| !c.is_control() && !['"', '\\'].contains(c)).collect()
+}
+
+fn inputs(trace: &Trace) -> String {
+    let one = |(name, made): (&String, &crate::trace::Made)| {
+        let extents: Vec<String> = made.shape.iter().skip(1).map(ToString::to_string).collect();
+        match made.dtype.starts_with("float") {
+            true => format!("{name}: [{}]", extents.join(", ")),
+            false => format!("{name}: {{indices: [{}]}}", extents.join(", ")),
+        }
+    };
+    let inputs: Vec<String> = trace.inputs.iter().map(one).collect();
+    format!("  inputs: {{{}}}\n  classes: {}\n", inputs.join(", "), trace.classes)
+}
+
+/// Lets the last layer with a width of its own say `$classes` where it has so many.
+fn name_classes(items: &mut [Item], classes: usize) -> bool {
+    for item in items.iter_mut().rev() {
+        let found = match item {
+            Item::Layer { word, .. } => {
+                let is_wide = word.settings.contains_key("out") && ["conv", "linear"].contains(&word.tag);
+                if let (true, true, Some(out)) =
+                    (is_wide, word.int("out") == i64::try_from(classes).ok(), word.settings.get_mut("out"))
+                {
+                    out.value = Setting::Text("$classes".to_owned());
+                }
+                is_wide
+            }
+            Item::Module { body, .. } | Item::Scope { body, .. } | Item::Gate(body) => name_classes(body, classes),
+            Item::Residual { .. } | Item::Concat { .. } => true,
+            Item::Tap(_) | Item::From(_) | Item::Join(..) | Item::Use { .. } | Item::Stack { .. } => false,
+        };
+        if found {
+            return true;
+        }
+    }
+    false
+}
+
+/// Data, training and golden.
+fn rest(trace: &Trace) -> String {
+    let mut text = String::new();
+    text += &data(trace);
+    let usual = Training {
+        batch: 32,
+        lr: 0.01,
+        label_smoothing: 0.0,
+        optimizer: Optimizer::Sgd(Default::default()),
+        clip_grad_norm: None,
+        golden: None,
+    };
+    let training = trace.training.as_ref().unwrap_or(&usual);
+    let smoothing = match training.label_smoothing {
+        0.0 => "{}".to_owned(),
+        share => format!("{{label_smoothing: {}}}", number(share)),
+    };
+    let _ = writeln!(text, "loss: {{softmax_cross_entropy: {smoothing}}}");
+    if let Some(bound) = training.clip_grad_norm {
+        let _ = writeln!(text, "gradients: {{clip: [norm: {}]}}", number(bound));
+    }
+    let _ = writeln!(text, "optimizer: {}", optimizer(&training.optimizer));
+    let _ = writeln!(text, "schedule: {{cosine: {{base_lr: {}}}}}", number(training.lr));
+    let _ = writeln!(text, "train: {{batch: 32, epochs: 4}}");
+    if let Some(golden) = &training.golden {
+        let _ = writeln!(text, "\ngolden: {{manifest: {}}}", printable(golden));
+    }
+    text
+}
+
+/// Generated characters, where they are as many and as large as the network's images; otherwise a folder of images.
+fn data(trace: &Trace) -> String {
+    let shape = trace.inputs.values().next().map(|made| made.shape.clone()).unwrap_or_default();
+    let (classes, side) = (trace.classes, shape.last().copied().unwrap_or_default());
+    let usual = "mean: [0.485, 0.456, 0.406], std: [0.229, 0.224, 0.225]";
+    if MOST_CHARACTERS.contains(&classes) && SIDES.contains(&side) && shape.get(1..) == Some(&[3, side, side]) {
+        return format!(
+            "# Generated images; `zoo run --data DIR` takes images of your own.\n\
+             data:\n  source: {{characters: {{classes: {classes}, train: 4000, val: 1000, size: {side}}}}}\n\n\
+             preprocess:\n  \
+             train: [normalize: {{mean: [128, 128, 128], std: [64, 64, 64], scale: byte}}]\n  \
+             eval: [normalize: {{mean: [128, 128, 128], std: [64, 64, 64], scale: byte}}]\n\n"
+        );
+    }
+    let side = side.clamp(1, 65536);
+    format!(
+        "data:\n  source: {{image_folder: {{root: data}}}} # data/train/CLASS/*, data/val/CLASS/*; or zoo run --data DIR\n\n\
+         preprocess:\n  train:\n    - random_resized_crop: {{size: {side}}}\n    - horizontal_flip\n    \
+         - normalize: {{{usual}}}\n  eval:\n    - resize: {{shorter: {}}}\n    - center_crop: {{size: {side}}}\n    \
+         - normalize: {{{usual}}}\n\n",
+        side + side / 7
+    )
+}
+
+/// `{sgd: {momentum: 0.9}}`: what differs from the defaults.
+fn optimizer(optimizer: &Optimizer) -> String {
+    let written = |optimizer: &Optimizer| -> Mapping {
+        let whole = singleton_map_recursive::serialize(optimizer, serde_yaml::value::Serializer).unwrap_or_default();
+        whole.get(optimizer.tag()).and_then(Value::as_mapping).cloned().unwrap_or_default()
+    };
+    let empty = Value::Mapping(Mapping::from_iter([(Value::from(optimizer.tag()), Value::Mapping(Mapping::new()))]));
+    let usual: Option<Optimizer> = singleton_map_recursive::deserialize(empty).ok();
+    let usual = usual.as_ref().map(written).unwrap_or_default();
+    let own = written(optimizer);
+    let said = own.iter().filter(|(key, value)| usual.get(*key) != Some(value));
+    let said: Vec<String> =
+        said.filter_map(|(key, value)| Some(format!("{}: {}", key.as_str()?, setting(value)?))).collect();
+    format!("{{{}: {{{}}}}}", optimizer.tag(), said.join(", "))
+}
+
+fn setting(value: &Value) -> Option<String> {
+    match value {
+        Value::Sequence(items) => {
+            Some(format!("[{}]", items.iter().filter_map(setting).collect::<Vec<_>>().join(", ")))
+        }
+        Value::Bool(value) => Some(value.to_string()),
+        Value::Number(value) => value.as_f64().map(number),
+        Value::String(text) => Some(text.clone()),
+        Value::Null | Value::Mapping(_) | Value::Tagged(_) => None,
+    }
+}

@@ -1,0 +1,111 @@
+//! What may differ between parts of a network that are otherwise the same: the numbers and switches of their layers.
+
+use crate::layout::Item;
+use crate::word::{Entry, Setting};
+
+/// A setting of a layer, an argument of a use, or whether a module is there.
+pub struct Slot {
+    /// Its key.
+    pub key: String,
+    /// The name of the layer that has it.
+    pub layer: String,
+    /// Whether it counts channels.
+    pub channels: bool,
+    /// Its value; `None` in a module that is not there.
+    pub value: Option<Setting>,
+}
+
+/// Calls `visit` with every entry, the key and the name of its layer, and whether what is around it is there.
+pub fn each_entry(items: &mut [Item], there: bool, visit: &mut dyn FnMut(&str, &str, bool, bool, &mut Entry)) {
+    for item in items {
+        match item {
+            Item::Layer { word, name } => {
+                let is_wide = ["conv", "linear", "conv_transpose"].contains(&word.tag);
+                for (key, entry) in &mut word.settings {
+                    if !matches!(entry.value, Setting::Text(_)) {
+                        let channels = is_wide && (key == "out" || key == "groups");
+                        visit(key, name.as_deref().unwrap_or_default(), channels, there, entry);
+                    }
+                }
+            }
+            Item::Tap(_) | Item::From(_) | Item::Join(..) => {}
+            Item::Residual { main, shortcut } => {
+                each_entry(main, there, visit);
+                each_entry(shortcut, there, visit);
+            }
+            Item::Concat { branches, .. } => branches.iter_mut().for_each(|branch| each_entry(branch, there, visit)),
+            Item::Gate(body) | Item::Scope { body, .. } => each_entry(body, there, visit),
+            Item::Module { name, body, enabled, .. } => {
+                let mut inside = there;
+                if let Some(enabled) = enabled {
+                    inside &= enabled.value != Setting::Bool(false);
+                    visit("enabled", name, false, there, enabled);
+                }
+                each_entry(body, inside, visit);
+            }
+            Item::Use { name, args, channels, .. } => {
+                for (key, entry) in args {
+                    visit(key, name, channels.contains(key), there, entry);
+                }
+            }
+            Item::Stack { name, args, first, repeat, channels, .. } => {
+                visit("repeat", name, false, there, repeat);
+                for (key, entry) in args.iter_mut().chain(first) {
+                    visit(key, name, channels.contains(key), there, entry);
+                }
+            }
+        }
+    }
+}
+
+/// All entries of a body, in order.
+pub fn slots(body: &[Item]) -> Vec<Slot> {
+    let mut found = Vec::new();
+    each_entry(&mut body.to_vec(), true, &mut |key, layer, channels, there, entry| {
+        let (key, layer) = (key.to_owned(), layer.to_owned());
+        found.push(Slot { key, layer, channels, value: there.then(|| entry.value.clone()) });
+    });
+    found
+}
+
+/// What bodies that differ in numbers and switches alone have in common. `shortcuts`: whether what leads around a residual
+/// branch belongs to it.
+pub fn outline(items: &[Item], shortcuts: bool) -> String {
+    let inside = |items: &[Item]| outline(items, shortcuts);
+    let one = |item: &Item| match item {
+        Item::Layer { word, name } => {
+            let keys: Vec<String> = word
+                .settings
+                .iter()
+                .map(|(key, entry)| match &entry.value {
+                    Setting::Text(text) => format!("{key}={text}"),
+                    Setting::Bool(_) | Setting::Int(_) | Setting::Float(_) | Setting::List(_) => key.clone(),
+                })
+                .collect();
+            format!("{} {name:?} {}", word.tag, keys.join(" "))
+        }
+        Item::Tap(tap) => format!("tap {tap}"),
+        Item::From(tap) => format!("from {tap}"),
+        Item::Join(tag, tap) => format!("{tag} {tap}"),
+        Item::Residual { main, shortcut } => {
+            let around = if shortcuts { inside(shortcut) } else { String::new() };
+            format!("residual({} | {around})", inside(main))
+        }
+        Item::Concat { branches, axis } => {
+            let branches: Vec<String> = branches.iter().map(|branch| inside(branch)).collect();
+            format!("concat {axis}({})", branches.join(" | "))
+        }
+        Item::Gate(body) => format!("gate({})", inside(body)),
+        Item::Scope { name, body } => format!("scope {name}({})", inside(body)),
+        Item::Module { name, body, .. } => format!("module {name}({})", inside(body)),
+        Item::Use { name, block, args, .. } => {
+            let keys: Vec<&str> = args.keys().map(String::as_str).collect();
+            format!("use {name} {block} {}", keys.join(" "))
+        }
+        Item::Stack { name, block, item, args, first, .. } => {
+            let keys: Vec<&str> = args.keys().chain(first.keys()).map(String::as_str).collect();
+            format!("stack {name} {block} {item} {} {}", keys.join(" "), first.len())
+        }
+    };
+    items.iter().map(one).collect::<Vec<_>>().join("; ")
+}

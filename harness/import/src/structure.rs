@@ -1,0 +1,355 @@
+//! From operations with operands to lists of layers: branches that begin at one tensor and are joined again.
+
+use std::collections::{HashMap, HashSet};
+
+use crate::Refusal;
+use crate::operation::{Module, Operation, Tensor, Unit, What};
+use crate::word::{Entry, Setting, Word};
+
+/// A layer as it will be written, with full names.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Item {
+    /// A layer of its own.
+    Layer {
+        /// What it does.
+        word: Word,
+        /// Path of its module, or of its parameter.
+        name: Option<String>,
+    },
+    /// Keeps the present value under a name.
+    Tap(String),
+    /// Goes on from a kept value.
+    From(String),
+    /// Adds, subtracts or multiplies by a kept value.
+    Join(&'static str, String),
+    /// Two branches, added.
+    Residual {
+        /// The branch that computes.
+        main: Vec<Item>,
+        /// The branch around it.
+        shortcut: Vec<Item>,
+    },
+    /// Branches, joined along an axis.
+    Concat {
+        /// The branches, in order.
+        branches: Vec<Vec<Item>>,
+        /// The axis.
+        axis: &'static str,
+    },
+    /// A value times what layers make of it.
+    Gate(Vec<Item>),
+    /// A module.
+    Module {
+        /// Its path.
+        path: String,
+        /// Its class.
+        class: String,
+        /// File and line of its class.
+        source: Option<String>,
+        /// Its layers.
+        body: Vec<Item>,
+    },
+}
+
+/// The layers of a module.
+///
+/// # Errors
+/// A tensor that comes from outside the module, though the module is not given it.
+pub fn layers(module: &Module, inputs: &[(String, Tensor)]) -> Result<Vec<Item>, Refusal> {
+    let input = module.inputs.first().copied().unwrap_or(module.output);
+    let further = inputs.iter().filter(|(_, tensor)| *tensor != input).map(|(name, tensor)| (*tensor, name.clone()));
+    let mut body = Body {
+        module,
+        input,
+        further: further.collect(),
+        producers: HashMap::new(),
+        dominators: HashMap::new(),
+        done: HashSet::new(),
+        taps: HashMap::new(),
+    };
+    body.order()?;
+    if let Some(items) = body.run(input, module.output)?
+        && body.done.len() == module.body.len()
+    {
+        return Ok(items);
+    }
+    body.taps.clear();
+    body.in_order()
+}
+
+struct Body<'m> {
+    module: &'m Module,
+    input: Tensor,
+    /// Inputs of the network beside the first.
+    further: HashMap<Tensor, String>,
+    /// Place of the unit that gives a tensor.
+    producers: HashMap<Tensor, usize>,
+    /// The nearest tensor that all ways from the input to this one pass.
+    dominators: HashMap<Tensor, Tensor>,
+    /// Units that have their place.
+    done: HashSet<usize>,
+    /// How often a name was given to a tap.
+    taps: HashMap<String, usize>,
+}
+
+impl Body<'_> {
+    /// Finds what gives each tensor, and its dominator.
+    fn order(&mut self) -> Result<(), Refusal> {
+        self.dominators.insert(self.input, self.input);
+        for (index, unit) in self.module.body.iter().enumerate() {
+            let mut dominator = None;
+            for operand in unit.operands() {
+                if self.further.contains_key(operand) {
+                    dominator = Some(self.input);
+                    continue;
+                }
+                if !self.dominators.contains_key(operand) {
+                    return Err(Refusal {
+                        module: self.module.path.clone(),
+                        operator: self.module.class.clone(),
+                        at: unit.at().to_owned(),
+                        what: "it uses a tensor that another module has made and that it is not given".to_owned(),
+                        nearest: "modules of recipes take one tensor and give one".to_owned(),
+                    });
+                }
+                dominator = Some(dominator.map_or(*operand, |other| self.common(other, *operand)));
+            }
+            self.dominators.insert(unit.result(), dominator.unwrap_or(self.input));
+            self.producers.insert(unit.result(), index);
+        }
+        Ok(())
+    }
+
+    /// Place of a tensor in the order of execution.
+    fn place(&self, tensor: Tensor) -> usize {
+        self.producers.get(&tensor).map_or(0, |index| index + 1)
+    }
+
+    /// The nearest tensor that all ways to both pass.
+    fn common(&self, mut first: Tensor, mut second: Tensor) -> Tensor {
+        // Each step goes back in the order of execution.
+        for _ in 0..=2 * self.producers.len() {
+            if first == second {
+                break;
+            }
+            match self.place(first) >= self.place(second) {
+                true => first = self.dominators.get(&first).copied().unwrap_or(self.input),
+                false => second = self.dominators.get(&second).copied().unwrap_or(self.input),
+            }
+        }
+        first
+    }
+
+    /// The layers from one tensor to another; `None` where branches are entangled.
+    fn run(&mut self, from: Tensor, to: Tensor) -> Result<Option<Vec<Item>>, Refusal> {
+        let mut reversed = Vec::new();
+        let mut at = to;
+        while at != from {
+            let Some(index) = self.producers.get(&at).copied() else { return Ok(None) };
+            if !self.done.insert(index) {
+                return Ok(None);
+            }
+            let unit = &self.module.body[index];
+            match unit.operands() {
+                [] => return Ok(None),
+                [one] => {
+                    reversed.push(vec![self.item(unit)?]);
+                    at = *one;
+                }
+                operands => {
+                    let fork = self.dominators.get(&at).copied().unwrap_or(self.input);
+                    let Unit::Operation(operation) = unit else { return Ok(None) };
+                    if operands.iter().any(|operand| self.further.contains_key(operand)) {
+                        return Ok(None);
+                    }
+                    let Some(items) = self.join(operation, fork)? else { return Ok(None) };
+                    reversed.push(items);
+                    at = fork;
+                }
+            }
+        }
+        reversed.reverse();
+        Ok(Some(reversed.concat()))
+    }
+
+    /// An operation of several tensors, with its branches from `fork` on.
+    fn join(&mut self, operation: &Operation, fork: Tensor) -> Result<Option<Vec<Item>>, Refusal> {
+        let operands = &operation.operands;
+        let mut branches = Vec::new();
+        for operand in operands {
+            let Some(items) = self.run(fork, *operand)? else { return Ok(None) };
+            branches.push(items);
+        }
+        Ok(Some(match (&operation.what, &mut branches[..]) {
+            (What::Add, [first, second]) => {
+                let (first, second) = (std::mem::take(first), std::mem::take(second));
+                // The branch that does more is the one that the other leads around.
+                let swap = size(&second) > size(&first);
+                let (main, shortcut) = if swap { (second, first) } else { (first, second) };
+                if main.is_empty() {
+                    return Ok(None);
+                }
+                vec![Item::Residual { main, shortcut }]
+            }
+            (What::Mul, [first, second]) if first.is_empty() != second.is_empty() => {
+                let body = if first.is_empty() { second } else { first };
+                vec![Item::Gate(std::mem::take(body))]
+            }
+            (What::Mul | What::Subtract, [first, second]) => {
+                let (start, other) = (self.tap("x"), self.tap("factor"));
+                let mut items = vec![Item::Tap(start.clone())];
+                items.append(second);
+                items.extend([Item::Tap(other.clone()), Item::From(start)]);
+                items.append(first);
+                items.push(Item::Join(operation.what.tag(), other));
+                items
+            }
+            (What::Concat(axis), _) => vec![Item::Concat { branches, axis }],
+            (What::Layer(word), [q, k, v]) => {
+                let [start, key, value] = ["x", "key", "value"].map(|role| self.tap(role));
+                let mut items = vec![Item::Tap(start.clone())];
+                items.append(k);
+                items.extend([Item::Tap(key.clone()), Item::From(start.clone())]);
+                items.append(v);
+                items.extend([Item::Tap(value.clone()), Item::From(start)]);
+                items.append(q);
+                items.push(Item::Layer { word: attending(word, key, value), name: operation.name.clone() });
+                items
+            }
+            (What::Add | What::Mul | What::Subtract | What::Layer(_), _) => return Ok(None),
+        }))
+    }
+
+    /// A unit of one tensor.
+    fn item(&self, unit: &Unit) -> Result<Item, Refusal> {
+        Ok(match unit {
+            Unit::Module(module) => Item::Module {
+                path: module.path.clone(),
+                class: module.class.clone(),
+                source: module.source.clone(),
+                body: layers(module, &[])?,
+            },
+            Unit::Operation(operation) => match &operation.what {
+                What::Layer(word) => Item::Layer { word: word.clone(), name: operation.name.clone() },
+                What::Add | What::Subtract | What::Mul | What::Concat(_) => {
+                    return Err(Refusal {
+                        module: self.module.path.clone(),
+                        operator: operation.what.key(),
+                        at: operation.at.clone(),
+                        what: "it joins a tensor with itself".to_owned(),
+                        nearest: "`scale` multiplies by a number".to_owned(),
+                    });
+                }
+            },
+        })
+    }
+
+    /// A new name for a tap.
+    fn tap(&mut self, role: &str) -> String {
+        let count = self.taps.entry(role.to_owned()).or_default();
+        *count += 1;
+        if *count == 1 { role.to_owned() } else { format!("{role}{count}") }
+    }
+
+    /// The layers in order of execution, with a tap for each tensor that is not used at once.
+    fn in_order(&mut self) -> Result<Vec<Item>, Refusal> {
+        let mut names: HashMap<Tensor, String> = self.further.clone();
+        let mut count = 0;
+        let mut name = |names: &mut HashMap<Tensor, String>, tensor: Tensor| {
+            names
+                .entry(tensor)
+                .or_insert_with(|| {
+                    count += 1;
+                    format!("t{count}")
+                })
+                .clone()
+        };
+        let mut items: Vec<(Tensor, Vec<Item>)> = vec![(self.input, Vec::new())];
+        let mut present = self.input;
+        for unit in &self.module.body {
+            let mut own = Vec::new();
+            let operands = unit.operands();
+            let commutes = matches!(unit, Unit::Operation(operation) if operation.what.commutes());
+            let first = match commutes && operands.contains(&present) {
+                true => present,
+                false => operands.first().copied().unwrap_or(present),
+            };
+            if let Unit::Operation(Operation { what: What::Concat(axis), .. }) = unit {
+                let branch = |operand: &Tensor| match *operand == present {
+                    true => Vec::new(),
+                    false => vec![Item::From(name(&mut names, *operand))],
+                };
+                own.push(Item::Concat { branches: operands.iter().map(branch).collect(), axis });
+            } else {
+                if first != present {
+                    own.push(Item::From(name(&mut names, first)));
+                }
+                let mut others = operands.to_vec();
+                if let Some(place) = others.iter().position(|operand| *operand == first) {
+                    others.remove(place);
+                }
+                let mut others = others.into_iter().map(|other| name(&mut names, other));
+                match (unit, others.next(), others.next()) {
+                    (Unit::Operation(operation), Some(other), None) => {
+                        own.push(Item::Join(operation.what.tag(), other))
+                    }
+                    (Unit::Operation(Operation { what: What::Layer(word), name, .. }), Some(key), Some(value)) => {
+                        own.push(Item::Layer { word: attending(word, key, value), name: name.clone() });
+                    }
+                    (unit, ..) => own.push(self.item(unit)?),
+                }
+            }
+            present = unit.result();
+            items.push((present, own));
+        }
+        if present != self.module.output {
+            let tap = name(&mut names, self.module.output);
+            items.push((self.module.output, vec![Item::From(tap)]));
+        }
+        let mut written = Vec::new();
+        for (tensor, own) in items {
+            let is_end = matches!(own[..], [Item::From(_)]);
+            written.extend(own);
+            if let (Some(tap), false) = (names.get(&tensor), is_end) {
+                written.push(Item::Tap(tap.clone()));
+            }
+        }
+        Ok(written)
+    }
+}
+
+impl What {
+    /// The key of the layer that does this with a tap.
+    fn tag(&self) -> &'static str {
+        match self {
+            Self::Add => "add",
+            Self::Subtract => "subtract",
+            Self::Mul => "mul",
+            Self::Layer(word) => word.tag,
+            Self::Concat(_) => "concat",
+        }
+    }
+}
+
+/// Attention with keys and values from taps.
+fn attending(word: &Word, key: String, value: String) -> Word {
+    let mut word = word.clone();
+    let entry = |name| Entry { value: Setting::Text(name), default: None };
+    word.settings.insert("key".to_owned(), entry(key));
+    word.settings.insert("value".to_owned(), entry(value));
+    word
+}
+
+/// Number of layers.
+fn size(items: &[Item]) -> usize {
+    let inside = |item: &Item| match item {
+        Item::Layer { .. } => 1,
+        Item::Tap(_) | Item::From(_) => 0,
+        Item::Join(..) => 1,
+        Item::Residual { main, shortcut } => 1 + size(main) + size(shortcut),
+        Item::Concat { branches, .. } => 1 + branches.iter().map(|branch| size(branch)).sum::<usize>(),
+        Item::Gate(body) => 1 + size(body),
+        Item::Module { body, .. } => size(body),
+    };
+    items.iter().map(inside).sum()
+}

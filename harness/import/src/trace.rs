@@ -1,0 +1,387 @@
+//! The document that `python -m zoo_golden` writes of one call of a network (golden/export/zoo_golden/trace.py).
+
+use std::collections::HashSet;
+
+use indexmap::IndexMap;
+use serde::Deserialize;
+use serde::de::{Deserializer, Error as _};
+
+use crate::ImportError;
+
+/// Version of the document that is read.
+pub const FORMAT: u32 = 1;
+
+/// Largest document, in bytes: many times that of any network.
+pub const MAX_BYTES: usize = 64 << 20;
+
+/// Largest number of a tensor.
+const MAX_VALUE: usize = 1 << 32;
+
+/// What a network computes for one batch.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Trace {
+    /// [`FORMAT`].
+    pub format: u32,
+    /// Where the network comes from: `torchvision:resnet18`.
+    pub model: String,
+    /// Versions of the packages, by name.
+    #[serde(default)]
+    pub made_with: IndexMap<String, String>,
+    /// Number of classes.
+    pub classes: usize,
+    /// Samples of the batch: the first extent of every input.
+    pub batch: usize,
+    /// Inputs of the step, by name.
+    pub inputs: IndexMap<String, Made>,
+    /// What the network gives, by key; the key of a lone tensor is empty.
+    pub outputs: IndexMap<String, Argument>,
+    /// Parameters by their names in the state_dict.
+    pub parameters: IndexMap<String, Parameter>,
+    /// All modules by path, the network's own path being empty.
+    pub modules: IndexMap<String, Module>,
+    /// The call of the network.
+    pub root: ModuleCall,
+    /// How the step trains, where that was said.
+    #[serde(default)]
+    pub training: Option<Training>,
+}
+
+/// A tensor that is made.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Made {
+    /// Its number, its alone.
+    pub value: usize,
+    /// Its extents, batch included.
+    pub shape: Vec<usize>,
+    /// Its element type, in PyTorch's words.
+    pub dtype: String,
+}
+
+/// A parameter.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Parameter {
+    /// Its extents.
+    pub shape: Vec<usize>,
+    /// The first name of the same tensor, where this is a further one.
+    #[serde(default)]
+    pub same_as: Option<String>,
+    /// The value of all its elements at the start, where they are equal.
+    #[serde(default)]
+    pub start: Option<f64>,
+}
+
+/// A module of the network.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Module {
+    /// `torchvision.models.resnet.BasicBlock`.
+    pub class: String,
+    /// File and line of the class, where it is not PyTorch's own.
+    #[serde(default)]
+    pub source: Option<String>,
+}
+
+/// One call of a module or of a function.
+#[derive(Clone, Debug)]
+pub enum Call {
+    /// Of a module.
+    Module(ModuleCall),
+    /// Of a function.
+    Function(FunctionCall),
+}
+
+impl<'de> Deserialize<'de> for Call {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let object = serde_json::Map::deserialize(deserializer)?;
+        let is_module = object.contains_key("module");
+        let value = serde_json::Value::Object(object);
+        match is_module {
+            true => ModuleCall::deserialize(value).map(Self::Module),
+            false => FunctionCall::deserialize(value).map(Self::Function),
+        }
+        .map_err(D::Error::custom)
+    }
+}
+
+/// One call of a module.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ModuleCall {
+    /// Path of the module.
+    pub module: String,
+    /// Its how-manieth call, from 0.
+    pub call: usize,
+    /// File and line that called it.
+    pub at: String,
+    /// Arguments by place.
+    pub args: Vec<Argument>,
+    /// Arguments by name.
+    pub kwargs: IndexMap<String, Argument>,
+    /// What happens inside, in order of execution.
+    pub body: Vec<Call>,
+    /// What it gives, by key; the key of a lone tensor is empty.
+    pub outputs: IndexMap<String, Argument>,
+}
+
+/// One call of a function.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FunctionCall {
+    /// `torch.nn.functional.conv2d`, `torch.Tensor.__add__`.
+    pub function: String,
+    /// File and line that called it.
+    pub at: String,
+    /// Arguments by place.
+    pub args: Vec<Argument>,
+    /// Arguments by name.
+    pub kwargs: IndexMap<String, Argument>,
+    /// What it gives, by key; the key of a lone tensor is empty.
+    pub outputs: IndexMap<String, Made>,
+}
+
+impl FunctionCall {
+    /// The function without package and class: `conv2d`, `__add__`.
+    pub fn name(&self) -> &str {
+        self.function.rsplit('.').next().unwrap_or_default()
+    }
+
+    /// The argument at this place, or of one of these names.
+    pub fn argument(&self, place: usize, names: &[&str]) -> Option<&Argument> {
+        let named = || names.iter().find_map(|name| self.kwargs.get(*name));
+        self.args.get(place).or_else(named).filter(|argument| !matches!(argument, Argument::None))
+    }
+}
+
+/// An argument of a call.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Argument {
+    /// `None`.
+    None,
+    /// A switch.
+    Bool(bool),
+    /// A whole number.
+    Int(i64),
+    /// Any other number.
+    Float(f64),
+    /// A text.
+    Text(String),
+    /// A list or a tuple.
+    List(Vec<Argument>),
+    /// A tensor that was made, by its number.
+    Value(usize),
+    /// A parameter by name.
+    Parameter(String),
+    /// A buffer by name.
+    Buffer(String),
+    /// `start:stop:step`.
+    Slice([Option<i64>; 3]),
+    /// `...`.
+    Ellipsis,
+    /// An element type.
+    Dtype(String),
+    /// Anything else, by its class.
+    Other(String),
+}
+
+impl<'de> Deserialize<'de> for Argument {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        /// What is written as a map with one key.
+        #[derive(Deserialize)]
+        #[serde(rename_all = "snake_case")]
+        enum Named {
+            Value(usize),
+            Parameter(String),
+            Buffer(String),
+            Slice([Option<i64>; 3]),
+            Ellipsis(()),
+            Dtype(String),
+            Other(String),
+        }
+        #[derive(Deserialize)]
+        #[serde(untagged)]
+        enum Written {
+            Bool(bool),
+            Int(i64),
+            Float(f64),
+            Text(String),
+            List(Vec<Argument>),
+            Named(Named),
+            /// What a module that gives tensors made by a function says of them.
+            None(()),
+        }
+        Ok(match Written::deserialize(deserializer)? {
+            Written::None(()) => Self::None,
+            Written::Bool(value) => Self::Bool(value),
+            Written::Int(value) => Self::Int(value),
+            Written::Float(value) => Self::Float(value),
+            Written::Text(value) => Self::Text(value),
+            Written::List(items) => Self::List(items),
+            Written::Named(Named::Value(value)) => Self::Value(value),
+            Written::Named(Named::Parameter(name)) => Self::Parameter(name),
+            Written::Named(Named::Buffer(name)) => Self::Buffer(name),
+            Written::Named(Named::Slice(parts)) => Self::Slice(parts),
+            Written::Named(Named::Ellipsis(())) => Self::Ellipsis,
+            Written::Named(Named::Dtype(name)) => Self::Dtype(name),
+            Written::Named(Named::Other(class)) => Self::Other(class),
+        })
+    }
+}
+
+impl Argument {
+    /// The tensors in it that were made, in order.
+    pub fn values(&self) -> Vec<usize> {
+        match self {
+            Self::Value(value) => vec![*value],
+            Self::List(items) => items.iter().flat_map(Self::values).collect(),
+            Self::None
+            | Self::Bool(_)
+            | Self::Int(_)
+            | Self::Float(_)
+            | Self::Text(_)
+            | Self::Parameter(_)
+            | Self::Buffer(_)
+            | Self::Slice(_)
+            | Self::Ellipsis
+            | Self::Dtype(_)
+            | Self::Other(_) => Vec::new(),
+        }
+    }
+
+    fn parameters(&self) -> Vec<&str> {
+        match self {
+            Self::Parameter(name) => vec![name],
+            Self::List(items) => items.iter().flat_map(Self::parameters).collect(),
+            Self::None
+            | Self::Bool(_)
+            | Self::Int(_)
+            | Self::Float(_)
+            | Self::Text(_)
+            | Self::Value(_)
+            | Self::Buffer(_)
+            | Self::Slice(_)
+            | Self::Ellipsis
+            | Self::Dtype(_)
+            | Self::Other(_) => Vec::new(),
+        }
+    }
+}
+
+/// How the step of the golden trains.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Training {
+    /// Samples of a step.
+    pub batch: usize,
+    /// The learning rate.
+    pub lr: f64,
+    /// Label smoothing over all classes.
+    #[serde(default)]
+    pub label_smoothing: f64,
+    /// The optimizer, in the recipe's words.
+    pub optimizer: zoo_recipe::schema::Optimizer,
+    /// Bound on the norm of all gradients.
+    #[serde(default)]
+    pub clip_grad_norm: Option<f64>,
+    /// The golden's manifest, from the folder of goldens on.
+    #[serde(default)]
+    pub golden: Option<String>,
+}
+
+impl Trace {
+    /// Reads a trace and holds it against itself: every tensor is made before it is used, and once; every name is known.
+    ///
+    /// # Errors
+    /// What is wrong with the document.
+    pub fn read(bytes: &[u8]) -> Result<Self, ImportError> {
+        if bytes.len() > MAX_BYTES {
+            return Err(ImportError::Malformed(format!("more than {} MiB", MAX_BYTES >> 20)));
+        }
+        let malformed = |error: serde_json::Error| ImportError::Malformed(error.to_string());
+        #[derive(Deserialize)]
+        struct Version {
+            format: u32,
+        }
+        let Version { format } = serde_json::from_slice(bytes).map_err(malformed)?;
+        if format != FORMAT {
+            let message = format!("it has format {format}, this version reads format {FORMAT}");
+            return Err(ImportError::Malformed(message));
+        }
+        let trace: Self = serde_json::from_slice(bytes).map_err(malformed)?;
+        trace.validate()?;
+        Ok(trace)
+    }
+
+    fn validate(&self) -> Result<(), ImportError> {
+        let mut known = HashSet::new();
+        if self.inputs.is_empty() || self.batch == 0 || self.classes == 0 {
+            return Err(ImportError::Malformed("there is no input, no sample or no class".to_owned()));
+        }
+        for (name, input) in &self.inputs {
+            if input.shape.first() != Some(&self.batch) {
+                let message = format!(
+                    "the input `{name}` is {:?}, which does not begin with the batch {}",
+                    input.shape, self.batch
+                );
+                return Err(ImportError::Malformed(message));
+            }
+            self.makes(input, &mut known, name)?;
+        }
+        for (name, parameter) in &self.parameters {
+            if parameter.same_as.as_ref().is_some_and(|other| !self.parameters.contains_key(other)) {
+                return Err(ImportError::Malformed(format!(
+                    "the parameter `{name}` is said to be one that is not there"
+                )));
+            }
+        }
+        if !self.root.module.is_empty() {
+            return Err(ImportError::Malformed("the call is not that of the network".to_owned()));
+        }
+        self.validate_call(&self.root, &mut known, 0)?;
+        self.outputs.values().try_for_each(|output| self.uses(output, &known, "the network"))
+    }
+
+    fn makes(&self, made: &Made, known: &mut HashSet<usize>, at: &str) -> Result<(), ImportError> {
+        if made.shape.len() > 16 || made.shape.iter().try_fold(1usize, |n, extent| n.checked_mul(*extent)).is_none() {
+            return Err(ImportError::Malformed(format!("{at}: a tensor of shape {:?}", made.shape)));
+        }
+        match made.value <= MAX_VALUE && known.insert(made.value) {
+            true => Ok(()),
+            false => Err(ImportError::Malformed(format!(
+                "{at}: the tensor {} is made twice, or its number is too large",
+                made.value
+            ))),
+        }
+    }
+
+    fn uses(&self, argument: &Argument, known: &HashSet<usize>, at: &str) -> Result<(), ImportError> {
+        if let Some(value) = argument.values().into_iter().find(|value| !known.contains(value)) {
+            return Err(ImportError::Malformed(format!("{at}: the tensor {value} is used before it is made")));
+        }
+        match argument.parameters().into_iter().find(|name| !self.parameters.contains_key(*name)) {
+            Some(name) => Err(ImportError::Malformed(format!("{at}: there is no parameter `{name}`"))),
+            None => Ok(()),
+        }
+    }
+
+    fn validate_call(&self, call: &ModuleCall, known: &mut HashSet<usize>, depth: usize) -> Result<(), ImportError> {
+        let path = &call.module;
+        if !self.modules.contains_key(path) || depth > 64 {
+            return Err(ImportError::Malformed(format!("there is no module `{path}`, or it lies too deep")));
+        }
+        call.args.iter().chain(call.kwargs.values()).try_for_each(|argument| self.uses(argument, known, path))?;
+        for inner in &call.body {
+            match inner {
+                Call::Module(inner) => self.validate_call(inner, known, depth + 1)?,
+                Call::Function(inner) => {
+                    let arguments = inner.args.iter().chain(inner.kwargs.values());
+                    arguments.into_iter().try_for_each(|argument| self.uses(argument, known, &inner.at))?;
+                    inner.outputs.values().try_for_each(|made| self.makes(made, known, &inner.at))?;
+                }
+            }
+        }
+        call.outputs.values().try_for_each(|output| self.uses(output, known, path))
+    }
+}

@@ -1,0 +1,150 @@
+//! A layer as an author writes it: its key and its settings, each with the value that needs no saying.
+
+use std::fmt;
+
+use indexmap::IndexMap;
+use serde_yaml::with::singleton_map_recursive;
+use serde_yaml::{Mapping, Value};
+use zoo_recipe::Layer;
+
+/// A setting.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Setting {
+    /// A switch.
+    Bool(bool),
+    /// A whole number.
+    Int(i64),
+    /// Any other number.
+    Float(f64),
+    /// A word, or an expression of block arguments.
+    Text(String),
+    /// Several.
+    List(Vec<Setting>),
+}
+
+impl Setting {
+    fn of(value: &Value) -> Option<Self> {
+        Some(match value {
+            Value::Bool(value) => Self::Bool(*value),
+            Value::Number(number) => match number.as_i64() {
+                Some(value) => Self::Int(value),
+                None => Self::Float(number.as_f64()?),
+            },
+            Value::String(text) => Self::Text(text.clone()),
+            Value::Sequence(items) => Self::List(items.iter().map(Self::of).collect::<Option<_>>()?),
+            Value::Null | Value::Mapping(_) | Value::Tagged(_) => return None,
+        })
+    }
+
+    /// A list of equal numbers as one, and two equal pairs as one pair.
+    pub fn shortest(self) -> Self {
+        let Self::List(items) = self else { return self };
+        match &items[..] {
+            [first, rest @ ..] if !rest.is_empty() && rest.iter().all(|item| item == first) => first.clone(),
+            [top, bottom, left, right] if top == bottom && left == right => Self::List(vec![top.clone(), left.clone()]),
+            _ => Self::List(items),
+        }
+    }
+}
+
+impl fmt::Display for Setting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Bool(value) => write!(f, "{value}"),
+            Self::Int(value) => write!(f, "{value}"),
+            Self::Float(value) => f.write_str(&number(*value)),
+            Self::Text(text)
+                if text.is_empty() || text.starts_with(|c: char| c.is_ascii_digit() && !text.contains('$')) =>
+            {
+                write!(f, "\"{text}\"")
+            }
+            Self::Text(text) => f.write_str(text),
+            Self::List(items) => {
+                let items: Vec<String> = items.iter().map(ToString::to_string).collect();
+                write!(f, "[{}]", items.join(", "))
+            }
+        }
+    }
+}
+
+/// `1e-6`, `0.1`: the shorter of the two ways to write a number.
+pub fn number(value: f64) -> String {
+    let (plain, scientific) = (format!("{value}"), format!("{value:e}"));
+    if scientific.len() < plain.len() { scientific } else { plain }
+}
+
+/// A setting, and what it is where nothing is said.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Entry {
+    /// What it is.
+    pub value: Setting,
+    /// What it is where nothing is said; `None` if something must be said.
+    pub default: Option<Setting>,
+}
+
+/// A layer without its name.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Word {
+    /// The layer's key.
+    pub tag: &'static str,
+    /// Its settings, in the order in which they are written.
+    pub settings: IndexMap<String, Entry>,
+}
+
+impl Word {
+    /// The settings of a layer, all of them.
+    pub fn of(layer: &Layer) -> Self {
+        let settings = written(layer).unwrap_or_default();
+        let known = |key: &Value| {
+            let mut others = settings.clone();
+            others.shift_remove(key);
+            let usual = read(layer.tag(), others)?;
+            let all = written(&usual)?;
+            // What is left out where it is not given has no default that could be written.
+            Some(all.get(key).and_then(Setting::of))
+        };
+        let entry = |(key, value): (&Value, &Value)| {
+            let default = known(key).flatten().map(Setting::shortest);
+            Some((key.as_str()?.to_owned(), Entry { value: Setting::of(value)?.shortest(), default }))
+        };
+        let settings = settings.iter().filter_map(entry).filter(|(key, _)| !key.ends_with("init")).collect();
+        Self { tag: layer.tag(), settings }
+    }
+
+    /// A formula of the present value.
+    pub fn formula(text: String) -> Self {
+        let entry = Entry { value: Setting::Text(text), default: None };
+        Self { tag: "map", settings: IndexMap::from([(String::new(), entry)]) }
+    }
+
+    /// The settings that differ from their defaults, as a text that is the same for equal layers.
+    pub fn key(&self) -> String {
+        let said = self.settings.iter().filter(|(_, entry)| entry.default.as_ref() != Some(&entry.value));
+        let said: Vec<String> = said.map(|(key, entry)| format!("{key}={}", entry.value)).collect();
+        format!("{} {}", self.tag, said.join(" "))
+    }
+
+    /// A whole-number setting.
+    pub fn int(&self, key: &str) -> Option<i64> {
+        match self.settings.get(key)?.value {
+            Setting::Int(value) => Some(value),
+            Setting::Bool(_) | Setting::Float(_) | Setting::Text(_) | Setting::List(_) => None,
+        }
+    }
+}
+
+/// The content of a layer, as YAML.
+fn written(layer: &Layer) -> Option<Mapping> {
+    let value = singleton_map_recursive::serialize(layer, serde_yaml::value::Serializer).ok()?;
+    match value.as_mapping()?.values().next()? {
+        Value::Mapping(settings) => Some(settings.clone()),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Sequence(_) | Value::Tagged(_) => {
+            None
+        }
+    }
+}
+
+fn read(tag: &str, settings: Mapping) -> Option<Layer> {
+    let whole = Mapping::from_iter([(Value::from(tag), Value::Mapping(settings))]);
+    singleton_map_recursive::deserialize(Value::Mapping(whole)).ok()
+}

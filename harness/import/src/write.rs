@@ -1,0 +1,281 @@
+//! A folded model as YAML, in the style of the recipes that are written by hand.
+
+use std::fmt::Write;
+
+use indexmap::IndexMap;
+
+use crate::fold::{Block, Folded};
+use crate::layout::Item;
+use crate::word::{Entry, Setting, Word};
+
+/// Most characters of a line that is not broken.
+const WIDTH: usize = 136;
+
+/// The sections `blocks` and `body` of `model`.
+pub fn model(folded: &Folded) -> String {
+    let mut out = Lines::default();
+    if !folded.blocks.is_empty() {
+        out.line(2, "blocks:");
+        folded.blocks.iter().for_each(|block| out.block(block));
+    }
+    out.line(2, "body:");
+    out.list(4, &folded.body, false);
+    out.text
+}
+
+/// `{a: 1, b: 2}` of what differs from its default.
+fn flow(entries: &IndexMap<String, Entry>) -> String {
+    let said = entries.iter().filter(|(_, entry)| entry.default.as_ref() != Some(&entry.value));
+    let said: Vec<String> = said.map(|(key, entry)| format!("{key}: {}", entry.value)).collect();
+    if said.is_empty() { String::new() } else { format!("{{{}}}", said.join(", ")) }
+}
+
+#[derive(Default)]
+struct Lines {
+    text: String,
+}
+
+impl Lines {
+    fn line(&mut self, indent: usize, text: &str) {
+        let _ = writeln!(self.text, "{:indent$}{text}", "");
+    }
+
+    fn block(&mut self, block: &Block) {
+        let comment = block
+            .comment
+            .as_ref()
+            .map(|comment| format!(" # {}", comment.replace(char::is_control, " ")))
+            .unwrap_or_default();
+        self.line(4, &format!("{}:{comment}", block.name));
+        let args: Vec<String> = block
+            .args
+            .iter()
+            .map(|arg| format!("{}: {}", arg.name, arg.default.as_ref().map_or("~".to_owned(), ToString::to_string)))
+            .collect();
+        if !args.is_empty() {
+            self.line(6, &format!("args: {{{}}}", args.join(", ")));
+        }
+        self.line(6, "body:");
+        self.list(8, &block.body, false);
+    }
+
+    /// `numbered`: whether a layer without a name is called by its place.
+    fn list(&mut self, indent: usize, items: &[Item], numbered: bool) {
+        for (index, item) in items.iter().enumerate() {
+            let place = numbered.then(|| index.to_string());
+            self.item(indent, "- ", item, place.as_deref());
+        }
+    }
+
+    /// A layer with keys in one line, or a key to each line where that is too long.
+    fn keys(&mut self, indent: usize, dash: &str, tag: &str, keys: &[(String, String)]) {
+        let said: Vec<String> = keys.iter().map(|(key, value)| format!("{key}: {value}")).collect();
+        let whole = format!("{dash}{tag}: {{{}}}", said.join(", "));
+        match said.len() {
+            0 => self.line(indent, &format!("{dash}{tag}")),
+            _ if indent + whole.len() <= WIDTH => self.line(indent, &whole),
+            _ => {
+                self.line(indent, &format!("{dash}{tag}:"));
+                said.iter().for_each(|line| self.line(indent + dash.len() + 2, line));
+            }
+        }
+    }
+
+    fn layer(&mut self, indent: usize, dash: &str, word: &Word, name: Option<&str>) {
+        if let Some(content) = word.settings.get("") {
+            return self.line(indent, &format!("{dash}{}: \"{}\"", word.tag, content.value));
+        }
+        let said = word.settings.iter().filter(|(_, entry)| entry.default.as_ref() != Some(&entry.value));
+        let named = name.map(|name| ("name".to_owned(), quoted(name)));
+        let keys: Vec<_> =
+            named.into_iter().chain(said.map(|(key, entry)| (key.clone(), entry.value.to_string()))).collect();
+        self.keys(indent, dash, word.tag, &keys);
+    }
+
+    /// `place`: the name that the layer has without being given one.
+    fn item(&mut self, indent: usize, dash: &str, item: &Item, place: Option<&str>) {
+        let inner = indent + dash.len() + 2;
+        let other = |name: &str| (!name.is_empty() && Some(name) != place).then(|| quoted(name));
+        match item {
+            Item::Layer { word, name } => {
+                let name = name.as_deref().filter(|name| Some(*name) != place);
+                self.layer(indent, dash, word, name);
+            }
+            Item::Tap(tap) => self.line(indent, &format!("{dash}tap: {tap}")),
+            Item::From(tap) => self.line(indent, &format!("{dash}from: {tap}")),
+            Item::Join(tag, tap) => self.line(indent, &format!("{dash}{tag}: {tap}")),
+            Item::Residual { .. } | Item::Concat { .. } | Item::Gate(_) => self.join(indent, dash, item, None),
+            Item::Scope { name, body } => match &body[..] {
+                [Item::Stack { .. } | Item::Use { .. } | Item::Layer { .. }] => {
+                    let mut inside = Self::default();
+                    inside.list(0, body, false);
+                    let only = inside.text.trim_end().trim_start_matches("- ");
+                    let whole = format!("{dash}scope: {{name: {}, body: [{only}]}}", quoted(name));
+                    match only.contains('\n') || indent + whole.len() > WIDTH {
+                        false => self.line(indent, &whole),
+                        true => self.scope(indent, dash, name, body),
+                    }
+                }
+                _ => self.scope(indent, dash, name, body),
+            },
+            Item::Module { name, body, enabled, .. } => {
+                if let ([join @ (Item::Residual { .. } | Item::Concat { .. } | Item::Gate(_))], None) =
+                    (&body[..], enabled)
+                {
+                    return self.join(indent, dash, join, other(name).as_deref());
+                }
+                let name = other(name);
+                if enabled.is_none() && self.lone(indent, dash, "sequential", name.as_deref(), ("body", body, true)) {
+                    return;
+                }
+                self.line(indent, &format!("{dash}sequential:"));
+                if let Some(name) = name {
+                    self.line(inner, &format!("name: {name}"));
+                }
+                if let Some(enabled) =
+                    enabled.as_ref().filter(|enabled| enabled.default.as_ref() != Some(&enabled.value))
+                {
+                    self.line(inner, &format!("enabled: {}", enabled.value));
+                }
+                self.line(inner, "body:");
+                self.list(inner + 2, body, true);
+            }
+            Item::Use { name, block, args, .. } => {
+                let name = other(name).map(|name| ("name".to_owned(), name));
+                let args = Some(("args".to_owned(), flow(args))).filter(|(_, args)| !args.is_empty());
+                let keys: Vec<_> = name.into_iter().chain([("use".to_owned(), block.clone())]).chain(args).collect();
+                self.keys(indent, dash, "block", &keys);
+            }
+            Item::Stack { name, block, item, repeat, args, first, .. } => {
+                let said =
+                    |key: &str, value: String| Some((key.to_owned(), value)).filter(|(_, value)| !value.is_empty());
+                let keys = [
+                    other(name).map(|name| ("name".to_owned(), name)),
+                    said("item", item.clone()),
+                    said("block", block.clone()),
+                    said("repeat", repeat.value.to_string()),
+                    said("args", flow(args)),
+                    said("first", flow(first)),
+                ];
+                self.keys(indent, dash, "stack", &keys.into_iter().flatten().collect::<Vec<_>>());
+            }
+        }
+    }
+
+    fn scope(&mut self, indent: usize, dash: &str, name: &str, body: &[Item]) {
+        let inner = indent + dash.len() + 2;
+        self.line(indent, &format!("{dash}scope:"));
+        self.line(inner, &format!("name: {}", quoted(name)));
+        self.line(inner, "body:");
+        self.list(inner + 2, body, false);
+    }
+
+    /// Branches that are joined, with a name where they are a module.
+    fn join(&mut self, indent: usize, dash: &str, item: &Item, name: Option<&str>) {
+        let inner = indent + dash.len() + 2;
+        match item {
+            Item::Residual { main, shortcut } => {
+                if shortcut.is_empty() && self.lone(indent, dash, "residual", name, ("main", main, false)) {
+                    return;
+                }
+                self.head(indent, dash, "residual", name);
+                self.line(inner, "main:");
+                self.list(inner + 2, main, false);
+                if !shortcut.is_empty() {
+                    self.line(inner, "shortcut:");
+                    self.list(inner + 2, shortcut, false);
+                }
+            }
+            Item::Gate(body) => {
+                self.head(indent, dash, "gate", name);
+                self.line(inner, "body:");
+                self.list(inner + 2, body, false);
+            }
+            Item::Concat { branches, axis } => {
+                let short = self
+                    .short(branches)
+                    .filter(|short| name.is_none() && *axis == "channel" && indent + short.len() < 100);
+                if let Some(short) = short {
+                    return self.line(indent, &format!("{dash}concat: {{branches: {short}}}"));
+                }
+                self.head(indent, dash, "concat", name);
+                if *axis != "channel" {
+                    self.line(inner, &format!("axis: {axis}"));
+                }
+                self.line(inner, "branches:");
+                for branch in branches {
+                    self.branch(inner + 2, branch);
+                }
+            }
+            Item::Layer { .. }
+            | Item::Tap(_)
+            | Item::From(_)
+            | Item::Join(..)
+            | Item::Scope { .. }
+            | Item::Module { .. }
+            | Item::Use { .. }
+            | Item::Stack { .. } => {}
+        }
+    }
+
+    fn head(&mut self, indent: usize, dash: &str, tag: &str, name: Option<&str>) {
+        self.line(indent, &format!("{dash}{tag}:"));
+        if let Some(name) = name {
+            self.line(indent + dash.len() + 2, &format!("name: {name}"));
+        }
+    }
+
+    /// A container of one layer in one line, if that is short enough.
+    fn lone(
+        &mut self,
+        indent: usize,
+        dash: &str,
+        tag: &str,
+        name: Option<&str>,
+        (key, body, numbered): (&str, &[Item], bool),
+    ) -> bool {
+        let [Item::Use { .. }] = body else { return false };
+        let mut inside = Self::default();
+        inside.list(0, body, numbered);
+        let name = name.map(|name| format!("name: {name}, ")).unwrap_or_default();
+        let only = inside.text.trim_end().trim_start_matches("- ");
+        let whole = format!("{dash}{tag}: {{{name}{key}: [{only}]}}");
+        let fits = !only.contains('\n') && indent + whole.len() <= WIDTH;
+        if fits {
+            self.line(indent, &whole);
+        }
+        fits
+    }
+
+    /// A list in a list: its first layer stands behind two dashes.
+    fn branch(&mut self, indent: usize, items: &[Item]) {
+        match items {
+            [] => self.line(indent, "- []"),
+            [first, rest @ ..] => {
+                self.item(indent, "- - ", first, None);
+                self.list(indent + 2, rest, false);
+            }
+        }
+    }
+
+    /// Branches of at most one plain layer, in one line.
+    fn short(&self, branches: &[Vec<Item>]) -> Option<String> {
+        let mut parts = Vec::new();
+        for branch in branches {
+            let mut inside = Self::default();
+            inside.list(0, branch, false);
+            let lines: Vec<&str> = inside.text.lines().collect();
+            match lines[..] {
+                [] => parts.push("[]".to_owned()),
+                [line] => parts.push(format!("[{}]", line.trim_start_matches("- "))),
+                _ => return None,
+            }
+        }
+        Some(format!("[{}]", parts.join(", ")))
+    }
+}
+
+/// A name; a number in quotes, as YAML would read it as one.
+fn quoted(name: &str) -> String {
+    Setting::Text(name.to_owned()).to_string()
+}

@@ -1,0 +1,172 @@
+//! Traces of networks that are made here, call by call.
+
+use std::fmt::Write;
+
+use proptest::prelude::*;
+use serde_json::{Value, json};
+use zoo_import::{ImportError, Trace, import};
+
+const BATCH: usize = 61;
+
+/// A trace that is being made.
+struct Tracing {
+    next: usize,
+    parameters: serde_json::Map<String, Value>,
+    modules: serde_json::Map<String, Value>,
+}
+
+impl Tracing {
+    fn new() -> Self {
+        let modules = json!({"": {"class": "nets.Net", "source": "nets.py:1"}});
+        Self { next: 1, parameters: serde_json::Map::new(), modules: modules.as_object().unwrap().clone() }
+    }
+
+    fn made(&mut self, shape: &[usize]) -> (usize, Value) {
+        self.next += 1;
+        (self.next - 1, json!({"value": self.next - 1, "shape": shape, "dtype": "float32"}))
+    }
+
+    fn function(&mut self, name: &str, args: Value, shape: &[usize]) -> (usize, Value) {
+        let (value, made) = self.made(shape);
+        (value, json!({"function": name, "at": "nets.py:9", "args": args, "kwargs": {}, "outputs": {"": made}}))
+    }
+
+    /// A module that is one function.
+    fn module(&mut self, path: &str, class: &str, x: usize, value: usize, body: Value) -> Value {
+        self.modules.insert(path.to_owned(), json!({"class": class}));
+        json!({"module": path, "call": 0, "at": "nets.py:8", "args": [{"value": x}], "kwargs": {}, "body": body,
+               "outputs": {"": {"value": value}}})
+    }
+
+    /// A 3x3 convolution.
+    fn conv(&mut self, path: &str, x: usize, [from, to]: [usize; 2], side: usize) -> (usize, Value) {
+        let weight = format!("{path}.weight");
+        self.parameters.insert(weight.clone(), json!({"shape": [to, from, 3, 3]}));
+        let args = json!([{"value": x}, {"parameter": weight}, null, [1, 1], [1, 1], [1, 1], 1]);
+        let (value, call) = self.function("torch.conv2d", args, &[BATCH, to, side, side]);
+        let module = self.module(path, "torch.nn.modules.conv.Conv2d", x, value, json!([call]));
+        (value, module)
+    }
+
+    fn finish(self, width: usize, side: usize, body: Vec<Value>, output: usize) -> Vec<u8> {
+        let root = json!({"module": "", "call": 0, "at": "nets.py:2", "args": [{"value": 0}], "kwargs": {}, "body": body,
+                          "outputs": {"": {"value": output}}});
+        let whole = json!({
+            "format": 1, "model": "nets:net", "classes": width, "batch": BATCH,
+            "inputs": {"image": {"value": 0, "shape": [BATCH, 3, side, side], "dtype": "float32"}},
+            "outputs": {"": {"value": output}},
+            "parameters": self.parameters, "modules": self.modules, "root": root,
+        });
+        serde_json::to_vec(&whole).unwrap()
+    }
+}
+
+/// Stages of residual blocks: widths, and how many blocks each has.
+fn network(stages: &[(usize, usize)], side: usize) -> Vec<u8> {
+    let mut tracing = Tracing::new();
+    let (mut x, mut width, mut body) = (0, 3, Vec::new());
+    for (stage, (wide, blocks)) in stages.iter().enumerate() {
+        let (y, stem) = tracing.conv(&format!("stem{stage}"), x, [width, *wide], side);
+        body.push(stem);
+        (x, width) = (y, *wide);
+        let name = format!("stage{stage}");
+        let (start, mut inside) = (x, Vec::new());
+        for block in 0..*blocks {
+            let path = format!("{name}.{block}");
+            let (y, conv) = tracing.conv(&format!("{path}.conv"), x, [width, width], side);
+            let shape = [BATCH, width, side, side];
+            let (sum, add) = tracing.function("torch.Tensor.add", json!([{"value": y}, {"value": x}]), &shape);
+            let (z, relu) = tracing.function("torch.relu", json!([{"value": sum}]), &shape);
+            inside.push(tracing.module(&path, "nets.Block", x, z, json!([conv, add, relu])));
+            x = z;
+        }
+        body.push(tracing.module(&name, "torch.nn.modules.container.Sequential", start, x, json!(inside)));
+    }
+    tracing.finish(width, side, body, x)
+}
+
+fn text(bytes: &[u8]) -> String {
+    import(&Trace::read(bytes).unwrap(), "net").unwrap().text
+}
+
+#[test]
+fn equal_modules_are_a_stack_of_one_block_and_widths_are_arguments() {
+    let text = text(&network(&[(8, 2), (16, 3)], 8));
+    let mut expected = String::new();
+    writeln!(expected, "    block:\n      args: {{out: ~}}\n      body:\n        - residual:\n            main:")
+        .unwrap();
+    writeln!(expected, "              - conv: {{name: conv, out: $out, kernel: 3, pad: 1, bias: false}}").unwrap();
+    writeln!(expected, "        - relu\n  body:").unwrap();
+    writeln!(expected, "    - conv: {{name: stem0, out: 8, kernel: 3, pad: 1, bias: false}}").unwrap();
+    writeln!(expected, "    - stack: {{name: stage0, block: block, repeat: 2, args: {{out: 8}}}}").unwrap();
+    writeln!(expected, "    - conv: {{name: stem1, out: 16, kernel: 3, pad: 1, bias: false}}").unwrap();
+    writeln!(expected, "    - stack: {{name: stage1, block: block, repeat: 3, args: {{out: 16}}}}").unwrap();
+    assert!(text.contains(&expected), "{text}");
+}
+
+#[test]
+fn a_parameter_that_nothing_uses_is_refused() {
+    let mut trace: Value = serde_json::from_slice(&network(&[(8, 1)], 8)).unwrap();
+    trace["parameters"]["head.weight"] = json!({"shape": [8, 8]});
+    let trace = Trace::read(&serde_json::to_vec(&trace).unwrap()).unwrap();
+    match import(&trace, "net") {
+        Err(ImportError::Refused(refusal)) => assert!(refusal.what.contains("head.weight"), "{refusal}"),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_tensor_that_another_module_keeps_is_refused() {
+    let mut trace: Value = serde_json::from_slice(&network(&[(8, 2)], 8)).unwrap();
+    // The second block adds what the stem gave, which it is not given.
+    trace["root"]["body"][1]["body"][1]["body"][1]["args"][1] = json!({"value": 1});
+    let trace = Trace::read(&serde_json::to_vec(&trace).unwrap()).unwrap();
+    match import(&trace, "net") {
+        Err(ImportError::Refused(refusal)) => assert_eq!(refusal.module, "stage0.1"),
+        other => panic!("{other:?}"),
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    /// Whatever the widths and depths: the recipe is the network, which `import` has proven, and has one line for a stage.
+    #[test]
+    fn networks_of_any_width_and_depth_are_imported(
+        stages in prop::collection::vec((1usize..40, 2usize..6), 1..4),
+        side in 1usize..12,
+    ) {
+        let bytes = network(&stages, side);
+        let imported = import(&Trace::read(&bytes).unwrap(), "net").unwrap();
+        let operations: usize = stages.iter().map(|(_, blocks)| 1 + 3 * blocks).sum();
+        prop_assert_eq!(imported.proof.operations, operations);
+        prop_assert_eq!(imported.text.matches("- stack:").count(), stages.len());
+    }
+
+    /// A trace with other numbers is a recipe, or refused; never a panic.
+    #[test]
+    fn traces_with_other_numbers_are_read_or_refused(
+        stages in prop::collection::vec((1usize..9, 1usize..4), 1..3),
+        places in prop::collection::vec((any::<prop::sample::Index>(), prop::sample::select(vec![0i64, -1, 1, 2, 7, 61, 4_000_000_000, i64::MAX])), 1..4),
+    ) {
+        let mut trace: Value = serde_json::from_slice(&network(&stages, 6)).unwrap();
+        for (place, number) in places {
+            let mut numbers = Vec::new();
+            find_numbers(&mut trace, &mut numbers);
+            let count = numbers.len();
+            *numbers[place.index(count)] = json!(number);
+        }
+        if let Ok(trace) = Trace::read(&serde_json::to_vec(&trace).unwrap()) {
+            let _ = import(&trace, "net");
+        }
+    }
+}
+
+fn find_numbers<'v>(value: &'v mut Value, found: &mut Vec<&'v mut Value>) {
+    match value {
+        Value::Number(_) => found.push(value),
+        Value::Array(items) => items.iter_mut().for_each(|item| find_numbers(item, found)),
+        Value::Object(entries) => entries.values_mut().for_each(|entry| find_numbers(entry, found)),
+        Value::Null | Value::Bool(_) | Value::String(_) => {}
+    }
+}

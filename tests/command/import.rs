@@ -1,0 +1,79 @@
+//! `zoo import`: recipes of PyTorch networks from traces, which `python -m zoo_golden port` made.
+
+use crate::workbench::{command, root, said, zoo};
+use std::fs;
+use std::path::PathBuf;
+use tempfile::TempDir;
+
+fn trace(name: &str) -> PathBuf {
+    root().join(format!("tests/fixtures/traces/{name}.json"))
+}
+
+#[test]
+fn a_residual_network_becomes_a_block_and_stacks() {
+    let said = zoo("import tests/fixtures/traces/resnet18.json --name resnet18").expect(0);
+    insta::assert_snapshot!("import-resnet18", said.out);
+}
+
+#[test]
+fn a_transformer_becomes_one_block_in_a_row() {
+    let said = zoo("import tests/fixtures/traces/vit.json --name vit").expect(0);
+    insta::assert_snapshot!("import-vit", said.out);
+}
+
+#[test]
+fn what_is_written_is_valid_and_nothing_is_overwritten() {
+    let folder = TempDir::new().unwrap();
+    let recipe = folder.path().join("my_net.yaml");
+    let import =
+        |more: &[&str]| said(command().arg("import").arg(trace("resnet18")).arg("--out").arg(&recipe).args(more));
+    let first = import(&[]).expect(0);
+    assert!(
+        first.out.contains("the same as the trace in 69 operations, 75 module outputs and 62 parameters"),
+        "{}",
+        first.out
+    );
+    said(command().arg("validate").arg(&recipe)).expect(0);
+    let before = fs::read(&recipe).unwrap();
+    assert!(import(&[]).expect(2).err.contains("is there already"));
+    import(&["--force"]).expect(0);
+    assert_eq!(fs::read(&recipe).unwrap(), before);
+    let json = said(command().args(["import", "--format", "json"]).arg(trace("resnet18"))).expect(0).json();
+    assert_eq!(json["same"]["operations"], 69);
+    assert!(json["text"].as_str().unwrap().contains("name: resnet18"));
+}
+
+#[test]
+fn what_recipes_cannot_say_is_refused_with_its_place_and_no_file_is_written() {
+    let folder = TempDir::new().unwrap();
+    let recipe = folder.path().join("shifted.yaml");
+    let refused = said(command().arg("import").arg(trace("shifted")).arg("--out").arg(&recipe)).expect(2);
+    for part in ["there is no layer for `roll`", "--> nets.py:12", "`torch.roll`", "windows that are shifted"] {
+        assert!(refused.err.contains(part), "{part}: {}", refused.err);
+    }
+    assert!(!recipe.exists());
+}
+
+#[test]
+fn traces_that_are_none_end_with_their_reason() {
+    let folder = TempDir::new().unwrap();
+    let whole = fs::read_to_string(trace("resnet18")).unwrap();
+    for (name, text, reason) in [
+        ("empty", String::new(), "EOF while parsing"),
+        ("cut", whole[..whole.len() / 2].to_owned(), "EOF while parsing"),
+        ("old", whole.replacen("\"format\":1", "\"format\":7", 1), "this version reads format 1"),
+        ("twice", whole.replacen("\"value\":1,", "\"value\":0,", 1), "made twice"),
+        (
+            "unknown",
+            whole.replacen("{\"parameter\":\"conv1.weight\"}", "{\"parameter\":\"conv9.weight\"}", 1),
+            "no parameter `conv9.weight`",
+        ),
+    ] {
+        let path = folder.path().join(name);
+        fs::write(&path, text).unwrap();
+        let refused = said(command().arg("import").arg(&path)).expect(3);
+        assert!(refused.err.contains(reason), "{name}: {}", refused.err);
+    }
+    zoo("import nowhere.json").expect(3);
+    said(command().arg("import").arg(trace("vit")).args(["--name", "No Name"])).expect(2);
+}

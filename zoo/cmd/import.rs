@@ -1,0 +1,97 @@
+//! `zoo import`: the recipe of a PyTorch network.
+
+use super::{Context, SCHEMA_VERSION, new};
+use crate::cli::Format;
+use crate::numbers::counted;
+use crate::{Exit, Failure};
+use serde::Serialize;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use zoo_import::{MAX_BYTES, Proof, Trace};
+
+/// Write the recipe of a PyTorch network from its trace.
+///
+/// `python -m zoo_golden port` makes the trace, the golden of one step, and calls this verb and `zoo check`. The recipe keeps
+/// the module tree and the names of the state_dict; what repeats becomes blocks and stacks, defaults are left out. Before it
+/// is written it is held against the trace, operation by operation. What recipes cannot say is refused, with the module, the
+/// operator, file and line, and what comes nearest.
+///
+/// `python -m zoo_golden port torchvision:resnet18 -o my_nets` makes the trace of the examples; docs/import.md has more.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  zoo import my_nets/resnet18.trace.json
+  zoo import my_nets/resnet18.trace.json --out recipes/my_resnet18.yaml
+  zoo import my_nets/resnet18.trace.json --format json | jq .same")]
+pub struct Args {
+    /// The trace
+    #[arg(value_name = "TRACE")]
+    trace: PathBuf,
+    /// The recipe to write; stdout by default
+    #[arg(short, long, value_name = "FILE")]
+    out: Option<PathBuf>,
+    /// Name of the recipe; that of the file, or of the model
+    #[arg(long)]
+    name: Option<String>,
+    /// Replace a file that is there
+    #[arg(long)]
+    force: bool,
+}
+
+#[derive(Serialize)]
+struct Report<'a> {
+    schema_version: u32,
+    recipe: &'a str,
+    path: Option<&'a Path>,
+    lines: usize,
+    same: Proof,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    text: Option<&'a str>,
+}
+
+/// Writes the recipe, once it is proven to be the network.
+pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
+    let unreadable = |source| Failure::Unreadable { path: args.trace.clone(), source };
+    let bytes = zoo_datasets::files::read(&args.trace, MAX_BYTES as u64).map_err(unreadable)?;
+    let failed = |source| Failure::Import { path: args.trace.clone(), source };
+    let trace = Trace::read(&bytes).map_err(failed)?;
+    let of_file = args.out.as_deref().and_then(Path::file_stem).map(|stem| stem.to_string_lossy().into_owned());
+    let of_model = trace.model.rsplit([':', '/', '.']).next().unwrap_or_default().to_ascii_lowercase();
+    let name = args.name.clone().or(of_file).unwrap_or(of_model);
+    new::expect_name(&name)?;
+    let imported = zoo_import::import(&trace, &name).map_err(failed)?;
+    if let Some(path) = &args.out {
+        if args.force && path.is_file() {
+            std::fs::remove_file(path).map_err(|source| Failure::Unwritable { path: path.clone(), source })?;
+        }
+        new::write(path, &imported.text)?;
+        new::put_schema(path.parent().unwrap_or(Path::new("")))?;
+    }
+    let Proof { operations, modules, parameters } = imported.proof;
+    match context.format {
+        Format::Json => context.out.json(&Report {
+            schema_version: SCHEMA_VERSION,
+            recipe: &name,
+            path: args.out.as_deref(),
+            lines: imported.text.lines().count(),
+            same: imported.proof,
+            text: args.out.is_none().then_some(imported.text.as_str()),
+        })?,
+        Format::Text => match &args.out {
+            None => write!(context.out, "{}", imported.text)?,
+            Some(path) => {
+                let count = |number: usize, word| counted(number as u64, word);
+                writeln!(
+                    context.out,
+                    "{}: {}; the same as the trace in {}, {} and {}",
+                    path.display(),
+                    count(imported.text.lines().count(), "line"),
+                    count(operations, "operation"),
+                    count(modules, "module output"),
+                    count(parameters, "parameter"),
+                )?;
+            }
+        },
+    }
+    Ok(Exit::Pass)
+}
