@@ -45,7 +45,7 @@ impl Dump {
         let dump: Manifest = serde_json::from_slice(&text).map_err(|e| malformed(e.to_string()))?;
         let values = Reader::open(&values)?;
         let written = dump.nodes.iter().flat_map(|node| &node.writes).chain(&dump.sources);
-        if let Some(missing) = written.map(|value| &value.name).find(|name| !values.shape(name).is_some()) {
+        if let Some(missing) = written.map(|value| &value.name).find(|name| values.shape(name).is_none()) {
             return Err(malformed(format!("the values of `{missing}` are missing")));
         }
         Ok(Self { folder: folder.to_owned(), manifest: dump, values })

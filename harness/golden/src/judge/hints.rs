@@ -27,9 +27,9 @@ impl Judged<'_> {
 
     /// The loss of a later step of the golden.
     fn later_step(&self, name: &str, loss: f64) -> Option<String> {
-        let losses = self.golden.manifest.losses_f64.iter().enumerate().skip(1);
+        let mut losses = self.golden.manifest.losses_f64.iter().enumerate().skip(1);
         let same = |truth: &f64| (loss - truth).abs() <= 1e-4 * truth.abs();
-        let (step, _) = losses.filter(|(_, losses)| losses.get(name).is_some_and(same)).next()?;
+        let (step, _) = losses.find(|(_, losses)| losses.get(name).is_some_and(same))?;
         Some(format!("the loss is that of step {} of the golden: record the first", step + 1))
     }
 
