@@ -145,15 +145,16 @@ impl Reader<'_> {
 
     /// Adds a call of a module inside `outer`.
     fn module(&mut self, outer: &str, call: &ModuleCall, units: &mut Vec<Unit>) -> Result<(), ImportError> {
+        let class = self.trace.modules.get(&call.module).map_or("", |module| module.class.as_str());
+        if class == "torch.nn.modules.linear.Identity" && call.body.is_empty() {
+            return Ok(());
+        }
         for value in call.args.iter().chain(call.kwargs.values()).flat_map(Argument::values) {
             self.tensor(value, outer, &call.at, &call.module, units)?;
         }
         let mut module = self.call(call)?;
         if module.body.is_empty() && module.inputs.contains(&module.output) {
-            return match module.class.as_str() {
-                "Identity" => Ok(()),
-                _ => Err(self.refuse_module(call, "it does nothing, and is a module all the same").into()),
-            };
+            return Err(self.refuse_module(call, "it does nothing, and is a module all the same").into());
         }
         if let [Unit::Operation(first), ..] = &module.body[..]
             && matches!(first.what, What::Concat(_))
