@@ -448,7 +448,7 @@ impl Reader<'_> {
             return Err(at.unknown_form("size"));
         };
         let align_corners = at.flag(4, "align_corners", false)?;
-        let layer = zoo::Upsample { scale: None, size: Some(Pair([h, w])), mode, align_corners };
+        let layer = zoo::Upsample { scale: None, like: None, size: Some(Pair([h, w])), mode, align_corners };
         self.layer(at, Layer::Upsample(layer), x, None)
     }
 
