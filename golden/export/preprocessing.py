@@ -52,17 +52,24 @@ DB = {"resize": None, "crop": None, "channels": "bgr", "mean": [122.67891434, 11
 SIAMMASK = DB | {"mean": [0.0] * 3, "std": [1.0] * 3}
 RECIPES |= {name: {"scale": 1.0} | DB for name in ("db_resnet", "db_resnet-original", "db_resnet18")}
 RECIPES |= {name: {"scale": 1.0} | SIAMMASK for name in ("siammask", "siammask-sharp")}
+# Label maps go with their images: how large these are is decided elsewhere, too. A network for grey images takes the mean as it is.
+RECIPES |= {
+    "deeplabv3_resnet50": {"resize": None, "crop": None, **IMAGENET},
+    "unet_medical": {"resize": None, "crop": None, "scale": 1.0, "mean": [127.5] * 3, "std": [127.5] * 3},
+}
 SIZES = {"resize": 256, "crop": 224, "interpolation": "bilinear"}
 RULE = (
     "decode to RGB u8; shorter side to `resize` by Pillow's antialiased {interpolation} filter in u8, longer side truncated; "
     "centre crop, offsets rounded half to even; per channel ((x / scale) - mean) / std, each operation rounded to f32"
 )
 
+UNSIZED_RULE = "decode to RGB u8; {}per channel ((x / scale) - mean) / std, each operation rounded to f32"
+
 
 def preprocess(image: Image.Image, rule: dict) -> torch.Tensor:
     """The 3 x crop x crop f32 tensor the network sees."""
     if rule["crop"] is None:
-        pixels = np.asarray(image, dtype=np.float32)[..., ::-1]
+        pixels = np.asarray(image, dtype=np.float32)[..., :: -1 if rule.get("channels") == "bgr" else 1] / np.float32(rule["scale"])
         pixels = (pixels - np.array(rule["mean"], dtype=np.float32)) / np.array(rule["std"], dtype=np.float32)
         return torch.from_numpy(np.ascontiguousarray(pixels.transpose(2, 0, 1)))
     geometry = v2.Compose([v2.Resize(rule["resize"], v2.InterpolationMode(rule["interpolation"])), v2.CenterCrop(rule["crop"])])
@@ -95,7 +102,7 @@ def write(recipe: str, images: Path) -> None:
     versions = {"pillow": PIL.__version__, "torchvision": torchvision.__version__.split("+")[0]}
     document = {
         "recipe": recipe,
-        "rule": RULE.format(**rule) if rule["crop"] else "decode to RGB u8; channels to B, G, R; per channel (x - mean) / std, each operation rounded to f32",
+        "rule": RULE.format(**rule) if rule["crop"] else UNSIZED_RULE.format("channels to B, G, R; " if "channels" in rule else ""),
         "made_with": versions,
         "resize": rule["resize"],
         "interpolation": rule["interpolation"],

@@ -273,6 +273,17 @@ SCHEDULES = {
     "gpt_shakespeare": language_model(1e-3, 1e-4, 100, 8, 3000, "the settings of its README for a CPU"),
     "gpt2": language_model(6e-4, 6e-5, 2000, 600, 12000, "config/train_gpt2.py, without its accumulation of gradients"),
     "llama": llama2_c(1e-3, 1000, 1000, 12800),
+    "unet_medical": Schedule(
+        "0.0001",
+        "mindspore-ai/models official/cv/Unet, unet_medical_config.yaml: 400 epochs of ISBI's 30 images",
+        1e-4,
+        400,
+        0,
+        lambda step: 1e-4,
+        lambda optimizer: lr_scheduler.ConstantLR(optimizer, factor=1.0),
+        images=30,
+        batch=16,
+    ),
     "deeplabv3_resnet50": polynomial(
         0.02, 0.9, 30, 92518, 32, "torchvision references/segmentation on the images of COCO 2017 with VOC's classes, 8 devices x 4"
     ),

@@ -108,8 +108,12 @@ impl Shapes {
             let texture = Canvas::textured(size, colour, 3 + rng.below(8), amplitude, &mut rng);
             coverage.for_each_covered(|index, covered| {
                 canvas.blend(index, texture.colour(index), covered);
-                // The rasterizer sums areas in f32.
-                labels.values_mut()[index] = if covered > 0.999 { class as u8 } else { VOID };
+                // The rasterizer sums areas in f32, and leaves a little behind the last edge of a row.
+                match covered {
+                    whole if whole > 0.999 => labels.values_mut()[index] = class as u8,
+                    part if part > 0.001 => labels.values_mut()[index] = VOID,
+                    _ => {}
+                }
             });
         }
         let noise = rng.uniform(config.noise.0, config.noise.1) as f32;
