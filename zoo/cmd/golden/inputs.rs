@@ -112,7 +112,7 @@ fn described(conditions: &Conditions) -> Result<String, Failure> {
 /// Writes tensors in the format that the file's name says.
 fn save(path: &Path, arrays: &[(String, Array)]) -> Result<(), Failure> {
     let refused = |reason: String| Failure::Unwritable { path: path.to_owned(), source: std::io::Error::other(reason) };
-    Ok(match path.extension().and_then(|extension| extension.to_str()) {
+    match path.extension().and_then(|extension| extension.to_str()) {
         Some("npz") => replace(path, &npz::encode(arrays).map_err(refused)?)?,
         Some("ckpt") => replace(path, &ckpt::encode(arrays))?,
         _ => {
@@ -120,7 +120,8 @@ fn save(path: &Path, arrays: &[(String, Array)]) -> Result<(), Failure> {
                 arrays.iter().map(|(name, array)| Ok((name.clone(), tensor(array)?))).collect();
             write(path, &tensors.map_err(|error: candle_core::Error| refused(error.to_string()))?)?;
         }
-    })
+    }
+    Ok(())
 }
 
 fn tensor(array: &Array) -> Result<Tensor, candle_core::Error> {
