@@ -239,3 +239,20 @@ pub enum OnError {
     /// Leave the file out, count it, and log a warning.
     Skip,
 }
+
+impl OnError {
+    /// Leaves out what cannot be used: logs why and counts it.
+    ///
+    /// # Errors
+    /// The reason itself with [`OnError::Fail`].
+    pub(crate) fn leave_out(self, reason: DataError, skipped: &mut usize) -> Result<(), DataError> {
+        match self {
+            Self::Fail => Err(reason),
+            Self::Skip => {
+                tracing::warn!("left out: {reason}");
+                *skipped += 1;
+                Ok(())
+            }
+        }
+    }
+}

@@ -57,26 +57,18 @@ impl Crop511 {
         let videos: Map<String, Value> =
             serde_json::from_slice(&bytes).map_err(|error| refuse(error.line().max(1), error.to_string()))?;
         let mut set = Self { root: root.to_owned(), tracks: Vec::new(), has_masks, frame_range: None, skipped: 0 };
-        let mut skip_or_fail = |place: String, reason: String| {
-            let error = DataError::Entry { path: index.to_owned(), entry: place, reason };
-            match on_error {
-                OnError::Fail => Err(error),
-                OnError::Skip => {
-                    tracing::warn!("left out: {error}");
-                    set.skipped += 1;
-                    Ok(())
-                }
-            }
+        let mut leave_out = |place: String, reason: String| {
+            on_error.leave_out(DataError::Entry { path: index.to_owned(), entry: place, reason }, &mut set.skipped)
         };
         for (video, tracks) in &videos {
             let Some(tracks) = tracks.as_object() else {
-                skip_or_fail(video.clone(), "not an object of tracks".into())?;
+                leave_out(video.clone(), "not an object of tracks".into())?;
                 continue;
             };
             for (name, frames) in tracks {
                 let place = format!("{video}/{name}");
                 let Some(frames) = frames.as_object().filter(|_| is_plain(video) && is_plain(name)) else {
-                    skip_or_fail(place, "not an object of frames in a plain folder".into())?;
+                    leave_out(place, "not an object of frames in a plain folder".into())?;
                     continue;
                 };
                 let mut track = Track { video: video.clone(), name: name.clone(), frames: Vec::new() };
@@ -84,12 +76,12 @@ impl Crop511 {
                     let Ok(frame) = number.parse::<u64>() else { continue };
                     match sides(value) {
                         Ok((width, height)) => track.frames.push((frame, width, height)),
-                        Err(reason) => skip_or_fail(format!("{place}/{number}"), reason)?,
+                        Err(reason) => leave_out(format!("{place}/{number}"), reason)?,
                     }
                 }
                 track.frames.sort_unstable_by_key(|(frame, ..)| *frame);
                 if track.frames.is_empty() {
-                    skip_or_fail(place, "a track without frames".into())?;
+                    leave_out(place, "a track without frames".into())?;
                 } else {
                     set.tracks.push(track);
                 }

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashSet};
+use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -97,7 +98,7 @@ impl Listing<'_> {
                 }
             };
             if let Err(error) = result {
-                self.skip_or_fail(error)?;
+                self.on_error.leave_out(error, &mut self.skipped)?;
             }
         }
         Ok(())
@@ -129,22 +130,11 @@ impl Listing<'_> {
         Ok(())
     }
 
-    fn skip_or_fail(&mut self, error: DataError) -> Result<(), DataError> {
-        match self.on_error {
-            OnError::Fail => Err(error),
-            OnError::Skip => {
-                tracing::warn!("left out: {error}");
-                self.skipped += 1;
-                Ok(())
-            }
-        }
-    }
-
     fn finish(mut self) -> Result<ImageFolder, DataError> {
         let (empty, classes): (Vec<_>, Vec<_>) =
             std::mem::take(&mut self.classes).into_iter().partition(|(_, images)| *images == 0);
         for (class, _) in empty {
-            self.skip_or_fail(DataError::EmptyClass(self.root.join(class)))?;
+            self.on_error.leave_out(DataError::EmptyClass(self.root.join(class)), &mut self.skipped)?;
         }
         if classes.is_empty() {
             return Err(DataError::NoClasses(self.root.to_owned()));
@@ -162,8 +152,22 @@ fn class_of(path: &str) -> &str {
     path.split_once('/').map_or(path, |(class, _)| class)
 }
 
+/// The entries of a folder, sorted by name.
+pub(super) fn sorted(folder: &Path) -> Result<Vec<PathBuf>, DataError> {
+    let io = |source| DataError::Io { path: folder.to_owned(), source };
+    let entries = fs::read_dir(folder).map_err(io)?;
+    let mut paths = entries.map(|entry| entry.map(|entry| entry.path())).collect::<Result<Vec<_>, _>>().map_err(io)?;
+    paths.sort();
+    Ok(paths)
+}
+
+/// The images in a folder, sorted by name.
+pub(super) fn images_in(folder: &Path) -> Result<Vec<PathBuf>, DataError> {
+    Ok(sorted(folder)?.into_iter().filter(|path| is_image(path)).collect())
+}
+
 /// True for the file extensions of images.
-pub(super) fn is_image(path: &Path) -> bool {
+fn is_image(path: &Path) -> bool {
     let extension = path.extension().and_then(|extension| extension.to_str()).unwrap_or_default();
     ["jpg", "jpeg", "png"].iter().any(|known| extension.eq_ignore_ascii_case(known))
 }

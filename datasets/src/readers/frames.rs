@@ -1,9 +1,8 @@
 //! Videos as folders of frames, with masks (DAVIS), outlines (VOT) or neither.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::folder::{is_image, read_image};
+use super::folder::{images_in, read_image, sorted};
 use super::outlines::read_outlines;
 use crate::geometry::{Point, Polygon};
 use crate::grid::Mask;
@@ -128,7 +127,7 @@ impl FrameFolders {
         }
         let mut frames = Vec::new();
         let mut last: Option<u64> = None;
-        for path in sorted(folder)?.into_iter().filter(|path| is_image(path)) {
+        for path in images_in(folder)? {
             let stem = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
             let number = stem.parse::<u64>().ok();
             if let (Some(last), Some(number)) = (last, number)
@@ -139,14 +138,15 @@ impl FrameFolders {
                 } else {
                     format!("frames {} to {} are missing before it", last + 1, number - 1)
                 };
-                self.skip_or_fail(DataError::MissingFrame { path: path.clone(), reason: missing }, on_error)?;
+                on_error
+                    .leave_out(DataError::MissingFrame { path: path.clone(), reason: missing }, &mut self.skipped)?;
             }
             last = number;
             let mask = match masks.map(|masks| masks.join(format!("{stem}.png"))) {
                 Some(mask) if mask.is_file() => Some(mask),
                 Some(mask) => {
                     let reason = format!("no mask for {}", path.display());
-                    self.skip_or_fail(DataError::MissingFrame { path: mask, reason }, on_error)?;
+                    on_error.leave_out(DataError::MissingFrame { path: mask, reason }, &mut self.skipped)?;
                     None
                 }
                 None => None,
@@ -159,26 +159,6 @@ impl FrameFolders {
         self.videos.push(Video { folder: folder.to_owned(), frames, outlines: Vec::new() });
         Ok(())
     }
-
-    fn skip_or_fail(&mut self, error: DataError, on_error: OnError) -> Result<(), DataError> {
-        match on_error {
-            OnError::Fail => Err(error),
-            OnError::Skip => {
-                tracing::warn!("left out: {error}");
-                self.skipped += 1;
-                Ok(())
-            }
-        }
-    }
-}
-
-/// The entries of a folder, sorted by name.
-fn sorted(folder: &Path) -> Result<Vec<PathBuf>, DataError> {
-    let io = |source| DataError::Io { path: folder.to_owned(), source };
-    let entries = fs::read_dir(folder).map_err(io)?;
-    let mut paths = entries.map(|entry| entry.map(|entry| entry.path())).collect::<Result<Vec<_>, _>>().map_err(io)?;
-    paths.sort();
-    Ok(paths)
 }
 
 /// Reads a mask: all pixels that are not black.
@@ -240,6 +220,7 @@ impl VideoDataset for FrameFolders {
 mod tests {
     use super::*;
     use crate::image::{Image, write_png};
+    use std::fs;
 
     /// Frames of 20 x 10 pixels, and masks of a pixel or, where a size is given, of that size.
     fn davis(frames: &[&str], masks: &[(&str, Size)]) -> tempfile::TempDir {

@@ -1,9 +1,8 @@
 //! Folders of images with label maps: PASCAL VOC, and one folder of each per part.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::folder::{is_image, read_file, read_image};
+use super::folder::{images_in, read_file, read_image};
 use crate::image::decode_labels;
 use crate::segmentation::{LabelMap, LabelMapDataset, VOID};
 use crate::{DataError, Image, OnError, files};
@@ -81,7 +80,7 @@ impl LabelFolder {
         }
         let own = root.join(part.name());
         let (images, labels, images_found) = if own.join("images").is_dir() && own.join("labels").is_dir() {
-            (own.join("images"), own.join("labels"), listed(&own.join("images"))?)
+            (own.join("images"), own.join("labels"), images_in(&own.join("images"))?)
         } else {
             let list = root.join("ImageSets/Segmentation").join(format!("{}.txt", part.name()));
             let (images, labels) = (root.join("JPEGImages"), root.join("SegmentationClass"));
@@ -99,15 +98,15 @@ impl LabelFolder {
         let mut folder = Self { samples: Vec::new(), names, classes, skipped: 0 };
         for image in images_found {
             let map = labels.join(image.file_stem().unwrap_or_default()).with_extension("png");
-            let missing = |path: &Path| path.is_file();
-            match (missing(&image), missing(&map)) {
+            match (image.is_file(), map.is_file()) {
                 (true, true) => folder.samples.push((image, map)),
                 (true, false) => {
-                    folder.skip_or_fail(DataError::NoAnnotation { image, folder: labels.clone() }, on_error)?;
+                    on_error
+                        .leave_out(DataError::NoAnnotation { image, folder: labels.clone() }, &mut folder.skipped)?;
                 }
                 (false, _) => {
                     let source = std::io::ErrorKind::NotFound.into();
-                    folder.skip_or_fail(DataError::Io { path: image, source }, on_error)?;
+                    on_error.leave_out(DataError::Io { path: image, source }, &mut folder.skipped)?;
                 }
             }
         }
@@ -121,27 +120,6 @@ impl LabelFolder {
     pub fn skipped(&self) -> usize {
         self.skipped
     }
-
-    fn skip_or_fail(&mut self, error: DataError, on_error: OnError) -> Result<(), DataError> {
-        match on_error {
-            OnError::Fail => Err(error),
-            OnError::Skip => {
-                tracing::warn!("left out: {error}");
-                self.skipped += 1;
-                Ok(())
-            }
-        }
-    }
-}
-
-/// The images in a folder, sorted by name.
-fn listed(folder: &Path) -> Result<Vec<PathBuf>, DataError> {
-    let io = |source| DataError::Io { path: folder.to_owned(), source };
-    let entries = fs::read_dir(folder).map_err(io)?;
-    let paths = entries.map(|entry| entry.map(|entry| entry.path())).collect::<Result<Vec<_>, _>>().map_err(io)?;
-    let mut images: Vec<PathBuf> = paths.into_iter().filter(|path| is_image(path)).collect();
-    images.sort();
-    Ok(images)
 }
 
 /// The lines of a list that are not empty.

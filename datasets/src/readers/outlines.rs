@@ -21,12 +21,10 @@ pub(super) fn read_outlines(path: &Path, on_error: OnError) -> Result<(Vec<Optio
     let content = String::from_utf8_lossy(&bytes);
     let (mut outlines, mut skipped) = (Vec::new(), 0);
     for (number, line) in content.lines().enumerate() {
-        match (outline(line), on_error) {
-            (Ok(outline), _) => outlines.push(Some(outline)),
-            (Err(reason), OnError::Fail) => return Err(refuse(number + 1, reason)),
-            (Err(reason), OnError::Skip) => {
-                tracing::warn!("left out: {}", refuse(number + 1, reason));
-                skipped += 1;
+        match outline(line) {
+            Ok(outline) => outlines.push(Some(outline)),
+            Err(reason) => {
+                on_error.leave_out(refuse(number + 1, reason), &mut skipped)?;
                 outlines.push(None);
             }
         }

@@ -1,9 +1,8 @@
 //! Folders of images with annotated text: ICDAR 2015 and Total-Text.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::folder::{is_image, read_image};
+use super::folder::{images_in, read_image};
 use super::text_lines::{TextFormat, parse_text_regions};
 use crate::text::{TextDataset, TextRegion};
 use crate::{DataError, Image, OnError, files};
@@ -56,15 +55,7 @@ impl TextFolder {
                 return Err(DataError::NotAFolder(folder.to_owned()));
             }
         }
-        let io = |source| DataError::Io { path: images.to_owned(), source };
-        let mut paths = Vec::new();
-        for entry in fs::read_dir(images).map_err(io)? {
-            let path = entry.map_err(io)?.path();
-            if is_image(&path) {
-                paths.push(path);
-            }
-        }
-        paths.sort();
+        let paths = images_in(images)?;
         let mut folder = Self { samples: Vec::with_capacity(paths.len()), skipped: 0 };
         for path in paths {
             match annotation_of(&path, annotations).and_then(|file| Ok((read_annotation(&file)?, file))) {
@@ -72,7 +63,7 @@ impl TextFolder {
                     let regions = folder.regions(&bytes, &file, format, on_error)?;
                     folder.samples.push((path, regions));
                 }
-                Err(error) => folder.skip_or_fail(error, on_error)?,
+                Err(error) => on_error.leave_out(error, &mut folder.skipped)?,
             }
         }
         if folder.samples.is_empty() {
@@ -117,22 +108,11 @@ impl TextFolder {
                 Ok(region) => regions.push(region),
                 Err(error) => {
                     let error = DataError::Annotation { path: file.to_owned(), line: error.line, reason: error.reason };
-                    self.skip_or_fail(error, on_error)?;
+                    on_error.leave_out(error, &mut self.skipped)?;
                 }
             }
         }
         Ok(regions)
-    }
-
-    fn skip_or_fail(&mut self, error: DataError, on_error: OnError) -> Result<(), DataError> {
-        match on_error {
-            OnError::Fail => Err(error),
-            OnError::Skip => {
-                tracing::warn!("left out: {error}");
-                self.skipped += 1;
-                Ok(())
-            }
-        }
     }
 }
 

@@ -71,7 +71,7 @@ impl Confusion {
 }
 
 /// Index of the largest, the first of equal ones; `None` if one is NaN.
-fn largest(logits: &[f64]) -> Option<usize> {
+pub(crate) fn largest(logits: &[f64]) -> Option<usize> {
     if logits.iter().any(|logit| logit.is_nan()) {
         return None;
     }

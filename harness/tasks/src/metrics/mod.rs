@@ -13,6 +13,7 @@ mod top_k;
 mod tracked;
 
 pub use bits_per_character::bits_per_character;
+pub(crate) use confusion::largest;
 pub use confusion::{Confusion, Mistaken};
 pub use cross_entropy::CrossEntropy;
 pub use mask_iou::{MaskIou, Masks};

@@ -8,10 +8,10 @@ use zoo_datasets::{
     segmentation::{LabelMap, VOID},
 };
 
-use super::samples::{Evaluated, HeldOutImage, Preparation, label_size, middle};
+use super::samples::{Evaluated, HeldOutImage, Preparation, middle, predicted_size};
 use crate::{
     Evaluation, EvaluationError, Field, Found, HeldOut, Network, Output, Place, Sight, Witness,
-    metrics::{Classified, Confusion, CrossEntropy, Meter, mean_iou, pixel_accuracy},
+    metrics::{Classified, Confusion, CrossEntropy, Meter, largest, mean_iou, pixel_accuracy},
 };
 
 /// All held-out images.
@@ -69,27 +69,17 @@ fn taken(
     shape: &[usize],
     loss: &mut CrossEntropy,
 ) -> Result<(LabelMap, Confusion), EvaluationError> {
-    let whole = image.sample.labels.size();
-    let size = match shape {
-        [_, rest @ ..] => label_size(Some(rest), [3, whole.height, whole.width]),
-        [] => None,
-    };
-    let Some(size) = size else {
-        let message = format!("its output is {shape:?} for images of {whole} pixels, not a class for each pixel");
-        return Err(EvaluationError::Mismatch(message));
-    };
+    let size = predicted_size(shape, image.sample.labels.size())?;
     let truth = middle(&image.sample.labels, size);
     let (mut found, mut counts) = (LabelMap::filled(size, VOID), Confusion::new(&[]));
     let mut of_pixel = vec![0.0; shape[0]];
     for (place, label) in truth.values().iter().copied().enumerate() {
         of_pixel.iter_mut().enumerate().for_each(|(class, x)| *x = f64::from(logits[class * size.area() + place]));
-        let pixel = Classified { logits: &of_pixel, label: u32::from(label) };
-        let class = if label == VOID {
-            Confusion::new(&[]).add(&pixel)
-        } else {
-            loss.add(&pixel);
-            counts.add(&pixel)
-        };
+        let class = largest(&of_pixel);
+        if label != VOID {
+            loss.add(&Classified { logits: &of_pixel, label: u32::from(label) });
+            class.into_iter().for_each(|class| counts.count_in(usize::from(label), class, 1));
+        }
         found.values_mut()[place] = class.map_or(VOID, |class| class as u8);
     }
     Ok((found, counts))

@@ -3,6 +3,7 @@
 mod evaluate;
 mod samples;
 mod sources;
+mod trivial;
 
 use std::{path::Path, sync::Arc};
 
@@ -13,7 +14,7 @@ use zoo_datasets::{
 };
 use zoo_recipe::{
     LABEL, Recipe,
-    schema::{self, Metric, Score, Source},
+    schema::{self, Source},
 };
 
 use crate::{
@@ -22,7 +23,6 @@ use crate::{
     batch::{Element, first, offer},
     evaluation::first_input,
     inspection::Sums,
-    metrics::{Confusion, mean_iou},
     preprocess::{Split, image, unresized},
     task::{foreign, in_rows, on_error},
 };
@@ -124,22 +124,14 @@ impl SampleSets for LabelledPixels {
 
     fn trivial_answers(
         &self,
-        _recipe: &Recipe,
-        _network: &mut MakeNetwork<'_>,
-        _config: LoaderConfig,
+        recipe: &Recipe,
+        network: &mut MakeNetwork<'_>,
+        config: LoaderConfig,
         progress: &mut dyn FnMut(usize, usize),
     ) -> Result<Vec<Baseline>, EvaluationError> {
-        let mut counts = [0u64; 256];
-        for index in 0..self.val.len() {
-            self.val.load(index)?.1.values().iter().for_each(|label| counts[usize::from(*label)] += 1);
-            progress(index + 1, self.val.len());
-        }
-        let classes = &counts[..usize::from(VOID)];
-        let most = (0..classes.len()).max_by_key(|class| (classes[*class], usize::MAX - class)).unwrap_or(0);
-        let mut taken = Confusion::new(self.classes());
-        classes.iter().enumerate().filter(|(_, n)| **n > 0).for_each(|(class, n)| taken.count_in(class, most, *n));
-        let score = Score { metric: Metric::MeanIou, ..mean_iou(&taken) };
-        Ok(vec![Baseline { answer: format!("{} everywhere", taken.name(most)), score }])
+        let network = network()?;
+        let (images, _) = samples::evaluation(recipe, self.val.clone(), image(&first_input(network.as_ref())?))?;
+        trivial::answers(self.classes(), network.as_ref(), &SampleLoader::new(images, config)?, progress)
     }
 
     fn is_undivided(&self) -> bool {

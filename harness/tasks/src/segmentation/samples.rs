@@ -9,7 +9,7 @@ use zoo_datasets::{
 use zoo_recipe::{LABEL, Recipe};
 
 use crate::{
-    Batch, Field, InputError,
+    Batch, EvaluationError, Field, InputError,
     preprocess::{Split, normalized, only_normalisation, pair},
 };
 
@@ -131,6 +131,21 @@ pub(super) fn label_size(labels: Option<&[usize]>, [_, height, width]: [usize; 3
         Some(&[h, w]) if h <= height && w <= width => Some(Size::new(w, h)),
         Some(_) => None,
     }
+}
+
+/// Height and width of what an output of `shape` (`[classes, height, width]`) predicts of an image of `whole` pixels.
+///
+/// # Errors
+/// An output that is not a class for each pixel of a part of the image.
+pub(super) fn predicted_size(shape: &[usize], whole: Size) -> Result<Size, EvaluationError> {
+    let size = match shape {
+        [_, pixels @ ..] => label_size(Some(pixels), [3, whole.height, whole.width]),
+        [] => None,
+    };
+    size.ok_or_else(|| {
+        let message = format!("its output is {shape:?} for images of {whole} pixels, not a class for each pixel");
+        EvaluationError::Mismatch(message)
+    })
 }
 
 /// The middle of a label map: a network without padding predicts no class for the rim of the image.
