@@ -41,8 +41,11 @@ pub enum Failure {
     Golden(#[from] GoldenError),
     /// A golden that a recipe names was found nowhere.
     #[error(
-        "recipe `{recipe}` names the golden {}, which is in none of: {}", manifest.display(),
-        searched.iter().map(|p| p.display().to_string()).collect::<Vec<_>>().join(", ")
+        "recipe `{recipe}` names the golden {}, which is in none of: {}{}", manifest.display(),
+        searched.iter().map(|p| p.display().to_string()).collect::<Vec<_>>().join(", "),
+        manifest.strip_prefix("golden").map_or_else(|_| String::new(), |rest| format!(
+            "\nIts path begins inside the folder: golden: {{manifest: {}}}", rest.display()
+        ))
     )]
     GoldenNotFound {
         /// The recipe.

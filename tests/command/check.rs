@@ -110,7 +110,6 @@ fn a_golden_that_zoo_recorded_is_a_baseline() {
     let text = std::fs::read_to_string(crate::workbench::root().join("tests/fixtures/recipes/tiny.yaml")).unwrap();
     let text =
         text.replace("profiles:", "golden: {manifest: own/step.json}\nprofiles:").replace("name: tiny", "name: own");
-    std::fs::write(recipes.join("own.yaml"), text).unwrap();
     let here = |arguments: &str| {
         let mut zoo = command();
         zoo.args(arguments.split(' ')).arg("--recipes").arg(&recipes);
@@ -118,7 +117,13 @@ fn a_golden_that_zoo_recorded_is_a_baseline() {
     };
     let stem = dir.path().join("golden/own/step");
     std::fs::create_dir_all(stem.parent().unwrap()).unwrap();
-    here(&format!("golden record own --out {}", stem.display())).expect(0);
+    std::fs::write(recipes.join("own.yaml"), text.replace("{manifest: own/", "{manifest: golden/own/")).unwrap();
+    let nowhere = here("check own").expect(3);
+    assert!(nowhere.err.contains("golden: {manifest: own/step.json}"), "{}", nowhere.err);
+    std::fs::write(recipes.join("own.yaml"), text.replace("golden: {manifest: own/step.json}\n", "")).unwrap();
+    let recorded = here(&format!("golden record own --out {}", stem.display())).expect(0);
+    assert!(recorded.err.contains("by `golden: {manifest: "), "{}", recorded.err);
+    std::fs::write(recipes.join("own.yaml"), text).unwrap();
     let (junit, run) = (dir.path().join("check.xml"), dir.path().join("run"));
     let checked = here(&format!("check own --junit {}", junit.display())).expect(0);
     assert!(checked.out.contains("it is a baseline"), "{}", checked.out);

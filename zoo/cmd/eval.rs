@@ -198,7 +198,9 @@ fn expect_own_data(args: &Args, trained: &Trained, weights: &Weights, sets: &Dat
         return Ok(());
     }
     let (file, description, before) = (weights.file.display(), &sets.description, &origin.data);
-    let differ = format!("{file} was trained on {before}; {description}: {now}");
+    let (own, recipe) = (&origin.recipe, &trained.loaded.recipe.name);
+    let by = if own == recipe { String::new() } else { format!(" by the recipe `{own}`, not by `{recipe}`,") };
+    let differ = format!("{file} was trained{by} on {before}; {description}: {now}");
     if args.data.is_some() || names_data(trained) {
         info!("other data than those of the training: {differ}");
         return Ok(());

@@ -12,6 +12,7 @@ use clap::Subcommand;
 use serde::Serialize;
 use std::io::Write;
 use std::path::PathBuf;
+use tracing::info;
 use zoo_golden::record::{RecordOptions, files, record};
 
 /// The verbs of goldens.
@@ -102,8 +103,14 @@ fn make(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
             context.out.json(&Report { schema_version: SCHEMA_VERSION, recipe: recipe.name, files })?;
         }
         Format::Text => {
-            for file in files {
+            for file in &files {
                 writeln!(context.out, "{}", file.display())?;
+            }
+            if recipe.golden.is_none() {
+                let manifest = files[0].strip_prefix("golden").unwrap_or(&files[0]).display();
+                info!(
+                    "the recipe names this baseline by `golden: {{manifest: {manifest}}}`, from the folder golden on"
+                );
             }
         }
     }
