@@ -61,7 +61,7 @@ fn printable(text: &str) -> String {
 fn inputs(trace: &Trace) -> String {
     let one = |(name, made): (&String, &crate::trace::Made)| {
         let extents: Vec<String> = made.shape.iter().skip(1).map(ToString::to_string).collect();
-        match made.dtype.starts_with("float") {
+        match made.is_real() {
             true => format!("{name}: [{}]", extents.join(", ")),
             false => format!("{name}: {{indices: [{}]}}", extents.join(", ")),
         }
