@@ -40,7 +40,8 @@ impl Reader<'_> {
     }
 
     pub(crate) fn permuted(&mut self, at: &mut At<'_>) -> Result<(), Refusal> {
-        let Some(rank) = self.rank(at) else { return Err(at.unknown_form("input")) };
+        let Some(shape) = self.shape_of_input(at)? else { return Ok(()) };
+        let rank = shape.len();
         let mut order: Vec<usize> = (0..rank).collect();
         match at.call.name().trim_end_matches('_') {
             "permute" => {
@@ -69,20 +70,22 @@ impl Reader<'_> {
         }
     }
 
-    /// Number of axes of what the function works on.
-    fn rank(&self, at: &mut At<'_>) -> Option<usize> {
-        match at.input()? {
-            Argument::Value(value) => Some(self.shape(*value)?.len()),
-            Argument::Parameter(name) => Some(self.trace.shape(name).len()),
-            _ => None,
+    /// The shape of what the function works on; `None` of what recipes cannot say, which its results cannot be either.
+    fn shape_of_input(&mut self, at: &mut At<'_>) -> Result<Option<Vec<usize>>, Refusal> {
+        if let Some(Argument::Value(value)) = at.input()
+            && let Some(shape) = self.shape(*value)
+        {
+            return Ok(Some(shape));
         }
+        at.told_by_the_result();
+        at.call.outputs.values().try_for_each(|made| self.viewed(at, made, Vec::new()))?;
+        Ok(None)
     }
 
     /// Equal pieces of an axis: the axis is split in two, and one index of the first taken.
     pub(crate) fn pieces(&mut self, at: &mut At<'_>) -> Result<(), Refusal> {
         let unbinds = at.call.name() == "unbind";
-        let Some(Argument::Value(value)) = at.input() else { return Err(at.unknown_form("input")) };
-        let Some(mut shape) = self.shape(*value) else { return Err(at.unknown_form("input")) };
+        let Some(mut shape) = self.shape_of_input(at)? else { return Ok(()) };
         let axis = match at.argument(if unbinds { 1 } else { 2 }, &["dim"]) {
             Some(axis) => axis.int().and_then(|axis| wrapped(axis, shape.len())),
             None => Some(0),
@@ -114,12 +117,7 @@ impl Reader<'_> {
 
     pub(crate) fn indexed(&mut self, at: &mut At<'_>) -> Result<(), Refusal> {
         let made = at.made()?;
-        let Some(Argument::Value(value)) = at.input() else {
-            at.told_by_the_result();
-            self.is(made.value, Seen::Unsaid("it takes a part of a parameter or buffer"));
-            return Ok(());
-        };
-        let Some(shape) = self.shape(*value) else { return Err(at.unknown_form("input")) };
+        let Some(shape) = self.shape_of_input(at)? else { return Ok(()) };
         let place = |axis: usize, index: i64| wrapped(index, *shape.get(axis)?);
         if at.call.name() == "select" {
             let axis = at.axis(1, &["dim"], shape.len())?;

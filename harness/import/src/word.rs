@@ -94,6 +94,9 @@ pub struct Word {
 impl Word {
     /// The settings of a layer, all of them.
     pub fn of(layer: &Layer) -> Self {
+        if let Layer::Map(map) = layer {
+            return Self::formula(map.formula.clone());
+        }
         let settings = written(layer).unwrap_or_default();
         let known = |key: &Value| {
             let mut others = settings.clone();
