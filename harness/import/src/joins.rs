@@ -169,9 +169,9 @@ impl Reader<'_> {
             return self.layer(at, layer, x, Some(name));
         }
         let along = match axis {
-            1 => "channel",
-            2 => "height",
-            3 => "width",
+            1 => zoo::Axis::Channel,
+            2 => zoo::Axis::Height,
+            3 => zoo::Axis::Width,
             _ => {
                 return Err(at.refuse(
                     format!("it joins tensors along axis {axis}"),

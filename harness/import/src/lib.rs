@@ -13,6 +13,7 @@ mod error;
 mod fold;
 mod functions;
 mod generalise;
+mod item;
 mod joins;
 mod layers;
 mod layout;

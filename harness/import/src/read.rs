@@ -3,12 +3,13 @@
 use std::collections::HashMap;
 
 use zoo_recipe::Layer;
+use zoo_recipe::layers::Axis;
 
 use crate::arguments::At;
 use crate::operation::{Module, Network, Operation, Tensor, Unit, What};
 use crate::trace::{Argument, Call, Made, ModuleCall, Trace};
 use crate::view::{self, View};
-use crate::word::Word;
+use crate::word::{Kind, Word};
 use crate::{ImportError, Refusal};
 
 /// Reads what a network does.
@@ -393,7 +394,7 @@ impl Reader<'_> {
 /// Whether a layer of a recipe may stand for a module.
 fn can_be_named(what: &What) -> bool {
     match what {
-        What::Layer(word) => word.tag != "map",
+        What::Layer(word) => word.kind != Kind::Formula,
         What::Add | What::Subtract | What::Mul | What::Concat(_) => false,
     }
 }
@@ -411,7 +412,7 @@ fn text(shape: &[usize], views: &[View]) -> String {
 
 /// Lets a concatenation begin with an earlier one that has its first operands.
 fn shorten_sums(units: &mut [Unit]) {
-    let mut known: Vec<(Vec<Tensor>, &'static str, Tensor)> = Vec::new();
+    let mut known: Vec<(Vec<Tensor>, Axis, Tensor)> = Vec::new();
     for unit in units {
         let Unit::Operation(operation) = unit else { continue };
         let What::Concat(axis) = operation.what else { continue };
