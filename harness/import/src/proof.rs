@@ -258,16 +258,10 @@ pub fn shapes(trace: &Trace, recipe: &Recipe, model: &ResolvedModel) -> Result<u
                 return Err(ImportError::Differs(message));
             }
             None => {
-                let module = name.rsplit_once('.').map_or("", |(module, _)| module);
-                return Err(Refusal {
-                    module: module.to_owned(),
-                    operator: trace.modules.get(module).map_or("", |module| module.class.as_str()).to_owned(),
-                    at: trace.root.at.clone(),
-                    what: format!("nothing uses the parameter `{name}`"),
-                    nearest: "`unused` declares layers that only a checkpoint has; take the module away or write it so"
-                        .to_owned(),
-                }
-                .into());
+                let what = format!("nothing uses the parameter `{name}`");
+                let nearest =
+                    "`unused` declares layers that only a checkpoint has; take the module away or write it so";
+                return Err(Refusal::of_parameter(trace, name, what, nearest).into());
             }
         }
     }

@@ -26,15 +26,8 @@ pub fn read(trace: &Trace) -> Result<Network, ImportError> {
     }
     reader.real = trace.inputs.values().find(|input| input.is_real()).map(|input| input.dtype.clone());
     if let Some((name, _)) = trace.parameters.iter().find(|(_, parameter)| parameter.frozen) {
-        let module = name.rsplit_once('.').map_or("", |(module, _)| module);
-        return Err(Refusal {
-            module: module.to_owned(),
-            operator: trace.modules.get(module).map_or("", |module| module.class.as_str()).to_owned(),
-            at: trace.root.at.clone(),
-            what: format!("the parameter `{name}` gets no gradient (`requires_grad=False`)"),
-            nearest: "`train.parts` freezes modules of a recipe".to_owned(),
-        }
-        .into());
+        let what = format!("the parameter `{name}` gets no gradient (`requires_grad=False`)");
+        return Err(Refusal::of_parameter(trace, name, what, "`train.parts` freezes modules of a recipe").into());
     }
     let inputs = trace.inputs.iter().map(|(name, made)| (name.clone(), made.value)).collect();
     let root = reader.call(&trace.root)?;

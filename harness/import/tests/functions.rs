@@ -147,7 +147,9 @@ fn types_that_change_and_gradients_that_are_switched_off_are_refused() {
         let (parent, key) = place.rsplit_once('/').unwrap();
         let refused = changed(|trace| trace.pointer_mut(parent).unwrap()[key] = value.clone());
         match refused {
-            Err(ImportError::Refused(refusal)) => assert!(refusal.what.contains(reason), "{reason}: {refusal}"),
+            Err(ImportError::Refused(refusal)) => {
+                assert!(refusal.what.contains(reason) && !refusal.at.is_empty(), "{reason}: {refusal}");
+            }
             other => panic!("{place}: {other:?}"),
         }
     }
