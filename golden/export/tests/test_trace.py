@@ -74,6 +74,21 @@ class Calls(unittest.TestCase):
         self.assertEqual((dropout["p"], depth), (0.3, {"p": 0.2, "mode": "row"}))
         self.assertEqual([module.p for module in still(network)], [0.0, 0.0])
 
+    def test_frozen_parameters_and_calls_without_gradients_are_marked(self):
+        class Network(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.head = nn.Linear(8, 8, bias=False).requires_grad_(False)
+
+            def forward(self, x):
+                with torch.no_grad():
+                    y = x.sigmoid()
+                return y + x
+
+        document = traced(Network())
+        self.assertTrue(document["parameters"]["head.weight"]["frozen"])
+        self.assertEqual([call.get("no_grad", False) for call in document["root"]["body"]], [True, False])
+
     def test_torchvisions_resnet_is_traced_without_moving_it(self):
         network = torchvision.models.resnet18(num_classes=10)
         options = parse(["torchvision:resnet18", "--classes", "10", "--size", "64", "-o", "x"])

@@ -79,7 +79,10 @@ def trace(
         "inputs": encoded,
         "outputs": recorder.outputs(result, root["module"]),
         "parameters": {
-            key: {"shape": list(tensor.shape)} | ({} if first[tensor] == key else {"same_as": first[tensor]}) | ({"start": known[first[tensor]]} if first[tensor] in known else {})
+            key: {"shape": list(tensor.shape)}
+            | ({} if first[tensor] == key else {"same_as": first[tensor]})
+            | ({"start": known[first[tensor]]} if first[tensor] in known else {})
+            | ({} if tensor.requires_grad else {"frozen": True})
             for key, tensor in network.named_parameters(remove_duplicate=False)
         },
         "modules": {path: _described(module) for path, module in network.named_modules()},
@@ -107,10 +110,11 @@ def _short(file: str) -> str:
 def _chance(module: nn.Module) -> dict | None:
     """The rate of a module that drops whole samples; its own code draws random numbers, and has no operator of its own."""
     if isinstance(module, torchvision.ops.StochasticDepth):
-        return {"p": module.p, "mode": module.mode}
+        return {"p": module.p if module.training else 0.0, "mode": module.mode}
     timm = sys.modules.get("timm.layers")
     if timm and isinstance(module, timm.DropPath):
-        return {"p": module.drop_prob, "mode": "row", "scale_by_keep": module.scale_by_keep}
+        rate = module.drop_prob if module.training else 0.0
+        return {"p": rate, "mode": "row", "scale_by_keep": module.scale_by_keep}
     return None
 
 
@@ -177,6 +181,8 @@ class _Recorder(TorchFunctionMode):
         if not results and not any(isinstance(value, torch.Tensor) for value in (*args, *kwargs.values())):
             return result  # a setting of torch
         call["outputs"] = {key: self._made(tensor) for key, tensor in results}
+        if not torch.is_grad_enabled():
+            call["no_grad"] = True
         self.body.append(call)
         return result
 

@@ -315,9 +315,16 @@ pub(crate) fn changes(
         items.push(match level {
             Some(level) => {
                 let rate = if is_parameter { steps as f64 * manifest.optimizer.base_lr() } else { 1.0 };
-                let size = facts.delta_l2.filter(|_| is_parameter).unwrap_or(facts.l2);
-                let allowed = rate * steps as f64 * level / rms(size, &facts.shape);
-                forgive_rounding(item, allowed, precision)
+                let allowed = rate * steps as f64 * level;
+                match facts.delta_l2.filter(|_| is_parameter) {
+                    // The reference's own change was lost in the parameter's last bit.
+                    Some(0.0) => {
+                        let rule = manifest.init.get(&variable.name);
+                        let start = rule.map(|rule| weights::initial(rule, &manifest.salt, &variable.name, now.len()));
+                        rounding_alone(&variable.name, &now, &start.unwrap_or_default(), allowed, precision)
+                    }
+                    size => forgive_rounding(item, allowed / rms(size.unwrap_or(facts.l2), &facts.shape), precision),
+                }
             }
             None => item,
         });
@@ -337,6 +344,14 @@ pub(crate) fn changes(
 fn forgive_rounding(item: Item, allowed: f64, precision: Precision) -> Item {
     let floor = if allowed.is_finite() { item.floor.max(allowed / precision.limit()) } else { item.floor };
     Item { counts: false, ..Item::measured(&item.name, item.error, floor) }
+}
+
+/// The change of a parameter that in the reference is none, its degenerate gradient being too small: no more, in its root
+/// mean square, than the rounding of such gradients makes, `allowed`.
+fn rounding_alone(name: &str, now: &[f64], start: &[f32], allowed: f64, precision: Precision) -> Item {
+    let change = now.iter().zip(start).map(|(now, start)| (now - f64::from(*start)).powi(2)).sum::<f64>().sqrt();
+    let size = if now.len() == start.len() { rms(change, &[now.len()]) } else { f64::INFINITY };
+    Item { counts: false, ..Item::measured(name, size / allowed * precision.limit(), 1.0) }
 }
 
 /// Compares the change of a parameter: the parameter itself would hide errors of its small changes.
@@ -411,6 +426,20 @@ mod tests {
         assert!(judged(2e-15, Precision::F64) && !judged(1e-6, Precision::F64));
         assert!(judged(1e-6, Precision::F32) && !judged(1e-3, Precision::F32));
         assert!(!judged(f64::NAN, Precision::F64) && !judged(f64::INFINITY, Precision::F32));
+    }
+
+    /// A bias of 0.5 that three steps of 0.01 move by 1e-17 each stays where it is in one order of summation, and is moved
+    /// by its last bit in another; decay of 1e-4 moves it by 1.5e-6.
+    #[test]
+    fn a_change_that_is_lost_in_the_last_bit_may_be_found_and_no_more() {
+        let level = rounding_level(&facts(2e-16, 5e8), Precision::F64).unwrap();
+        let judged = |moved: f64| {
+            let item = rounding_alone("bias", &[0.5 + moved; 4], &[0.5; 4], 0.01 * 9.0 * level, Precision::F64);
+            item.ratio <= Precision::F64.limit()
+        };
+        assert!(judged(0.0) && judged(f64::EPSILON / 2.0));
+        assert!(!judged(1.5e-6) && !judged(f64::NAN));
+        assert!(!(rounding_alone("bias", &[0.5; 4], &[], 1.0, Precision::F64).ratio <= 1.0));
     }
 
     #[test]

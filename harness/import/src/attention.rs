@@ -5,8 +5,9 @@ use zoo_recipe::layers as zoo;
 use zoo_recipe::schema::{Size, WeightInit};
 
 use crate::Refusal;
+use crate::arguments::{At, NAMED};
 use crate::operation::{Tensor, What};
-use crate::read::{At, Reader, Seen};
+use crate::read::{Reader, Seen};
 use crate::trace::Argument;
 use crate::view::View;
 use crate::word::Word;
@@ -18,18 +19,19 @@ impl Reader<'_> {
         let names = ["query", "key", "value"];
         let mut given = Vec::new();
         for (place, name) in names.iter().enumerate() {
-            let Some(Argument::Value(value)) = at.call.argument(place, &[name]) else {
+            let Some(Argument::Value(value)) = at.argument(place, &[name]) else {
                 return Err(at.unknown_form(name));
             };
             given.push(*value);
         }
-        if at.call.argument(3, &["attn_mask"]).is_some() {
+        if at.argument(3, &["attn_mask"]).is_some() {
             return Err(
                 at.refuse("it is given a mask", "`dot_product_attention` has `causal` and a `mask` of padding tokens")
             );
         }
         let shape = self.shape(given[0]);
-        let [n, heads, t, d] = shape[..] else { return Err(at.unknown_form("query")) };
+        let Some([n, heads, t, d]) = shape.as_deref() else { return Err(at.unknown_form("query")) };
+        let [n, heads, t, d] = [*n, *heads, *t, *d];
         if given.iter().any(|value| self.shape(*value) != shape) {
             return Err(
                 at.refuse("queries, keys and values have several shapes", "heads share one length and one width here")
@@ -41,7 +43,9 @@ impl Reader<'_> {
             );
         }
         let dropout = at.float(4, "dropout_p", 0.0)?;
-        let causal = matches!(at.call.argument(5, &["is_causal"]), Some(Argument::Bool(true)));
+        let causal = at.flag(5, "is_causal", false)?;
+        // Queries have as many heads as keys: that is what their shapes say.
+        at.named("enable_gqa");
         let seen: Vec<(Tensor, Vec<View>)> = given
             .iter()
             .filter_map(|value| match self.seen(*value) {
@@ -73,8 +77,7 @@ impl Reader<'_> {
             dropout,
         };
         let what = What::Layer(Word::of(&Layer::DotProductAttention(layer)));
-        self.gives_viewed(at, what, operands, None, vec![n, t, heads * d], apart.to_vec());
-        Ok(())
+        self.gives_viewed(at, what, operands, None, vec![n, t, heads * d], apart.to_vec())
     }
 
     /// Heads `[n, heads, t, d]` side by side again, `[n, t, heads*d]`, as the layer takes them.
@@ -94,10 +97,8 @@ impl Reader<'_> {
 
     /// PyTorch's MultiheadAttention, of one tensor.
     pub(crate) fn attention(&mut self, at: &mut At<'_>) -> Result<(), Refusal> {
-        for (place, key) in [(7, "bias_k"), (8, "bias_v"), (15, "key_padding_mask"), (17, "attn_mask")] {
-            if at.call.kwargs.is_empty() && at.call.argument(place, &[key]).is_some()
-                || at.call.kwargs.get(key).is_some_and(|it| *it != Argument::None)
-            {
+        for key in ["bias_k", "bias_v", "key_padding_mask", "attn_mask"] {
+            if at.named(key).is_some() {
                 return Err(at.refuse(
                     format!("it is given `{key}`"),
                     "`attention` looks at all tokens, or with `causal` at those before",
@@ -105,16 +106,20 @@ impl Reader<'_> {
             }
         }
         for key in ["add_zero_attn", "use_separate_proj_weight", "is_causal"] {
-            if at.call.kwargs.get(key) == Some(&Argument::Bool(true)) {
+            if at.flag(NAMED, key, false)? {
                 return Err(at.refuse(
                     format!("it has `{key}`"),
                     "`attention` has one matrix for queries, keys and values of one tensor",
                 ));
             }
         }
+        // Whether weights are given, and their mean over heads, matters to what uses them; the width is that of the matrix.
+        for key in ["need_weights", "average_attn_weights", "embed_dim_to_check"] {
+            at.named(key);
+        }
         let mut given = Vec::new();
         for key in ["query", "key", "value"] {
-            let Some(Argument::Value(value)) = at.call.argument(usize::MAX, &[key]) else {
+            let Some(Argument::Value(value)) = at.named(key) else {
                 return Err(at.unknown_form(key));
             };
             match self.seen(*value) {
@@ -135,7 +140,8 @@ impl Reader<'_> {
                 at.refuse("the batch is not the first axis", "`MultiheadAttention(batch_first=True)` has it there")
             );
         }
-        let (name, shape) = self.weight(at, usize::MAX, "in_proj_weight")?;
+        let matrix = at.named("in_proj_weight");
+        let (name, shape) = self.parameter(at, matrix, "in_proj_weight")?;
         let Some([n, t, e]) = <[usize; 3]>::try_from(self.shape_of(x)).ok().filter(|[_, _, e]| shape == [3 * e, *e])
         else {
             return Err(at.unknown_form("in_proj_weight"));
@@ -146,26 +152,23 @@ impl Reader<'_> {
             ("out_proj_bias", "out_proj.bias"),
         ];
         for (key, leaf) in own {
-            if at.call.kwargs.get(key) != Some(&Argument::Parameter(format!("{name}.{leaf}"))) {
+            if at.named(key) != Some(&Argument::Parameter(format!("{name}.{leaf}"))) {
                 return Err(at.refuse(
                     format!("its {key} is not `{name}.{leaf}`"),
                     "`attention` has biases in both dense layers",
                 ));
             }
         }
-        let Some(Argument::Int(heads)) = at.call.kwargs.get("num_heads") else {
-            return Err(at.unknown_form("num_heads"));
-        };
-        let heads = Size(usize::try_from(*heads).map_err(|_| at.unknown_form("num_heads"))?);
-        let dropout = at.float(usize::MAX, "dropout_p", 0.0)?;
+        let heads = Size(at.size(NAMED, "num_heads", None)?);
+        let rate = at.float(NAMED, "dropout_p", 0.0)?;
+        let dropout = if at.flag(NAMED, "training", true)? { rate } else { 0.0 };
         let (init, out_init) = (WeightInit::default(), WeightInit::default());
         let layer = zoo::Attention { heads, causal: false, mask: None, dropout, init, out_init };
         let what = What::Layer(Word::of(&Layer::Attention(layer)));
         for made in at.call.outputs.values().skip(1) {
             self.is(made.value, Seen::Unsaid("it uses the weights of an attention"));
         }
-        self.gives_viewed(at, what, vec![x], Some(name), vec![n, t, e], swapped);
-        Ok(())
+        self.gives_viewed(at, what, vec![x], Some(name), vec![n, t, e], swapped)
     }
 }
 

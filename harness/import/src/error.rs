@@ -3,6 +3,8 @@
 use thiserror::Error;
 use zoo_recipe::Diagnostics;
 
+use crate::Trace;
+
 /// Why there is no recipe.
 #[derive(Debug, Error)]
 pub enum ImportError {
@@ -34,6 +36,23 @@ pub struct Refusal {
     pub what: String,
     /// What comes nearest.
     pub nearest: String,
+}
+
+impl Refusal {
+    /// What recipes cannot say of a parameter, which stands where its module's class does, or else the network's.
+    pub(crate) fn of_parameter(trace: &Trace, name: &str, what: String, nearest: &str) -> Self {
+        let path = name.rsplit_once('.').map_or("", |(module, _)| module);
+        let module = trace.modules.get(path);
+        let source = module.and_then(|module| module.source.as_ref());
+        let network = || trace.modules.get("")?.source.as_ref();
+        Self {
+            module: path.to_owned(),
+            operator: module.map_or("", |module| module.class.as_str()).to_owned(),
+            at: source.or_else(network).unwrap_or(&trace.model).clone(),
+            what,
+            nearest: nearest.to_owned(),
+        }
+    }
 }
 
 fn module_text(module: &str) -> String {

@@ -5,7 +5,8 @@ use std::collections::HashMap;
 use indexmap::{IndexMap, IndexSet};
 
 use crate::generalise::{Argument, General, generalise};
-use crate::layout::{Item, each_list, size, would_be_numbered};
+use crate::item::{Item, each_list, size};
+use crate::layout::would_be_numbered;
 use crate::slots::outline;
 use crate::word::{Entry, Setting};
 

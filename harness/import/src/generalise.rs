@@ -1,6 +1,6 @@
 //! One body with arguments for several that differ in numbers and switches.
 
-use crate::layout::Item;
+use crate::item::Item;
 use crate::slots::{Slot, each_entry, slots};
 use crate::word::{Entry, Setting};
 

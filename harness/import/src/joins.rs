@@ -4,8 +4,9 @@ use zoo_recipe::Layer;
 use zoo_recipe::layers as zoo;
 
 use crate::Refusal;
+use crate::arguments::{At, wrapped};
 use crate::operation::What;
-use crate::read::{At, Reader, Seen};
+use crate::read::{Reader, Seen};
 use crate::trace::Argument;
 use crate::word::{Word, number};
 
@@ -20,27 +21,29 @@ enum Operands {
 }
 
 impl Reader<'_> {
-    fn operands(&self, at: &At<'_>) -> Result<Operands, Refusal> {
-        let first = at.call.argument(0, &["input", "self"]).cloned();
-        let second = at.call.argument(1, &["other"]).cloned();
-        let plain = |argument: &Argument| match argument {
-            Argument::Int(value) => Some(*value as f64),
-            Argument::Float(value) => Some(*value),
-            _ => None,
+    fn operands(&self, at: &mut At<'_>) -> Result<Operands, Refusal> {
+        let (Some(first), Some(second)) = (at.input(), at.argument(1, &["other"])) else {
+            return Err(at.unknown_form("other"));
         };
-        let (Some(first), Some(second)) = (first, second) else { return Err(at.unknown_form("other")) };
-        if at.call.argument(2, &["alpha", "rounding_mode"]).is_some_and(|alpha| *alpha != Argument::Int(1)) {
-            return Err(at.unknown_form("alpha"));
-        }
         Ok(match (first, second) {
             (Argument::Parameter(name), other @ Argument::Value(_))
-            | (other @ Argument::Value(_), Argument::Parameter(name)) => Operands::Parameter(other, name),
-            (first, second) => match (plain(&first), plain(&second)) {
-                (None, Some(value)) => Operands::Number(first, value, false),
-                (Some(value), None) => Operands::Number(second, value, true),
-                _ => Operands::Both(first, second),
+            | (other @ Argument::Value(_), Argument::Parameter(name)) => {
+                Operands::Parameter(other.clone(), name.clone())
+            }
+            (first, second) => match (first.number(), second.number()) {
+                (None, Some(value)) => Operands::Number(first.clone(), value, false),
+                (Some(value), None) => Operands::Number(second.clone(), value, true),
+                (None, None) | (Some(_), Some(_)) => Operands::Both(first.clone(), second.clone()),
             },
         })
+    }
+
+    /// Refuses a factor of the second operand.
+    fn without_factor(&self, at: &mut At<'_>) -> Result<(), Refusal> {
+        match at.named("alpha").map(Argument::number) {
+            None | Some(Some(1.0)) => Ok(()),
+            Some(_) => Err(at.refuse("its second operand has a factor (`alpha`)", "`scale` multiplies by a number")),
+        }
     }
 
     fn both(&mut self, at: &mut At<'_>, what: What, first: &Argument, second: &Argument) -> Result<(), Refusal> {
@@ -52,22 +55,22 @@ impl Reader<'_> {
             let what = format!("it joins tensors of shapes {:?} and {:?}", shapes[0], shapes[1]);
             return Err(at.refuse(what, "sums are of tensors of one shape; a product may repeat what has one element"));
         }
-        self.gives(at, what, vec![first, second], None).map(drop)
+        self.gives(at, what, vec![first, second], None)
     }
 
     fn counted(&mut self, at: &mut At<'_>, x: &Argument, what: What) -> Result<(), Refusal> {
         let x = self.operand(at, Some(x))?;
-        self.gives(at, what, vec![x], None).map(drop)
+        self.gives(at, what, vec![x], None)
     }
 
     pub(crate) fn add(&mut self, at: &mut At<'_>) -> Result<(), Refusal> {
-        // What a normalisation counts of its batches is no business of a recipe.
-        if matches!(at.call.argument(0, &["input", "self"]), Some(Argument::Buffer(_))) {
-            return match at.call.argument(1, &["other"]) {
-                Some(Argument::Int(_)) => Ok(()),
-                _ => Err(at.refuse("it computes with a buffer", "recipes have no constants that a network keeps")),
-            };
+        if let Some(Argument::Buffer(_)) = at.input() {
+            // What a normalisation counts of its batches is no business of a recipe, as long as nothing uses it.
+            at.told_by_the_result();
+            self.is(at.made()?.value, Seen::Unsaid("it computes with a buffer"));
+            return Ok(());
         }
+        self.without_factor(at)?;
         match self.operands(at)? {
             Operands::Both(first, second) => self.both(at, What::Add, &first, &second),
             Operands::Number(x, value, _) => {
@@ -76,8 +79,7 @@ impl Reader<'_> {
             }
             Operands::Parameter(x, name) => {
                 let x = self.operand(at, Some(&x))?;
-                let own = self.trace.parameters.get(&name).map(|own| own.shape.clone()).unwrap_or_default();
-                let shape = self.shape_of(x);
+                let (own, shape) = (self.trace.shape(&name), self.shape_of(x));
                 if own.first() != Some(&1) || own.get(1..) != shape.get(1..) {
                     let what = format!("it adds the parameter `{name}` of shape {own:?} to {shape:?}");
                     return Err(at.refuse(
@@ -92,6 +94,7 @@ impl Reader<'_> {
     }
 
     pub(crate) fn subtract(&mut self, at: &mut At<'_>) -> Result<(), Refusal> {
+        self.without_factor(at)?;
         match self.operands(at)? {
             Operands::Both(first, second) => self.both(at, What::Subtract, &first, &second),
             Operands::Number(x, value, false) => {
@@ -117,11 +120,9 @@ impl Reader<'_> {
             }
             Operands::Parameter(x, name) => {
                 let x = self.operand(at, Some(&x))?;
-                let own = self.trace.parameters.get(&name);
-                let start = own.and_then(|own| own.start).unwrap_or(1.0);
-                let own = own.map(|own| own.shape.clone()).unwrap_or_default();
-                let shape = self.shape_of(x);
-                let fits = match shape[..] {
+                let start = self.trace.parameters.get(&name).and_then(|own| own.start).unwrap_or(1.0);
+                let (own, shape) = (self.trace.shape(&name), self.shape_of(x));
+                let fits = match *shape {
                     [_, c, _, _] => own == [c, 1, 1],
                     [.., e] => own == [e],
                     [] => false,
@@ -149,15 +150,16 @@ impl Reader<'_> {
     }
 
     pub(crate) fn concat(&mut self, at: &mut At<'_>) -> Result<(), Refusal> {
-        let Some(Argument::List(parts)) = at.call.argument(0, &["tensors"]).cloned() else {
+        let Some(Argument::List(parts)) = at.argument(0, &["tensors"]) else {
             return Err(at.unknown_form("tensors"));
         };
-        let rank = at.call.outputs.values().next().map_or(0, |made| made.shape.len());
-        let axis = match at.call.argument(1, &["dim", "axis"]) {
-            Some(_) if at.call.kwargs.contains_key("axis") => at.axis(1, "axis", rank)?,
-            Some(_) => at.axis(1, "dim", rank)?,
-            None => 0,
+        let made = at.made()?;
+        let rank = made.shape.len();
+        let axis = match at.argument(1, &["dim", "axis"]) {
+            Some(axis) => axis.int().and_then(|axis| wrapped(axis, rank)),
+            None => Some(0),
         };
+        let Some(axis) = axis else { return Err(at.unknown_form("dim")) };
         if let [Argument::Value(token), rest @ Argument::Value(_)] = &parts[..]
             && let Some(Seen::Expanded(name)) = self.seen(*token).cloned()
             && (rank, axis) == (3, 1)
@@ -167,9 +169,9 @@ impl Reader<'_> {
             return self.layer(at, layer, x, Some(name));
         }
         let along = match axis {
-            1 => "channel",
-            2 => "height",
-            3 => "width",
+            1 => zoo::Axis::Channel,
+            2 => zoo::Axis::Height,
+            3 => zoo::Axis::Width,
             _ => {
                 return Err(at.refuse(
                     format!("it joins tensors along axis {axis}"),
@@ -178,12 +180,12 @@ impl Reader<'_> {
             }
         };
         let operands = parts.iter().map(|part| self.operand(at, Some(part))).collect::<Result<Vec<_>, _>>()?;
-        match (&operands[..], at.call.outputs.values().next()) {
-            ([only], Some(made)) => {
-                self.is(made.value, Seen::Of(*only, Vec::new()));
+        match operands[..] {
+            [only] => {
+                self.is(made.value, Seen::Of(only, Vec::new()));
                 Ok(())
             }
-            _ => self.gives(at, What::Concat(along), operands, None).map(drop),
+            _ => self.gives(at, What::Concat(along), operands, None),
         }
     }
 }

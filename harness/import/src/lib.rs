@@ -1,19 +1,25 @@
 //! From the trace of a PyTorch network to a recipe.
 //!
 //! [`Trace::read`] takes the document that `python -m zoo_golden port` writes. [`import`] makes the text of a recipe: functions
-//! of torch become layers (`functions`, `joins`, `attention`; views of a tensor are put together in `view`), operands become
-//! branches (`structure`), what repeats becomes blocks and stacks (`layout`, `fold`, `generalise`), and `write` puts that down
+//! of torch become layers (`functions` says by which of `layers`, `pointwise`, `maps`, `joins`, `attention` and `axes`;
+//! `arguments` sees to it that none is overlooked; views of a tensor are put together in `view`), operands become branches (`structure`), what repeats becomes blocks and stacks (`layout`, `fold`, `generalise`), and `write` puts that down
 //! as an author would. `proof` holds what was written against the trace: operation by operation, module by module,
 //! parameter by parameter. Nothing that cannot be said is left out: it is an [`ImportError::Refused`].
 
+mod arguments;
 mod attention;
+mod axes;
 mod error;
 mod fold;
 mod functions;
 mod generalise;
+mod item;
 mod joins;
+mod layers;
 mod layout;
+mod maps;
 mod operation;
+mod pointwise;
 mod proof;
 mod read;
 mod recipe;

@@ -1,5 +1,7 @@
 //! What a network does, in the words of recipes: the trace, read.
 
+use zoo_recipe::layers::Axis;
+
 use crate::word::Word;
 
 /// A tensor, by its number; numbers beyond those of the trace are of tensors that recipes make in between.
@@ -41,7 +43,7 @@ pub enum What {
     /// The product of two tensors.
     Mul,
     /// All operands joined along an axis.
-    Concat(&'static str),
+    Concat(Axis),
 }
 
 impl What {
@@ -52,7 +54,7 @@ impl What {
             Self::Add => "add".to_owned(),
             Self::Subtract => "subtract".to_owned(),
             Self::Mul => "mul".to_owned(),
-            Self::Concat(axis) => format!("concat {axis}"),
+            Self::Concat(axis) => format!("concat {axis:?}"),
         }
     }
 

@@ -3,12 +3,12 @@
 use std::collections::{BTreeMap, HashMap};
 
 use indexmap::IndexMap;
-use zoo_recipe::layers::{Axis, Description};
+use zoo_recipe::layers::{Axis, Description, DotProductAttention};
 use zoo_recipe::{BuildOptions, Layer, Recipe, ResolvedLayer, ResolvedModel, build};
 
 use crate::operation::{Network, Operation, Tensor, Unit, What};
 use crate::trace::{Argument, Call, ModuleCall, Trace};
-use crate::word::Word;
+use crate::word::{Kind, Word};
 use crate::{ImportError, Refusal};
 
 /// How much was found to be the same.
@@ -27,30 +27,36 @@ pub struct Proof {
 struct Numbers {
     known: HashMap<(String, Vec<usize>), usize>,
     names: Vec<String>,
-    concats: HashMap<usize, (String, Vec<usize>)>,
+    concats: HashMap<usize, (Axis, Vec<usize>)>,
 }
 
 impl Numbers {
-    fn of(&mut self, key: String, commutes: bool, mut operands: Vec<usize>) -> usize {
-        if commutes {
+    fn input(&mut self, name: &str) -> usize {
+        self.number(format!("input {name}"), Vec::new())
+    }
+
+    fn of(&mut self, what: &What, name: Option<&str>, mut operands: Vec<usize>) -> usize {
+        if what.commutes() {
             operands.sort_unstable();
         }
-        let joins = key.starts_with("concat ");
-        if joins {
-            // Joined in two steps or at once: the same elements in the same order.
-            let inner = |operand: &usize| match self.concats.get(operand) {
-                Some((other, parts)) if *other == key => parts.clone(),
-                _ => vec![*operand],
-            };
-            operands = operands.iter().flat_map(inner).collect();
-        }
+        let key = name.map_or_else(|| what.key(), |name| format!("{} called {name}", what.key()));
+        let What::Concat(axis) = what else { return self.number(key, operands) };
+        // Joined in two steps or at once: the same elements in the same order.
+        let inner = |operand: &usize| match self.concats.get(operand) {
+            Some((other, parts)) if other == axis => parts.clone(),
+            Some(_) | None => vec![*operand],
+        };
+        let parts: Vec<usize> = operands.iter().flat_map(inner).collect();
+        let number = self.number(key, parts.clone());
+        self.concats.insert(number, (*axis, parts));
+        number
+    }
+
+    fn number(&mut self, key: String, operands: Vec<usize>) -> usize {
         let next = self.known.len();
-        let number = *self.known.entry((key.clone(), operands.clone())).or_insert(next);
+        let number = *self.known.entry((key.clone(), operands)).or_insert(next);
         if number == next {
-            self.names.push(key.clone());
-            if joins {
-                self.concats.insert(number, (key, operands));
-            }
+            self.names.push(key);
         }
         number
     }
@@ -80,16 +86,12 @@ impl Account {
 
     /// The module output that a named layer stands for: none where its name is that of a parameter.
     fn layer(&mut self, word: &Word, name: &str, number: usize) {
-        match word.tag {
-            "add_parameter" | "prepend" | "layer_scale" => {}
-            "attention" => self.module(name, ".0", number),
-            _ => self.module(name, "", number),
+        match word.kind {
+            Kind::Parameter => {}
+            Kind::First => self.module(name, ".0", number),
+            Kind::Formula | Kind::Wide | Kind::Plain => self.module(name, "", number),
         }
     }
-}
-
-fn named(key: String, name: Option<&str>) -> String {
-    name.map_or(key.clone(), |name| format!("{key} called {name}"))
 }
 
 struct Traced<'p> {
@@ -109,8 +111,7 @@ impl Traced<'_> {
                 }
                 Unit::Operation(Operation { what, operands, result, name, .. }) => {
                     let operands = operands.iter().map(|operand| self.number(*operand)).collect();
-                    let key = named(what.key(), name.as_deref());
-                    let number = self.numbers.of(key, what.commutes(), operands);
+                    let number = self.numbers.of(what, name.as_deref(), operands);
                     self.account.operation(number);
                     self.tensors.insert(*result, number);
                     if let (What::Layer(word), Some(name)) = (what, name) {
@@ -150,33 +151,29 @@ impl Written<'_> {
             Description::Branches { lanes, .. } => {
                 let operands: Vec<usize> = lanes.iter().map(|lane| self.row(lane, x)).collect();
                 let what = match &layer.kind {
-                    Layer::Concat(concat) => What::Concat(match concat.axis {
-                        Axis::Channel => "channel",
-                        Axis::Height => "height",
-                        Axis::Width => "width",
-                    }),
+                    Layer::Concat(concat) => What::Concat(concat.axis),
                     Layer::Gate(_) => What::Mul,
-                    _ => What::Add,
+                    Layer::Residual(_) => What::Add,
+                    other => What::Layer(Word::of(other)),
                 };
-                let number = self.numbers.of(what.key(), what.commutes(), operands);
+                let number = self.numbers.of(&what, None, operands);
                 (self.account.operation(number), true)
             }
             Description::Step(step) => {
                 let reads = step.reads.iter().map(|tap| self.taps.get(*tap).copied().unwrap_or(usize::MAX));
                 let operands = std::iter::once(x).chain(reads).collect();
-                let what = match layer.kind.tag() {
-                    "add" => What::Add,
-                    "subtract" => What::Subtract,
-                    "mul" => What::Mul,
-                    _ => {
-                        let mut word = Word::of(&layer.kind);
-                        word.settings.retain(|key, _| {
-                            !(word.tag == "dot_product_attention" && ["key", "value"].contains(&key.as_str()))
-                        });
-                        What::Layer(word)
+                let what = match &layer.kind {
+                    Layer::Add(_) => What::Add,
+                    Layer::Subtract(_) => What::Subtract,
+                    Layer::Mul(_) => What::Mul,
+                    // Keys and values are operands.
+                    Layer::DotProductAttention(layer) => {
+                        let layer = DotProductAttention { key: None, value: None, ..layer.clone() };
+                        What::Layer(Word::of(&Layer::DotProductAttention(layer)))
                     }
+                    other => What::Layer(Word::of(other)),
                 };
-                let number = self.numbers.of(named(what.key(), name), what.commutes(), operands);
+                let number = self.numbers.of(&what, name, operands);
                 self.account.operation(number);
                 if let (What::Layer(word), Some(name)) = (&what, name) {
                     self.account.layer(word, name, number);
@@ -197,18 +194,13 @@ impl Written<'_> {
 /// The first thing that is not the same.
 pub fn same(network: &Network, model: &ResolvedModel) -> Result<Proof, ImportError> {
     let mut numbers = Numbers::default();
-    let inputs: Vec<usize> =
-        network.inputs.iter().map(|(name, _)| numbers.of(format!("input {name}"), false, Vec::new())).collect();
+    let inputs: Vec<usize> = network.inputs.iter().map(|(name, _)| numbers.input(name)).collect();
     let tensors = network.inputs.iter().map(|(_, tensor)| *tensor).zip(inputs.iter().copied()).collect();
     let mut traced = Traced { numbers: &mut numbers, account: Account::default(), tensors };
     traced.units(&network.root.body);
     traced.account.output = Some(traced.number(network.root.output));
     let traced = traced.account;
-    let taps: HashMap<String, usize> = model
-        .inputs
-        .keys()
-        .map(|name| (name.clone(), numbers.of(format!("input {name}"), false, Vec::new())))
-        .collect();
+    let taps: HashMap<String, usize> = model.inputs.keys().map(|name| (name.clone(), numbers.input(name))).collect();
     let first = model.inputs.keys().next().and_then(|name| taps.get(name).copied()).unwrap_or(usize::MAX);
     let mut written = Written { numbers: &mut numbers, account: Account::default(), taps };
     written.account.output = Some(written.row(&model.body, first));
@@ -266,16 +258,10 @@ pub fn shapes(trace: &Trace, recipe: &Recipe, model: &ResolvedModel) -> Result<u
                 return Err(ImportError::Differs(message));
             }
             None => {
-                let module = name.rsplit_once('.').map_or("", |(module, _)| module);
-                return Err(Refusal {
-                    module: module.to_owned(),
-                    operator: trace.modules.get(module).map_or("", |module| module.class.as_str()).to_owned(),
-                    at: trace.root.at.clone(),
-                    what: format!("nothing uses the parameter `{name}`"),
-                    nearest: "`unused` declares layers that only a checkpoint has; take the module away or write it so"
-                        .to_owned(),
-                }
-                .into());
+                let what = format!("nothing uses the parameter `{name}`");
+                let nearest =
+                    "`unused` declares layers that only a checkpoint has; take the module away or write it so";
+                return Err(Refusal::of_parameter(trace, name, what, nearest).into());
             }
         }
     }

@@ -3,11 +3,13 @@
 use std::collections::HashMap;
 
 use zoo_recipe::Layer;
+use zoo_recipe::layers::Axis;
 
+use crate::arguments::At;
 use crate::operation::{Module, Network, Operation, Tensor, Unit, What};
-use crate::trace::{Argument, Call, FunctionCall, Made, ModuleCall, Trace};
+use crate::trace::{Argument, Call, Made, ModuleCall, Trace};
 use crate::view::{self, View};
-use crate::word::Word;
+use crate::word::{Kind, Word};
 use crate::{ImportError, Refusal};
 
 /// Reads what a network does.
@@ -15,10 +17,17 @@ use crate::{ImportError, Refusal};
 /// # Errors
 /// The first thing that recipes cannot say.
 pub fn read(trace: &Trace) -> Result<Network, ImportError> {
-    let mut reader = Reader { trace, seen: HashMap::new(), shapes: HashMap::new(), next: 0 };
+    let mut reader =
+        Reader { trace, seen: HashMap::new(), shapes: HashMap::new(), types: HashMap::new(), real: None, next: 0 };
     reader.next = reader.largest(&trace.root) + 1;
     for input in trace.inputs.values() {
         reader.see(input);
+        reader.types.insert(input.value, input.dtype.clone());
+    }
+    reader.real = trace.inputs.values().find(|input| input.is_real()).map(|input| input.dtype.clone());
+    if let Some((name, _)) = trace.parameters.iter().find(|(_, parameter)| parameter.frozen) {
+        let what = format!("the parameter `{name}` gets no gradient (`requires_grad=False`)");
+        return Err(Refusal::of_parameter(trace, name, what, "`train.parts` freezes modules of a recipe").into());
     }
     let inputs = trace.inputs.iter().map(|(name, made)| (name.clone(), made.value)).collect();
     let root = reader.call(&trace.root)?;
@@ -42,30 +51,11 @@ pub(crate) struct Reader<'t> {
     seen: HashMap<usize, Seen>,
     /// Shapes of what operations give.
     shapes: HashMap<Tensor, Vec<usize>>,
+    /// Element types by the numbers of the trace.
+    types: HashMap<usize, String>,
+    /// The type of real numbers, of which a recipe has one.
+    real: Option<String>,
     next: Tensor,
-}
-
-/// A call of a function inside a module, and the operations of that module so far.
-pub(crate) struct At<'c> {
-    /// Path of the module.
-    pub module: &'c str,
-    /// The call.
-    pub call: &'c FunctionCall,
-    /// The operations so far.
-    pub units: &'c mut Vec<Unit>,
-}
-
-impl At<'_> {
-    /// Why recipes cannot say it.
-    pub fn refuse(&self, what: impl Into<String>, nearest: impl Into<String>) -> Refusal {
-        Refusal {
-            module: self.module.to_owned(),
-            operator: self.call.function.clone(),
-            at: self.call.at.clone(),
-            what: what.into(),
-            nearest: nearest.into(),
-        }
-    }
 }
 
 impl Reader<'_> {
@@ -104,7 +94,7 @@ impl Reader<'_> {
             match inner {
                 Call::Module(inner) => self.module(path, inner, &mut body)?,
                 Call::Function(inner) => {
-                    self.function(&mut At { module: path, call: inner, units: &mut body })?;
+                    self.function(&mut At::new(path, inner, &mut body))?;
                 }
             }
         }
@@ -200,19 +190,17 @@ impl Reader<'_> {
         self.trace.parameters.keys().any(|name| name.strip_prefix(path).is_some_and(|rest| rest.starts_with('.')))
     }
 
-    /// The shape of a tensor of the trace.
-    pub(crate) fn shape(&self, value: usize) -> Vec<usize> {
-        match self.seen.get(&value) {
-            Some(Seen::Of(tensor, views)) => {
-                views.iter().fold(self.shape_of(*tensor), |shape, view| view.shape(&shape))
-            }
-            Some(Seen::Expanded(_) | Seen::Unsaid(_)) | None => Vec::new(),
+    /// The shape of a tensor of the trace, if an operation gives it.
+    pub(crate) fn shape(&self, value: usize) -> Option<Vec<usize>> {
+        match self.seen.get(&value)? {
+            Seen::Of(tensor, views) => Some(view::shape(self.shape_of(*tensor), views)),
+            Seen::Expanded(_) | Seen::Unsaid(_) => None,
         }
     }
 
     /// The shape of what an operation gives.
-    pub(crate) fn shape_of(&self, tensor: Tensor) -> Vec<usize> {
-        self.shapes.get(&tensor).cloned().unwrap_or_default()
+    pub(crate) fn shape_of(&self, tensor: Tensor) -> &[usize] {
+        self.shapes.get(&tensor).map_or(&[], Vec::as_slice)
     }
 
     /// What a tensor of the trace is.
@@ -254,14 +242,15 @@ impl Reader<'_> {
             None => return Err(refuse("it uses a tensor that nothing has made", "this is a defect of the trace")),
         };
         let shape = self.shape_of(base);
-        let Some(layers) = view::layers(&shape, &views) else {
+        let Some(layers) = view::layers(shape, &views) else {
             let what =
-                format!("it moves the batch among other axes, or puts samples together: {}", text(&shape, &views));
+                format!("it moves the batch among other axes, or puts samples together: {}", text(shape, &views));
             return Err(refuse(
                 &what,
                 "`reshape` and `permute` work on each sample apart; windows need operators that recipes do not have",
             ));
         };
+        let shape = view::shape(shape, &views);
         let mut last = base;
         for (index, layer) in layers.iter().enumerate() {
             last = self.next;
@@ -271,7 +260,6 @@ impl Reader<'_> {
             let operands = vec![operand];
             units.push(Unit::Operation(Operation { what, operands, result: last, name: None, at: at.to_owned() }));
         }
-        let shape = views.iter().fold(shape, |shape, view| view.shape(&shape));
         self.shapes.insert(last, shape);
         self.seen.insert(value, Seen::Of(last, Vec::new()));
         Ok(last)
@@ -305,14 +293,12 @@ impl Reader<'_> {
         what: What,
         operands: Vec<Tensor>,
         name: Option<String>,
-    ) -> Result<Tensor, Refusal> {
-        let Some(made) = at.call.outputs.values().next().cloned() else {
-            return Err(at.refuse("it gives no tensor", "what a network computes are tensors"));
-        };
-        self.see(&made);
-        let result = made.value;
-        at.units.push(Unit::Operation(Operation { what, operands, result, name, at: at.call.at.clone() }));
-        Ok(result)
+    ) -> Result<(), Refusal> {
+        let made = at.made()?;
+        self.see(made);
+        let (result, at_line) = (made.value, at.call.at.clone());
+        at.units.push(Unit::Operation(Operation { what, operands, result, name, at: at_line }));
+        Ok(())
     }
 
     /// As [`Self::gives`], where the tensor of the call is a view of what the operation gives in this shape.
@@ -324,14 +310,17 @@ impl Reader<'_> {
         name: Option<String>,
         shape: Vec<usize>,
         views: Vec<View>,
-    ) {
+    ) -> Result<(), Refusal> {
+        let made = at.made()?;
+        if view::shape(&shape, &views) != made.shape {
+            return Err(at.refuse(format!("it gives {:?}", made.shape), "this is a form of it that is not known"));
+        }
         let result = self.next;
         self.next += 1;
         self.shapes.insert(result, shape);
-        if let Some(made) = at.call.outputs.values().next() {
-            self.seen.insert(made.value, Seen::Of(result, views));
-        }
+        self.seen.insert(made.value, Seen::Of(result, views));
         at.units.push(Unit::Operation(Operation { what, operands, result, name, at: at.call.at.clone() }));
+        Ok(())
     }
 
     /// Adds a layer on one tensor.
@@ -342,14 +331,63 @@ impl Reader<'_> {
         x: Tensor,
         name: Option<String>,
     ) -> Result<(), Refusal> {
-        self.gives(at, What::Layer(Word::of(&layer)), vec![x], name).map(drop)
+        self.gives(at, What::Layer(Word::of(&layer)), vec![x], name)
+    }
+
+    /// A recipe has one type of real numbers, and a gradient for each of them.
+    pub(crate) fn check_types(&mut self, at: &At<'_>) -> Result<(), Refusal> {
+        for made in at.call.outputs.values() {
+            self.types.insert(made.value, made.dtype.clone());
+            if !made.is_real() {
+                continue;
+            }
+            let real = self.real.get_or_insert_with(|| made.dtype.clone());
+            if *real != made.dtype {
+                let what = format!("it computes in {}, and other parts in {real}", made.dtype);
+                return Err(at.refuse(
+                    what,
+                    "a recipe has one type of real numbers; a device's file says what it computes in half precision",
+                ));
+            }
+            if at.call.no_grad {
+                return Err(at.refuse("gradients are switched off there", "`train.parts` freezes modules of a recipe"));
+            }
+        }
+        Ok(())
+    }
+
+    /// What a call gives as these views of a tensor of the trace has to have its type, its number of elements, and that shape.
+    pub(crate) fn check_view(&self, at: &At<'_>, from: usize, made: &Made, views: &[View]) -> Result<(), Refusal> {
+        let (Some(known), Some(kind)) = (self.shape(from), self.types.get(&from)) else {
+            return Err(at.unknown_form("input"));
+        };
+        if *kind != made.dtype {
+            let what = format!("it makes {} of {kind}", made.dtype);
+            return Err(at.refuse(what, "recipes have no change of type"));
+        }
+        let mut shape = known;
+        for view in views {
+            let next = view.shape(&shape);
+            let keeps_elements = match view {
+                View::Reshape(_) => next.iter().product::<usize>() == shape.iter().product::<usize>(),
+                View::Permute(_) | View::Select(..) => true,
+            };
+            if !keeps_elements {
+                return Err(at.unknown_form("shape"));
+            }
+            shape = next;
+        }
+        if shape != made.shape {
+            return Err(at.refuse(format!("it gives {:?}", made.shape), "this is a form of it that is not known"));
+        }
+        Ok(())
     }
 }
 
 /// Whether a layer of a recipe may stand for a module.
 fn can_be_named(what: &What) -> bool {
     match what {
-        What::Layer(word) => word.tag != "map",
+        What::Layer(word) => word.kind != Kind::Formula,
         What::Add | What::Subtract | What::Mul | What::Concat(_) => false,
     }
 }
@@ -367,7 +405,7 @@ fn text(shape: &[usize], views: &[View]) -> String {
 
 /// Lets a concatenation begin with an earlier one that has its first operands.
 fn shorten_sums(units: &mut [Unit]) {
-    let mut known: Vec<(Vec<Tensor>, &'static str, Tensor)> = Vec::new();
+    let mut known: Vec<(Vec<Tensor>, Axis, Tensor)> = Vec::new();
     for unit in units {
         let Unit::Operation(operation) = unit else { continue };
         let What::Concat(axis) = operation.what else { continue };

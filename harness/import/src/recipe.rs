@@ -7,10 +7,11 @@ use serde_yaml::{Mapping, Value};
 use zoo_recipe::schema::Optimizer;
 
 use crate::fold::fold;
-use crate::layout::{Item, lay_out};
+use crate::item::Item;
+use crate::layout::lay_out;
 use crate::operation::Network;
 use crate::trace::{Trace, Training};
-use crate::word::{Setting, number};
+use crate::word::{Kind, Setting, number};
 use crate::{ImportError, structure, write};
 
 /// How many classes and how many pixels on a side generated characters have.
@@ -61,7 +62,7 @@ fn printable(text: &str) -> String {
 fn inputs(trace: &Trace) -> String {
     let one = |(name, made): (&String, &crate::trace::Made)| {
         let extents: Vec<String> = made.shape.iter().skip(1).map(ToString::to_string).collect();
-        match made.dtype.starts_with("float") {
+        match made.is_real() {
             true => format!("{name}: [{}]", extents.join(", ")),
             false => format!("{name}: {{indices: [{}]}}", extents.join(", ")),
         }
@@ -75,13 +76,11 @@ fn name_classes(items: &mut [Item], classes: usize) -> bool {
     for item in items.iter_mut().rev() {
         let found = match item {
             Item::Layer { word, .. } => {
-                let is_wide = word.settings.contains_key("out") && ["conv", "linear"].contains(&word.tag);
-                if let (true, true, Some(out)) =
-                    (is_wide, word.int("out") == i64::try_from(classes).ok(), word.settings.get_mut("out"))
-                {
+                let is_width = word.int("out") == i64::try_from(classes).ok();
+                if let (Kind::Wide, true, Some(out)) = (word.kind, is_width, word.settings.get_mut("out")) {
                     out.value = Setting::Text("$classes".to_owned());
                 }
-                is_wide
+                word.kind == Kind::Wide
             }
             Item::Module { body, .. } | Item::Scope { body, .. } | Item::Gate(body) => name_classes(body, classes),
             Item::Residual { .. } | Item::Concat { .. } => true,

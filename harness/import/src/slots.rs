@@ -1,7 +1,7 @@
 //! What may differ between parts of a network that are otherwise the same: the numbers and switches of their layers.
 
-use crate::layout::Item;
-use crate::word::{Entry, Setting};
+use crate::item::Item;
+use crate::word::{Entry, Kind, Setting};
 
 /// A setting of a layer, an argument of a use, or whether a module is there.
 pub struct Slot {
@@ -20,10 +20,9 @@ pub fn each_entry(items: &mut [Item], there: bool, visit: &mut dyn FnMut(&str, &
     for item in items {
         match item {
             Item::Layer { word, name } => {
-                let is_wide = ["conv", "linear", "conv_transpose"].contains(&word.tag);
                 for (key, entry) in &mut word.settings {
                     if !matches!(entry.value, Setting::Text(_)) {
-                        let channels = is_wide && (key == "out" || key == "groups");
+                        let channels = word.kind == Kind::Wide && (key == "out" || key == "groups");
                         visit(key, name.as_deref().unwrap_or_default(), channels, there, entry);
                     }
                 }
@@ -93,7 +92,7 @@ pub fn outline(items: &[Item], shortcuts: bool) -> String {
         }
         Item::Concat { branches, axis } => {
             let branches: Vec<String> = branches.iter().map(|branch| inside(branch)).collect();
-            format!("concat {axis}({})", branches.join(" | "))
+            format!("concat {axis:?}({})", branches.join(" | "))
         }
         Item::Gate(body) => format!("gate({})", inside(body)),
         Item::Scope { name, body } => format!("scope {name}({})", inside(body)),

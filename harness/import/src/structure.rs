@@ -3,53 +3,9 @@
 use std::collections::{HashMap, HashSet};
 
 use crate::Refusal;
+use crate::item::{Item, size};
 use crate::operation::{Module, Operation, Tensor, Unit, What};
 use crate::word::{Entry, Setting, Word};
-
-/// A layer as it will be written, with full names.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Item {
-    /// A layer of its own.
-    Layer {
-        /// What it does.
-        word: Word,
-        /// Path of its module, or of its parameter.
-        name: Option<String>,
-    },
-    /// Keeps the present value under a name.
-    Tap(String),
-    /// Goes on from a kept value.
-    From(String),
-    /// Adds, subtracts or multiplies by a kept value.
-    Join(&'static str, String),
-    /// Two branches, added.
-    Residual {
-        /// The branch that computes.
-        main: Vec<Item>,
-        /// The branch around it.
-        shortcut: Vec<Item>,
-    },
-    /// Branches, joined along an axis.
-    Concat {
-        /// The branches, in order.
-        branches: Vec<Vec<Item>>,
-        /// The axis.
-        axis: &'static str,
-    },
-    /// A value times what layers make of it.
-    Gate(Vec<Item>),
-    /// A module.
-    Module {
-        /// Its path.
-        path: String,
-        /// Its class.
-        class: String,
-        /// File and line of its class.
-        source: Option<String>,
-        /// Its layers.
-        body: Vec<Item>,
-    },
-}
 
 /// The layers of a module.
 ///
@@ -204,7 +160,7 @@ impl Body<'_> {
                 items.push(Item::Join(operation.what.tag(), other));
                 items
             }
-            (What::Concat(axis), _) => vec![Item::Concat { branches, axis }],
+            (What::Concat(axis), _) => vec![Item::Concat { branches, axis: *axis }],
             (What::Layer(word), [q, k, v]) => {
                 let [start, key, value] = ["x", "key", "value"].map(|role| self.tap(role));
                 let mut items = vec![Item::Tap(start.clone())];
@@ -224,10 +180,13 @@ impl Body<'_> {
     fn item(&self, unit: &Unit) -> Result<Item, Refusal> {
         Ok(match unit {
             Unit::Module(module) => Item::Module {
+                name: module.path.clone(),
                 path: module.path.clone(),
                 class: module.class.clone(),
                 source: module.source.clone(),
                 body: layers(module, &[])?,
+                enabled: None,
+                closed: false,
             },
             Unit::Operation(operation) => match &operation.what {
                 What::Layer(word) => Item::Layer { word: word.clone(), name: operation.name.clone() },
@@ -279,7 +238,7 @@ impl Body<'_> {
                     true => Vec::new(),
                     false => vec![Item::From(name(&mut names, *operand))],
                 };
-                own.push(Item::Concat { branches: operands.iter().map(branch).collect(), axis });
+                own.push(Item::Concat { branches: operands.iter().map(branch).collect(), axis: *axis });
             } else {
                 if first != present {
                     own.push(Item::From(name(&mut names, first)));
@@ -338,18 +297,4 @@ fn attending(word: &Word, key: String, value: String) -> Word {
     word.settings.insert("key".to_owned(), entry(key));
     word.settings.insert("value".to_owned(), entry(value));
     word
-}
-
-/// Number of layers.
-fn size(items: &[Item]) -> usize {
-    let inside = |item: &Item| match item {
-        Item::Layer { .. } => 1,
-        Item::Tap(_) | Item::From(_) => 0,
-        Item::Join(..) => 1,
-        Item::Residual { main, shortcut } => 1 + size(main) + size(shortcut),
-        Item::Concat { branches, .. } => 1 + branches.iter().map(|branch| size(branch)).sum::<usize>(),
-        Item::Gate(body) => 1 + size(body),
-        Item::Module { body, .. } => size(body),
-    };
-    items.iter().map(inside).sum()
 }

@@ -59,6 +59,13 @@ pub struct Made {
     pub dtype: String,
 }
 
+impl Made {
+    /// Whether it has real numbers.
+    pub fn is_real(&self) -> bool {
+        self.dtype.starts_with("float") || self.dtype == "bfloat16"
+    }
+}
+
 /// A parameter.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -71,6 +78,9 @@ pub struct Parameter {
     /// The value of all its elements at the start, where they are equal.
     #[serde(default)]
     pub start: Option<f64>,
+    /// Whether it gets no gradient.
+    #[serde(default)]
+    pub frozen: bool,
 }
 
 /// A module of the network.
@@ -140,18 +150,15 @@ pub struct FunctionCall {
     pub kwargs: IndexMap<String, Argument>,
     /// What it gives, by key; the key of a lone tensor is empty.
     pub outputs: IndexMap<String, Made>,
+    /// Whether gradients are switched off where it is called.
+    #[serde(default)]
+    pub no_grad: bool,
 }
 
 impl FunctionCall {
     /// The function without package and class: `conv2d`, `__add__`.
     pub fn name(&self) -> &str {
         self.function.rsplit('.').next().unwrap_or_default()
-    }
-
-    /// The argument at this place, or of one of these names.
-    pub fn argument(&self, place: usize, names: &[&str]) -> Option<&Argument> {
-        let named = || names.iter().find_map(|name| self.kwargs.get(*name));
-        self.args.get(place).or_else(named).filter(|argument| !matches!(argument, Argument::None))
     }
 }
 
@@ -231,6 +238,18 @@ impl<'de> Deserialize<'de> for Argument {
 }
 
 impl Argument {
+    /// A whole number.
+    pub fn int(&self) -> Option<i64> {
+        let Self::Int(value) = self else { return None };
+        Some(*value)
+    }
+
+    /// A number of either kind.
+    pub fn number(&self) -> Option<f64> {
+        let Self::Float(value) = self else { return self.int().map(|value| value as f64) };
+        Some(*value)
+    }
+
     /// The tensors in it that were made, in order.
     pub fn values(&self) -> Vec<usize> {
         match self {
@@ -312,6 +331,11 @@ impl Trace {
         let trace: Self = serde_json::from_slice(bytes).map_err(malformed)?;
         trace.validate()?;
         Ok(trace)
+    }
+
+    /// The shape of a parameter.
+    pub fn shape(&self, parameter: &str) -> &[usize] {
+        self.parameters.get(parameter).map_or(&[], |own| &own.shape)
     }
 
     fn validate(&self) -> Result<(), ImportError> {

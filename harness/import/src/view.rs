@@ -37,6 +37,11 @@ impl View {
     }
 }
 
+/// The shape that views one after another make of a shape.
+pub fn shape(from: &[usize], views: &[View]) -> Vec<usize> {
+    views.iter().fold(from.to_vec(), |shape, view| view.shape(&shape))
+}
+
 /// The same in as few steps as possible.
 pub fn simplified(from: &[usize], views: &[View]) -> Vec<View> {
     let mut found: Vec<View> = Vec::new();
@@ -53,7 +58,7 @@ pub fn simplified(from: &[usize], views: &[View]) -> Vec<View> {
             }
             _ => view.clone(),
         };
-        let before = found.iter().fold(from.to_vec(), |shape, view| view.shape(&shape));
+        let before = shape(from, &found);
         let is_identity = match &next {
             View::Reshape(shape) => *shape == before,
             View::Permute(order) => order.iter().enumerate().all(|(to, from)| to == *from),

@@ -82,11 +82,40 @@ pub struct Entry {
     pub default: Option<Setting>,
 }
 
+/// What a layer is to who writes it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A formula, which is no module.
+    Formula,
+    /// A layer with a number of channels of its own.
+    Wide,
+    /// One with a lone parameter, whose name is the parameter's.
+    Parameter,
+    /// A module that gives its result first, and something else.
+    First,
+    /// Any other layer: a module where it has a name.
+    Plain,
+}
+
+impl Kind {
+    fn of(layer: &Layer) -> Self {
+        match layer {
+            Layer::Map(_) => Self::Formula,
+            Layer::Conv(_) | Layer::Linear(_) | Layer::ConvTranspose(_) => Self::Wide,
+            Layer::AddParameter(_) | Layer::Prepend(_) | Layer::LayerScale(_) => Self::Parameter,
+            Layer::Attention(_) => Self::First,
+            _ => Self::Plain,
+        }
+    }
+}
+
 /// A layer without its name.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Word {
     /// The layer's key.
     pub tag: &'static str,
+    /// What it is.
+    pub kind: Kind,
     /// Its settings, in the order in which they are written.
     pub settings: IndexMap<String, Entry>,
 }
@@ -94,6 +123,9 @@ pub struct Word {
 impl Word {
     /// The settings of a layer, all of them.
     pub fn of(layer: &Layer) -> Self {
+        if let Layer::Map(map) = layer {
+            return Self::formula(map.formula.clone());
+        }
         let settings = written(layer).unwrap_or_default();
         let known = |key: &Value| {
             let mut others = settings.clone();
@@ -108,13 +140,13 @@ impl Word {
             Some((key.as_str()?.to_owned(), Entry { value: Setting::of(value)?.shortest(), default }))
         };
         let settings = settings.iter().filter_map(entry).filter(|(key, _)| !key.ends_with("init")).collect();
-        Self { tag: layer.tag(), settings }
+        Self { tag: layer.tag(), kind: Kind::of(layer), settings }
     }
 
     /// A formula of the present value.
     pub fn formula(text: String) -> Self {
         let entry = Entry { value: Setting::Text(text), default: None };
-        Self { tag: "map", settings: IndexMap::from([(String::new(), entry)]) }
+        Self { tag: "map", kind: Kind::Formula, settings: IndexMap::from([(String::new(), entry)]) }
     }
 
     /// The settings that differ from their defaults, as a text that is the same for equal layers.

@@ -3,9 +3,10 @@
 use std::fmt::Write;
 
 use indexmap::IndexMap;
+use zoo_recipe::layers::Axis;
 
 use crate::fold::{Block, Folded};
-use crate::layout::Item;
+use crate::item::Item;
 use crate::word::{Entry, Setting, Word};
 
 /// Most characters of a line that is not broken.
@@ -194,13 +195,15 @@ impl Lines {
             Item::Concat { branches, axis } => {
                 let short = self
                     .short(branches)
-                    .filter(|short| name.is_none() && *axis == "channel" && indent + short.len() < 100);
+                    .filter(|short| name.is_none() && *axis == Axis::default() && indent + short.len() < 100);
                 if let Some(short) = short {
                     return self.line(indent, &format!("{dash}concat: {{branches: {short}}}"));
                 }
                 self.head(indent, dash, "concat", name);
-                if *axis != "channel" {
-                    self.line(inner, &format!("axis: {axis}"));
+                match axis {
+                    Axis::Channel => {}
+                    Axis::Height => self.line(inner, "axis: height"),
+                    Axis::Width => self.line(inner, "axis: width"),
                 }
                 self.line(inner, "branches:");
                 for branch in branches {

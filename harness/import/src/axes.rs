@@ -1,0 +1,183 @@
+//! Functions that move elements and compute nothing: shapes, the order of axes, parts of a tensor.
+
+use crate::Refusal;
+use crate::arguments::{At, wrapped};
+use crate::read::{Reader, Seen};
+use crate::trace::{Argument, Made};
+use crate::view::View;
+
+impl Reader<'_> {
+    /// Makes what the call gives a view of what the function works on.
+    fn viewed(&mut self, at: &mut At<'_>, made: &Made, views: Vec<View>) -> Result<(), Refusal> {
+        let seen = match at.input() {
+            Some(Argument::Value(value)) => match self.seen(*value) {
+                Some(Seen::Of(base, known)) => {
+                    self.check_view(at, *value, made, &views)?;
+                    let all = [&known[..], &views[..]].concat();
+                    Seen::Of(*base, crate::view::simplified(self.shape_of(*base), &all))
+                }
+                Some(other) => other.clone(),
+                None => return Err(at.unknown_form("input")),
+            },
+            Some(Argument::Parameter(_)) => Seen::Unsaid("it computes with a parameter in another shape"),
+            Some(Argument::Buffer(_)) => Seen::Unsaid("it computes with a buffer"),
+            _ => return Err(at.unknown_form("input")),
+        };
+        self.is(made.value, seen);
+        Ok(())
+    }
+
+    /// A function that changes nothing.
+    pub(crate) fn same(&mut self, at: &mut At<'_>) -> Result<(), Refusal> {
+        at.told_by_the_result();
+        self.viewed(at, at.made()?, Vec::new())
+    }
+
+    pub(crate) fn reshaped(&mut self, at: &mut At<'_>) -> Result<(), Refusal> {
+        at.told_by_the_result();
+        let made = at.made()?;
+        self.viewed(at, made, vec![View::Reshape(made.shape.clone())])
+    }
+
+    pub(crate) fn permuted(&mut self, at: &mut At<'_>) -> Result<(), Refusal> {
+        let Some(shape) = self.shape_of_input(at)? else { return Ok(()) };
+        let rank = shape.len();
+        let mut order: Vec<usize> = (0..rank).collect();
+        match at.call.name().trim_end_matches('_') {
+            "permute" => {
+                let axes = match at.argument(1, &["dims"]) {
+                    Some(Argument::List(axes)) => &axes[..],
+                    _ => at.call.args.get(1..).unwrap_or_default(),
+                };
+                let axes: Option<Vec<usize>> = axes.iter().map(|axis| wrapped(axis.int()?, rank)).collect();
+                at.told_by_the_result();
+                order = axes.ok_or_else(|| at.unknown_form("dims"))?;
+            }
+            "T" => order.reverse(),
+            "t" if rank == 2 => order.reverse(),
+            "mT" if rank >= 2 => order.swap(rank - 1, rank - 2),
+            "transpose" | "swapaxes" | "swapdims" => {
+                let first = at.axis(1, &["dim0", "axis0"], rank)?;
+                order.swap(first, at.axis(2, &["dim1", "axis1"], rank)?);
+            }
+            _ => return Err(at.unknown_form("input")),
+        }
+        let mut sorted = order.clone();
+        sorted.sort_unstable();
+        match sorted.into_iter().eq(0..rank) {
+            true => self.viewed(at, at.made()?, vec![View::Permute(order)]),
+            false => Err(at.unknown_form("dims")),
+        }
+    }
+
+    /// The shape of what the function works on; `None` of what recipes cannot say, which its results cannot be either.
+    fn shape_of_input(&mut self, at: &mut At<'_>) -> Result<Option<Vec<usize>>, Refusal> {
+        if let Some(Argument::Value(value)) = at.input()
+            && let Some(shape) = self.shape(*value)
+        {
+            return Ok(Some(shape));
+        }
+        at.told_by_the_result();
+        at.call.outputs.values().try_for_each(|made| self.viewed(at, made, Vec::new()))?;
+        Ok(None)
+    }
+
+    /// Equal pieces of an axis: the axis is split in two, and one index of the first taken.
+    pub(crate) fn pieces(&mut self, at: &mut At<'_>) -> Result<(), Refusal> {
+        let unbinds = at.call.name() == "unbind";
+        let Some(mut shape) = self.shape_of_input(at)? else { return Ok(()) };
+        let axis = match at.argument(if unbinds { 1 } else { 2 }, &["dim"]) {
+            Some(axis) => axis.int().and_then(|axis| wrapped(axis, shape.len())),
+            None => Some(0),
+        };
+        let Some(axis) = axis else { return Err(at.unknown_form("dim")) };
+        // Into how many pieces, and of what size: that of the results.
+        at.told_by_the_result();
+        let made = at.call.outputs.values();
+        if !unbinds {
+            let sizes: Vec<Option<usize>> = made.clone().map(|piece| piece.shape.get(axis).copied()).collect();
+            let (Some(Some(size)), Some(extent)) = (sizes.first(), shape.get(axis)) else {
+                return Err(at.unknown_form("dim"));
+            };
+            if sizes.iter().any(|other| *other != Some(*size)) || size * sizes.len() != *extent {
+                return Err(at.refuse(
+                    format!("it splits an axis in pieces of {:?}", sizes.iter().flatten().collect::<Vec<_>>()),
+                    "`reshape` and `take` give equal pieces",
+                ));
+            }
+            shape.splice(axis..=axis, [sizes.len(), *size]);
+        }
+        for (index, piece) in made.enumerate() {
+            let take = View::Select(axis, index);
+            let views = if unbinds { vec![take] } else { vec![View::Reshape(shape.clone()), take] };
+            self.viewed(at, piece, views)?;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn indexed(&mut self, at: &mut At<'_>) -> Result<(), Refusal> {
+        let made = at.made()?;
+        let Some(shape) = self.shape_of_input(at)? else { return Ok(()) };
+        let place = |axis: usize, index: i64| wrapped(index, *shape.get(axis)?);
+        if at.call.name() == "select" {
+            let axis = at.axis(1, &["dim"], shape.len())?;
+            let index = at.argument(2, &["index"]).and_then(Argument::int).and_then(|index| place(axis, index));
+            let Some(index) = index else { return Err(at.unknown_form("index")) };
+            return self.viewed(at, made, vec![View::Select(axis, index)]);
+        }
+        let parts = match at.argument(1, &["key"]) {
+            Some(Argument::List(parts)) => &parts[..],
+            Some(part) => std::slice::from_ref(part),
+            None => return Err(at.unknown_form("index")),
+        };
+        let mut views = Vec::new();
+        let (mut axis, mut from) = (0, 0);
+        for part in parts {
+            match part {
+                Argument::Ellipsis => {
+                    let skipped = shape.len().saturating_sub(parts.len() - 1);
+                    (axis, from) = (axis + skipped, from + skipped);
+                }
+                Argument::Slice([None | Some(0), stop, None | Some(1)])
+                    if stop.is_none_or(|stop| shape.get(from).is_some_and(|extent| stop >= *extent as i64)) =>
+                {
+                    (axis, from) = (axis + 1, from + 1);
+                }
+                Argument::Int(index) => {
+                    let Some(index) = place(from, *index) else { return Err(at.unknown_form("index")) };
+                    views.push(View::Select(axis, index));
+                    from += 1;
+                }
+                _ => {
+                    return Err(at.refuse(
+                        "it takes a part of an axis, or places that tensors say",
+                        "`take` gives what lies at one index, `crop` cuts margins off maps",
+                    ));
+                }
+            }
+        }
+        self.viewed(at, made, views)
+    }
+
+    pub(crate) fn expanded(&mut self, at: &mut At<'_>) -> Result<(), Refusal> {
+        at.told_by_the_result();
+        let made = at.made()?;
+        match at.input() {
+            Some(Argument::Parameter(name)) => {
+                let each_sample = match (self.trace.shape(name), &made.shape[..]) {
+                    ([1, own @ ..], [samples, rest @ ..]) => own == rest && *samples == self.trace.batch,
+                    _ => false,
+                };
+                let seen =
+                    if each_sample { Seen::Expanded(name.clone()) } else { Seen::Unsaid("it repeats a parameter") };
+                self.is(made.value, seen);
+                Ok(())
+            }
+            Some(Argument::Value(value)) if self.shape(*value).as_ref() == Some(&made.shape) => self.same(at),
+            _ => Err(at.refuse(
+                "it repeats a tensor",
+                "sums and products repeat what has one element where the other has several",
+            )),
+        }
+    }
+}

@@ -1,0 +1,229 @@
+//! Functions with parameters, and normalisations.
+
+use zoo_recipe::Layer;
+use zoo_recipe::layers as zoo;
+use zoo_recipe::schema::{BnInit, Padding, Pair, Size, WeightInit};
+
+use crate::Refusal;
+use crate::arguments::At;
+use crate::operation::What;
+use crate::read::{Reader, Seen};
+use crate::trace::Argument;
+use crate::view::View;
+use crate::word::Word;
+
+impl Reader<'_> {
+    pub(crate) fn conv(&mut self, at: &mut At<'_>) -> Result<(), Refusal> {
+        let x = self.maps(at)?;
+        let (name, shape) = self.weight(at, 1)?;
+        let [out, _, kh, kw] = shape[..] else { return Err(at.unknown_form("weight")) };
+        let bias = self.bias(at, 2, &name)?;
+        let (stride, dilation) = (at.pair(3, "stride", Some([1, 1]))?, at.pair(5, "dilation", Some([1, 1]))?);
+        let pad = match at.argument(4, &["padding"]) {
+            Some(Argument::Text(text)) if text == "valid" => Padding::default(),
+            Some(Argument::Text(text)) if text == "same" => {
+                let [v, h] = [dilation[0] * kh.saturating_sub(1), dilation[1] * kw.saturating_sub(1)];
+                Padding([v / 2, v - v / 2, h / 2, h - h / 2])
+            }
+            _ => at.padding(4, "padding")?,
+        };
+        let groups = at.size(6, "groups", Some(1))?;
+        let (kernel, stride, dilation) = (Pair([kh, kw]), Pair(stride), Pair(dilation));
+        let (out, groups, init) = (Size(out), Size(groups), WeightInit::default());
+        let layer = zoo::Conv { out, kernel, stride, pad, dilation, groups, bias, init };
+        self.layer(at, Layer::Conv(layer), x, Some(name))
+    }
+
+    pub(crate) fn conv_transpose(&mut self, at: &mut At<'_>) -> Result<(), Refusal> {
+        let x = self.maps(at)?;
+        let (name, shape) = self.weight(at, 1)?;
+        let [_, out, kh, kw] = shape[..] else { return Err(at.unknown_form("weight")) };
+        let bias = self.bias(at, 2, &name)?;
+        let stride = Pair(at.pair(3, "stride", Some([1, 1]))?);
+        let pad = at.padding(4, "padding")?;
+        let margin = at.pair(5, "output_padding", Some([0, 0]))?;
+        at.only("output_padding", margin, [0, 0])?;
+        let groups = at.size(6, "groups", Some(1))?;
+        at.only("groups", groups, 1)?;
+        let dilation = at.pair(7, "dilation", Some([1, 1]))?;
+        at.only("dilation", dilation, [1, 1])?;
+        let (out, kernel, init) = (Size(out), Pair([kh, kw]), WeightInit::default());
+        let layer = zoo::ConvTranspose { out, kernel, stride, pad, bias, init };
+        self.layer(at, Layer::ConvTranspose(layer), x, Some(name))
+    }
+
+    pub(crate) fn linear(&mut self, at: &mut At<'_>) -> Result<(), Refusal> {
+        let x = self.first(at)?;
+        let (name, shape) = self.weight(at, 1)?;
+        let [out, _] = shape[..] else { return Err(at.unknown_form("weight")) };
+        let shared = self.trace.parameters.get(&format!("{}.weight", at.module)).and_then(|own| own.same_as.as_ref());
+        if let Some(table) = shared.and_then(|shared| shared.strip_suffix(".weight")).filter(|_| name != at.module) {
+            if at.argument(2, &["bias"]).is_some() {
+                return Err(at.refuse("a table of an embedding is used with a bias", "`unembed` has no bias"));
+            }
+            let layer = Layer::Unembed(zoo::Unembed { table: table.to_owned() });
+            return self.layer(at, layer, x, Some(at.module.to_owned()));
+        }
+        let bias = self.bias(at, 2, &name)?;
+        let layer = zoo::Linear { out: Size(out), bias, init: WeightInit::default() };
+        self.layer(at, Layer::Linear(layer), x, Some(name))
+    }
+
+    pub(crate) fn embedding(&mut self, at: &mut At<'_>) -> Result<(), Refusal> {
+        let (name, shape) = self.weight(at, 1)?;
+        let [rows, size] = shape[..] else { return Err(at.unknown_form("weight")) };
+        if at.argument(2, &["padding_idx"]).is_some() {
+            return Err(
+                at.refuse("one row of its table gets no gradient (`padding_idx`)", "`embedding` trains them all")
+            );
+        }
+        if at.argument(3, &["max_norm"]).is_some() {
+            return Err(at.refuse("it bounds the norm of its rows (`max_norm`)", "`embedding` takes rows as they are"));
+        }
+        // Which norm matters with `max_norm` alone.
+        at.argument(4, &["norm_type"]);
+        let by_frequency = at.flag(5, "scale_grad_by_freq", false)?;
+        at.only("scale_grad_by_freq", by_frequency, false)?;
+        let is_sparse = at.flag(6, "sparse", false)?;
+        at.only("sparse", is_sparse, false)?;
+        let x = self.first(at)?;
+        let init = zoo_graph::Init::Normal(zoo_graph::init::NormalInit { std: 1.0 });
+        let layer = zoo::Embedding { rows: Size(rows), size: Size(size), init };
+        self.layer(at, Layer::Embedding(layer), x, Some(name))
+    }
+
+    pub(crate) fn batch_norm(&mut self, at: &mut At<'_>) -> Result<(), Refusal> {
+        let x = self.maps(at)?;
+        let (name, _) = self.weight(at, 3)?;
+        if !self.bias(at, 4, &name)? {
+            return Err(at.refuse("it has a scale and no shift", "`bn` has both"));
+        }
+        for (place, leaf) in [(1, "running_mean"), (2, "running_var")] {
+            if at.argument(place, &[leaf]) != Some(&Argument::Buffer(format!("{name}.{leaf}"))) {
+                return Err(at.refuse(
+                    "it keeps no running statistics",
+                    "`bn` keeps them; `instance_norm` and `group_norm` have none",
+                ));
+            }
+        }
+        if !at.flag(5, "training", false)? {
+            return Err(at.refuse(
+                "it is frozen: it normalises by its running statistics",
+                "`train.parts` with `statistics: stored` freezes parts of a recipe",
+            ));
+        }
+        let (momentum, eps) = (at.float(6, "momentum", 0.1)?, at.float(7, "eps", 1e-5)?);
+        self.layer(at, Layer::Bn(zoo::Bn { eps, momentum, init: BnInit::default() }), x, Some(name))
+    }
+
+    pub(crate) fn layer_norm(&mut self, at: &mut At<'_>) -> Result<(), Refusal> {
+        let Some(Argument::Value(value)) = at.input() else { return Err(at.unknown_form("input")) };
+        let (name, shape) = self.weight(at, 2)?;
+        let rows = at.numbers(1, "normalized_shape")?;
+        if !rows.iter().map(|extent| usize::try_from(*extent).ok()).eq(shape.iter().map(|extent| Some(*extent))) {
+            return Err(at.unknown_form("normalized_shape"));
+        }
+        let bias = self.bias(at, 3, &name)?;
+        let eps = at.float(4, "eps", 1e-5)?;
+        // [n, c, h, w] seen as [n, h, w, c]: the channels of each pixel.
+        if let Some(Seen::Of(base, views)) = self.seen(*value)
+            && views[..] == [View::Permute(vec![0, 2, 3, 1])]
+            && shape.len() == 1
+            && name == at.module
+        {
+            let (base, views) = (*base, views.clone());
+            let layer = zoo::LayerNorm { axes: Size(1), channels_first: true, bias, eps, init: BnInit::default() };
+            let what = What::Layer(Word::of(&Layer::LayerNorm(layer)));
+            let maps = self.shape_of(base).to_vec();
+            return self.gives_viewed(at, what, vec![base], Some(name), maps, views);
+        }
+        let x = self.first(at)?;
+        let (axes, init) = (Size(shape.len().max(1)), BnInit::default());
+        let layer = zoo::LayerNorm { axes, channels_first: false, bias, eps, init };
+        self.layer(at, Layer::LayerNorm(layer), x, Some(name))
+    }
+
+    pub(crate) fn group_norm(&mut self, at: &mut At<'_>) -> Result<(), Refusal> {
+        let x = self.first(at)?;
+        let groups = Size(at.size(1, "num_groups", None)?);
+        let (name, _) = self.weight(at, 2)?;
+        if !self.bias(at, 3, &name)? {
+            return Err(at.refuse("it has a scale and no shift", "`group_norm` has both"));
+        }
+        let eps = at.float(4, "eps", 1e-5)?;
+        self.layer(at, Layer::GroupNorm(zoo::GroupNorm { groups, eps, init: BnInit::default() }), x, Some(name))
+    }
+
+    pub(crate) fn rms_norm(&mut self, at: &mut At<'_>) -> Result<(), Refusal> {
+        let x = self.first(at)?;
+        let (name, shape) = self.weight(at, 2)?;
+        if at.numbers(1, "normalized_shape")?.len() != 1 || shape.len() != 1 {
+            return Err(at.refuse("it normalises several axes", "`rms_norm` normalises the last one"));
+        }
+        let Some(Argument::Float(eps)) = at.argument(3, &["eps"]) else {
+            return Err(at.refuse("its eps depends on the type of numbers", "write its eps: `rms_norm: {eps: 1e-6}`"));
+        };
+        self.layer(at, Layer::RmsNorm(zoo::RmsNorm { eps: *eps }), x, Some(name))
+    }
+
+    pub(crate) fn instance_norm(&mut self, at: &mut At<'_>) -> Result<(), Refusal> {
+        let x = self.maps(at)?;
+        for (place, key) in [(1, "running_mean"), (2, "running_var"), (3, "weight"), (4, "bias")] {
+            if at.argument(place, &[key]).is_some() {
+                return Err(
+                    at.refuse(format!("it has `{key}`"), "`instance_norm` has neither parameters nor statistics")
+                );
+            }
+        }
+        // Without running statistics, an instance is normalised by its own, and there is nothing that momentum moves.
+        at.argument(5, &["use_input_stats"]);
+        at.argument(6, &["momentum"]);
+        let eps = at.float(7, "eps", 1e-5)?;
+        self.layer(at, Layer::InstanceNorm(zoo::InstanceNorm { eps }), x, None)
+    }
+
+    pub(crate) fn lrn(&mut self, at: &mut At<'_>) -> Result<(), Refusal> {
+        let x = self.maps(at)?;
+        let size = Size(at.size(1, "size", None)?);
+        let (alpha, beta, k) = (at.float(2, "alpha", 1e-4)?, at.float(3, "beta", 0.75)?, at.float(4, "k", 1.0)?);
+        self.layer(at, Layer::Lrn(zoo::Lrn { size, alpha, beta, k }), x, None)
+    }
+
+    /// The module that has a weight, and the weight's shape.
+    fn weight(&self, at: &mut At<'_>, place: usize) -> Result<(String, Vec<usize>), Refusal> {
+        let argument = at.argument(place, &["weight"]);
+        self.parameter(at, argument, "weight")
+    }
+
+    /// The module that has a parameter, and the parameter's shape.
+    pub(crate) fn parameter(
+        &self,
+        at: &At<'_>,
+        argument: Option<&Argument>,
+        leaf: &str,
+    ) -> Result<(String, Vec<usize>), Refusal> {
+        match argument {
+            Some(Argument::Parameter(name)) => match name.strip_suffix(leaf).and_then(|rest| rest.strip_suffix('.')) {
+                Some(owner) if !owner.is_empty() => Ok((owner.to_owned(), self.trace.shape(name).to_vec())),
+                Some(_) | None => Err(at.refuse(
+                    format!("its {leaf} is the parameter `{name}`"),
+                    format!("layers have a parameter `<name>.{leaf}`"),
+                )),
+            },
+            None => Err(at.refuse(format!("it has no {leaf}"), "the layer has one")),
+            Some(_) => Err(at.refuse(
+                format!("its {leaf} is computed"),
+                "parameters of layers are trained themselves: no weight standardisation, no weight norm",
+            )),
+        }
+    }
+
+    /// Whether there is a bias, which belongs to the same module.
+    fn bias(&self, at: &mut At<'_>, place: usize, owner: &str) -> Result<bool, Refusal> {
+        match at.argument(place, &["bias"]) {
+            None => Ok(false),
+            Some(Argument::Parameter(name)) if *name == format!("{owner}.bias") => Ok(true),
+            Some(_) => Err(at.refuse("its bias is computed, or another module's", "a layer's bias is `<name>.bias`")),
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! Functions that change height and width of maps: pools, margins, other sizes.
+
+use zoo_recipe::Layer;
+use zoo_recipe::layers as zoo;
+use zoo_recipe::schema::{Padding, Pair, Size};
+
+use crate::Refusal;
+use crate::arguments::{At, wrapped};
+use crate::operation::What;
+use crate::read::Reader;
+use crate::trace::Argument;
+use crate::view::View;
+use crate::word::Word;
+
+impl Reader<'_> {
+    pub(crate) fn max_pool(&mut self, at: &mut At<'_>) -> Result<(), Refusal> {
+        let x = self.maps(at)?;
+        let (kernel, stride, pad) = at.window()?;
+        let dilation = at.pair(4, "dilation", Some([1, 1]))?;
+        at.only("dilation", dilation, [1, 1])?;
+        let ceil_mode = at.flag(5, "ceil_mode", false)?;
+        let gives_indices = at.flag(6, "return_indices", false)?;
+        at.only("return_indices", gives_indices, false)?;
+        self.layer(at, Layer::MaxPool(zoo::MaxPool { kernel, stride, pad, ceil_mode }), x, None)
+    }
+
+    pub(crate) fn avg_pool(&mut self, at: &mut At<'_>) -> Result<(), Refusal> {
+        let x = self.maps(at)?;
+        let (kernel, stride, pad) = at.window()?;
+        let ceil_mode = at.flag(4, "ceil_mode", false)?;
+        let count_include_pad = at.flag(5, "count_include_pad", true)?;
+        if at.argument(6, &["divisor_override"]).is_some() {
+            return Err(at.refuse(
+                "it divides by a number of its own",
+                "`avg_pool` divides by the number of pixels; `scale` multiplies",
+            ));
+        }
+        // Whether zeros count matters only where there are any.
+        let count_include_pad = count_include_pad || pad == Padding::default();
+        let layer = zoo::AvgPool { kernel, stride, pad, ceil_mode, count_include_pad };
+        self.layer(at, Layer::AvgPool(layer), x, None)
+    }
+
+    pub(crate) fn adaptive_avg_pool(&mut self, at: &mut At<'_>) -> Result<(), Refusal> {
+        let x = self.maps(at)?;
+        let [_, _, h, w] = at.made()?.shape[..] else { return Err(at.unknown_form("output_size")) };
+        at.told_by_the_result();
+        let layer = match [h, w] {
+            [1, 1] => Layer::GlobalAvgPool(zoo::GlobalAvgPool {}),
+            out => Layer::AdaptiveAvgPool(zoo::AdaptiveAvgPool { out: Pair(out) }),
+        };
+        self.layer(at, layer, x, None)
+    }
+
+    pub(crate) fn mean(&mut self, at: &mut At<'_>) -> Result<(), Refusal> {
+        let x = self.first(at)?;
+        let shape = self.shape_of(x).to_vec();
+        let axes = match at.argument(1, &["dim", "axis"]) {
+            Some(Argument::List(axes)) => axes.iter().map(Argument::int).collect(),
+            Some(axis) => axis.int().map(|axis| vec![axis]),
+            None => Some((0..).zip(&shape).map(|(axis, _)| axis).collect()),
+        };
+        let axes: Option<Vec<usize>> =
+            axes.and_then(|axes| axes.into_iter().map(|axis| wrapped(axis, shape.len())).collect());
+        let Some(mut axes) = axes else { return Err(at.unknown_form("dim")) };
+        axes.sort_unstable();
+        let keeps_axes = at.flag(2, "keepdim", false)?;
+        let ([n, c, _, _], [2, 3]) = (&shape[..], &axes[..]) else {
+            return Err(at.refuse(
+                format!("a mean over axes {axes:?} of {shape:?}"),
+                "`global_avg_pool` is the mean over height and width",
+            ));
+        };
+        let what = What::Layer(Word::of(&Layer::GlobalAvgPool(zoo::GlobalAvgPool {})));
+        let views = if keeps_axes { Vec::new() } else { vec![View::Reshape(vec![*n, *c])] };
+        self.gives_viewed(at, what, vec![x], None, vec![*n, *c, 1, 1], views)
+    }
+
+    pub(crate) fn pad(&mut self, at: &mut At<'_>) -> Result<(), Refusal> {
+        let x = self.maps(at)?;
+        let is_constant = match at.argument(2, &["mode"]) {
+            None => true,
+            Some(Argument::Text(mode)) => mode == "constant",
+            Some(_) => false,
+        };
+        if !is_constant || at.float(3, "value", 0.0)? != 0.0 {
+            return Err(at.refuse("it pads with something else than zeros", "`pad` adds zeros"));
+        }
+        let [left, right, top, bottom] = match at.numbers(1, "pad")?[..] {
+            [left, right] => [left, right, 0, 0],
+            [left, right, top, bottom] => [left, right, top, bottom],
+            _ => return Err(at.refuse("it pads other axes than height and width", "`pad` works on height and width")),
+        };
+        let sides: Result<Vec<usize>, _> = [top, bottom, left, right].into_iter().map(usize::try_from).collect();
+        let Some(sides) = sides.ok().and_then(|sides| sides.try_into().ok()) else {
+            return Err(at.refuse("it cuts margins off", "`crop` cuts the same margin off all sides"));
+        };
+        self.layer(at, Layer::Pad(zoo::Pad { size: Padding(sides) }), x, None)
+    }
+
+    pub(crate) fn pixel_shuffle(&mut self, at: &mut At<'_>) -> Result<(), Refusal> {
+        let by = Size(at.size(1, "upscale_factor", None)?);
+        self.unary(at, Layer::PixelShuffle(zoo::PixelShuffle { by }))
+    }
+
+    pub(crate) fn channel_shuffle(&mut self, at: &mut At<'_>) -> Result<(), Refusal> {
+        let groups = Size(at.size(1, "groups", None)?);
+        self.unary(at, Layer::ChannelShuffle(zoo::ChannelShuffle { groups }))
+    }
+
+    pub(crate) fn interpolate(&mut self, at: &mut At<'_>) -> Result<(), Refusal> {
+        let x = self.maps(at)?;
+        let mode = match at.argument(3, &["mode"]) {
+            None => zoo::UpsampleMode::Nearest,
+            Some(Argument::Text(mode)) if mode == "nearest" => zoo::UpsampleMode::Nearest,
+            Some(Argument::Text(mode)) if mode == "bilinear" => zoo::UpsampleMode::Bilinear,
+            Some(_) => return Err(at.refuse("this mode of interpolation", "`upsample` has nearest and bilinear")),
+        };
+        let align_corners = at.flag(4, "align_corners", false)?;
+        if at.flag(6, "antialias", false)? {
+            return Err(at.refuse("it filters before it samples", "`upsample` does not filter"));
+        }
+        let ([_, _, h, w], [_, _, from_h, from_w]) = (&at.made()?.shape[..], self.shape_of(x)) else {
+            return Err(at.unknown_form("size"));
+        };
+        let (size, from) = ([*h, *w], [*from_h, *from_w]);
+        // The size is that of the result.
+        at.argument(1, &["size"]);
+        let recomputes = at.flag(5, "recompute_scale_factor", false)?;
+        if let Some(scale) = at.argument(2, &["scale_factor"])
+            && !recomputes
+            && !align_corners
+        {
+            // PyTorch's pixels lie at the scale that is given, not at the quotient of the sizes, which `upsample` takes.
+            let scales = match scale {
+                Argument::List(scales) => scales.iter().map(Argument::number).collect(),
+                one => vec![one.number(); 2],
+            };
+            let is_quotient = |((by, from), to): ((&Option<f64>, &usize), &usize)| {
+                by.is_some_and(|by| *from as f64 * by == *to as f64)
+            };
+            if scales.len() != 2 || !scales.iter().zip(&from).zip(&size).all(is_quotient) {
+                return Err(at.refuse(
+                    format!("its scale is not the quotient of the sizes {size:?} and {from:?}"),
+                    "`upsample` takes the quotient, as `recompute_scale_factor=True` does",
+                ));
+            }
+        }
+        let layer = zoo::Upsample { scale: None, like: None, size: Some(Pair(size)), mode, align_corners };
+        self.layer(at, Layer::Upsample(layer), x, None)
+    }
+}

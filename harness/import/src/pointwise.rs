@@ -1,0 +1,106 @@
+//! Functions of each element or row: activations, softmax, what is left to chance.
+
+use zoo_recipe::Layer;
+use zoo_recipe::layers as zoo;
+
+use crate::Refusal;
+use crate::arguments::At;
+use crate::operation::What;
+use crate::read::Reader;
+use crate::trace::Argument;
+use crate::word::{Word, number};
+
+impl Reader<'_> {
+    /// A formula of the operand `x`.
+    pub(crate) fn formula(&mut self, at: &mut At<'_>, formula: impl Into<String>) -> Result<(), Refusal> {
+        let x = self.first(at)?;
+        self.gives(at, What::Layer(Word::formula(formula.into())), vec![x], None)
+    }
+
+    /// `threshold` is where PyTorch takes x for softplus(x), which is the same but for rounding from 20 on.
+    pub(crate) fn softplus(&mut self, at: &mut At<'_>) -> Result<(), Refusal> {
+        let (beta, threshold) = (at.float(1, "beta", 1.0)?, at.float(2, "threshold", 20.0)?);
+        at.only("beta", beta, 1.0)?;
+        at.only("threshold", threshold, 20.0)?;
+        self.formula(at, "softplus(x)")
+    }
+
+    /// The gradient is 0 at the bounds themselves, as it is where `max` and `min` name `x` first.
+    pub(crate) fn hardtanh(&mut self, at: &mut At<'_>) -> Result<(), Refusal> {
+        let (least, most) = (at.float(1, "min_val", -1.0)?, at.float(2, "max_val", 1.0)?);
+        match [least, most] {
+            [0.0, 6.0] => self.unary(at, Layer::Relu6(zoo::Relu6 {})),
+            _ => self.formula(at, format!("min(max(x, {}), {})", number(least), number(most))),
+        }
+    }
+
+    /// The gradient passes at the bounds themselves, as it does where `max` and `min` name `x` last.
+    pub(crate) fn clamp(&mut self, at: &mut At<'_>) -> Result<(), Refusal> {
+        let mut bound = |place: usize, key: &str| match at.argument(place, &[key]) {
+            None => Ok(None),
+            Some(value) => value.number().map(Some).ok_or_else(|| at.unknown_form(key)),
+        };
+        let formula = match (bound(1, "min")?, bound(2, "max")?) {
+            (Some(least), Some(most)) if least <= most => format!("min({}, max({}, x))", number(most), number(least)),
+            (Some(least), None) => format!("max({}, x)", number(least)),
+            (None, Some(most)) => format!("min({}, x)", number(most)),
+            (Some(_) | None, Some(_) | None) => return Err(at.unknown_form("min")),
+        };
+        self.formula(at, formula)
+    }
+
+    pub(crate) fn gelu(&mut self, at: &mut At<'_>) -> Result<(), Refusal> {
+        let approximate = match at.argument(1, &["approximate"]) {
+            None => zoo::Approximation::None,
+            Some(Argument::Text(form)) if form == "none" => zoo::Approximation::None,
+            Some(Argument::Text(form)) if form == "tanh" => zoo::Approximation::Tanh,
+            Some(_) => return Err(at.unknown_form("approximate")),
+        };
+        self.unary(at, Layer::Gelu(zoo::Gelu { approximate }))
+    }
+
+    pub(crate) fn leaky_relu(&mut self, at: &mut At<'_>) -> Result<(), Refusal> {
+        let slope = at.float(1, "negative_slope", 0.01)?;
+        self.unary(at, Layer::LeakyRelu(zoo::LeakyRelu { slope }))
+    }
+
+    pub(crate) fn elu(&mut self, at: &mut At<'_>) -> Result<(), Refusal> {
+        let alpha = at.float(1, "alpha", 1.0)?;
+        self.unary(at, Layer::Elu(zoo::Elu { alpha }))
+    }
+
+    pub(crate) fn softmax(&mut self, at: &mut At<'_>) -> Result<(), Refusal> {
+        let x = self.first(at)?;
+        let rank = self.shape_of(x).len();
+        match at.axis(1, &["dim"], rank)? {
+            axis if axis + 1 == rank => self.layer(at, Layer::Softmax(zoo::Softmax {}), x, None),
+            axis => Err(at.refuse(
+                format!("it is taken along axis {axis} of {rank}"),
+                "`softmax` is taken along the last axis; `permute` moves one there",
+            )),
+        }
+    }
+
+    pub(crate) fn dropout(&mut self, at: &mut At<'_>) -> Result<(), Refusal> {
+        let rate = at.float(1, "p", 0.5)?;
+        let rate = if at.flag(2, "training", true)? { rate } else { 0.0 };
+        self.unary(at, Layer::Dropout(zoo::Dropout { rate }))
+    }
+
+    /// What the trace writes for modules that drop whole samples (`_chance` in golden/export/zoo_golden/trace.py).
+    pub(crate) fn drop_path(&mut self, at: &mut At<'_>) -> Result<(), Refusal> {
+        let Some(rate) = at.named("p").and_then(Argument::number) else { return Err(at.unknown_form("p")) };
+        let drops_samples = matches!(at.named("mode"), Some(Argument::Text(mode)) if mode == "row");
+        let keeps_scale = match at.named("scale_by_keep") {
+            None | Some(Argument::Bool(true)) => true,
+            Some(_) => false,
+        };
+        if !drops_samples || !keeps_scale {
+            return Err(at.refuse(
+                "it drops the whole batch, or does not scale what it keeps",
+                "`drop_path` drops samples and scales the others",
+            ));
+        }
+        self.unary(at, Layer::DropPath(zoo::DropPath { rate }))
+    }
+}

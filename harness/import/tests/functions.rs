@@ -1,0 +1,157 @@
+//! Functions of torch as layers: what PyTorch's signatures say, function by function.
+
+use serde_json::{Value, json};
+use zoo_import::{ImportError, Trace, import};
+
+const BATCH: usize = 61;
+
+/// A network that calls one function on maps of 8 channels and 6 x 6 pixels, and gives its first result.
+fn network(function: &str, args: Value, kwargs: Value, shape: &[usize]) -> Value {
+    let mut all = vec![json!({"value": 1})];
+    all.extend(args.as_array().unwrap().iter().cloned());
+    let conv = json!({
+        "function": "torch.conv2d", "at": "nets.py:4", "kwargs": {},
+        "args": [{"value": 0}, {"parameter": "stem.weight"}],
+        "outputs": {"": {"value": 1, "shape": [BATCH, 8, 6, 6], "dtype": "float32"}},
+    });
+    let stem = json!({
+        "module": "stem", "call": 0, "at": "nets.py:8", "args": [{"value": 0}], "kwargs": {}, "body": [conv],
+        "outputs": {"": {"value": 1}},
+    });
+    let call = json!({
+        "function": function, "at": "nets.py:9", "args": all, "kwargs": kwargs,
+        "outputs": {"": {"value": 2, "shape": shape, "dtype": "float32"}},
+    });
+    json!({
+        "format": 1, "model": "nets:net", "classes": 8, "batch": BATCH,
+        "inputs": {"image": {"value": 0, "shape": [BATCH, 3, 6, 6], "dtype": "float32"}},
+        "outputs": {"": {"value": 2}},
+        "parameters": {"stem.weight": {"shape": [8, 3, 1, 1]}},
+        "modules": {"": {"class": "nets.Net"}, "stem": {"class": "torch.nn.modules.conv.Conv2d"}},
+        "root": {"module": "", "call": 0, "at": "nets.py:2", "args": [{"value": 0}], "kwargs": {},
+                 "body": [stem, call], "outputs": {"": {"value": 2}}},
+    })
+}
+
+fn imported(trace: &Value) -> Result<String, ImportError> {
+    import(&Trace::read(&serde_json::to_vec(trace).unwrap()).unwrap(), "net").map(|imported| imported.text)
+}
+
+const SAME: &[usize] = &[BATCH, 8, 6, 6];
+
+#[test]
+fn arguments_say_what_the_layer_does() {
+    for (function, args, kwargs, shape, layer) in [
+        ("torch.nn.functional.relu6", json!([]), json!({"inplace": true}), SAME, "- relu6"),
+        ("torch.nn.functional.hardtanh", json!([0.0, 6.0]), json!({}), SAME, "- relu6"),
+        ("torch.nn.functional.hardtanh", json!([]), json!({}), SAME, "- map: \"min(max(x, -1), 1)\""),
+        ("torch.clamp", json!([]), json!({"min": 0.0, "max": 6.0}), SAME, "- map: \"min(6, max(0, x))\""),
+        ("torch.clamp", json!([]), json!({"min": 0}), SAME, "- map: \"max(0, x)\""),
+        ("torch.clamp", json!([null, 2.5]), json!({}), SAME, "- map: \"min(2.5, x)\""),
+        ("torch.nn.functional.softplus", json!([1, 20]), json!({}), SAME, "- map: \"softplus(x)\""),
+        ("torch.nn.functional.gelu", json!([]), json!({"approximate": "tanh"}), SAME, "approximate: tanh"),
+        ("torch.nn.functional.elu", json!([0.5]), json!({}), SAME, "- elu: {alpha: 0.5}"),
+        ("torch.nn.functional.leaky_relu", json!([]), json!({"negative_slope": 0.2}), SAME, "slope: 0.2"),
+        ("torch.nn.functional.dropout", json!([]), json!({"p": 0.3, "training": false}), SAME, "rate: 0"),
+        ("zoo.drop_path", json!([]), json!({"p": 0.25, "mode": "row"}), SAME, "- drop_path: {rate: 0.25}"),
+        ("torch.Tensor.softmax", json!([]), json!({"dim": -1}), SAME, "- softmax"),
+        ("torch.nn.functional.pad", json!([[1, 2, 3, 4]]), json!({}), &[BATCH, 8, 13, 9], "[3, 4, 1, 2]"),
+        ("torch.max_pool2d", json!([2]), json!({"stride": []}), &[BATCH, 8, 3, 3], "- max_pool: {kernel: 2}"),
+        ("torch.Tensor.mean", json!([[-1, 2]]), json!({}), &[BATCH, 8], "- global_avg_pool"),
+        ("torch.Tensor.permute", json!([0, 2, 3, 1]), json!({}), &[BATCH, 6, 6, 8], "- permute: {order: [1, 2, 0]}"),
+        ("torch.Tensor.__getitem__", json!([[{"ellipsis": null}, -1]]), json!({}), &[BATCH, 8, 6], "index: 5"),
+        ("torch.Tensor.add", json!([2]), json!({"alpha": 1}), SAME, "- map: \"x + 2\""),
+        ("torch.Tensor.to", json!([{"dtype": "float32"}]), json!({"copy": true}), SAME, "stem"),
+        (
+            "torch.nn.functional.interpolate",
+            json!([]),
+            json!({"scale_factor": 2.0, "mode": "bilinear", "align_corners": false}),
+            &[BATCH, 8, 12, 12],
+            "- upsample: {size: 12, mode: bilinear}",
+        ),
+        (
+            "torch.nn.functional.interpolate",
+            json!([]),
+            json!({"scale_factor": 1.3, "mode": "bilinear", "recompute_scale_factor": true}),
+            &[BATCH, 8, 7, 7],
+            "- upsample: {size: 7, mode: bilinear}",
+        ),
+    ] {
+        let text =
+            imported(&network(function, args, kwargs, shape)).unwrap_or_else(|error| panic!("{function}: {error}"));
+        assert!(text.contains(layer), "{function}: {layer}\n{text}");
+    }
+}
+
+#[test]
+fn what_a_layer_does_not_have_is_refused() {
+    for (function, args, kwargs, shape, reason) in [
+        ("torch.nn.functional.softplus", json!([2]), json!({}), SAME, "its beta is 2"),
+        ("torch.nn.functional.softplus", json!([1, 5]), json!({}), SAME, "its threshold is 5"),
+        ("torch.nn.functional.gelu", json!([true]), json!({}), SAME, "`approximate` has a form"),
+        ("torch.nn.functional.elu", json!([1.0, 1.05]), json!({}), SAME, "the argument number 3"),
+        ("torch.nn.functional.relu", json!([]), json!({"out": 1}), SAME, "the argument `out`"),
+        ("torch.clamp", json!([]), json!({}), SAME, "`min` has a form"),
+        ("torch.clamp", json!([]), json!({"min": {"value": 1}}), SAME, "`min` has a form"),
+        ("torch.nn.functional.softmax", json!([]), json!({"dim": 3, "dtype": {"dtype": "float64"}}), SAME, "`dtype`"),
+        ("torch.Tensor.mean", json!([[2, 9]]), json!({}), &[BATCH, 8], "`dim` has a form"),
+        ("torch.Tensor.mean", json!([[2, 3]]), json!({"dtype": {"dtype": "float32"}}), &[BATCH, 8], "`dtype`"),
+        ("torch.Tensor.mean", json!([]), json!({}), &[], "a mean over axes [0, 1, 2, 3]"),
+        ("torch.Tensor.permute", json!([0, 1, 9, 2, 3]), json!({}), SAME, "`dims` has a form"),
+        ("torch.Tensor.T", json!([]), json!({}), &[6, 6, 8, BATCH], "it moves the batch"),
+        ("torch.nn.functional.pad", json!([[1, -1, 0, 0]]), json!({}), SAME, "it cuts margins off"),
+        ("torch.max_pool2d", json!([[2, -2]]), json!({}), SAME, "`kernel_size` has a form"),
+        ("torch.max_pool2d", json!([2]), json!({"return_indices": true}), SAME, "its return_indices is true"),
+        ("torch.nn.functional.boolean_dispatch", json!([2]), json!({}), SAME, "there is no layer"),
+        ("torch.Tensor.div", json!([2]), json!({"rounding_mode": "floor"}), SAME, "`rounding_mode`"),
+        ("torch.Tensor.sub", json!([2]), json!({"alpha": 3}), SAME, "has a factor"),
+        ("torch.Tensor.add", json!([2]), json!({"alpha": 2}), SAME, "has a factor"),
+        ("torch.Tensor.view", json!([BATCH, 8, 6]), json!({}), &[BATCH, 8, 6], "`shape` has a form"),
+        // A list takes several places of one axis; a tuple would take one place of each.
+        ("torch.Tensor.__getitem__", json!([[0, 1]]), json!({}), &[2, 8, 6, 6], "it gives [2, 8, 6, 6]"),
+        ("zoo.drop_path", json!([]), json!({"mode": "row"}), SAME, "`p` has a form"),
+        ("zoo.drop_path", json!([]), json!({"p": 0.1, "mode": "row", "scale_by_keep": false}), SAME, "does not scale"),
+        ("torch.nn.functional.dropout2d", json!([0.5]), json!({}), SAME, "there is no layer"),
+        (
+            "torch.nn.functional.interpolate",
+            json!([]),
+            json!({"scale_factor": 1.3, "mode": "bilinear"}),
+            &[BATCH, 8, 7, 7],
+            "its scale is not the quotient",
+        ),
+        ("torch.Tensor.detach", json!([]), json!({}), SAME, "there is no layer"),
+        ("torch.Tensor.requires_grad_", json!([false]), json!({}), SAME, "there is no layer"),
+    ] {
+        match imported(&network(function, args.clone(), kwargs.clone(), shape)) {
+            Err(ImportError::Refused(refusal)) => assert!(refusal.what.contains(reason), "{reason}: {refusal}"),
+            other => panic!("{function} {args} {kwargs}: {other:?}"),
+        }
+    }
+}
+
+/// As [`network`], with something else about the call.
+fn changed(change: impl Fn(&mut Value)) -> Result<String, ImportError> {
+    let mut trace = network("torch.Tensor.to", json!([{"dtype": "float64"}]), json!({}), SAME);
+    change(&mut trace);
+    imported(&trace)
+}
+
+#[test]
+fn types_that_change_and_gradients_that_are_switched_off_are_refused() {
+    for (place, value, reason) in [
+        ("/root/body/1/outputs//dtype", json!("float64"), "it computes in float64, and other parts in float32"),
+        ("/root/body/1/outputs//dtype", json!("int64"), "it makes int64 of float32"),
+        ("/root/body/1/no_grad", json!(true), "gradients are switched off"),
+        ("/parameters/stem.weight/frozen", json!(true), "`stem.weight` gets no gradient"),
+    ] {
+        let (parent, key) = place.rsplit_once('/').unwrap();
+        let refused = changed(|trace| trace.pointer_mut(parent).unwrap()[key] = value.clone());
+        match refused {
+            Err(ImportError::Refused(refusal)) => {
+                assert!(refusal.what.contains(reason) && !refusal.at.is_empty(), "{reason}: {refusal}");
+            }
+            other => panic!("{place}: {other:?}"),
+        }
+    }
+    changed(|_| ()).unwrap();
+}
