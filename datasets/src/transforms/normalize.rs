@@ -128,11 +128,11 @@ mod tests {
     /// 255 of red, green and blue alone is 76, 150 and 29 in Pillow.
     #[test]
     fn grey_is_pillows() {
-        let colours = vec![255, 0, 0, 0, 255, 0, 0, 0, 255, 255, 255, 255];
-        let image = Image::new(Size::new(4, 1), colours).unwrap();
-        let mut out = [0.0; 4];
+        let colours = vec![255, 0, 0, 0, 255, 0, 0, 0, 255, 255, 255, 255, 13, 200, 77];
+        let image = Image::new(Size::new(5, 1), colours).unwrap();
+        let mut out = [0.0; 5];
         Normalize { grey: true, scale: PixelScale::Byte, ..Normalize::UNCHANGED }.apply(&image, &mut out);
-        assert_eq!(out, [76.0, 150.0, 29.0, 255.0]);
+        assert_eq!(out, [76.0, 150.0, 29.0, 255.0, 130.0]);
     }
 
     #[test]

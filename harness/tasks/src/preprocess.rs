@@ -152,7 +152,7 @@ pub(crate) fn image(input: &Input) -> [usize; 3] {
 
 /// An image as the network takes it, CHW.
 pub(crate) fn normalized(image: &Image, normalize: &Normalize) -> Vec<f32> {
-    let mut pixels = vec![0.0; 3 * image.size().area()];
+    let mut pixels = vec![0.0; normalize.planes() * image.size().area()];
     normalize.apply(image, &mut pixels);
     pixels
 }
