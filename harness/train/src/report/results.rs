@@ -176,11 +176,10 @@ fn section(training: &[&Finished<'_>], elsewhere: &[Elsewhere], page: &mut Strin
     // Writing to a string cannot fail.
     let _ = write!(
         page,
-        "\n## {}\n\n{}{}, {} samples to train on, {} held out. {} epochs, {} steps{}. {}\n\n| | {metric} | sigma | time | seeds |\n\
+        "\n## {}\n\n{}{} samples to train on, {} held out. {} epochs, {} steps{}. {}\n\n| | {metric} | sigma | time | seeds |\n\
          | --- | --- | --- | --- | --- |\n",
         recipe.name,
         recipe.description.as_ref().map_or_else(String::new, |description| format!("{description}. ")),
-        started.data,
         started.train_samples,
         started.val_samples,
         result.epochs,
