@@ -15,7 +15,9 @@ use zoo_ranks::RanksError;
 use zoo_recipe::Diagnostics;
 use zoo_tasks::InputError;
 use zoo_train::{
-    CheckpointError, ListenError, TrainError, WeightsError, convergence::ConvergenceError, report::ComparisonError,
+    CheckpointError, ListenError, TrainError, WeightsError,
+    convergence::ConvergenceError,
+    report::{ComparisonError, ResultsError},
 };
 
 /// Why a command could not do what it was asked.
@@ -70,6 +72,9 @@ pub enum Failure {
     /// Runs that cannot be compared.
     #[error(transparent)]
     Comparison(#[from] ComparisonError),
+    /// Runs, or trainings elsewhere, of which there is no page of results.
+    #[error(transparent)]
+    Results(#[from] ResultsError),
     /// Weights that cannot be read or written.
     #[error(transparent)]
     Weights(#[from] WeightsError),
@@ -139,6 +144,8 @@ impl Failure {
             Self::Train(error) | Self::Convergence(ConvergenceError::Unreadable(error)) => train(error),
             Self::Convergence(_) | Self::Comparison(ComparisonError::Empty) => Exit::Invalid,
             Self::Comparison(ComparisonError::Page(_)) => Exit::Internal,
+            Self::Results(ResultsError::NotDone(_) | ResultsError::NoValue { .. }) => Exit::Invalid,
+            Self::Results(ResultsError::Unreadable { .. } | ResultsError::Line { .. }) => Exit::Missing,
             Self::Engine(error) => engine(error),
             Self::Ranks(RanksError::Mpi(_)) => Exit::Invalid,
             Self::Ranks(_) => Exit::Internal,

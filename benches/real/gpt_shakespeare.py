@@ -15,6 +15,8 @@ from pathlib import Path
 import torch
 from torch.nn import functional as F
 
+from records import Record, write
+
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "golden/export"))
 from zoo_golden.language import Gpt, decayed  # noqa: E402
@@ -67,6 +69,7 @@ def main() -> None:
     parser.add_argument("text", type=Path)
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--out", type=Path, help="append a record of each training to this file")
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     content = options.text.read_text(encoding="utf8")
@@ -77,6 +80,8 @@ def main() -> None:
         loss, seconds = train(seed, text, len(place))
         losses.append(loss)
         print(f"seed {seed}: {loss:.4f}, {seconds:.0f} s", flush=True)
+        held_out = (len(text) - int(len(text) * 0.9) - 1) // LENGTH
+        write(options.out, Record("gpt_shakespeare", "cross_entropy", loss, seconds, seed, STEPS, held_out))
     if len(losses) > 1:
         print(f"mean {statistics.mean(losses):.4f}, sigma {statistics.stdev(losses):.4f}")
 

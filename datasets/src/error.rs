@@ -4,6 +4,7 @@ use std::io;
 use std::path::PathBuf;
 
 use crate::image::{DecodeError, Size};
+use crate::readers::IdxError;
 
 /// A data set that is missing, malformed or unreadable.
 #[derive(Debug, thiserror::Error)]
@@ -71,10 +72,19 @@ pub enum DataError {
         /// The label found.
         label: u8,
     },
+    /// An IDX file that cannot be used.
+    #[error("{}: {reason}", path.display())]
+    Idx {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: IdxError,
+    },
     /// A `--data` folder in none of the known layouts.
     #[error(
         "{}: no data set found; looked for data_batch_*.bin and test_batch.bin (CIFAR-10 binary), \
-         train/CLASS/* with val/CLASS/*, and CLASS/*; found {found}", root.display()
+         train-images-idx3-ubyte and its kin (MNIST), train/CLASS/* with val/CLASS/*, and CLASS/*; found {found}",
+        root.display()
     )]
     UnknownLayout {
         /// The folder.

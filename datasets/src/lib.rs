@@ -4,7 +4,7 @@
 //!
 //! * [`Image`]: 8-bit RGB; [`image::decode`] reads PNG and JPEG as Pillow does.
 //! * [`transforms`]: Pillow's resize to the bit, torchvision's crops, normalisation, joined in a [`Pipeline`].
-//! * [`Dataset`]: labelled images; [`ImageFolder`] and [`Cifar10`] read them, [`open_root`] finds out which it is,
+//! * [`Dataset`]: labelled images; [`ImageFolder`], [`Cifar10`] and [`IdxImages`] read them, [`open_root`] finds out which it is,
 //!   [`Characters`] draws them.
 //! * [`Loader`]: parallel, ordered, bounded batches, reproducible for any number of threads.
 //! * [`segmentation`]: images with a class per pixel, read or generated, and their variation.
@@ -53,8 +53,8 @@ pub use image::{Image, Rect, Size};
 pub use linear::{linear_baseline, linear_baseline_bytes};
 pub use loader::{Ahead, Batch, Batches, Loader, LoaderConfig, SampleLoader, Samples, Share};
 pub use readers::{
-    Cifar10, Crop511, FrameFolders, ImageFolder, LabelFolder, LabelPart, Layout, LineError, Root, TextFolder,
-    TextFormat, TextPart, open_class_folders, open_root, parse_text_regions, read_image,
+    Cifar10, Crop511, FrameFolders, IdxError, IdxImages, IdxPart, ImageFolder, LabelFolder, LabelPart, Layout,
+    LineError, Root, TextFolder, TextFormat, TextPart, open_class_folders, open_root, parse_text_regions, read_image,
 };
 pub use rng::{Rng, shuffled};
 pub use sheet::contact_sheet;

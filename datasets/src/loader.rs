@@ -157,11 +157,12 @@ impl Loader {
         let Some(size) = pipeline.output(dataset.image_size()) else {
             return refuse("the transforms leave the image size open; add a resize or a crop to a fixed size".into());
         };
-        let sample_len = 3 * size.area();
+        let channels = pipeline.normalize().planes();
+        let sample_len = channels * size.area();
         if sample_len.checked_mul(config.batch).is_none_or(|len| len > MAX_BATCH_LEN) {
             return refuse(format!("a batch of {} images of {size} pixels", config.batch));
         }
-        let channels_height_width = [3, size.height, size.width];
+        let channels_height_width = [channels, size.height, size.width];
         let pool = config.pool()?;
         let skipped = AtomicUsize::new(0);
         let job = Job { dataset, pipeline, config, sample_len, channels_height_width, skipped, pool };

@@ -20,6 +20,7 @@ from torch import nn
 from zoo_golden.language import Gpt, Llama, gpt2
 from zoo_golden.networks import NpuAlexNet, load
 from zoo_golden.segmentation import Unet, deeplabv3_resnet50
+from zoo_golden.small import LeNet5, ResNet8, ResNet20
 
 GOLDEN = Path(__file__).resolve().parent.parent
 SEED, LIMIT = 20240229, 6.0
@@ -199,6 +200,22 @@ def drawn_deeplab() -> nn.Module:
     return network
 
 
+def resnet20(module: nn.Module, local: str) -> Distribution:
+    return constant(0.0) if local == "bias" else resnet(module, local)
+
+
+def resnet8(module: nn.Module, local: str) -> Distribution:
+    if isinstance(module, nn.BatchNorm2d):
+        return normalisation(local)
+    return constant(0.0) if local == "bias" else normal(math.sqrt(2 / fan_in(module)))
+
+
+def lenet(module: nn.Module, local: str) -> Distribution:
+    if local == "bias":
+        return constant(0.0)
+    return normal(0.01 if isinstance(module, nn.Conv2d) else 0.02)
+
+
 def he_uniform(module: nn.Module, local: str) -> Distribution:
     return constant(0.0) if local == "bias" else uniform(math.sqrt(6 / fan_in(module)))
 
@@ -288,6 +305,18 @@ RECIPES: dict[str, tuple[str, Callable[[nn.Module, str], Distribution], Callable
         deeplab,
         drawn_deeplab,
     ),
+    "resnet20": (
+        "convolutions kaiming normal (fan_out), normalisations 1 and 0, linear layer U(+-1/sqrt(fan_in)), its bias 0",
+        resnet20,
+        ResNet20,
+    ),
+    "resnet8_tiny": (
+        "convolutions and linear layer kaiming normal (fan_in; Keras' he_normal is cut off at two deviations), normalisations 1 and 0, "
+        "biases 0",
+        resnet8,
+        ResNet8,
+    ),
+    "lenet": ("convolutions N(0, 0.01^2), linear layers N(0, 0.02^2), biases 0", lenet, LeNet5),
     "squeezenet1_0": (SQUEEZENET_RULE, squeezenet, torchvision.models.squeezenet1_0),
     "squeezenet1_1": (SQUEEZENET_RULE, squeezenet, torchvision.models.squeezenet1_1),
 }

@@ -46,6 +46,12 @@ RECIPES = {
     "vgg19": IMAGENET,
     "wide_resnet50_2": IMAGENET,
 }
+# Small images. A network for grey ones takes Pillow's luminance.
+RECIPES |= {
+    "resnet20": {"resize": 32, "crop": 32, **IMAGENET},
+    "resnet8_tiny": {"resize": 32, "crop": 32, "scale": 1.0, "mean": [0.0] * 3, "std": [1.0] * 3},
+    "lenet": {"resize": 32, "crop": 32, "grey": True, "scale": 255.0, "mean": [0.1307] * 3, "std": [0.3081] * 3},
+}
 # DB's authors take a mean of red, green and blue from blue, green and red (data/processes/normalize_image.py); SiamMask's take the
 # pixels as they are. How large images are is decided elsewhere.
 DB = {"resize": None, "crop": None, "channels": "bgr", "mean": [122.67891434, 116.66876762, 104.00698793], "std": [255.0] * 3}
@@ -57,24 +63,32 @@ RECIPES |= {
     "deeplabv3_resnet50": {"resize": None, "crop": None, **IMAGENET},
     "unet_medical": {"resize": None, "crop": None, "scale": 1.0, "mean": [127.5] * 3, "std": [127.5] * 3},
 }
-SIZES = {"resize": 256, "crop": 224, "interpolation": "bilinear"}
+SIZES = {"resize": 256, "crop": 224, "interpolation": "bilinear", "grey": False}
 RULE = (
     "decode to RGB u8; shorter side to `resize` by Pillow's antialiased {interpolation} filter in u8, longer side truncated; "
-    "centre crop, offsets rounded half to even; per channel ((x / scale) - mean) / std, each operation rounded to f32"
+    "centre crop, offsets rounded half to even{grey}; per channel ((x / scale) - mean) / std, each operation rounded to f32"
 )
 
 UNSIZED_RULE = "decode to RGB u8; {}per channel ((x / scale) - mean) / std, each operation rounded to f32"
 
 
 def preprocess(image: Image.Image, rule: dict) -> torch.Tensor:
-    """The 3 x crop x crop f32 tensor the network sees."""
+    """The f32 tensor that the network sees, channels first."""
     if rule["crop"] is None:
         pixels = np.asarray(image, dtype=np.float32)[..., :: -1 if rule.get("channels") == "bgr" else 1] / np.float32(rule["scale"])
         pixels = (pixels - np.array(rule["mean"], dtype=np.float32)) / np.array(rule["std"], dtype=np.float32)
         return torch.from_numpy(np.ascontiguousarray(pixels.transpose(2, 0, 1)))
     geometry = v2.Compose([v2.Resize(rule["resize"], v2.InterpolationMode(rule["interpolation"])), v2.CenterCrop(rule["crop"])])
-    pixels = v2.functional.pil_to_tensor(geometry(image)).to(torch.float32) / rule["scale"]
-    return v2.functional.normalize(pixels, rule["mean"], rule["std"])
+    sized = geometry(image)
+    pixels = v2.functional.pil_to_tensor(sized.convert("L") if rule["grey"] else sized).to(torch.float32) / rule["scale"]
+    return v2.functional.normalize(pixels, rule["mean"][: len(pixels)], rule["std"][: len(pixels)])
+
+
+def worded(rule: dict) -> str:
+    """What is done, in words."""
+    if rule["crop"] is None:
+        return UNSIZED_RULE.format("channels to B, G, R; " if "channels" in rule else "")
+    return RULE.format(interpolation=rule["interpolation"], grey="; grey as Pillow's convert('L')" if rule["grey"] else "")
 
 
 def write(recipe: str, images: Path) -> None:
@@ -99,16 +113,17 @@ def write(recipe: str, images: Path) -> None:
         )
     if not entries:
         sys.exit(f"no PNG images in {images}")
+    elements = (3 - 2 * rule["grey"]) * rule["crop"] ** 2 if rule["crop"] else "size"
     versions = {"pillow": PIL.__version__, "torchvision": torchvision.__version__.split("+")[0]}
     document = {
         "recipe": recipe,
-        "rule": RULE.format(**rule) if rule["crop"] else UNSIZED_RULE.format("channels to B, G, R; " if "channels" in rule else ""),
+        "rule": worded(rule),
         "made_with": versions,
         "resize": rule["resize"],
         "interpolation": rule["interpolation"],
         "crop": rule["crop"],
         **{key: rule[key] for key in ("scale", "mean", "std")},
-        "layout": f"CHW f32; {SAMPLES} samples at h('sample:' + key, j) mod {3 * rule['crop'] ** 2 if rule['crop'] else 'size'}",
+        "layout": f"CHW f32; {SAMPLES} samples at h('sample:' + key, j) mod {elements}",
         "entries": entries,
     }
     folder = GOLDEN / recipe

@@ -287,6 +287,40 @@ SCHEDULES = {
     "deeplabv3_resnet50": polynomial(
         0.02, 0.9, 30, 92518, 32, "torchvision references/segmentation on the images of COCO 2017 with VOC's classes, 8 devices x 4"
     ),
+    "resnet20": Schedule(
+        "0.1 * 0.1^m, m of the epochs 100 and 150 have begun; epoch e = floor(i/390)",
+        "akamaster/pytorch_resnet_cifar10: MultiStepLR(milestones=[100, 150]), 200 epochs of CIFAR-10; here the last incomplete "
+        "batch is dropped",
+        0.1,
+        200,
+        0,
+        lambda step: 0.1 * 0.1 ** ((step >= 100 * 390) + (step >= 150 * 390)),
+        lambda optimizer: lr_scheduler.MultiStepLR(optimizer, [100 * 390, 150 * 390]),
+        images=50000,
+        batch=128,
+    ),
+    "resnet8_tiny": Schedule(
+        "0.001 * 0.99^e with e = floor(i/1562)",
+        "mlcommons/tiny train.py: lr_schedule, 500 epochs of CIFAR-10; here the last incomplete batch is dropped",
+        1e-3,
+        500,
+        0,
+        lambda step: 1e-3 * 0.99 ** (step // 1562),
+        lambda optimizer: lr_scheduler.StepLR(optimizer, 1562, 0.99),
+        images=50000,
+        batch=32,
+    ),
+    "lenet": Schedule(
+        "0.01",
+        "mindspore-ai/models research/cv/lenet, default_config.yaml: 10 epochs of MNIST",
+        0.01,
+        10,
+        0,
+        lambda step: 0.01,
+        lambda optimizer: lr_scheduler.ConstantLR(optimizer, factor=1.0),
+        images=60000,
+        batch=32,
+    ),
     "alexnet": cosine_per_epoch(0.06, epochs=150, warmup_epochs=5),
     **dict.fromkeys(
         ("alexnet-torchvision", "squeezenet1_0", "squeezenet1_1", "vgg11_bn", "vgg16", "vgg19"), stepped(0.01)

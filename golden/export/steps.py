@@ -58,6 +58,14 @@ SMALLER = {
     " --label-smoothing 0.11 --lr 1e-3 --gain heads.head.weight=0.3",
 }
 
+# Networks for images of 32 pixels.
+SMALL = {
+    "resnet20": f"--model zoo_golden.small:ResNet20 --name resnet20 --lr 0.1 {SGD} --gain layer?.*.bn2.*=0.1 --gain fc.weight=0.3",
+    "resnet8_tiny": "--model zoo_golden.small:ResNet8 --name resnet8_tiny --optimizer adam --eps 1e-7 --lr 1e-3 --weight-decay 2e-4"
+    " --no-decay bn,bias,dense --gain stack?.bn2.*=0.1 --gain dense.weight=0.3",
+    "lenet": "--model zoo_golden.small:LeNet5 --name lenet --channels 1 --lr 0.01 --momentum 0.9",
+}
+
 GOLDENS = {
     "resnet50": (GOLDEN / "resnet50/step", f"{RESNET50} --lr 0.256"),
     "alexnet": (GOLDEN / "alexnet/step", f"{NPU_ALEXNET} --lr 0.06"),
@@ -76,6 +84,7 @@ GOLDENS = {
         " --gain *.weight=0.7 --gain classifier.6.weight=0.3",
     ),
     **{name: (GOLDEN / name / "step", f"--image-size 96 {conditions}") for name, conditions in SMALLER.items()},
+    **{name: (GOLDEN / name / "step", f"--image-size 32 --classes 10 {conditions}") for name, conditions in SMALL.items()},
     # Two windows in place of twelve.
     "gpt_shakespeare": (
         GOLDEN / "gpt_shakespeare/step",

@@ -21,6 +21,7 @@ const TARGETS: [(&str, Target); 23] = [
     ("trace", files::trace),
     ("outlines", files::outlines),
     ("cifar", files::cifar),
+    ("idx", files::idx),
     ("index", files::index),
     ("image", files::image),
     ("golden", tensors::golden),

@@ -62,6 +62,55 @@ fn runs_are_compared() {
 }
 
 #[test]
+fn results_stand_beside_those_of_others() {
+    let dir = tempfile::tempdir().unwrap();
+    let folders: Vec<_> = (0..2).map(|seed| dir.path().join(seed.to_string())).collect();
+    for (seed, folder) in folders.iter().enumerate() {
+        run(
+            folder,
+            "tiny",
+            &["--set", "target={metric: top1, value: 0%, of: A paper}", "--set", &format!("train.seed={seed}")],
+        );
+    }
+    let json = said(command().arg("report").args(&folders).args(["--format", "json"])).expect(0).json();
+    let [a, b] = [0, 1].map(|run| json["runs"][run]["achieved"].as_f64().unwrap());
+    let log = fs::read_to_string(folders[0].join("events.jsonl")).unwrap();
+    let started: serde_json::Value = log
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .find(|event: &serde_json::Value| event["event"] == "started")
+        .unwrap();
+    // Two others with the steps and samples of these runs, and one with other steps.
+    let others = dir.path().join("others.jsonl");
+    let other = |value: f64, seconds: u64, seed: u64, more: u64| {
+        let (steps, held_out) = (started["steps"].as_u64().unwrap() + more, &started["val_samples"]);
+        format!(
+            "{{\"recipe\": \"tiny\", \"by\": \"Other 1\", \"metric\": \"top1\", \"value\": {value}, \"seconds\": {seconds}, \"seed\": {seed}, \"steps\": {steps}, \"held_out\": {held_out}}}\n"
+        )
+    };
+    fs::write(&others, other(0.5, 10, 3, 0) + &other(0.7, 20, 4, 0) + &other(0.9, 20, 5, 1)).unwrap();
+    let page = dir.path().join("results.md");
+    let report = |folders: &[std::path::PathBuf]| {
+        said(command().arg("report").args(folders).arg("--against").arg(&others).arg("--markdown").arg(&page))
+    };
+    report(&folders).expect(0);
+    let text = fs::read_to_string(&page).unwrap();
+    // Deviations by hand: |0.7 - 0.5| / sqrt(2) and |a - b| / sqrt(2).
+    let sigma = 100.0 * (a - b).abs() / 2f64.sqrt();
+    for row in [
+        "| A paper | 0.0 % | | | |".to_owned(),
+        "| Other 1 | 60.0 % | 14.14 % | 15 s | 3, 4 |".to_owned(),
+        format!("| zoo | {:.1} % | {sigma:.2} % |", 50.0 * (a + b)),
+    ] {
+        assert!(text.contains(&row), "{row} in {text}");
+    }
+    assert_eq!(text.matches("\n## ").count(), 1, "{text}");
+    fs::write(&others, other(0.5, 10, 3, 0) + "{\"recipe\": 1}\n").unwrap();
+    assert!(report(&folders).expect(3).err.contains("others.jsonl:2: "));
+    assert!(report(&[dir.path().to_owned()]).expect(2).err.contains("no run in this folder"));
+}
+
+#[test]
 fn pages_show_what_was_found() {
     let dir = tempfile::tempdir().unwrap();
     for (recipe, expected) in [("tiny_text", "to find"), ("tiny_track", " frames, mean overlap ")] {

@@ -101,6 +101,9 @@ fn sizes_of_the_other_networks_are_torchvision_s() {
         ("llama", 260_032),
         ("unet_medical", 31_029_698),
         ("deeplabv3_resnet50", 39_638_869),
+        ("resnet20", 269_722),
+        ("resnet8_tiny", 78_186),
+        ("lenet", 61_684),
     ] {
         assert_eq!(zoo(&format!("show {recipe} --format json")).expect(0).json()["parameters"], parameters, "{recipe}");
     }

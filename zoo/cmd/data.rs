@@ -29,7 +29,8 @@ struct Selection {
     recipe: String,
     #[command(flatten)]
     change: Change,
-    /// Data in this folder instead: CIFAR-10 binaries, train/CLASS/* with val/CLASS/*, or CLASS/*; or in this text file
+    /// Data in this folder instead: CIFAR-10 binaries, MNIST's files, train/CLASS/* with val/CLASS/*, or CLASS/*; or in
+    /// this text file
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
 }

@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use tracing::info;
 use zoo_recipe::schema::Metric;
 use zoo_train::RunRecord;
-use zoo_train::report::{Comparison, compare};
+use zoo_train::report::{Comparison, Elsewhere, compare, results};
 
 /// Compare runs: what they reached and what it took, what their settings differ in, and their curves over each other.
 ///
@@ -24,7 +24,8 @@ Examples:
   zoo report runs/resnet50-mini-1 runs/resnet50-mini-2
   zoo report runs/* --html comparison.html
   zoo report runs/resnet50-mini-1                        writes its report.html anew
-  zoo report runs/* --format json | jq '.settings'")]
+  zoo report runs/* --format json | jq '.settings'
+  zoo report runs/* --against pytorch.jsonl --markdown docs/results.md")]
 pub struct Args {
     /// Folders of runs
     #[arg(value_name = "RUN", add = complete::runs(), required = true)]
@@ -32,11 +33,23 @@ pub struct Args {
     /// Write the comparison as a page to this file
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
+    /// Write what the runs reached to this file, in Markdown: by training the published figure, mean and deviation
+    /// over seeds, time
+    #[arg(long, value_name = "FILE", conflicts_with = "html")]
+    markdown: Option<PathBuf>,
+    /// Trainings of other frameworks for --markdown, a line of JSON each as benches/real writes them
+    #[arg(long, value_name = "FILE", requires = "markdown")]
+    against: Option<PathBuf>,
 }
 
 /// Compares and prints.
 pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
     let records = args.runs.iter().map(|folder| RunRecord::read(folder)).collect::<Result<Vec<_>, _>>()?;
+    if let Some(file) = &args.markdown {
+        let elsewhere = args.against.as_deref().map_or(Ok(Vec::new()), Elsewhere::read)?;
+        output::write_beside(file, &results(&records, &elsewhere)?, context)?;
+        return Ok(Exit::Pass);
+    }
     let comparison = compare(&records)?;
     if let Some(file) = &args.html {
         output::write_beside(file, &comparison.page(&records)?, context)?;

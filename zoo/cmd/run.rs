@@ -61,8 +61,8 @@ pub struct Args {
     recipe: String,
     #[command(flatten)]
     change: Change,
-    /// Train on the data in this folder or file: CIFAR-10 binaries, train/CLASS/* with val/CLASS/*, or CLASS/*; images
-    /// with gts for text; folders of frames (DAVIS, VOT) for tracking; a text file for language models
+    /// Train on the data in this folder or file: CIFAR-10 binaries, MNIST's files, train/CLASS/* with val/CLASS/*, or
+    /// CLASS/*; images with gts for text; folders of frames (DAVIS, VOT) for tracking; a text file for language models
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
     /// Folder of the run; runs/RECIPE-PROFILE-NUMBER by default, runs/RECIPE-NUMBER without profiles. With --repeat:

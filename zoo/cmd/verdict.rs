@@ -5,7 +5,7 @@ use crate::ci::{Case, Fault, JunitArgs, Outcome, Suite};
 use crate::cli::Format;
 use crate::complete;
 use crate::console::{BAD, DIM, GOOD, HEADING, WARN, paint};
-use crate::numbers::{Seconds, counted, percent};
+use crate::numbers::{Seconds, counted};
 use crate::table::{Align, Cell, Table};
 use crate::{Exit, Failure};
 use std::io::Write;
@@ -148,7 +148,7 @@ pub(super) fn print(verdict: &Convergence, out: &mut impl Write) -> Result<(), F
         ("", Align::Left),
     ]);
     for run in &verdict.runs {
-        let achieved = run.achieved.map(percent).unwrap_or_default();
+        let achieved = run.achieved.map(|value| metric.format(value)).unwrap_or_default();
         table.row([
             run.folder.display().into(),
             run.seed.into(),

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use super::cifar10::{Cifar10, TEST_FILE, training_files};
 use super::folder::ImageFolder;
+use super::idx::{IdxImages, IdxPart};
 use crate::hash::h;
 use crate::{DataError, Dataset, OnError};
 
@@ -18,6 +19,8 @@ pub enum Layout {
     Classes,
     /// `data_batch_*.bin` and `test_batch.bin`, in the folder or in `cifar-10-batches-bin/` below it.
     Cifar10,
+    /// `train-images-idx3-ubyte` and its kin.
+    Idx,
 }
 
 /// Training and validation data found in a folder.
@@ -43,7 +46,7 @@ const VAL_FRACTION: f64 = 0.1;
 ///
 /// # Errors
 /// If no layout fits (the message says what was looked for), if the parts differ in their classes or one would be
-/// empty, and as [`ImageFolder::open`] and [`Cifar10::read`].
+/// empty, and as [`ImageFolder::open`], [`Cifar10::read`] and [`IdxImages::open`].
 pub fn open_root(dir: &Path, on_error: OnError) -> Result<Root, DataError> {
     if !dir.is_dir() {
         return Err(DataError::NotAFolder(dir.to_owned()));
@@ -52,6 +55,9 @@ pub fn open_root(dir: &Path, on_error: OnError) -> Result<Root, DataError> {
         if dir.join(TEST_FILE).is_file() && !training_files(&dir)?.is_empty() {
             return cifar10(&dir);
         }
+    }
+    if IdxImages::lie_in(dir) {
+        return idx(dir);
     }
     let (train, val) = (dir.join("train"), dir.join("val"));
     match (train.is_dir(), val.is_dir()) {
@@ -72,6 +78,11 @@ pub fn open_class_folders(dir: &Path, on_error: OnError) -> Result<Root, DataErr
 fn cifar10(dir: &Path) -> Result<Root, DataError> {
     let (train, val) = (Cifar10::train(dir)?, Cifar10::test(dir)?);
     Ok(Root { layout: Layout::Cifar10, train: Arc::new(train), val: Arc::new(val), skipped: 0 })
+}
+
+fn idx(dir: &Path) -> Result<Root, DataError> {
+    let (train, val) = (IdxImages::open(dir, IdxPart::Train)?, IdxImages::open(dir, IdxPart::Test)?);
+    Ok(Root { layout: Layout::Idx, train: Arc::new(train), val: Arc::new(val), skipped: 0 })
 }
 
 fn train_val(dir: &Path, train: ImageFolder, val: ImageFolder) -> Result<Root, DataError> {

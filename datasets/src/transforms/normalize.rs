@@ -22,6 +22,11 @@ pub enum ChannelOrder {
     Bgr,
 }
 
+/// Luminance of a pixel as Pillow's `convert("L")` has it: ITU-R BT.601 in 16 bits of fraction.
+fn luminance([r, g, b]: [u8; 3]) -> u8 {
+    ((19595 * u32::from(r) + 38470 * u32::from(g) + 7471 * u32::from(b) + 0x8000) >> 16) as u8
+}
+
 /// `(pixel - mean) / deviation` per channel, as f32 in CHW order.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Normalize {
@@ -33,6 +38,8 @@ pub struct Normalize {
     pub scale: PixelScale,
     /// Order of the channels in the result.
     pub channels: ChannelOrder,
+    /// The result has one channel, the luminance, with the first mean and deviation.
+    pub grey: bool,
 }
 
 impl Normalize {
@@ -41,7 +48,12 @@ impl Normalize {
 
     /// Pixels as they are, in 0..1.
     pub const UNCHANGED: Self =
-        Self { mean: [0.0; 3], std: [1.0; 3], scale: PixelScale::Unit, channels: ChannelOrder::Rgb };
+        Self { mean: [0.0; 3], std: [1.0; 3], scale: PixelScale::Unit, channels: ChannelOrder::Rgb, grey: false };
+
+    /// Number of channels of the result.
+    pub fn planes(&self) -> usize {
+        if self.grey { 1 } else { 3 }
+    }
 
     /// The value of a pixel: one f32 rounding per operation, in torchvision's order.
     pub fn value(&self, channel: usize, pixel: u8) -> f32 {
@@ -65,13 +77,17 @@ impl Normalize {
         }
     }
 
-    /// Writes `image` to `out`, which holds `3 * height * width` numbers in CHW order.
+    /// Writes `image` to `out`, which holds `planes * height * width` numbers in CHW order.
     ///
     /// # Panics
     /// If `out` has another length.
     pub fn apply(&self, image: &Image, out: &mut [f32]) {
         let area = image.size().area();
-        assert_eq!(out.len(), 3 * area, "one number per channel and pixel");
+        assert_eq!(out.len(), self.planes() * area, "one number per channel and pixel");
+        let pixels = image.pixels().as_chunks::<3>().0;
+        if self.grey {
+            return out.iter_mut().zip(pixels).for_each(|(value, pixel)| *value = self.value(0, luminance(*pixel)));
+        }
         let tables: [[f32; 256]; 3] =
             std::array::from_fn(|channel| std::array::from_fn(|pixel| self.value(channel, pixel as u8)));
         let (first, rest) = out.split_at_mut(area);
@@ -81,7 +97,7 @@ impl Normalize {
             ChannelOrder::Rgb => [0, 1, 2],
             ChannelOrder::Bgr => [2, 1, 0],
         };
-        for (pixel, ((first, second), third)) in image.pixels().as_chunks::<3>().0.iter().zip(planes) {
+        for (pixel, ((first, second), third)) in pixels.iter().zip(planes) {
             *first = tables[0][pixel[r] as usize];
             *second = tables[1][pixel[g] as usize];
             *third = tables[2][pixel[b] as usize];
@@ -107,6 +123,16 @@ mod tests {
         let mut planes = [255.0, 32.0, 128.0, 192.0, 0.0, 64.0];
         bgr.apply_to_planes(&mut planes);
         assert_eq!(planes, out);
+    }
+
+    /// 255 of red, green and blue alone is 76, 150 and 29 in Pillow.
+    #[test]
+    fn grey_is_pillows() {
+        let colours = vec![255, 0, 0, 0, 255, 0, 0, 0, 255, 255, 255, 255, 13, 200, 77];
+        let image = Image::new(Size::new(5, 1), colours).unwrap();
+        let mut out = [0.0; 5];
+        Normalize { grey: true, scale: PixelScale::Byte, ..Normalize::UNCHANGED }.apply(&image, &mut out);
+        assert_eq!(out, [76.0, 150.0, 29.0, 255.0, 130.0]);
     }
 
     #[test]

@@ -35,6 +35,7 @@ def training_options(parser: argparse.ArgumentParser) -> None:
     add("--batch", type=int, default=4)
     add("--classes", type=int, default=1000)
     add("--image-size", "--size", type=int, default=224)
+    add("--channels", type=int, default=3, help="of the images")
     add("--salt", default="", help="prefix of every hashed name but the samples'")
     add(
         "--gain",
@@ -50,7 +51,7 @@ def training_options(parser: argparse.ArgumentParser) -> None:
     add("--alpha", type=float, help="of RMSprop; by default its own")
     add("--eps", type=float, help="of all but SGD; by default the optimizer's own")
     add("--weight-decay", type=float, default=0.0)
-    add("--no-decay", default="", help="comma-separated: bn (normalisations), bias (parameters named bias)")
+    add("--no-decay", default="", help="comma-separated: bn (normalisations), bias (parameters named bias), dense (dense layers)")
     add("--l2-in-loss", type=float, default=0.0, help="coefficient of half the squared norm of all parameters, in the loss")
     add("--label-smoothing", type=float, default=0.0)
     add("--clip-grad-norm", type=float)
@@ -62,8 +63,8 @@ def training_options(parser: argparse.ArgumentParser) -> None:
 def checked(parser: argparse.ArgumentParser, options: argparse.Namespace) -> argparse.Namespace:
     """Options that go together."""
     options.no_decay = set(filter(None, options.no_decay.split(",")))
-    if options.no_decay - {"bn", "bias"}:
-        parser.error("--no-decay takes bn and bias")
+    if options.no_decay - {"bn", "bias", "dense"}:
+        parser.error("--no-decay takes bn, bias and dense")
     for setting, takers in SETTINGS.items():
         if getattr(options, setting) and options.optimizer not in takers:
             parser.error(f"--{setting} is for {' and '.join(takers)}")
@@ -109,8 +110,11 @@ def golden(options: argparse.Namespace, network: nn.Module, path: str | Path) ->
     warnings.filterwarnings("ignore", message="TF32 acceleration on top of oneDNN")  # from switching oneDNN off and on
     has_dropout = any(isinstance(module, nn.modules.dropout._DropoutNd) for module in network.modules())
 
+    kept = {"bn": NORMALISATIONS, "dense": nn.Linear}
+
     def decays(module: nn.Module, local: str) -> bool:
-        return not ("bn" in options.no_decay and isinstance(module, NORMALISATIONS) or "bias" in options.no_decay and local == "bias")
+        whole = any(isinstance(module, kinds) for word, kinds in kept.items() if word in options.no_decay)
+        return not (whole or "bias" in options.no_decay and local == "bias")
 
     def optimizer(network: nn.Module) -> torch.optim.Optimizer:
         groups = grouped(network, options.lr, options.weight_decay, decays)
@@ -125,7 +129,7 @@ def golden(options: argparse.Namespace, network: nn.Module, path: str | Path) ->
         cross_entropy(options.label_smoothing, options.l2_in_loss),
         optimizer,
         {
-            "image": image((options.batch, 3, options.image_size, options.image_size), options.salt),
+            "image": image((options.batch, options.channels, options.image_size, options.image_size), options.salt),
             "label": labels(options.batch, options.classes, options.salt),
         },
         name=options.name or options.model.rpartition(":")[2],

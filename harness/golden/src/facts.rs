@@ -95,13 +95,13 @@ pub fn preprocess(recipe: &Recipe, folder: &Path) -> Result<Vec<Item>, GoldenErr
         let picture = image::decode(&read_capped(&file)?)
             .map_err(|e| GoldenError::Malformed { path: file.clone(), message: e.to_string() })?;
         let cropped = pipeline.apply(&picture, &mut Rng::new(0, 0, 0));
-        let size = cropped.size();
-        if [3, size.height, size.width] != entry.shape {
-            let note = format!("3x{}x{} pixels instead of {:?}", size.height, size.width, entry.shape);
+        let (size, channels) = (cropped.size(), pipeline.normalize().planes());
+        if [channels, size.height, size.width] != entry.shape {
+            let note = format!("{channels}x{}x{} pixels instead of {:?}", size.height, size.width, entry.shape);
             items.push(Item::wrong(entry.key, note));
             continue;
         }
-        let mut pixels = vec![0.0; 3 * size.height * size.width];
+        let mut pixels = vec![0.0; channels * size.area()];
         pipeline.normalize().apply(&cropped, &mut pixels);
         let positions: Vec<usize> = sample_positions(&entry.key, pixels.len(), truth.len()).collect();
         let samples = Samples { positions, values: &truth };

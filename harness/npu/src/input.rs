@@ -145,7 +145,7 @@ fn stored(source: &Source) -> Stored {
     let (steps, files, pixels): (&[HostStep], f64, Option<f64>) = match source {
         Source::ImageFolder(_) | Source::ClassFolders(_) => (&[HostStep::Read, HostStep::Decode], 1.0, None),
         // These lie in memory, or are drawn before the training.
-        Source::Cifar10(_) | Source::Characters(_) => (&[], 0.0, None),
+        Source::Cifar10(_) | Source::Idx(_) | Source::Characters(_) => (&[], 0.0, None),
         Source::TextFolder(_) => {
             (&[HostStep::Read, HostStep::Decode, HostStep::Warp, HostStep::TextTargets], 1.0, Some(SCENE_PIXELS))
         }

@@ -92,6 +92,7 @@ impl Check<'_> {
             Source::ImageFolder(_)
             | Source::ClassFolders(_)
             | Source::Cifar10(_)
+            | Source::Idx(_)
             | Source::TextFolder(_)
             | Source::LabelMaps(_)
             | Source::Crop511(_)

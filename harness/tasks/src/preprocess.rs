@@ -18,7 +18,7 @@ pub(crate) enum Split {
 }
 
 /// Builds the preprocessing of a recipe, and checks that it delivers what the model takes: `image` is
-/// `[channels, height, width]`, `from` the size of all images of the data set if they share one.
+/// `[channels, height, width]`, where one channel stands for grey images, `from` the size of all images of the data set if they share one.
 ///
 /// # Errors
 /// Steps after the normalisation, impossible steps, or images of another size than the model's input.
@@ -43,13 +43,14 @@ pub(crate) fn pipeline(
             other => geometric.extend(geometry(other)),
         }
     }
-    let pipeline =
-        Pipeline::new(geometric, normalize.unwrap_or(Normalize::UNCHANGED)).map_err(|e| refuse(path, e.to_string()))?;
     let [c, h, w] = image;
+    let normalize = Normalize { grey: c == 1, ..normalize.unwrap_or(Normalize::UNCHANGED) };
+    let pipeline = Pipeline::new(geometric, normalize).map_err(|e| refuse(path, e.to_string()))?;
+    let channels = normalize.planes();
     match pipeline.output(from) {
-        Some(size) if [3, size.height, size.width] == image => Ok(pipeline),
+        Some(size) if [channels, size.height, size.width] == image => Ok(pipeline),
         Some(size) => {
-            let made = format!("3x{}x{}", size.height, size.width);
+            let made = format!("{channels}x{}x{}", size.height, size.width);
             Err(refuse(path, format!("images come out as {made}, the model takes {c}x{h}x{w}")))
         }
         None => Err(refuse(
@@ -95,7 +96,7 @@ fn normalisation(n: &schema::Normalize) -> Normalize {
         schema::ChannelOrder::Rgb => transforms::ChannelOrder::Rgb,
         schema::ChannelOrder::Bgr => transforms::ChannelOrder::Bgr,
     };
-    Normalize { mean: n.mean.map(|m| m as f32), std: n.std.map(|s| s as f32), scale, channels }
+    Normalize { mean: n.mean.map(|m| m as f32), std: n.std.map(|s| s as f32), scale, channels, grey: false }
 }
 
 fn filter(filter: schema::Filter) -> transforms::Filter {
@@ -151,7 +152,7 @@ pub(crate) fn image(input: &Input) -> [usize; 3] {
 
 /// An image as the network takes it, CHW.
 pub(crate) fn normalized(image: &Image, normalize: &Normalize) -> Vec<f32> {
-    let mut pixels = vec![0.0; 3 * image.size().area()];
+    let mut pixels = vec![0.0; normalize.planes() * image.size().area()];
     normalize.apply(image, &mut pixels);
     pixels
 }

@@ -6,7 +6,9 @@ use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 use zoo_datasets::image::{decode, decode_labels, decode_region, encoded_size};
 use zoo_datasets::tracking::VideoDataset;
-use zoo_datasets::{Cifar10, Crop511, Dataset, FrameFolders, OnError, Rect, TextFormat, parse_text_regions};
+use zoo_datasets::{
+    Cifar10, Crop511, Dataset, FrameFolders, IdxImages, IdxPart, OnError, Rect, TextFormat, parse_text_regions,
+};
 use zoo_graph::MemoryPlan;
 use zoo_npu::{Device, DeviceLibrary, Throughput, Work, study};
 use zoo_recipe::{BuildOptions, build};
@@ -156,6 +158,15 @@ pub fn cifar(data: &[u8]) {
     let folder = folder("test_batch.bin", data);
     if let Ok(set) = Cifar10::test(folder.path()) {
         (0..set.len().min(8)).for_each(|index| drop(set.image(index).unwrap()));
+    }
+}
+
+/// A file of grey images in MNIST's format; the labels are those of two images.
+pub fn idx(data: &[u8]) {
+    let folder = folder("train-images-idx3-ubyte", data);
+    fs::write(folder.path().join("train-labels-idx1-ubyte"), [0, 0, 8, 1, 0, 0, 0, 2, 4, 1]).unwrap();
+    if let Ok(set) = IdxImages::open(folder.path(), IdxPart::Train) {
+        (0..2).for_each(|index| drop(set.image(index).unwrap()));
     }
 }
 

@@ -31,6 +31,8 @@ pub enum Source {
     ClassFolders(ClassFolders),
     /// CIFAR-10 in its binary version: `data_batch_1.bin` .. `data_batch_5.bin`, `test_batch.bin`.
     Cifar10(Cifar10),
+    /// Grey images with a class in IDX files: MNIST, Fashion-MNIST, KMNIST.
+    Idx(Idx),
     /// Rendered characters, generated: needs no files.
     Characters(Characters),
     /// Scenes with words, generated: needs no files.
@@ -96,7 +98,9 @@ impl Source {
     /// What its samples are.
     pub fn kind(&self) -> SampleKind {
         match self {
-            Self::ImageFolder(_) | Self::ClassFolders(_) | Self::Cifar10(_) | Self::Characters(_) => SampleKind::Image,
+            Self::ImageFolder(_) | Self::ClassFolders(_) | Self::Cifar10(_) | Self::Idx(_) | Self::Characters(_) => {
+                SampleKind::Image
+            }
             Self::TextScenes(_) | Self::TextFolder(_) => SampleKind::Text,
             Self::LabelMaps(_) | Self::Shapes(_) => SampleKind::LabelMap,
             Self::Videos(_) | Self::Crop511(_) | Self::FrameFolder(_) => SampleKind::Video,
@@ -111,6 +115,7 @@ impl Source {
             Self::ImageFolder(_)
             | Self::ClassFolders(_)
             | Self::Cifar10(_)
+            | Self::Idx(_)
             | Self::TextFolder(_)
             | Self::LabelMaps(_)
             | Self::Crop511(_)
@@ -159,6 +164,15 @@ pub struct ClassFolders {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Cifar10 {
+    /// Folder that holds the files; `--data` replaces it.
+    pub root: PathBuf,
+}
+
+/// Grey images with a class in IDX files: `train-images-idx3-ubyte`, `train-labels-idx1-ubyte`, and the same with `t10k`,
+/// which is held out; unpacked. Classes are the numbers from 0 to the largest label.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Idx {
     /// Folder that holds the files; `--data` replaces it.
     pub root: PathBuf,
 }

@@ -9,10 +9,12 @@ use std::{
 };
 
 use serde_json::Value;
-use zoo_datasets::{DataError, Dataset, Image, Loader, LoaderConfig, Pipeline, Size, contact_sheet, open_root};
+use zoo_datasets::{
+    DataError, Dataset, IdxImages, Image, Loader, LoaderConfig, Pipeline, Size, contact_sheet, open_root,
+};
 use zoo_recipe::{
     Recipe,
-    schema::{CenterCrop, Cifar10, ClassFolders, Filter, ImageFolder, ImageSize, Resize, ResizeTo, Source, Step},
+    schema::{CenterCrop, Cifar10, ClassFolders, Filter, Idx, ImageFolder, ImageSize, Resize, ResizeTo, Source, Step},
 };
 
 use crate::{
@@ -54,6 +56,7 @@ impl Task for Classification {
             Source::ImageFolder(section) => sources::folder(section, on_error(recipe)),
             Source::ClassFolders(section) => sources::class_folders(section, on_error(recipe)),
             Source::Cifar10(section) => sources::cifar10(section),
+            Source::Idx(section) => sources::idx(section),
             Source::Characters(section) => sources::characters(recipe, section),
             _ => Err(foreign(recipe, "classification")),
         }
@@ -71,6 +74,7 @@ impl Task for Classification {
         let binary = ["", "cifar-10-batches-bin"].map(|inner| root.join(inner));
         match binary.into_iter().find(|folder| folder.join("test_batch.bin").is_file()) {
             Some(root) => Source::Cifar10(Cifar10 { root }),
+            None if IdxImages::lie_in(root) => Source::Idx(Idx { root: root.to_owned() }),
             None => Source::ClassFolders(ClassFolders { root: root.to_owned() }),
         }
     }

@@ -3,8 +3,8 @@
 use std::{path::Path, sync::Arc};
 
 use zoo_datasets::{
-    Alphabet, Cached, Characters, CharactersConfig, Cifar10, Dataset, ImageFolder, Layout, OnError, Root,
-    open_class_folders,
+    Alphabet, Cached, Characters, CharactersConfig, Cifar10, Dataset, IdxImages, IdxPart, ImageFolder, Layout, OnError,
+    Root, open_class_folders,
 };
 use zoo_recipe::{Recipe, schema};
 
@@ -31,6 +31,7 @@ pub(super) fn found(root: &Path, found: Root) -> DataSets {
         Layout::TrainVal => format!("class folders in {root}/train and {root}/val"),
         Layout::Classes => format!("class folders in {root}, a tenth of the images held out"),
         Layout::Cifar10 => format!("CIFAR-10 in {root}"),
+        Layout::Idx => format!("IDX files in {root}"),
     };
     let samples = Arc::new(LabelledImages::new(found.train, found.val));
     DataSets { samples, description, skipped: found.skipped }
@@ -39,6 +40,12 @@ pub(super) fn found(root: &Path, found: Root) -> DataSets {
 pub(super) fn cifar10(section: &schema::Cifar10) -> Result<DataSets, InputError> {
     let description = format!("CIFAR-10 in {}", section.root.display());
     Ok(images(Cifar10::train(&section.root)?, Cifar10::test(&section.root)?, description))
+}
+
+pub(super) fn idx(section: &schema::Idx) -> Result<DataSets, InputError> {
+    let description = format!("IDX files in {}", section.root.display());
+    let [train, test] = [IdxPart::Train, IdxPart::Test].map(|part| IdxImages::open(&section.root, part));
+    Ok(images(train?, test?, description))
 }
 
 fn images(train: impl Dataset + 'static, val: impl Dataset + 'static, description: String) -> DataSets {

@@ -17,15 +17,13 @@ use crate::{
 #[derive(Clone)]
 pub(super) struct Preparation {
     normalize: Normalize,
-    /// The network takes one channel.
-    grey: bool,
 }
 
 impl Preparation {
     fn new(recipe: &Recipe, split: Split, [channels, ..]: [usize; 3]) -> Result<Self, InputError> {
         let normalize = only_normalisation(recipe, split)?;
         match channels {
-            1 | 3 => Ok(Self { normalize, grey: channels == 1 }),
+            1 | 3 => Ok(Self { normalize: Normalize { grey: channels == 1, ..normalize } }),
             other => {
                 let message = format!("images have three channels, or one if they are grey, not {other}");
                 Err(InputError::at(recipe, "model.inputs", message))
@@ -35,13 +33,7 @@ impl Preparation {
 
     /// The image as the network takes it, CHW.
     pub(super) fn numbers(&self, image: &Image) -> Vec<f32> {
-        if !self.grey {
-            return normalized(image, &self.normalize);
-        }
-        // Pillow's `convert("L")`: ITU-R BT.601 in 16 bits of fraction.
-        let grey =
-            |[r, g, b]: &[u8; 3]| (19595 * u32::from(*r) + 38470 * u32::from(*g) + 7471 * u32::from(*b) + 0x8000) >> 16;
-        image.pixels().as_chunks::<3>().0.iter().map(|pixel| self.normalize.value(0, grey(pixel) as u8)).collect()
+        normalized(image, &self.normalize)
     }
 }
 
@@ -165,17 +157,6 @@ pub(super) fn batch(samples: Vec<Labelled>, image: &str, prepare: &Preparation, 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    /// Levels of Pillow 13's `convert("L")`.
-    #[test]
-    fn grey_is_pillows() {
-        let normalize = Normalize { scale: zoo_datasets::transforms::PixelScale::Byte, ..Normalize::UNCHANGED };
-        let prepare = Preparation { normalize, grey: true };
-        let colours = [[255, 0, 0], [0, 255, 0], [0, 0, 255], [255, 255, 255], [13, 200, 77]];
-        for (colour, level) in colours.into_iter().zip([76.0, 150.0, 29.0, 255.0, 130.0]) {
-            assert_eq!(prepare.numbers(&Image::filled(Size::square(1), colour)), [level], "{colour:?}");
-        }
-    }
 
     #[test]
     fn the_middle_of_the_labels_is_predicted() {

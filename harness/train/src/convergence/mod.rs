@@ -16,7 +16,7 @@ use noninferiority::{Against, Sample, more_runs, power, spread, test};
 use outliers::outlier;
 
 /// Parts of a recipe in which the runs of a set may differ: those on which no number depends, and the seed.
-const FREE: [&str; 6] =
+pub(crate) const FREE: [&str; 6] =
     ["description", "reference", "golden", "engine.threads", "train.checkpoint_every", "train.seed"];
 
 /// What a user may want otherwise.

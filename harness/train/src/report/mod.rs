@@ -4,8 +4,10 @@ mod before;
 mod comparison;
 mod curves;
 pub(crate) mod pictures;
+mod results;
 
 pub use comparison::{ComparedRun, Comparison, ComparisonError, compare};
+pub use results::{Elsewhere, ResultsError, results};
 
 use std::path::Path;
 use zoo_pages::{Cell, Chart, Facts, Grid, Link, Page, Section, Verdict, duration, grouped};

@@ -1,0 +1,317 @@
+//! IDX files of images and their labels, as MNIST is published in them (<http://yann.lecun.com/exdb/mnist/>).
+
+use std::path::{Path, PathBuf};
+
+use crate::{DataError, Dataset, Image, Size, Source, files};
+
+/// Most bytes that a file may have; MNIST's largest has 47 MB.
+const MAX_FILE: u64 = 4 << 30;
+
+/// The part of a data set.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum IdxPart {
+    /// `train-images-idx3-ubyte` and `train-labels-idx1-ubyte`.
+    Train,
+    /// `t10k-images-idx3-ubyte` and `t10k-labels-idx1-ubyte`.
+    Test,
+}
+
+/// What an IDX file holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Content {
+    /// Levels `[n, height, width]`.
+    Images,
+    /// Classes `[n]`.
+    Labels,
+}
+
+impl Content {
+    /// Number of dimensions, the last byte of the magic number.
+    fn dimensions(self) -> usize {
+        match self {
+            Self::Images => 3,
+            Self::Labels => 1,
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Images => "images",
+            Self::Labels => "labels",
+        }
+    }
+}
+
+impl IdxPart {
+    fn prefix(self) -> &'static str {
+        match self {
+            Self::Train => "train",
+            Self::Test => "t10k",
+        }
+    }
+
+    /// The file of this part in `dir`; some unpack it with a dot for the second dash.
+    fn file(self, dir: &Path, content: Content) -> PathBuf {
+        let (prefix, name, dimensions) = (self.prefix(), content.name(), content.dimensions());
+        let [dash, dot] = ["-", "."].map(|mark| dir.join(format!("{prefix}-{name}{mark}idx{dimensions}-ubyte")));
+        if !dash.is_file() && dot.is_file() { dot } else { dash }
+    }
+}
+
+/// What is wrong with an IDX file.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum IdxError {
+    /// Only the compressed file is there.
+    #[error("there is only {0}: unpack it first (gunzip -k {0})")]
+    Packed(String),
+    /// The file begins as gzip does.
+    #[error("this is a gzip file: unpack it first (mv FILE FILE.gz; gunzip FILE.gz)")]
+    Gzip,
+    /// The first four bytes are others.
+    #[error("magic number {found:#010x}, expected {expected:#010x} (bytes in {dimensions} dimensions)")]
+    Magic {
+        /// The first four bytes.
+        found: u32,
+        /// What they should be.
+        expected: u32,
+        /// Number of dimensions that are expected.
+        dimensions: usize,
+    },
+    /// Fewer bytes than a header.
+    #[error("{0} bytes, which is less than a header")]
+    NoHeader(usize),
+    /// A dimension is zero, or there are more elements than a machine can count.
+    #[error("dimensions {0:?}")]
+    Dimensions(Vec<u32>),
+    /// The header promises another number of bytes.
+    #[error("the header says {dimensions:?}, which is {expected} bytes, but {found} follow")]
+    Length {
+        /// Sizes in the header.
+        dimensions: Vec<u32>,
+        /// Bytes that they stand for.
+        expected: u64,
+        /// Bytes after the header.
+        found: u64,
+    },
+    /// As many labels as images are needed.
+    #[error("{labels} labels, but {images} images in {}", file.display())]
+    Counts {
+        /// Labels in this file.
+        labels: usize,
+        /// Images in the other.
+        images: usize,
+        /// The other file.
+        file: PathBuf,
+    },
+}
+
+/// A file's sizes, and its elements.
+struct Idx {
+    dimensions: Vec<usize>,
+    bytes: Vec<u8>,
+    start: usize,
+}
+
+impl Idx {
+    /// Reads a file of bytes: `00 00 08 D`, D sizes as big-endian u32, the elements in row-major order.
+    fn read(path: &Path, content: Content) -> Result<Self, DataError> {
+        let wrong = |reason: IdxError| DataError::Idx { path: path.to_owned(), reason };
+        let bytes = match files::read(path, MAX_FILE) {
+            Ok(bytes) => bytes,
+            Err(source) => {
+                let packed = path.with_added_extension("gz");
+                let name = packed.file_name().unwrap_or_default().to_string_lossy().into_owned();
+                let missing = source.kind() == std::io::ErrorKind::NotFound && packed.is_file();
+                return Err(if missing {
+                    wrong(IdxError::Packed(name))
+                } else {
+                    DataError::Io { path: path.to_owned(), source }
+                });
+            }
+        };
+        let (dimensions, start) = header(&bytes, content).map_err(wrong)?;
+        Ok(Self { dimensions, bytes, start })
+    }
+
+    fn elements(&self) -> &[u8] {
+        &self.bytes[self.start..]
+    }
+}
+
+/// Sizes, and where the elements begin.
+fn header(bytes: &[u8], content: Content) -> Result<(Vec<usize>, usize), IdxError> {
+    const GZIP: [u8; 2] = [0x1f, 0x8b];
+    let (words, _) = bytes.as_chunks::<4>();
+    let dimensions = content.dimensions();
+    if bytes.starts_with(&GZIP) {
+        return Err(IdxError::Gzip);
+    }
+    let (Some((magic, rest)), start) = (words.split_first(), 4 * (1 + dimensions)) else {
+        return Err(IdxError::NoHeader(bytes.len()));
+    };
+    let (found, expected) = (u32::from_be_bytes(*magic), 0x0800 + dimensions as u32);
+    if found != expected {
+        return Err(IdxError::Magic { found, expected, dimensions });
+    }
+    let sizes: Vec<u32> = rest.iter().take(dimensions).map(|word| u32::from_be_bytes(*word)).collect();
+    if sizes.len() < dimensions {
+        return Err(IdxError::NoHeader(bytes.len()));
+    }
+    let elements = sizes.iter().try_fold(1_u64, |product, size| product.checked_mul(u64::from(*size)));
+    let Some(expected) = elements.filter(|elements| *elements > 0) else {
+        return Err(IdxError::Dimensions(sizes));
+    };
+    let found = (bytes.len() - start) as u64;
+    if found != expected {
+        return Err(IdxError::Length { dimensions: sizes, expected, found });
+    }
+    Ok((sizes.into_iter().map(|size| size as usize).collect(), start))
+}
+
+/// Grey images and labels of a pair of IDX files, kept in memory as they are in the files.
+pub struct IdxImages {
+    images: Idx,
+    labels: Idx,
+    path: PathBuf,
+    size: Size,
+    classes: Vec<String>,
+}
+
+impl IdxImages {
+    /// A part of the data set in `dir`. Classes are named by their numbers, from 0 to the largest label.
+    ///
+    /// # Errors
+    /// If a file is missing, still packed, of another type, shorter or longer than its header says, or if there are
+    /// not as many labels as images.
+    pub fn open(dir: &Path, part: IdxPart) -> Result<Self, DataError> {
+        let [path, of_labels] = [Content::Images, Content::Labels].map(|content| part.file(dir, content));
+        let (images, labels) = (Idx::read(&path, Content::Images)?, Idx::read(&of_labels, Content::Labels)?);
+        let (count, found) = (images.dimensions[0], labels.dimensions[0]);
+        if count != found {
+            let reason = IdxError::Counts { labels: found, images: count, file: path };
+            return Err(DataError::Idx { path: of_labels, reason });
+        }
+        let size = Size::new(images.dimensions[2], images.dimensions[1]);
+        let largest = labels.elements().iter().copied().max().unwrap_or(0);
+        let classes = (0..=largest).map(|class| class.to_string()).collect();
+        Ok(Self { images, labels, path, size, classes })
+    }
+
+    /// Whether `dir` holds the images to train on, packed or not.
+    pub fn lie_in(dir: &Path) -> bool {
+        let file = IdxPart::Train.file(dir, Content::Images);
+        file.is_file() || file.with_added_extension("gz").is_file()
+    }
+}
+
+impl Dataset for IdxImages {
+    fn len(&self) -> usize {
+        self.labels.elements().len()
+    }
+
+    fn classes(&self) -> &[String] {
+        &self.classes
+    }
+
+    fn label(&self, index: usize) -> u32 {
+        self.labels.elements()[index].into()
+    }
+
+    fn name(&self, index: usize) -> String {
+        format!("{}[{index}]", self.path.display())
+    }
+
+    fn image_size(&self) -> Option<Size> {
+        Some(self.size)
+    }
+
+    fn source(&self, index: usize) -> Result<Source<'_>, DataError> {
+        let area = self.size.area();
+        let levels = &self.images.elements()[index * area..][..area];
+        let mut image = Image::filled(self.size, [0; 3]);
+        for (pixel, level) in image.pixels_mut().as_chunks_mut::<3>().0.iter_mut().zip(levels) {
+            *pixel = [*level; 3];
+        }
+        Ok(Source::Decoded(image))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::fs;
+
+    fn idx(sizes: &[u32], elements: &[u8]) -> Vec<u8> {
+        let sizes = sizes.iter().flat_map(|size| size.to_be_bytes());
+        [&[0, 0, 8, (sizes.clone().count() / 4) as u8][..], &sizes.collect::<Vec<_>>(), elements].concat()
+    }
+
+    /// Two images of 3x2 pixels, classes 4 and 1.
+    fn folder() -> tempfile::TempDir {
+        let dir = tempfile::tempdir().unwrap();
+        let levels: Vec<u8> = (0..12).map(|level| 20 * level).collect();
+        fs::write(dir.path().join("train-images-idx3-ubyte"), idx(&[2, 2, 3], &levels)).unwrap();
+        fs::write(dir.path().join("train-labels-idx1-ubyte"), idx(&[2], &[4, 1])).unwrap();
+        dir
+    }
+
+    fn refused(dir: &Path) -> String {
+        IdxImages::open(dir, IdxPart::Train).err().unwrap().to_string()
+    }
+
+    #[test]
+    fn levels_become_grey_images() {
+        let dir = folder();
+        for (from, to) in [("train-images-idx3-ubyte", "train-images.idx3-ubyte"), ("train-labels-idx1-ubyte", "none")]
+        {
+            let set = IdxImages::open(dir.path(), IdxPart::Train).unwrap();
+            assert_eq!((set.len(), set.classes().len(), set.label(0), set.label(1)), (2, 5, 4, 1));
+            assert_eq!(set.image_size(), Some(Size::new(3, 2)));
+            // Row 1 of the second image: levels 9, 10 and 11 of the file.
+            assert_eq!(set.image(1).unwrap().row(1), [180, 180, 180, 200, 200, 200, 220, 220, 220]);
+            assert!(set.name(1).ends_with("idx3-ubyte[1]"));
+            fs::rename(dir.path().join(from), dir.path().join(to)).unwrap();
+        }
+        assert!(refused(dir.path()).contains("train-labels-idx1-ubyte: No such file"));
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_file_is_said() {
+        let dir = folder();
+        let (images, labels) = (dir.path().join("train-images-idx3-ubyte"), dir.path().join("train-labels-idx1-ubyte"));
+        for (bytes, reason) in [
+            (idx(&[2], &[0; 2]), "magic number 0x00000801, expected 0x00000803 (bytes in 3 dimensions)"),
+            (idx(&[2, 2, 3], &[0; 11]), "the header says [2, 2, 3], which is 12 bytes, but 11 follow"),
+            (idx(&[2, 2, 3], &[0; 13]), "which is 12 bytes, but 13 follow"),
+            (idx(&[2, 0, 3], &[]), "dimensions [2, 0, 3]"),
+            (idx(&[u32::MAX; 3], &[0; 9]), "dimensions [4294967295"),
+            (vec![0, 0, 8, 3, 0], "5 bytes, which is less than a header"),
+            (vec![], "0 bytes, which is less than a header"),
+            (vec![0x1f, 0x8b, 8, 0], "this is a gzip file"),
+        ] {
+            fs::write(&images, bytes).unwrap();
+            let message = refused(dir.path());
+            assert!(message.starts_with(images.to_str().unwrap()) && message.contains(reason), "{message}");
+        }
+        fs::write(&images, idx(&[3, 1, 1], &[0; 3])).unwrap();
+        let message = refused(dir.path());
+        assert!(
+            message.starts_with(labels.to_str().unwrap()) && message.contains("2 labels, but 3 images in"),
+            "{message}"
+        );
+        fs::rename(&images, dir.path().join("train-images-idx3-ubyte.gz")).unwrap();
+        assert!(refused(dir.path()).contains("there is only train-images-idx3-ubyte.gz: unpack it first"));
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_a_header_or_an_error(bytes in prop::collection::vec(any::<u8>(), 0..64), sound in any::<bool>()) {
+            let bytes = if sound { [&[0, 0, 8, 1, 0, 0, 0][..], &[bytes.len() as u8], &bytes].concat() } else { bytes };
+            match header(&bytes, Content::Labels) {
+                Ok((sizes, start)) => prop_assert_eq!(sizes.iter().product::<usize>(), bytes.len() - start),
+                Err(_) => prop_assert!(!sound || bytes.len() == 8),
+            }
+        }
+    }
+}

@@ -1,0 +1,241 @@
+//! What runs reached beside the published figure and beside other frameworks on the same data, as a page in Markdown.
+
+use serde::Deserialize;
+use std::{
+    fmt::Write,
+    path::{Path, PathBuf},
+};
+use zoo_datasets::files;
+use zoo_recipe::schema::Metric;
+
+use crate::{
+    HOST,
+    convergence::{FREE, setting_changes},
+    event::{Event, GoldenCheck, GoldenVerdict, RunResult, Started},
+    record::{RunEnd, RunRecord},
+};
+
+/// Longest file of trainings elsewhere.
+const LONGEST: u64 = 1 << 24;
+
+/// A training by another framework, a line of JSON of the scripts in `benches/real`.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Elsewhere {
+    /// The recipe that it follows.
+    pub recipe: String,
+    /// The framework and its version.
+    pub by: String,
+    /// What was measured.
+    pub metric: Metric,
+    /// What it reached, in the metric's range.
+    pub value: f64,
+    /// Seconds of training.
+    pub seconds: f64,
+    /// Its seed.
+    pub seed: u64,
+    /// Steps of the training.
+    pub steps: u64,
+    /// Samples that the value is of.
+    pub held_out: u64,
+}
+
+/// Why there is no page of results.
+#[derive(Debug, thiserror::Error)]
+pub enum ResultsError {
+    /// A run that is not done.
+    #[error("{} is not done: only finished runs have results", .0.display())]
+    NotDone(PathBuf),
+    /// A run without a value.
+    #[error("{}: the last evaluation measured no {metric}", folder.display())]
+    NoValue {
+        /// The run.
+        folder: PathBuf,
+        /// What its target is about.
+        metric: Metric,
+    },
+    /// A file that cannot be read.
+    #[error("{}: {source}", path.display())]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// The operating system's reason.
+        source: std::io::Error,
+    },
+    /// A line that is no training.
+    #[error("{}:{line}: {source}", path.display())]
+    Line {
+        /// The file.
+        path: PathBuf,
+        /// Number of the line, from 1.
+        line: usize,
+        /// What is wrong with it.
+        source: serde_json::Error,
+    },
+}
+
+impl Elsewhere {
+    /// Reads a file with a training per line.
+    ///
+    /// # Errors
+    /// A file that cannot be read, and the first line that is no training.
+    pub fn read(path: &Path) -> Result<Vec<Self>, ResultsError> {
+        let unreadable = |source| ResultsError::Unreadable { path: path.to_owned(), source };
+        let bytes = files::read(path, LONGEST).map_err(unreadable)?;
+        let text = String::from_utf8_lossy(&bytes);
+        let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
+        let parsed = lines.map(|(index, line)| {
+            let wrong = |source| ResultsError::Line { path: path.to_owned(), line: index + 1, source };
+            serde_json::from_str(line).map_err(wrong)
+        });
+        parsed.collect()
+    }
+}
+
+/// A finished run.
+struct Finished<'a> {
+    record: &'a RunRecord,
+    started: &'a Started,
+    result: &'a RunResult,
+    value: f64,
+}
+
+/// Trainings that differ by their seeds alone.
+struct Row {
+    who: String,
+    values: Vec<f64>,
+    seconds: Vec<f64>,
+    seeds: Vec<u64>,
+}
+
+/// The page: a section per training, which several seeds, devices and frameworks share.
+///
+/// # Errors
+/// Runs that are not done, or that measured nothing.
+pub fn results(records: &[RunRecord], elsewhere: &[Elsewhere]) -> Result<String, ResultsError> {
+    let runs = records.iter().map(finished).collect::<Result<Vec<_>, _>>()?;
+    let mut trainings: Vec<Vec<&Finished<'_>>> = Vec::new();
+    for run in &runs {
+        match trainings.iter_mut().find(|training| is_one_training(training[0].record, run.record)) {
+            Some(training) => training.push(run),
+            None => trainings.push(vec![run]),
+        }
+    }
+    let mut page = HEAD.to_owned();
+    for training in &trainings {
+        section(training, elsewhere, &mut page);
+    }
+    Ok(page)
+}
+
+const HEAD: &str = "\
+# Results on real data
+
+<!-- Made by `zoo report RUNS --against RECORDS --markdown docs/results.md`. -->
+
+What the recipes reach on published data sets, beside the published figure and beside PyTorch on the same files, with the
+same batches, schedule and variation (`benches/real/`). Sigma is the standard deviation over seeds. The time of a run of
+zoo includes its evaluations and the decoding of its images in every epoch; PyTorch's is that of its training alone, on
+images that were decoded before.
+";
+
+fn finished(record: &RunRecord) -> Result<Finished<'_>, ResultsError> {
+    let (Some(started), RunEnd::Finished(result)) = (record.started(), record.end()) else {
+        return Err(ResultsError::NotDone(record.folder.clone()));
+    };
+    let no_value = || ResultsError::NoValue { folder: record.folder.clone(), metric: result.metric };
+    Ok(Finished { record, started, result, value: result.achieved.ok_or_else(no_value)? })
+}
+
+/// Whether two runs differ by seed and device alone.
+fn is_one_training(first: &RunRecord, other: &RunRecord) -> bool {
+    setting_changes(first, other, &FREE).iter().all(|change| change.path == "device")
+}
+
+fn section(training: &[&Finished<'_>], elsewhere: &[Elsewhere], page: &mut String) {
+    let Finished { record, started, result, .. } = training[0];
+    let (metric, recipe) = (result.metric, &record.recipe);
+    let mut rows: Vec<Row> = Vec::new();
+    for other in elsewhere {
+        let same = other.recipe == recipe.name && other.steps == result.steps;
+        if same && other.metric == metric && other.held_out == started.val_samples as u64 {
+            add(&mut rows, other.by.clone(), other.value, other.seconds, other.seed);
+        }
+    }
+    for run in training {
+        let who = match run.started.device.as_str() {
+            HOST => "zoo".to_owned(),
+            device => format!("zoo, arithmetic of {device}"),
+        };
+        add(&mut rows, who, run.value, run.result.seconds, run.started.seed);
+    }
+    let golden = record.events.iter().find_map(|event| match event {
+        Event::Golden(golden) => Some(golden.as_ref()),
+        _ => None,
+    });
+    // Writing to a string cannot fail.
+    let _ = write!(
+        page,
+        "\n## {}\n\n{}{} samples to train on, {} held out. {} epochs, {} steps{}. {}\n\n| | {metric} | sigma | time | seeds |\n\
+         | --- | --- | --- | --- | --- |\n",
+        recipe.name,
+        recipe.description.as_ref().map_or_else(String::new, |description| format!("{description}. ")),
+        started.train_samples,
+        started.val_samples,
+        result.epochs,
+        result.steps,
+        golden.map_or_else(String::new, changed),
+        golden.map_or("The golden was not checked.".to_owned(), proven),
+    );
+    if let Some(target) = &recipe.target {
+        let of = target.of.as_deref().unwrap_or("the recipe's target");
+        let _ = writeln!(page, "| {of} | {} | | | |", metric.format(target.value));
+    }
+    for row in rows {
+        let _ = writeln!(page, "{}", row.written(metric));
+    }
+}
+
+fn add(rows: &mut Vec<Row>, who: String, value: f64, seconds: f64, seed: u64) {
+    let place = rows.iter().position(|row| row.who == who).unwrap_or_else(|| {
+        rows.push(Row { who, values: Vec::new(), seconds: Vec::new(), seeds: Vec::new() });
+        rows.len() - 1
+    });
+    rows[place].values.push(value);
+    rows[place].seconds.push(seconds);
+    rows[place].seeds.push(seed);
+}
+
+impl Row {
+    fn written(&self, metric: Metric) -> String {
+        let n = self.values.len() as f64;
+        let mean = |values: &[f64]| values.iter().sum::<f64>() / n;
+        let centre = mean(&self.values);
+        let squares: f64 = self.values.iter().map(|value| (value - centre).powi(2)).sum();
+        let sigma = match self.values.len() {
+            1 => String::new(),
+            _ => metric.format_difference((squares / (n - 1.0)).sqrt()),
+        };
+        let seeds = self.seeds.iter().map(u64::to_string).collect::<Vec<_>>().join(", ");
+        format!("| {} | {} | {sigma} | {:.0} s | {seeds} |", self.who, metric.format(centre), mean(&self.seconds))
+    }
+}
+
+/// What a run changes of its recipe, as the end of a sentence.
+fn changed(golden: &GoldenCheck) -> String {
+    let kept = |change: &&String| !change.starts_with("train.seed") && !change.starts_with("engine.");
+    let changes: Vec<&str> = golden.changes.iter().filter(kept).map(String::as_str).collect();
+    if changes.is_empty() { String::new() } else { format!(" (of the recipe are changed: {})", changes.join(", ")) }
+}
+
+/// What the golden check before the run found, as a sentence.
+fn proven(golden: &GoldenCheck) -> String {
+    let worst = golden.stages.iter().filter_map(|stage| stage.worst.as_ref()?.ratio).fold(0.0, f64::max);
+    let verdict = match golden.verdict {
+        GoldenVerdict::Pass => "passed",
+        GoldenVerdict::Baseline => "passed against zoo's own recording",
+        GoldenVerdict::Fail => "failed",
+        GoldenVerdict::Absent => return "There is no golden.".to_owned(),
+    };
+    format!("Golden {verdict} in {}, at most {worst:.1} times its floor.", golden.dtype)
+}
