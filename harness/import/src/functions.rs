@@ -173,9 +173,12 @@ impl Reader<'_> {
             shared.as_ref().and_then(|shared| shared.strip_suffix(".weight")).filter(|_| name != at.module)
         {
             if at.call.argument(2, &["bias"]).is_some() {
-                return Err(at.refuse("a table of an embedding is used with a bias", "`unembed` has no bias"));
+                return Err(at.refuse(
+                    "a table of an embedding is used with a bias",
+                    "write `unembed: {table: .., bias: ..}` by hand",
+                ));
             }
-            let layer = Layer::Unembed(zoo::Unembed { table: table.to_owned() });
+            let layer = Layer::Unembed(zoo::Unembed { table: table.to_owned(), bias: None });
             return self.layer(at, layer, x, Some(at.module.to_owned()));
         }
         let bias = self.bias(at, 2, &name)?;

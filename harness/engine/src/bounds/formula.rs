@@ -23,9 +23,10 @@ struct Near {
 }
 
 impl Near {
-    /// After so many roundings of the value.
+    /// After so many roundings of the value; infinity, as masks have it, is not rounded.
     fn rounded(value: f64, inherited: f64, roundings: f64) -> Self {
-        Self { value, error: inherited + roundings * UNIT * value.abs() }
+        let own = if value.is_finite() { roundings * UNIT * value.abs() } else { 0.0 };
+        Self { value, error: inherited + own }
     }
 }
 
