@@ -17,6 +17,7 @@ import torch
 import torchvision
 from torch import nn
 
+from zoo_golden.bert import bert
 from zoo_golden.language import Gpt, Llama, gpt2
 from zoo_golden.networks import NpuAlexNet, load
 from zoo_golden.segmentation import Unet, deeplabv3_resnet50
@@ -180,6 +181,12 @@ def llama(module: nn.Module, local: str) -> Distribution:
     return normal(0.02 / math.sqrt(2 * 5) if hasattr(module, "narrow") else 0.02)
 
 
+def transformers_bert(module: nn.Module, local: str) -> Distribution:
+    if isinstance(module, nn.LayerNorm):
+        return normalisation(local)
+    return constant(0.0) if local == "bias" else normal(0.02)
+
+
 def unet(module: nn.Module, local: str) -> Distribution:
     if local == "bias":
         return constant(0.0)
@@ -295,6 +302,7 @@ RECIPES: dict[str, tuple[str, Callable[[nn.Module, str], Distribution], Callable
         llama,
         Llama,
     ),
+    "bert_base": ("weights N(0, 0.02^2), normalisations 1 and 0, biases 0", transformers_bert, bert),
     "unet_medical": (
         "convolutions N(0, 0.06^2) within two deviations, upward ones N(0, 0.01^2), biases 0",
         unet,

@@ -244,6 +244,33 @@ def llama2_c(base: float, warmup: int, epochs: int, windows: int) -> Schedule:
     )
 
 
+def warmed_linear(base: float, warmup: int, epochs: int, windows: int, batch: int, source: str) -> Schedule:
+    """transformers' get_linear_schedule_with_warmup."""
+    steps = epochs * (windows // batch)
+
+    def lr(step: int) -> float:
+        return base * (step / warmup if step < warmup else (steps - step) / (steps - warmup))
+
+    return Schedule(
+        f"step i < {warmup}: {base} * i/{warmup}; from there on: {base} * ({steps} - i)/{steps - warmup}",
+        source,
+        base,
+        epochs,
+        warmup,
+        lr,
+        lambda optimizer: lr_scheduler.SequentialLR(
+            optimizer,
+            [
+                lr_scheduler.LambdaLR(optimizer, lambda step: step / warmup),
+                lr_scheduler.PolynomialLR(optimizer, total_iters=steps - warmup, power=1.0),
+            ],
+            milestones=[warmup],
+        ),
+        images=windows,
+        batch=batch,
+    )
+
+
 def polynomial(base: float, power: float, epochs: int, images: int, batch: int, source: str) -> Schedule:
     steps = epochs * (images // batch)
     return Schedule(
@@ -273,6 +300,9 @@ SCHEDULES = {
     "gpt_shakespeare": language_model(1e-3, 1e-4, 100, 8, 3000, "the settings of its README for a CPU"),
     "gpt2": language_model(6e-4, 6e-5, 2000, 600, 12000, "config/train_gpt2.py, without its accumulation of gradients"),
     "llama": llama2_c(1e-3, 1000, 1000, 12800),
+    "bert_base": warmed_linear(
+        6.25e-4, 3125, 1000, 512000, 512, "arXiv 1904.00962 for batches of 512: a million steps, here 512000 windows per epoch"
+    ),
     "unet_medical": Schedule(
         "0.0001",
         "mindspore-ai/models official/cv/Unet, unet_medical_config.yaml: 400 epochs of ISBI's 30 images",

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import torch
 
-from zoo_golden import language, segmentation, text, tracking
+from zoo_golden import bert, language, segmentation, text, tracking
 from zoo_golden.__main__ import main
 
 GOLDEN = Path(__file__).resolve().parent.parent
@@ -122,6 +122,20 @@ GOLDENS = {
             clip=1.0,
             gains=[],
             name="llama",
+        ),
+    ),
+    # Two samples of at most 64 tokens in place of 512 of 128.
+    "bert_base": (
+        GOLDEN / "bert_base/step",
+        partial(
+            bert.step,
+            batch=2,
+            length=64,
+            lr=1e-3,
+            weight_decay=0.01,
+            clip=1.0,
+            # With 1, all tokens become the same with depth, and no gradient reaches queries and keys.
+            gains=[("*.dense.weight", 0.4), ("*.value.weight", 0.4)],
         ),
     ),
     # The smallest image that leaves a pixel on each level, and more than one of the result.

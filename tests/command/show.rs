@@ -100,6 +100,7 @@ fn sizes_of_the_other_networks_are_torchvision_s() {
         ("gpt_shakespeare", 804_096),
         ("llama", 260_032),
         ("unet_medical", 31_029_698),
+        ("bert_base", 110_106_428),
         ("deeplabv3_resnet50", 39_638_869),
         ("resnet20", 269_722),
         ("resnet8_tiny", 78_186),

@@ -45,6 +45,21 @@ _RULES = {
         {"decoupled_decay": False, "corrected_weight_decay": False, "lr_in_momentum": True, "caution": False},
         "tensorflow",
     ),
+    "timm.Lamb": _Rule(
+        "LAMB",
+        "m = b1*m + (1-b1)*g; v = b2*v + (1-b2)*g^2; u = m/(1-b1^t) / (sqrt(v)/sqrt(1-b2^t) + eps) + wd*p; "
+        "p -= lr * |p|/|u| * u, without the ratio where wd is 0",
+        ("eps",),
+        {
+            "bias_correction": True,
+            "grad_averaging": True,
+            "max_grad_norm": None,
+            "trust_clip": False,
+            "always_adapt": False,
+            "caution": False,
+            "decoupled_decay": False,
+        },
+    ),
     "torch.Adagrad": _Rule(
         "Adagrad",
         "g += wd*p; s = s + g^2; p -= lr/(1 + (t-1)*lr_decay) * g / (sqrt(s) + eps)",

@@ -117,6 +117,13 @@ pub fn relative_l2(found: &[f64], truth: &[f64], l2: f64, numel: usize) -> f64 {
     }
 }
 
+/// Whether shapes are equal but for axes of one element that frameworks put before what is the same for all samples:
+/// transformers' positions are `[1, T, E]`.
+pub fn same_shape(found: &[usize], truth: &[usize]) -> bool {
+    let shared = |shape: &[usize]| shape.iter().copied().skip_while(|extent| *extent == 1).collect::<Vec<_>>();
+    shared(found) == shared(truth)
+}
+
 /// Distance of a tensor from the truth: samples, and mean, deviation, norm and largest magnitude over all elements.
 ///
 /// Differences of mean and deviation count relative to the root mean square: both are bounded by the tensor's relative
@@ -124,7 +131,7 @@ pub fn relative_l2(found: &[f64], truth: &[f64], l2: f64, numel: usize) -> f64 {
 pub fn compare(found: &Measured, facts: &TensorFacts, truth: &Samples<'_>, precision: Precision) -> Distance {
     let numel: usize = facts.shape.iter().product();
     let floor = precision.floor(facts.f32_rel, TENSOR_FLOOR);
-    if found.shape != facts.shape {
+    if !same_shape(&found.shape, &facts.shape) {
         return Distance::new(f64::INFINITY, floor);
     }
     let off = |found: f64, truth: f64, scale: f64| match (found - truth).abs() {

@@ -66,6 +66,7 @@ const SLOW: &[(&str, Truth)] = &[
     ("gpt_shakespeare", Full),
     ("gpt2", Full),
     ("llama", Full),
+    ("bert_base", Full),
     ("unet_medical", Full),
     ("deeplabv3_resnet50", Full),
     ("resnet20", Full),

@@ -59,9 +59,12 @@ impl Reader<'_> {
         let shared = self.trace.parameters.get(&format!("{}.weight", at.module)).and_then(|own| own.same_as.as_ref());
         if let Some(table) = shared.and_then(|shared| shared.strip_suffix(".weight")).filter(|_| name != at.module) {
             if at.argument(2, &["bias"]).is_some() {
-                return Err(at.refuse("a table of an embedding is used with a bias", "`unembed` has no bias"));
+                return Err(at.refuse(
+                    "a table of an embedding is used with a bias",
+                    "write `unembed: {table: .., bias: ..}` by hand",
+                ));
             }
-            let layer = Layer::Unembed(zoo::Unembed { table: table.to_owned() });
+            let layer = Layer::Unembed(zoo::Unembed { table: table.to_owned(), bias: None });
             return self.layer(at, layer, x, Some(at.module.to_owned()));
         }
         let bias = self.bias(at, 2, &name)?;

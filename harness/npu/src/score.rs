@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 use zoo_recipe::{
     Library, LoadOptions, Recipe,
-    schema::{InputShape, Precision},
+    schema::{IndexShape, InputShape, NumberShape, Precision},
 };
 
 /// A throughput file: rows of what was published.
@@ -122,10 +122,13 @@ impl Row {
             if let Some(side) = self.input {
                 shape.set_side(side);
             }
-            if let (Some(tokens), InputShape::Indices(indices)) = (self.sequence, shape)
-                && let Some(last) = indices.indices.last_mut()
-            {
-                last.0 = tokens;
+            let Some(tokens) = self.sequence else { continue };
+            match shape {
+                InputShape::Indices(IndexShape { indices: extents })
+                | InputShape::Numbers(NumberShape { numbers: extents }) => {
+                    extents.last_mut().into_iter().for_each(|last| last.0 = tokens);
+                }
+                InputShape::Image(_) => {}
             }
         }
     }

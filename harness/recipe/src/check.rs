@@ -4,6 +4,7 @@
 mod preprocess;
 
 use crate::diagnostic::{Diagnostic, Severity, suggest};
+use crate::losses::further_path;
 use crate::lower::LOGITS;
 use crate::optimizer::{UsualDecay, UsualRate};
 use crate::schema::{
@@ -174,9 +175,11 @@ impl Check<'_> {
 
     fn loss(&mut self) {
         let loss = &self.recipe.loss;
-        if let Some(entropy) = loss.softmax_cross_entropy.as_ref().filter(|entropy| entropy.label_smoothing > 0.3) {
+        let first = loss.softmax_cross_entropy.iter().map(|entropy| ("loss.softmax_cross_entropy".to_owned(), entropy));
+        let further = loss.cross_entropies.iter().map(|(name, entropy)| (further_path(name), entropy));
+        for (path, entropy) in first.chain(further).filter(|(_, entropy)| entropy.label_smoothing > 0.3) {
             let message = format!("label smoothing {} is far above the usual 0.1", entropy.label_smoothing);
-            self.warn("loss.softmax_cross_entropy.label_smoothing", message, "arXiv 1512.00567 introduced it with 0.1");
+            self.warn(&format!("{path}.label_smoothing"), message, "arXiv 1512.00567 introduced it with 0.1");
         }
         let predictions = loss.predictions();
         let outputs: Vec<&str> = match self.recipe.model.outputs.is_empty() {
@@ -195,18 +198,15 @@ impl Check<'_> {
                 self.error(&format!("loss.formulas.{name}.formula"), "it reads no output of the model", &hint);
             }
         }
-        if loss.softmax_cross_entropy.is_none() && predictions.is_empty() && loss.formulas.is_empty() {
+        let classified = loss.softmax_cross_entropy.is_some() || !loss.cross_entropies.is_empty();
+        if !classified && predictions.is_empty() && loss.formulas.is_empty() {
             return self.error("loss", "nothing here depends on the labels", "add `softmax_cross_entropy: {}`");
         }
         let outputs = &self.recipe.model.outputs;
         for (term, prediction) in predictions {
             if !outputs.contains_key(prediction) {
                 let hint = suggest(prediction, outputs.keys().map(String::as_str));
-                self.error(
-                    &format!("loss.{term}.prediction"),
-                    format!("the model has no output `{prediction}`"),
-                    &hint,
-                );
+                self.error(&format!("{term}.prediction"), format!("the model has no output `{prediction}`"), &hint);
             }
         }
         let Some(l2) = &loss.l2 else { return };

@@ -186,8 +186,18 @@ impl Shapes {
     /// The alternative of `id` that `node` was probably meant for; `id` itself where there is no choice.
     pub(crate) fn choose(&self, id: ShapeId, node: &Node) -> Option<ShapeId> {
         let Shape::AnyOf(options) = self.shape(id) else { return Some(id) };
-        let mut chosen = options.iter().filter_map(|option| self.choose(*option, node));
-        chosen.find(|option| self.accepts(*option, node))
+        let chosen = options.iter().filter_map(|option| self.choose(*option, node));
+        let accepting: Vec<ShapeId> = chosen.filter(|option| self.accepts(*option, node)).collect();
+        let knowing = accepting.iter().find(|option| self.knows_a_key(**option, node));
+        knowing.or(accepting.first()).copied()
+    }
+
+    /// Whether this is a struct with one of the keys of `node`.
+    fn knows_a_key(&self, id: ShapeId, node: &Node) -> bool {
+        match (self.shape(id), &node.value) {
+            (Shape::Struct(fields), Value::Map(map)) => map.keys().any(|key| fields.contains_key(key)),
+            _ => false,
+        }
     }
 
     /// Whether a value of this kind may stand here; says nothing about what is inside it.

@@ -23,9 +23,10 @@ struct Near {
 }
 
 impl Near {
-    /// After so many roundings of the value.
+    /// After so many roundings of the value; infinity, as masks have it, is not rounded.
     fn rounded(value: f64, inherited: f64, roundings: f64) -> Self {
-        Self { value, error: inherited + roundings * UNIT * value.abs() }
+        let own = if value.is_finite() { roundings * UNIT * value.abs() } else { 0.0 };
+        Self { value, error: inherited + own }
     }
 }
 
@@ -37,9 +38,9 @@ impl Number for Near {
         Self { value, error: 0.0 }
     }
 
-    /// Rounded to f32 where it meets a tensor.
+    /// Rounded to f32 where it meets a tensor, if it is no number of f32.
     fn constant(value: f64) -> Self {
-        Self::rounded(value, 0.0, 1.0)
+        Self::rounded(value, 0.0, if f64::from(value as f32) == value { 0.0 } else { 1.0 })
     }
 
     /// A function of it: the farthest that it gets at the ends of what the number may be, and its own rounding.
@@ -80,7 +81,11 @@ impl Number for Near {
                 let inherited = if least > 0.0 { (a.error + value.abs() * b.error) / least } else { f64::INFINITY };
                 Self::rounded(value, if a.error + b.error > 0.0 { inherited } else { 0.0 }, 1.0)
             }
-            Binary::Max | Binary::Min => Self { value, error: a.error.max(b.error) },
+            Binary::Max | Binary::Min => {
+                let doubtful = (a.value - b.value).abs() <= a.error + b.error;
+                let chosen = if value == a.value { a.error } else { b.error };
+                Self { value, error: if doubtful { a.error.max(b.error) } else { chosen } }
+            }
             Binary::Pow => {
                 let ends = [-1.0, 1.0].into_iter().flat_map(|s| [-1.0, 1.0].map(|t| (s, t)));
                 let end =
@@ -164,4 +169,21 @@ fn run(
     let parts =
         parts.map_err(|source| EngineError::Node { name: ran.node.name.clone(), op: ran.node.op.name(), source })?;
     Ok(parts.into_iter().fold(Farthest::NONE, Farthest::or))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The shift of a softmax is the larger of a row's maximum and the least number of f32, whose rounding is none of its.
+    #[test]
+    fn a_number_that_is_not_taken_leaves_no_error() {
+        let near = |value, error| Near { value, error };
+        let shift = near(2.0, 1e-7).binary(Binary::Max, Near::constant(f64::from(f32::MIN)));
+        assert_eq!(shift, near(2.0, 1e-7));
+        assert_eq!(near(2.0, 1e-7).binary(Binary::Max, near(2.0, 3e-7)).error, 3e-7);
+        assert!(Near::constant(0.1).error > 0.0 && Near::constant(0.5).error == 0.0);
+        let hidden = Near::constant(f64::NEG_INFINITY).binary(Binary::Sub, shift).unary(Unary::Exp);
+        assert_eq!(hidden, near(0.0, 0.0));
+    }
 }

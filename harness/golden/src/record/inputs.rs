@@ -6,8 +6,7 @@ use safetensors::Dtype;
 use std::collections::BTreeMap;
 use zoo_datasets::hash::NameHash;
 use zoo_engine::{EngineError, Inputs, candle_dtype};
-use zoo_graph::Graph;
-use zoo_recipe::LABEL;
+use zoo_graph::{Graph, Node, Op, ValueId};
 use zoo_recipe::{Recipe, schema};
 
 /// How the values of an input are made of the hash `h` of its name, and of `s`, the same between -1 and 1;
@@ -33,14 +32,17 @@ enum Rule {
 }
 
 impl Rule {
-    /// What fits the use that the recipe makes of an input.
-    fn of(name: &str, recipe: &Recipe, classes: usize) -> Self {
+    /// What fits the use that the recipe makes of an input; `classes` are those of indices that nothing reads.
+    fn of(name: &str, value: ValueId, recipe: &Recipe, graph: &Graph, classes: usize) -> Self {
         let schema::Loss { select_cross_entropy, mask_soft_margin, weighted_l1, masked_l1, .. } = &recipe.loss;
-        if let Some(input) = recipe.model.inputs.get(name) {
-            if input.image().is_some() { Self::Image } else { Self::Label(classes.max(1) as u64) }
-        } else if name == LABEL {
-            let ignored = recipe.loss.softmax_cross_entropy.as_ref().and_then(|term| term.ignore);
-            ignored.map_or(Self::Label(classes.max(1) as u64), |label| Self::LabelOr(classes.max(1) as u64, label))
+        if !graph.ty(value).dtype.is_float() {
+            graph
+                .nodes
+                .iter()
+                .find_map(|node| Self::read(node, value, graph))
+                .unwrap_or(Self::Label(classes.max(1) as u64))
+        } else if recipe.model.inputs.get(name).is_some_and(|input| input.image().is_some()) {
+            Self::Image
         } else if select_cross_entropy.as_ref().is_some_and(|term| term.label == name) {
             Self::SignOrZero
         } else if mask_soft_margin.as_ref().is_some_and(|term| term.target == name) {
@@ -51,6 +53,20 @@ impl Rule {
             Self::Fraction
         } else {
             Self::Quarter
+        }
+    }
+
+    /// What a node leaves to the indices that it reads: rows of a table, or classes.
+    fn read(node: &Node, indices: ValueId, graph: &Graph) -> Option<Self> {
+        let [table, _] = node.inputs[..].try_into().ok().filter(|[_, read]: &[ValueId; 2]| *read == indices)?;
+        let shape = &graph.ty(table).shape;
+        match &node.op {
+            Op::Gather(_) => Some(Self::Label(*shape.first()? as u64)),
+            Op::SoftmaxCrossEntropy(entropy) => {
+                let classes = *shape.last()? as u64;
+                Some(entropy.ignored.map_or(Self::Label(classes), |label| Self::LabelOr(classes, label)))
+            }
+            _ => None,
         }
     }
 
@@ -106,11 +122,10 @@ pub(super) struct Stored {
 impl MadeInputs {
     /// The inputs of this graph of the recipe.
     pub(super) fn of(recipe: &Recipe, graph: &Graph, classes: usize, salt: &str) -> Self {
-        let rule = |name: &String| Rule::of(name, recipe, classes);
-        let rules = graph
-            .inputs
-            .iter()
-            .map(|input| (input.name.clone(), (rule(&input.name), graph.ty(input.value).shape.to_vec())));
+        let rules = graph.inputs.iter().map(|input| {
+            let rule = Rule::of(&input.name, input.value, recipe, graph, classes);
+            (input.name.clone(), (rule, graph.ty(input.value).shape.to_vec()))
+        });
         Self { salt: salt.to_owned(), rules: rules.collect() }
     }
 

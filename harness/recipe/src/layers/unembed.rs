@@ -2,19 +2,23 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use zoo_graph::{GraphError, ValueId, ops};
+use zoo_graph::{GraphError, Init, ValueId, VariableRole, ops};
 
 use super::{Description, Module, Step, Word, Work};
 use crate::lower::Builder;
 use crate::resolve::Place;
 
 /// The product of `[T, E]` with the table of an embedding above: a score for each of its rows (tied weights, arXiv
-/// 1608.05859). In PyTorch it is a Linear without a bias that shares its weight with the Embedding.
+/// 1608.05859). In PyTorch it is a Linear that shares its weight with the Embedding.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Unembed {
     /// Name of the embedding.
     pub table: String,
+    /// Name of a parameter beside this layer, with a number for each row that is added to its score; absent: none. It
+    /// starts at 0.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bias: Option<String>,
 }
 
 impl Word for Unembed {
@@ -22,6 +26,7 @@ impl Word for Unembed {
 
     fn resolve(&mut self, at: &mut Place<'_, '_>) -> Option<()> {
         self.table = at.module_name("table", &self.table)?;
+        self.bias = self.bias.as_ref().map(|bias| at.beside(bias));
         Some(())
     }
 
@@ -31,7 +36,12 @@ impl Word for Unembed {
             return Err(at.refuse(format!("there is no parameter `{name}` above")));
         };
         let table = at.graph().variable(table).value;
-        at.add(ops::MatMul { transpose_a: false, transpose_b: true }, &[x, table])
+        let mut operands = vec![x, table];
+        if let Some(bias) = &self.bias {
+            let rows = at.shape(table)[0];
+            operands.push(at.parameter_called(bias.clone(), VariableRole::Bias, &[rows], &Init::Constant(0.0))?);
+        }
+        at.add(ops::MatMul { transpose_a: false, transpose_b: true }, &operands)
     }
 
     fn describe(&self) -> Description<'_> {

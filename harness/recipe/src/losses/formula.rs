@@ -88,7 +88,7 @@ impl FormulaTerm {
 /// The class of each row as a number, `[rows.., 1]`: the row of that place of a table of places. Indices themselves
 /// take no other shape.
 fn class_numbers(at: &mut Terms<'_>, term: &str, whole: &Shape) -> Result<ValueId, GraphError> {
-    let labels = at.labels(whole)?;
+    let labels = at.labels(LABEL, whole)?;
     let ty = TensorType::plain([at.classes(), 1], at.dtype());
     let zeros = at.add(format!("loss/{term}/zeros"), Fill { value: 0.0, ty }, &[])?;
     let places = Map::with_space(Formula::define(0, |[x]| [x + x.coordinate(0)]), at.shape(zeros).clone());

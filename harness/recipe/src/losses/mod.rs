@@ -40,6 +40,10 @@ macro_rules! losses {
             $($(#[doc = $doc])+
             #[serde(default, skip_serializing_if = "Option::is_none")]
             pub $tag: Option<$term>,)+
+            /// Cross entropies of other outputs and labels, such as those of auxiliary classifiers or of a second
+            /// task, by the names of the components.
+            #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
+            pub cross_entropies: IndexMap<String, SoftmaxCrossEntropy>,
             /// Terms that are formulas of the recipe's own, by the names of the components.
             #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
             pub formulas: IndexMap<String, FormulaTerm>,
@@ -86,10 +90,18 @@ pub(crate) trait LossTerm {
 }
 
 impl Loss {
-    /// The terms that judge a named output of the model, with its name.
-    pub fn predictions(&self) -> Vec<(&'static str, &str)> {
-        self.terms().filter_map(|(tag, term)| Some((tag, term.prediction()?))).collect()
+    /// The terms that judge a named output of the model, by their paths, with its name.
+    pub fn predictions(&self) -> Vec<(String, &str)> {
+        let own = self.terms().filter_map(|(tag, term)| Some((format!("loss.{tag}"), term.prediction()?)));
+        let further = self.cross_entropies.iter();
+        let further = further.filter_map(|(name, term)| Some((further_path(name), term.prediction()?)));
+        own.chain(further).collect()
     }
+}
+
+/// Path of one of [`Loss::cross_entropies`].
+pub(crate) fn further_path(name: &str) -> String {
+    format!("loss.cross_entropies.{name}")
 }
 
 fn one() -> f64 {

@@ -5,16 +5,19 @@ use serde::{Deserialize, Serialize};
 use zoo_graph::{GraphError, ops};
 
 use super::{LossTerm, Terms};
-use crate::lower::LOGITS;
+use crate::lower::{LABEL, LOGITS};
 
 /// Softmax and cross entropy, mean over the samples of a batch, or over their tokens or pixels: logits are `[K]`,
 /// `[T, K]` or `[K, H, W]`.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct SoftmaxCrossEntropy {
     /// Output of the model, where it names its outputs: the logits.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub prediction: Option<String>,
+    /// Input of the step that holds the true classes: `label` are those of the data, which `model.classes` counts.
+    #[serde(skip_serializing_if = "is_label")]
+    pub label: String,
     /// Share s of the probability taken from the true class (arXiv 1512.00567, section 7).
     #[schemars(range(min = 0), extend("exclusiveMaximum" = 1))]
     pub label_smoothing: f64,
@@ -23,6 +26,25 @@ pub struct SoftmaxCrossEntropy {
     /// Label of the tokens or pixels that do not count (PyTorch's `ignore_index`); 255 in the label maps of PASCAL VOC.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ignore: Option<u32>,
+    /// Factor in the total.
+    #[schemars(range(min = 0))]
+    #[serde(skip_serializing_if = "is_one")]
+    pub weight: f64,
+}
+
+impl Default for SoftmaxCrossEntropy {
+    fn default() -> Self {
+        let (smoothing_over, label) = (SmoothingOver::AllClasses, LABEL.to_owned());
+        Self { prediction: None, label, label_smoothing: 0.0, smoothing_over, ignore: None, weight: 1.0 }
+    }
+}
+
+fn is_label(name: &String) -> bool {
+    name == LABEL
+}
+
+fn is_one(weight: &f64) -> bool {
+    *weight == 1.0
 }
 
 /// Classes that label smoothing gives the share s to, of K classes.
@@ -36,27 +58,38 @@ pub enum SmoothingOver {
     OtherClasses,
 }
 
-impl LossTerm for SoftmaxCrossEntropy {
-    fn build(&self, at: &mut Terms<'_>) -> Result<(), GraphError> {
+impl SoftmaxCrossEntropy {
+    /// Adds the term as a component of this name.
+    pub(crate) fn build_as(&self, name: &str, at: &mut Terms<'_>) -> Result<(), GraphError> {
         let mut logits = at.prediction(self.prediction.as_deref().unwrap_or(LOGITS))?;
         if at.shape(logits).nchw().is_some() {
-            logits = at.add("loss/classes_last", ops::Transpose { permutation: vec![0, 2, 3, 1] }, &[logits])?;
+            logits = at.add(
+                format!("loss/{name}/classes_last"),
+                ops::Transpose { permutation: vec![0, 2, 3, 1] },
+                &[logits],
+            )?;
         }
         let (width, classes) = (at.shape(logits).last().copied(), at.classes());
-        if let Some(width) = width.filter(|width| *width < classes) {
+        if let Some(width) = width.filter(|width| *width < classes && is_label(&self.label)) {
             return Err(at.refuse(format!(
                 "the network has {width} logits for {classes} classes: let its last layer have `out: $classes`"
             )));
         }
         let shape = at.shape(logits).clone();
-        let labels = at.labels(&shape)?;
+        let labels = at.labels(&self.label, &shape)?;
         let over = match self.smoothing_over {
             SmoothingOver::AllClasses => ops::SmoothingOver::AllClasses,
             SmoothingOver::OtherClasses => ops::SmoothingOver::OtherClasses,
         };
         let op = ops::SoftmaxCrossEntropy { smoothing: self.label_smoothing, over, ignored: self.ignore };
-        at.term(("cross_entropy", 1.0), op, &[logits, labels])?;
+        at.term((name, self.weight), op, &[logits, labels])?;
         Ok(())
+    }
+}
+
+impl LossTerm for SoftmaxCrossEntropy {
+    fn build(&self, at: &mut Terms<'_>) -> Result<(), GraphError> {
+        self.build_as("cross_entropy", at)
     }
 
     fn prediction(&self) -> Option<&str> {

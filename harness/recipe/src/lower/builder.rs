@@ -28,7 +28,7 @@ pub(super) fn lower(
         let shape: Vec<usize> =
             std::iter::once(options.batch).chain(input.extents().iter().map(|extent| extent.0)).collect();
         let dtype = match input {
-            InputShape::Image(_) => options.dtype,
+            InputShape::Image(_) | InputShape::Numbers(_) => options.dtype,
             InputShape::Indices(_) => DType::U32,
         };
         let value = graph.add_input(name, TensorType::plain(shape, dtype));
@@ -331,6 +331,18 @@ impl Builder<'_, '_> {
         Ok(self.network.graph.variable(id).value)
     }
 
+    /// The value of a trained variable of this full name.
+    pub(crate) fn parameter_called(
+        &mut self,
+        name: String,
+        role: VariableRole,
+        shape: &[usize],
+        init: &Init,
+    ) -> Result<ValueId, GraphError> {
+        let id = self.variable_called(name, role, shape, init)?;
+        Ok(self.network.graph.variable(id).value)
+    }
+
     /// A variable `<module>.<leaf>`, or `<module>` without a leaf; where the module is called once more, the one that
     /// is there.
     pub(crate) fn variable(
@@ -341,6 +353,16 @@ impl Builder<'_, '_> {
         init: &Init,
     ) -> Result<VariableId, GraphError> {
         let name = if leaf.is_empty() { self.module.clone() } else { format!("{}.{leaf}", self.module) };
+        self.variable_called(name, role, shape, init)
+    }
+
+    fn variable_called(
+        &mut self,
+        name: String,
+        role: VariableRole,
+        shape: &[usize],
+        init: &Init,
+    ) -> Result<VariableId, GraphError> {
         let dtype = self.network.options.dtype;
         let ty = TensorType { shape: shape.to_vec().into(), dtype, layout: Layout::Plain };
         if let Some(known) = self.network.graph.find_variable(&name) {

@@ -1,7 +1,7 @@
 //! The `loss` section: components and their total.
 
-use super::{BuildOptions, LABEL, section};
-use crate::Recipe;
+use super::{BuildOptions, section};
+use crate::{Recipe, losses::further_path};
 use zoo_graph::{DType, Graph, GraphError, Op, Phase, Scope, Shape, TensorType, ValueId, Variable, ops::WeightedSum};
 
 /// A component of the loss: its name, its weight in the total, its value.
@@ -15,6 +15,10 @@ pub(super) fn lower(graph: &mut Graph, recipe: &Recipe, options: &BuildOptions) 
     for (tag, term) in recipe.loss.terms() {
         terms.scope = section(recipe, &format!("loss.{tag}"), Phase::Loss);
         term.build(&mut terms)?;
+    }
+    for (name, term) in &recipe.loss.cross_entropies {
+        terms.scope = section(recipe, &further_path(name), Phase::Loss);
+        term.build_as(name, &mut terms)?;
     }
     for (name, term) in &recipe.loss.formulas {
         terms.scope = section(recipe, &format!("loss.formulas.{name}.formula"), Phase::Loss);
@@ -85,10 +89,10 @@ impl Terms<'_> {
         }
     }
 
-    /// The class of each row of a prediction: of each sample, or of each token of one.
-    pub fn labels(&mut self, prediction: &[usize]) -> Result<ValueId, GraphError> {
+    /// The class of each row of a prediction, under this name: of each sample, or of each token of one.
+    pub fn labels(&mut self, name: &str, prediction: &[usize]) -> Result<ValueId, GraphError> {
         let rows = prediction.split_last().map_or(prediction, |(_, rows)| rows);
-        self.shared(LABEL, TensorType::plain(rows, DType::U32))
+        self.shared(name, TensorType::plain(rows, DType::U32))
     }
 
     /// Number of classes of the model.

@@ -125,17 +125,22 @@ impl<'p, 'a> Place<'p, 'a> {
 
     /// Makes a tap known; gives its full name.
     pub(crate) fn new_tap(&mut self, tap: &str) -> String {
-        let full = format!("{}{tap}", self.scope.prefix);
+        let full = self.beside(tap);
         if !self.expander.taps.insert(full.clone()) {
             self.error("", format!("there is a tap or input `{tap}` already"));
         }
         full
     }
 
+    /// The full name of what stands beside this layer.
+    pub(crate) fn beside(&self, name: &str) -> String {
+        format!("{}{name}", self.scope.prefix)
+    }
+
     /// The full name of a module above that stands under `key`: within the module around this layer, or in full.
     pub(crate) fn module_name(&mut self, key: &str, name: &str) -> Option<String> {
         let modules = &self.expander.modules;
-        let full = [format!("{}{name}", self.scope.prefix), name.to_owned()];
+        let full = [self.beside(name), name.to_owned()];
         let known = full.into_iter().find(|name| modules.contains_key(name));
         if known.is_none() {
             let hint = suggest(name, modules.keys().map(String::as_str));
@@ -147,7 +152,7 @@ impl<'p, 'a> Place<'p, 'a> {
     /// A module above with layers in it.
     pub(crate) fn module(&mut self, name: &str) -> Option<ResolvedLayer> {
         let containers = &self.expander.containers;
-        let full = format!("{}{name}", self.scope.prefix);
+        let full = self.beside(name);
         let known = containers.get(&full).or_else(|| containers.get(name)).cloned();
         if known.is_none() {
             let hint = suggest(name, containers.keys().map(String::as_str));

@@ -40,6 +40,8 @@ pub enum InputShape {
     Image([Extent; 3]),
     /// Whole numbers from 0, such as tokens of a vocabulary.
     Indices(IndexShape),
+    /// Real numbers of any shape, such as a mask.
+    Numbers(NumberShape),
 }
 
 /// Whole numbers from 0, such as tokens of a vocabulary.
@@ -51,12 +53,22 @@ pub struct IndexShape {
     pub indices: Vec<Extent>,
 }
 
+/// Real numbers of any shape, such as a mask that is 1 for tokens and 0 for what fills up a sample.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NumberShape {
+    /// Their shape: `[256]` for a number of each of 256 tokens.
+    #[schemars(length(min = 1, max = 8))]
+    pub numbers: Vec<Extent>,
+}
+
 impl InputShape {
     /// The extents.
     pub fn extents(&self) -> &[Extent] {
         match self {
             Self::Image(extents) => extents,
             Self::Indices(shape) => &shape.indices,
+            Self::Numbers(shape) => &shape.numbers,
         }
     }
 
@@ -65,6 +77,7 @@ impl InputShape {
         match self {
             Self::Image(extents) => extents,
             Self::Indices(shape) => &mut shape.indices,
+            Self::Numbers(shape) => &mut shape.numbers,
         }
     }
 
@@ -79,7 +92,7 @@ impl InputShape {
     pub fn image(&self) -> Option<[usize; 3]> {
         match self {
             Self::Image(extents) => Some(extents.map(|extent| extent.0)),
-            Self::Indices(_) => None,
+            Self::Indices(_) | Self::Numbers(_) => None,
         }
     }
 
