@@ -28,6 +28,16 @@ pub enum DataError {
     /// A folder was expected.
     #[error("{}: no such folder", .0.display())]
     NotAFolder(PathBuf),
+    /// The folder of a published data set is not there.
+    #[error("{}: no such folder; it holds {holds}, from {from}. Elsewhere: --data DIR", root.display())]
+    Unfetched {
+        /// The folder.
+        root: PathBuf,
+        /// The files in it.
+        holds: &'static str,
+        /// Where they are published.
+        from: &'static str,
+    },
     /// An image folder without class folders.
     #[error("{}: no class folders (expected one folder of images per class)", .0.display())]
     NoClasses(PathBuf),

@@ -301,7 +301,7 @@ SCHEDULES = {
     "gpt2": language_model(6e-4, 6e-5, 2000, 600, 12000, "config/train_gpt2.py, without its accumulation of gradients"),
     "llama": llama2_c(1e-3, 1000, 1000, 12800),
     "bert_base": warmed_linear(
-        6.25e-4, 3125, 1000, 512000, 512, "arXiv 1904.00962 for batches of 512: a million steps, here 512000 windows per epoch"
+        4.42e-4, 1563, 1000, 256000, 256, "arXiv 1904.00962, its rule for other batches: a million steps, here 256000 windows per epoch"
     ),
     "unet_medical": Schedule(
         "0.0001",

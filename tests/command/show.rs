@@ -11,8 +11,9 @@ fn all_recipes_are_listed() {
     let names: Vec<_> = json["recipes"].as_array().unwrap().iter().map(|row| row["name"].as_str().unwrap()).collect();
     assert!(["alexnet", "db_resnet", "resnet50", "siammask"].iter().all(|name| names.contains(name)), "{names:?}");
     for row in json["recipes"].as_array().unwrap() {
-        // db_resnet18 is there for what it costs; its parts are proven in db_resnet and resnet18.
-        let is_proven = row["name"] != "db_resnet18";
+        // Some are there for what they cost: the parts of db_resnet18 are proven in db_resnet and resnet18, bert_large is
+        // bert_base in larger numbers.
+        let is_proven = row["name"] != "db_resnet18" && row["name"] != "bert_large";
         assert!(row["error"].is_null() && row["golden"].is_string() == is_proven, "{row}");
     }
 }

@@ -11,12 +11,13 @@ use zoo_import::{MAX_BYTES, Proof, Trace};
 
 /// Write the recipe of a PyTorch network from its trace.
 ///
-/// `python -m zoo_golden port` makes the trace, the golden of one step, and calls this verb and `zoo check`. The recipe keeps
-/// the module tree and the names of the state_dict; what repeats becomes blocks and stacks, defaults are left out. Before it
-/// is written it is held against the trace, operation by operation. What recipes cannot say is refused, with the module, the
-/// operator, file and line, and what comes nearest.
+/// `python -m zoo_golden port` makes the trace, the golden of one step, and calls this verb and `zoo check`. The recipe
+/// keeps the module tree and the names of the state_dict; what repeats becomes blocks and stacks, defaults are left
+/// out. Before it is written it is held against the trace, operation by operation. What recipes cannot say is refused,
+/// with the module, the operator, file and line, and what comes nearest.
 ///
-/// `python -m zoo_golden port torchvision:resnet18 -o my_nets` makes the trace of the examples; docs/import.md has more.
+/// `python -m zoo_golden port torchvision:resnet18 -o my_nets` makes the trace of the examples; docs/import.md has
+/// more.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:

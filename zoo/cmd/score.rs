@@ -18,8 +18,8 @@ use zoo_recipe::Document;
 /// Simulate every row of throughput files and compare with what was published.
 ///
 /// Rows that a device or host file names as fitted are counted apart, and so are doubtful ones, with the reason. A row
-/// whose network has no recipe is skipped. The files of recipes/throughput are built in: without a file, all of them are
-/// scored.
+/// whose network has no recipe is skipped. The files of recipes/throughput are built in: without a file, all of them
+/// are scored.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:

@@ -18,9 +18,9 @@ use zoo_npu::study::{self, Outcome, Study, Trained};
 
 /// Replay a published series of measurements: each row's options simulated, beside what was published.
 ///
-/// A row agrees if its time is within 35 % of what was published, and its ratio to the first row of its table, the base,
-/// points in the published direction and differs by no more than a quarter; ratios are of the time per image. Where only
-/// a direction is published, a row that meets it illustrates it. Where a row differs, the study says why.
+/// A row agrees if its time is within 35 % of what was published, and its ratio to the first row of its table, the
+/// base, points in the published direction and differs by no more than a quarter; ratios are of the time per image.
+/// Where only a direction is published, a row that meets it illustrates it. Where a row differs, the study says why.
 ///
 /// Rows that are trainings are performed, one after the other, unless their run folder holds the result already; Ctrl-C
 /// leaves a checkpoint, and the next call goes on from there.

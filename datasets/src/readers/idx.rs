@@ -184,6 +184,12 @@ impl IdxImages {
     /// If a file is missing, still packed, of another type, shorter or longer than its header says, or if there are
     /// not as many labels as images.
     pub fn open(dir: &Path, part: IdxPart) -> Result<Self, DataError> {
+        if !dir.is_dir() {
+            let holds = "train-images-idx3-ubyte, train-labels-idx1-ubyte, t10k-images-idx3-ubyte and \
+                         t10k-labels-idx1-ubyte, unpacked";
+            let from = "https://ossci-datasets.s3.amazonaws.com/mnist/";
+            return Err(DataError::Unfetched { root: dir.to_owned(), holds, from });
+        }
         let [path, of_labels] = [Content::Images, Content::Labels].map(|content| part.file(dir, content));
         let (images, labels) = (Idx::read(&path, Content::Images)?, Idx::read(&of_labels, Content::Labels)?);
         let (count, found) = (images.dimensions[0], labels.dimensions[0]);
@@ -274,6 +280,8 @@ mod tests {
             fs::rename(dir.path().join(from), dir.path().join(to)).unwrap();
         }
         assert!(refused(dir.path()).contains("train-labels-idx1-ubyte: No such file"));
+        let nowhere = refused(&dir.path().join("mnist"));
+        assert!(nowhere.contains("no such folder; it holds train-images-idx3-ubyte"), "{nowhere}");
     }
 
     #[test]

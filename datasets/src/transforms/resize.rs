@@ -1,9 +1,9 @@
 //! Pillow's antialiased resize, to the bit.
 //!
 //! The algorithm is that of the `Resample.c` of Pillow 13 for 8-bit images: separable, with an 8-bit image in between;
-//! first horizontal, then vertical, or the other way round where much more height than width goes. Filter weights are computed in f64, normalised, and rounded to 22-bit fixed point; sums
-//! start at one half and are clipped to 0..=255. When shrinking, the filter is widened by the scale (antialiasing);
-//! when enlarging it keeps its own width.
+//! first horizontal, then vertical, or the other way round where much more height than width goes. Filter weights are
+//! computed in f64, normalised, and rounded to 22-bit fixed point; sums start at one half and are clipped to 0..=255.
+//! When shrinking, the filter is widened by the scale (antialiasing); when enlarging it keeps its own width.
 
 use std::ops::Range;
 

@@ -346,8 +346,8 @@ fn forgive_rounding(item: Item, allowed: f64, precision: Precision) -> Item {
     Item { counts: false, ..Item::measured(&item.name, item.error, floor) }
 }
 
-/// The change of a parameter that in the reference is none, its degenerate gradient being too small: no more, in its root
-/// mean square, than the rounding of such gradients makes, `allowed`.
+/// The change of a parameter that in the reference is none, its degenerate gradient being too small: no more, in its
+/// root mean square, than the rounding of such gradients makes, `allowed`.
 fn rounding_alone(name: &str, now: &[f64], start: &[f32], allowed: f64, precision: Precision) -> Item {
     let change = now.iter().zip(start).map(|(now, start)| (now - f64::from(*start)).powi(2)).sum::<f64>().sqrt();
     let size = if now.len() == start.len() { rms(change, &[now.len()]) } else { f64::INFINITY };
@@ -428,8 +428,8 @@ mod tests {
         assert!(!judged(f64::NAN, Precision::F64) && !judged(f64::INFINITY, Precision::F32));
     }
 
-    /// A bias of 0.5 that three steps of 0.01 move by 1e-17 each stays where it is in one order of summation, and is moved
-    /// by its last bit in another; decay of 1e-4 moves it by 1.5e-6.
+    /// A bias of 0.5 that three steps of 0.01 move by 1e-17 each stays where it is in one order of summation, and is
+    /// moved by its last bit in another; decay of 1e-4 moves it by 1.5e-6.
     #[test]
     fn a_change_that_is_lost_in_the_last_bit_may_be_found_and_no_more() {
         let level = rounding_level(&facts(2e-16, 5e8), Precision::F64).unwrap();

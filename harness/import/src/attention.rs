@@ -13,8 +13,8 @@ use crate::view::View;
 use crate::word::Word;
 
 impl Reader<'_> {
-    /// PyTorch's `scaled_dot_product_attention`, queries, keys and values `[n, heads, t, d]` being views of `[n, t, heads*d]`
-    /// or of one tensor `[n, t, 3*heads*d]`.
+    /// PyTorch's `scaled_dot_product_attention`, queries, keys and values `[n, heads, t, d]` being views of `[n, t,
+    /// heads*d]` or of one tensor `[n, t, 3*heads*d]`.
     pub(crate) fn dot_product_attention(&mut self, at: &mut At<'_>) -> Result<(), Refusal> {
         let names = ["query", "key", "value"];
         let mut given = Vec::new();
@@ -113,7 +113,8 @@ impl Reader<'_> {
                 ));
             }
         }
-        // Whether weights are given, and their mean over heads, matters to what uses them; the width is that of the matrix.
+        // Whether weights are given, and their mean over heads, matters to what uses them; the width is that of the
+        // matrix.
         for key in ["need_weights", "average_attn_weights", "embed_dim_to_check"] {
             at.named(key);
         }

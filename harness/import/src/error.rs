@@ -17,7 +17,8 @@ pub enum ImportError {
     /// The network has sizes or names that recipes may not have.
     #[error("the recipe would not be valid, so nothing is written:\n{0}")]
     Invalid(Box<Diagnostics>),
-    /// The recipe that was found is not the network that was traced: a defect of the importer, and so nothing is written.
+    /// The recipe that was found is not the network that was traced: a defect of the importer, and so nothing is
+    /// written.
     #[error("the recipe would not be the network that was traced, so nothing is written: {0}")]
     Differs(String),
 }

@@ -197,8 +197,8 @@ fn close(
     blocks.push(Block { name, comment, args, body });
 }
 
-/// The class in small letters, of a `Sequential` its name in the class around it; what is in it but not in the first block of
-/// that name tells further ones apart.
+/// The class in small letters, of a `Sequential` its name in the class around it; what is in it but not in the first
+/// block of that name tells further ones apart.
 fn block_name(part: &Part, body: &[Item], blocks: &[Block], classes: &HashMap<&str, &str>) -> String {
     let name = match part.class.as_str() {
         "Sequential" => {

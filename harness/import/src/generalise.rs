@@ -167,8 +167,8 @@ struct Found {
     uses: usize,
 }
 
-/// A column as a literal, or as an expression of an argument, which is made if there is none; `$#2*4` stands for four times
-/// the third.
+/// A column as a literal, or as an expression of an argument, which is made if there is none; `$#2*4` stands for four
+/// times the third.
 fn expression(column: &Column, found: &mut Vec<Found>) -> Setting {
     let is_partial = column.values.iter().any(Option::is_none);
     if !varies(column) && !is_partial {
@@ -237,7 +237,8 @@ fn named(found: Vec<Found>, written: &mut [Setting]) -> Vec<Argument> {
     args
 }
 
-/// What most bodies have, if that is more than half of them and no number of channels; something, where it does not matter to some.
+/// What most bodies have, if that is more than half of them and no number of channels; something, where it does not
+/// matter to some.
 fn default(arg: &Found) -> Option<Setting> {
     let mut counts: Vec<(&Setting, usize)> = Vec::new();
     for value in arg.values.iter().flatten() {

@@ -12,7 +12,8 @@ pub enum Item {
     Layer {
         /// What it does.
         word: Word,
-        /// Its name, which is the path of its module or of its parameter until it is laid out; `None`: a plain function.
+        /// Its name, which is the path of its module or of its parameter until it is laid out; `None`: a plain
+        /// function.
         name: Option<String>,
     },
     /// Keeps the present value under a name.

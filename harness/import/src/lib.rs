@@ -1,10 +1,21 @@
 //! From the trace of a PyTorch network to a recipe.
 //!
-//! [`Trace::read`] takes the document that `python -m zoo_golden port` writes. [`import`] makes the text of a recipe: functions
-//! of torch become layers (`functions` says by which of `layers`, `pointwise`, `maps`, `joins`, `attention` and `axes`;
-//! `arguments` sees to it that none is overlooked; views of a tensor are put together in `view`), operands become branches (`structure`), what repeats becomes blocks and stacks (`layout`, `fold`, `generalise`), and `write` puts that down
-//! as an author would. `proof` holds what was written against the trace: operation by operation, module by module,
-//! parameter by parameter. Nothing that cannot be said is left out: it is an [`ImportError::Refused`].
+//! [`Trace::read`] takes the document that `python -m zoo_golden port` writes. [`import`] makes the text of a recipe:
+//! functions of torch become layers (`functions` says by which of `layers`, `pointwise`, `maps`, `joins`, `attention`
+//! and `axes`; `arguments` sees to it that none is overlooked; views of a tensor are put together in `view`), operands
+//! become branches (`structure`), what repeats becomes blocks and stacks (`layout`, `fold`, `generalise`), and `write`
+//! puts that down as an author would. `proof` holds what was written against the trace: operation by operation, module
+//! by module, parameter by parameter. Nothing that cannot be said is left out: it is an [`ImportError::Refused`].
+//!
+//! ```
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let trace = zoo_import::Trace::read(&std::fs::read("../../tests/fixtures/traces/resnet18.json")?)?;
+//! let imported = zoo_import::import(&trace, "my_resnet18")?;
+//! assert!(imported.text.contains("name: my_resnet18"));
+//! assert_eq!(imported.proof.parameters, 62);
+//! # Ok(())
+//! # }
+//! ```
 
 mod arguments;
 mod attention;
@@ -47,8 +58,8 @@ pub struct Imported {
 
 /// The recipe of a traced network, under this name.
 ///
-/// The recipe has been read again, resolved and held against the trace: the same operations with the same settings on the same
-/// operands, the same module outputs, the same parameters with the same shapes.
+/// The recipe has been read again, resolved and held against the trace: the same operations with the same settings on
+/// the same operands, the same module outputs, the same parameters with the same shapes.
 ///
 /// # Errors
 /// The first thing that recipes cannot say; a recipe that would not be the network.

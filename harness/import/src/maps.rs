@@ -131,7 +131,8 @@ impl Reader<'_> {
             && !recomputes
             && !align_corners
         {
-            // PyTorch's pixels lie at the scale that is given, not at the quotient of the sizes, which `upsample` takes.
+            // PyTorch's pixels lie at the scale that is given, not at the quotient of the sizes, which `upsample`
+            // takes.
             let scales = match scale {
                 Argument::List(scales) => scales.iter().map(Argument::number).collect(),
                 one => vec![one.number(); 2],

@@ -1,4 +1,5 @@
-//! That a recipe is the network that was traced: the same operations on the same operands, the same modules and parameters.
+//! That a recipe is the network that was traced: the same operations on the same operands, the same modules and
+//! parameters.
 
 use std::collections::{BTreeMap, HashMap};
 

@@ -1,4 +1,5 @@
-//! From a trace to what the network does: modules with their operations, views put together, what is no module left out.
+//! From a trace to what the network does: modules with their operations, views put together, what is no module left
+//! out.
 
 use std::collections::HashMap;
 
@@ -356,7 +357,8 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// What a call gives as these views of a tensor of the trace has to have its type, its number of elements, and that shape.
+    /// What a call gives as these views of a tensor of the trace has to have its type, its number of elements, and that
+    /// shape.
     pub(crate) fn check_view(&self, at: &At<'_>, from: usize, made: &Made, views: &[View]) -> Result<(), Refusal> {
         let (Some(known), Some(kind)) = (self.shape(from), self.types.get(&from)) else {
             return Err(at.unknown_form("input"));

@@ -67,8 +67,8 @@ pub fn slots(body: &[Item]) -> Vec<Slot> {
     found
 }
 
-/// What bodies that differ in numbers and switches alone have in common. `shortcuts`: whether what leads around a residual
-/// branch belongs to it.
+/// What bodies that differ in numbers and switches alone have in common. `shortcuts`: whether what leads around a
+/// residual branch belongs to it.
 pub fn outline(items: &[Item], shortcuts: bool) -> String {
     let inside = |items: &[Item]| outline(items, shortcuts);
     let one = |item: &Item| match item {

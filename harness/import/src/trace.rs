@@ -310,7 +310,8 @@ pub struct Training {
 }
 
 impl Trace {
-    /// Reads a trace and holds it against itself: every tensor is made before it is used, and once; every name is known.
+    /// Reads a trace and holds it against itself: every tensor is made before it is used, and once; every name is
+    /// known.
     ///
     /// # Errors
     /// What is wrong with the document.

@@ -1,4 +1,5 @@
-//! Axes and shapes: what PyTorch's view, permute, select and so on do to a tensor, put together until a recipe can say it.
+//! Axes and shapes: what PyTorch's view, permute, select and so on do to a tensor, put together until a recipe can say
+//! it.
 
 use zoo_recipe::Layer;
 use zoo_recipe::layers::{ChannelShuffle, Flatten, Permute, Reshape, Take, Tokens};
@@ -71,7 +72,8 @@ pub fn simplified(from: &[usize], views: &[View]) -> Vec<View> {
     if found.len() < views.len() { simplified(from, &found) } else { found }
 }
 
-/// Layers that do the same to each sample of a tensor of this shape; `None` where samples are mixed, or the batch moves.
+/// Layers that do the same to each sample of a tensor of this shape; `None` where samples are mixed, or the batch
+/// moves.
 pub fn layers(from: &[usize], views: &[View]) -> Option<Vec<Layer>> {
     let mut rest = &simplified(from, views)[..];
     let mut shape = from.to_vec();

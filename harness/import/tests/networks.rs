@@ -130,7 +130,8 @@ fn a_tensor_that_another_module_keeps_is_refused() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
-    /// Whatever the widths and depths: the recipe is the network, which `import` has proven, and has one line for a stage.
+    /// Whatever the widths and depths: the recipe is the network, which `import` has proven, and has one line for a
+    /// stage.
     #[test]
     fn networks_of_any_width_and_depth_are_imported(
         stages in prop::collection::vec((1usize..40, 2usize..6), 1..4),

@@ -24,8 +24,8 @@ pub struct Advice {
     pub message: String,
     /// What takes it away.
     pub remedy: String,
-    /// Time that it costs per step; for a small batch, per step of as many images. Nothing, while the step waits for its
-    /// input all the same.
+    /// Time that it costs per step; for a small batch, per step of as many images. Nothing, while the step waits for
+    /// its input all the same.
     pub cost_ms: f64,
     /// That as a share of the step.
     pub cost: f64,

@@ -1,8 +1,8 @@
 //! Host files: what a server's cores take for a sample. The types here are the schema.
 //!
 //! A pipeline's workers prepare samples side by side, each a whole sample at a time. What a step of the preparation
-//! takes one core is a figure of the host; which steps there are, the recipe says, or, for published rows, what is known
-//! of their pipelines ([`Pipeline`]).
+//! takes one core is a figure of the host; which steps there are, the recipe says, or, for published rows, what is
+//! known of their pipelines ([`Pipeline`]).
 
 use crate::{device::Figure, units::Seconds};
 use schemars::JsonSchema;
@@ -33,7 +33,8 @@ pub struct Host {
     pub pipelines: Vec<Pipeline>,
 }
 
-/// What steps take the core on which they were measured: nanoseconds per pixel of the sample, unless they say otherwise.
+/// What steps take the core on which they were measured: nanoseconds per pixel of the sample, unless they say
+/// otherwise.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Steps {

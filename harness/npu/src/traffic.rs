@@ -186,8 +186,9 @@ fn read_bytes(graph: &Graph, n: usize, i: usize, masks: bool) -> u64 {
     }
 }
 
-/// Whether an operator reads its operands a second time: it needs a sum or maximum of each row before it can write, and a
-/// row does not stay in a core's memory. So run optimizers with norms of whole tensors, and softmax of very long rows.
+/// Whether an operator reads its operands a second time: it needs a sum or maximum of each row before it can write, and
+/// a row does not stay in a core's memory. So run optimizers with norms of whole tensors, and softmax of very long
+/// rows.
 fn reads_twice(graph: &Graph, node: &Node, device: &Device) -> bool {
     let Some(formula) = formula(&node.op) else { return false };
     let whole = node.inputs.iter().map(|v| graph.ty(*v)).max_by_key(|ty| ty.stored_numel());

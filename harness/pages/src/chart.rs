@@ -274,14 +274,20 @@ struct Entry {
     line: usize,
 }
 
-/// A time in the largest unit that it fills.
+/// A time in the largest unit that it fills, and the next one below it: ticks a few seconds apart differ.
 fn clock(seconds: f64) -> String {
     match seconds {
         seconds if seconds < 10.0 => format!("{seconds:.1} s"),
         seconds if seconds < 100.0 => format!("{seconds:.0} s"),
-        seconds if seconds < 6000.0 => format!("{:.0} min", seconds / 60.0),
-        seconds => format!("{:.1} h", seconds / 3600.0),
+        seconds if seconds < 6000.0 => sexagesimal(seconds, "min"),
+        seconds => sexagesimal(seconds / 60.0, "h"),
     }
+}
+
+/// Sixtieths of a unit as `1:05 unit`.
+fn sexagesimal(sixtieths: f64, unit: &str) -> String {
+    let sixtieths = sixtieths.round() as u64;
+    format!("{}:{:02} {unit}", sixtieths / 60, sixtieths % 60)
 }
 
 /// Appends; a `String` takes everything.
@@ -323,7 +329,8 @@ mod tests {
         };
         let svg = chart.html();
         assert_eq!(chart.time_of(1.0).unwrap(), "30 s");
-        assert_eq!(chart.time_of(3.0).unwrap(), "2 min");
+        assert_eq!(chart.time_of(3.0).unwrap(), "2:30 min");
+        assert_eq!(clock(7499.0), "2:05 h");
         assert_eq!(chart.time_of(5.0), None);
         assert!(svg.contains("a&lt;b") && svg.contains("&quot;l&amp;&quot;") && !svg.contains("NaN"));
     }

@@ -17,8 +17,9 @@ pub(crate) enum Split {
     Eval,
 }
 
-/// Builds the preprocessing of a recipe, and checks that it delivers what the model takes: `image` is
-/// `[channels, height, width]`, where one channel stands for grey images, `from` the size of all images of the data set if they share one.
+/// Builds the preprocessing of a recipe, and checks that it delivers what the model takes: `image` is `[channels,
+/// height, width]`, where one channel stands for grey images, `from` the size of all images of the data set if they
+/// share one.
 ///
 /// # Errors
 /// Steps after the normalisation, impossible steps, or images of another size than the model's input.

@@ -175,7 +175,8 @@ fn run(
 mod tests {
     use super::*;
 
-    /// The shift of a softmax is the larger of a row's maximum and the least number of f32, whose rounding is none of its.
+    /// The shift of a softmax is the larger of a row's maximum and the least number of f32, whose rounding is none of
+    /// its.
     #[test]
     fn a_number_that_is_not_taken_leaves_no_error() {
         let near = |value, error| Near { value, error };

@@ -22,8 +22,8 @@ pub enum Quantity {
     Loss(String),
     /// `grad/NAME`: the gradient of a parameter, before clipping and decay.
     Gradient(String),
-    /// `param1/NAME`, `buffer1/NAME`, `SLOT1/NAME`: a parameter, a running statistic, or what the optimizer keeps, after
-    /// the step.
+    /// `param1/NAME`, `buffer1/NAME`, `SLOT1/NAME`: a parameter, a running statistic, or what the optimizer keeps,
+    /// after the step.
     After {
         /// `param`, `buffer`, or the slot.
         kind: String,

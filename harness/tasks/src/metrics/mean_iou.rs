@@ -4,8 +4,8 @@ use super::Confusion;
 use zoo_recipe::schema::{Metric, Score};
 
 /// Intersection over union of each class that occurs or is found, mean over these, from how many pixels of each class
-/// were taken for which, over all images (PASCAL VOC's segmentation challenge; torchvision's `references/segmentation`).
-/// NaN without pixels.
+/// were taken for which, over all images (PASCAL VOC's segmentation challenge; torchvision's
+/// `references/segmentation`). NaN without pixels.
 pub fn mean_iou(pixels: &Confusion) -> Score {
     let largest = pixels.counts.iter().flat_map(|(class, row)| row.keys().chain([class])).max().copied();
     let shares = (0..=largest.unwrap_or(0)).filter_map(|class| {
