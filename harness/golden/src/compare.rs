@@ -31,6 +31,8 @@ pub const LOSS_FLOOR: f64 = 1.0 / (1u64 << 20) as f64;
 /// when eps is that of f64. Orders of summation make a hundredth to ten of it; a real gradient is seven orders of
 /// magnitude larger than the error in f32, and sixteen than that in f64.
 pub const DEGENERATE_FACTOR: f64 = 1e3;
+/// Times as much as one order of summation makes of rounding alone, another one may.
+pub const ORDERS: f64 = 10.0;
 
 /// Whether a tensor whose f32 run is off by `f32_error`, relative to it, is degenerate: f32 keeps no digit of it,
 /// because its exact value is zero and rounding alone makes something of it (a bias before a normalisation). No ReLU

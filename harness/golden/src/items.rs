@@ -174,9 +174,12 @@ fn rms(l2: f64, shape: &[usize]) -> f64 {
     l2 / (shape.iter().product::<usize>().max(1) as f64).sqrt()
 }
 
-/// The largest root mean square of a degenerate tensor, from its own facts; `None` for any other.
+/// The largest root mean square of a degenerate tensor, from its own facts; `None` for any other. In f64 that is no less
+/// than [`compare::ORDERS`] times what the reference's run in f64 has: where f32 happened to cancel, its error says
+/// little of that in f64.
 fn rounding_level(facts: &TensorFacts, precision: Precision) -> Option<f64> {
-    let rounding = DEGENERATE_FACTOR * precision.rounding(facts.f32_rel) * rms(facts.l2, &facts.shape);
+    let rounding = (DEGENERATE_FACTOR * precision.rounding(facts.f32_rel)).max(compare::ORDERS);
+    let rounding = rounding * rms(facts.l2, &facts.shape);
     is_degenerate(facts.f32_rel).then_some(rounding)
 }
 
@@ -426,6 +429,15 @@ mod tests {
         assert!(judged(2e-15, Precision::F64) && !judged(1e-6, Precision::F64));
         assert!(judged(1e-6, Precision::F32) && !judged(1e-3, Precision::F32));
         assert!(!judged(f64::NAN, Precision::F64) && !judged(f64::INFINITY, Precision::F32));
+    }
+
+    /// Where f32 happened to cancel, its error is a ten-thousandth of what it would be: a tensor is still as large as
+    /// itself.
+    #[test]
+    fn a_gradient_that_is_rounding_may_be_what_it_was() {
+        let facts = facts(2e-16, 5e4);
+        assert!(rounding_level(&facts, Precision::F64).unwrap() >= rms(facts.l2, &facts.shape));
+        assert!(rounding_level(&facts, Precision::F64).unwrap() < 1e-14);
     }
 
     /// A bias of 0.5 that three steps of 0.01 move by 1e-17 each stays where it is in one order of summation, and is

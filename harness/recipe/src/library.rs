@@ -276,7 +276,9 @@ impl<'a> Loading<'a> {
         let start = Span { file: name.into(), line: 1, column: 1 };
         let error = Diagnostic::error(start, ConfigPath::default(), format!("there is no recipe `{name}`"));
         let known = self.library.list();
-        error.with_hint(suggest(name, known.iter().map(|(name, _)| name.as_str())))
+        // A file that is not there may be a recipe by its name.
+        let stem = Path::new(name).file_stem().and_then(|stem| stem.to_str()).unwrap_or(name);
+        error.with_hint(suggest(stem, known.iter().map(|(name, _)| name.as_str())))
     }
 
     /// Why the file that is being read cannot ask for the one at `path`; `verb` says what it asks.

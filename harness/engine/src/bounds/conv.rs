@@ -80,6 +80,15 @@ impl Grid {
         (place * self.pace[axis]).checked_add_signed(tap.offset[axis]).filter(|at| *at < size)
     }
 
+    /// Those of consecutive places along an axis of `size` pixels where a tap does not read the padding.
+    fn inside(&self, axis: usize, places: Range<usize>, tap: Tap, size: usize) -> Range<usize> {
+        let pace = self.pace[axis] as isize;
+        // The first place where the tap reads `pixel` or one behind it.
+        let first = |pixel: usize| (pixel as isize - tap.offset[axis] + pace - 1).div_euclid(pace).max(0) as usize;
+        let start = first(0).clamp(places.start, places.end);
+        start..first(size).clamp(start, places.end)
+    }
+
     /// Parts of rows that consecutive outputs are: places in the run, and the first one's output.
     fn rows_of(&self, run: Range<usize>) -> Vec<(Range<usize>, [usize; 3])> {
         let (start, mut next, mut rows) = (run.start, run.start, Vec::new());
@@ -207,14 +216,10 @@ where
         let first_source = group * sources * h * w;
         let right = |first: usize, run: Range<usize>, out: &mut [[f64; COLUMNS]]| {
             let columns = COLUMNS.min(grid.columns(n) - first);
-            let lanes: Vec<Lanes> = grid
-                .taps
-                .iter()
-                .map(|tap| {
-                    let place = |column: usize| grid.source(&self.source, *tap, grid.output(first + column));
-                    Lanes::of(std::array::from_fn(|column| if column < columns { place(column) } else { None }))
-                })
-                .collect();
+            let outputs: [_; COLUMNS] =
+                std::array::from_fn(|column| (column < columns).then(|| grid.output(first + column)));
+            let of_tap = |tap: &Tap| Lanes::of(outputs.map(|output| grid.source(&self.source, *tap, output?)));
+            let lanes: Vec<Lanes> = grid.taps.iter().map(of_tap).collect();
             for ((channel, tap), out) in terms[run].iter().zip(out) {
                 lanes[*tap].read(&self.source.values[first_source + channel * h * w..], out);
             }
@@ -316,11 +321,12 @@ pub(super) fn filter_gradient(
     let all = grid.taps.len();
     // A step through the maps may end with any row.
     let chain = Chain { terms: PIXELS, shorter: PIXELS.div_ceil(columns.max(1)), fused: machine.fused };
+    // Where the first channel has each term.
+    let places: Vec<usize> =
+        (0..n).flat_map(|image| (0..rows * columns).map(move |p| dy.plane(image, 0) + p)).collect();
     let group = |group: usize| {
-        let left = |row: usize, term: usize| {
-            let (image, pixel) = (term / (rows * columns), term % (rows * columns));
-            f64::from(dy.values[dy.plane(image, group * dests + row) + pixel])
-        };
+        let left =
+            |row: usize, term: usize| f64::from(dy.values[places[term] + (group * dests + row) * rows * columns]);
         let right = |first: usize, run: Range<usize>, out: &mut [[f64; COLUMNS]]| {
             let wanted = COLUMNS.min(sources * all - first);
             let rows = grid.rows_of(run);
@@ -331,11 +337,11 @@ pub(super) fn filter_gradient(
                 for (terms, [image, row, column]) in &rows {
                     let Some(row) = grid.reach(0, *row, tap, h) else { continue };
                     let source = &x.values[x.plane(*image, 0) + plane + row * w..][..w];
-                    for (column, out) in (*column..).zip(&mut out[terms.clone()]) {
-                        if let Some(column) = grid.reach(1, column, tap, w) {
-                            out[lane] = f64::from(source[column]);
-                        }
-                    }
+                    let inside = grid.inside(1, *column..column + terms.len(), tap, w);
+                    let Some(first) = grid.reach(1, inside.start, tap, w) else { continue };
+                    let out = &mut out[terms.clone()][inside.start - column..inside.end - column];
+                    let read = source[first..].iter().step_by(grid.pace[1]);
+                    out.iter_mut().zip(read).for_each(|(out, x)| out[lane] = f64::from(*x));
                 }
             }
         };

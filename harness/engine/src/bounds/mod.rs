@@ -143,15 +143,31 @@ impl Farthest {
 /// Elements that a task looks at.
 const PIECE: usize = 1 << 14;
 
+/// Elements that are compared at once with the farthest one that is known: most are nearer.
+const BLOCK: usize = 64;
+
 /// The farthest element of a result, given what each should be and its bound.
 fn farthest(result: usize, found: &[f32], of: impl Fn(usize) -> (f64, f64) + Sync) -> Farthest {
-    let look = |(piece, found): (usize, &[f32])| {
-        (piece * PIECE..).zip(found).fold(Farthest::NONE, |farthest, (element, found)| {
-            let (exact, bound) = of(element);
-            farthest.or_of(result, element, *found, exact, bound)
-        })
-    };
+    let look = |(piece, found): (usize, &[f32])| farthest_of(result, piece * PIECE, found, &of);
     found.par_chunks(PIECE).enumerate().map(look).reduce(|| Farthest::NONE, Farthest::or)
+}
+
+/// The farthest of consecutive elements from `first` on.
+fn farthest_of(result: usize, first: usize, found: &[f32], of: impl Fn(usize) -> (f64, f64)) -> Farthest {
+    let mut farthest = Farthest::NONE;
+    for (first, found) in (first..).step_by(BLOCK).zip(found.chunks(BLOCK)) {
+        let nearer = (first..).zip(found).fold(true, |nearer, (element, found)| {
+            let (exact, bound) = of(element);
+            nearer & ((f64::from(*found) - exact).abs() <= farthest.ratio * (bound + TINY))
+        });
+        if !nearer {
+            farthest = (first..).zip(found).fold(farthest, |farthest, (element, found)| {
+                let (exact, bound) = of(element);
+                farthest.or_of(result, element, *found, exact, bound)
+            });
+        }
+    }
+    farthest
 }
 
 /// The farthest element of a node's results; above a ratio of 1 rounding does not explain it.

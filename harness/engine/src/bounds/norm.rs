@@ -1,6 +1,6 @@
 //! Normalisations: sums per channel are formed in f64, everything else is element by element in f32.
 
-use super::{Farthest, LAMBDA, PIECE, Ran, UNIT, WIDE, farthest, product::arity};
+use super::{Farthest, LAMBDA, PIECE, Ran, UNIT, WIDE, farthest, farthest_of, product::arity};
 use crate::{KernelError, elements::Elements};
 use rayon::prelude::*;
 use zoo_graph::ops::{BnTrainingGrad, BnTrainingUpdate, GradRelu, Rectifier};
@@ -51,13 +51,17 @@ impl Channels {
     fn farthest(self, result: usize, found: &[f32], of: impl Fn(usize, usize) -> (f64, f64) + Sync) -> Farthest {
         let look = |(plane, found): (usize, &[f32])| {
             let (channel, start) = (plane % self.c.max(1), plane * self.plane);
-            (start..).zip(found).fold(Farthest::NONE, |farthest, (element, found)| {
-                let (exact, bound) = of(channel, element);
-                farthest.or_of(result, element, *found, exact, bound)
-            })
+            farthest_of(result, start, found, |element| of(channel, element))
         };
         let planes = found.par_chunks(self.plane.max(1)).enumerate().with_min_len(self.planes_at_once());
         planes.map(look).reduce(|| Farthest::NONE, Farthest::or)
+    }
+
+    /// The bound on a sum over a channel that is formed in f64 and rounded once: the kernel's sum and the verdict's are
+    /// random walks (see the [module](super)), and a term has some roundings of its own.
+    fn wide(self, exact: f64, magnitudes: f64) -> f64 {
+        let walk = (2.0 * LAMBDA * self.count().sqrt() + 8.0) * f64::EPSILON / 2.0;
+        2.0 * UNIT * exact.abs() + walk.min(WIDE) * magnitudes
     }
 
     /// Sums per channel over its number of values.
@@ -85,11 +89,6 @@ impl Channels {
     }
 }
 
-/// A sum in f64 that is rounded once: its bound.
-fn wide(exact: f64, magnitudes: f64) -> f64 {
-    2.0 * UNIT * exact.abs() + WIDE * magnitudes
-}
-
 fn widened(values: &[f32]) -> Vec<f64> {
     values.iter().copied().map(f64::from).collect()
 }
@@ -110,10 +109,11 @@ fn moments(channels: Channels, x: &[f32]) -> Vec<[f64; 2]> {
 /// Mean and variance, from sums in f64.
 pub(super) fn statistics(ran: &Ran<'_>, found: &[&[f32]]) -> Result<Farthest, KernelError> {
     let (operands, [mean, variance]) = (Operands::of(ran)?, found) else { return Err(arity(ran)) };
-    let moments = moments(Channels::of(ran.operands[0].dims()), operands.get(0)?);
+    let channels = Channels::of(ran.operands[0].dims());
+    let moments = moments(channels, operands.get(0)?);
     let second = |[mean, variance]: &[f64; 2]| variance + mean * mean;
-    let means: Vec<_> = moments.iter().map(|m| (m[0], wide(m[0], second(m).sqrt()))).collect();
-    let variances: Vec<_> = moments.iter().map(|m| (m[1], wide(m[1], second(m)))).collect();
+    let means: Vec<_> = moments.iter().map(|m| (m[0], channels.wide(m[0], second(m).sqrt()))).collect();
+    let variances: Vec<_> = moments.iter().map(|m| (m[1], channels.wide(m[1], second(m)))).collect();
     Ok(per_channel(0, mean, &means).or(per_channel(1, variance, &variances)))
 }
 
@@ -230,10 +230,10 @@ fn gradient_sums(
         let centred = x - affine.mean[c];
         [dy, dy.abs(), dy * centred, (dy * x).abs(), doubt.abs(), (doubt * centred).abs()]
     });
-    let shift: Vec<_> = sums.iter().map(|s| (s[0], wide(s[0], s[1]) + s[4])).collect();
+    let shift: Vec<_> = sums.iter().map(|s| (s[0], channels.wide(s[0], s[1]) + s[4])).collect();
     let scale = |(c, s): (usize, &[f64; 6])| {
         let (inverse, exact) = (affine.inverse[c], s[2] * affine.inverse[c]);
-        (exact, wide(exact, inverse * (s[3] + affine.mean[c].abs() * s[1])) + inverse * s[5])
+        (exact, channels.wide(exact, inverse * (s[3] + affine.mean[c].abs() * s[1])) + inverse * s[5])
     };
     let scale: Vec<_> = sums.iter().enumerate().map(scale).collect();
     let [(first, dgamma), (second, dbeta)] = found;
