@@ -31,7 +31,7 @@ pub(in crate::cmd) fn print(report: &Report, sets: &[String], out: &mut impl Wri
     for stage in &report.stages {
         if let Some(item) = &stage.in_f32 {
             let note = format!(
-                "{}: up to {} floors apart in f32 ({}), which ReLU inputs near zero may make: judged in f64",
+                "{}: up to {} floors apart in f32 ({}), which rounding alone may make here: judged in f64",
                 stage.stage,
                 Ratio(item.ratio),
                 item.name

@@ -9,11 +9,12 @@
 //!   rounding error analysis has it, the total error stays below `lambda u sqrt(sum of s_k^2)` with probability `1 - 2
 //!   exp(-lambda^2 / 2)`: the inequality of Azuma and Hoeffding, used so in Higham and Mary, "A New Approach to
 //!   Probabilistic Rounding Error Analysis", SIAM J. Sci. Comput. 41 (2019). The partial sums are formed in the
-//!   kernels' own order, so that the bound is as sharp as the kernel is.
+//!   kernels' own order, so that the bound is as sharp as the kernel is. Roundings of terms that are alike are not
+//!   independent: an element beyond the bound is summed once more in f32, and what that sum drifts by is added.
 //! - **Everything else** does few roundings between an operand and a result. Each is at most `u` times the number that
 //!   is rounded, and running error analysis (Higham, "Accuracy and Stability of Numerical Algorithms", 2nd edition,
 //!   sections 3.3 and 4.2) adds up their effects. Sums that kernels form in f64 add [`WIDE`] times the sum of the
-//!   magnitudes.
+//!   magnitudes, or what a random walk in f64 comes to.
 //!
 //! No bound was fitted to what kernels do.
 
