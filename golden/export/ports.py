@@ -1,4 +1,5 @@
-"""python ports.py DIR [NAME...]: ports torchvision's image classifiers (all, or those named) into DIR and writes the table of docs/import.md.
+"""python ports.py DIR [NAME...]: ports torchvision's image classifiers and one network of each of timm's families (all, or those
+named: resnet18, timm:resnet18) into DIR and prints the tables of docs/import.md.
 
 Small images and two samples, so that each takes seconds. Networks of more than `--most` million parameters are imported and held
 against their trace, and their golden is left out. What has been ported is not done again.
@@ -12,6 +13,7 @@ import sys
 import time
 from pathlib import Path
 
+import torch
 import torchvision
 
 from zoo_golden.port import parse, port
@@ -19,21 +21,47 @@ from zoo_golden.trace import TraceError
 
 SIZES = {"inception_v3": 160, "maxvit_t": 224, "vit_h_14": 56}
 ARGUMENTS = {"inception_v3": ["aux_logits=False"], "googlenet": ["aux_logits=False"]}
+FAMILIES = """
+    resnet18 seresnet18 resnext26ts eca_resnet33ts skresnet18 resnest14d resnetv2_50 nf_resnet26 nfnet_l0 res2net50_26w_4s dpn48b
+    regnetx_002 regnety_002 efficientnet_b0 efficientnetv2_rw_t efficientnet_lite0 tinynet_e mobilenetv2_050 mobilenetv3_small_050
+    mnasnet_small semnasnet_075 spnasnet_100 fbnetc_100 hardcorenas_a ghostnet_050 rexnet_100 tresnet_m dla34 hrnet_w18_small
+    densenet121 vgg11 inception_v3 inception_v4 xception41 cspresnet50 darknet53 vovnet39a ese_vovnet19b_dw selecsls42 repvgg_a0
+    mobileone_s0 fastvit_t8 convnext_atto convmixer_768_32 edgenext_xx_small efficientformer_l1 poolformer_s12
+    vit_tiny_patch16_224 deit_tiny_patch16_224 deit3_small_patch16_224 beit_base_patch16_224 cait_xxs24_224 xcit_nano_12_p16_224
+    crossvit_9_240 swin_tiny_patch4_window7_224 pvt_v2_b0 coat_lite_tiny levit_128s mixer_s32_224 gmlp_ti16_224 resmlp_12_224
+""".split()
+"""One small network of each of timm's families."""
 
 
 def factories() -> list[str]:
-    return torchvision.models.list_models(module=torchvision.models)
+    return [*torchvision.models.list_models(module=torchvision.models), *(f"timm:{name}" for name in FAMILIES)]
 
 
 def options(name: str, folder: Path, *more: str) -> argparse.Namespace:
+    if name.startswith("timm:"):
+        return parse([name, "--classes", "10", "--size", str(_timm_size(name)), "--no-lifted", "-o", str(folder), *more])
     size = SIZES.get(name, 64)
     given = ARGUMENTS.get(name, [f"image_size={size}"] if name.startswith("vit") else [])
     words = [f"torchvision:{name}", "--classes", "10", "--size", str(size), "--no-lifted", "-o", str(folder), *more]
     return parse([*words, *(word for argument in given for word in ("--arg", argument))])
 
 
+def _timm_size(name: str) -> int:
+    """96 pixels, where the network takes images of any size."""
+    import timm
+
+    described = timm.get_pretrained_cfg(name.removeprefix("timm:"))
+    whole = described.fixed_input_size or name.removeprefix("timm:").startswith(("mixer", "gmlp", "resmlp", "cait", "coat", "levit"))
+    return described.input_size[-1] if whole else 96
+
+
 def parameters(name: str) -> float:
     """Million parameters, of the network with a thousand classes."""
+    if name.startswith("timm:"):
+        import timm
+
+        with torch.device("meta"):
+            return sum(tensor.numel() for tensor in timm.create_model(name.removeprefix("timm:")).parameters()) / 1e6
     return next(iter(torchvision.models.get_model_weights(name))).meta["num_params"] / 1e6
 
 

@@ -16,6 +16,8 @@ ROOT_SAMPLES = 4096
 """The same for outputs of the whole network, which keep their shape; also their number of samples when larger."""
 _DEGENERATE = 1e-10
 """A gradient below this fraction of the median gradient is rounding: its exact value is zero."""
+_TELLS = 1e-10
+"""A tenth of the tolerance in f64: smaller distances of the moved run decide nothing and are left out."""
 
 
 class Recording:
@@ -32,10 +34,12 @@ class Recording:
         key: str,
         truth: torch.Tensor,
         rounded: list[torch.Tensor],
+        moved: torch.Tensor | None = None,
         start: torch.Tensor | None = None,
         kind: str | None = None,
     ):
-        """Records `truth` (f64), its largest distance from `rounded` (f32 runs), and with `start` the change since then."""
+        """Records `truth` (f64), its largest distance from `rounded` (f32 runs) and from `moved` (an f64 run whose start is moved in
+        its last place), and with `start` the change since then."""
         truth = truth.detach()
         norm, largest = truth.norm().item(), truth.abs().max().item()
         error, error_max = 0.0, 0.0
@@ -62,6 +66,10 @@ class Recording:
         entry["f32_max"] = _ratio(error_max, largest)
         if start is not None:
             entry["delta_f32_rel"] = _ratio(error, entry["delta_l2"])
+        distance = 0.0 if moved is None else (moved.detach() - truth).norm().item()
+        for figure, scale in (("f64_rel", norm), ("delta_f64_rel", entry.get("delta_l2", 0.0))):
+            if tells(distance, scale):
+                entry[figure] = distance / scale
         self.entries[key] = entry
 
     def _values(self, key: str, tensor: torch.Tensor) -> tuple[str, np.ndarray]:
@@ -93,6 +101,11 @@ class Recording:
                 if "delta_f32_rel" in entry:
                     groups.setdefault(kind + "_delta", {})[name] = entry["delta_f32_rel"]
         return {kind: _summary(floors) for kind, floors in groups.items()}
+
+
+def tells(error: float, scale: float) -> bool:
+    """Whether a distance of the moved run is large enough to say that a step is badly conditioned."""
+    return abs(error) >= _TELLS * abs(scale) > 0
 
 
 def _ratio(error: float, scale: float) -> float:

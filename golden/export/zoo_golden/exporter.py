@@ -2,6 +2,9 @@
 
 f32 runs twice, with oneDNN's kernels and torch's own: on which side of zero a ReLU input near it falls is chance, and one such
 input moves gradients by far more than arithmetic does. The larger distance of the two from f64 is the noise floor.
+
+f64 runs twice too, the second time from inputs and parameters moved in their last place: what that does after three steps is how
+much of any result in f64 is rounding.
 """
 
 import copy
@@ -22,6 +25,7 @@ Loss = Callable[[object, dict[str, torch.Tensor], nn.Module], dict[str, torch.Te
 """(outputs, inputs, network) -> named scalars with at least `loss`, which is differentiated."""
 
 _STEPS = 3
+_LAST_PLACE = 2.0**-52
 _LIFTED_RULE = (
     "every normalisation bias = f32(bias + f32(4*gain)); forward and gradients of one step only: "
     "ReLU inputs stay away from zero, so gradients agree far more tightly"
@@ -72,10 +76,10 @@ def export(
     lifted = copy.deepcopy(network)
     if lifted_variant and lift(lifted, gain):
         variant = Recording(samples)
-        once = [Runs(lifted, loss, forward, inputs, optimizer, clip_grad_norm).gradients(variant)]
+        once = _losses([Runs(lifted, loss, forward, inputs, optimizer, clip_grad_norm).gradients(variant)])
         variant.mark_degenerate()
         variants["lifted"] = {
-            **_losses(once),
+            **once,
             "tensors": variant.entries,
             "noise_floor": variant.noise_floor(),
             "rule": _LIFTED_RULE,
@@ -96,7 +100,8 @@ def export(
     golden = {
         "model": name,
         "salt": salt,
-        "precision": "f64 is the reference; f32_rel = |f32-f64|_2/|f64|_2, the larger of two f32 runs (oneDNN's and torch's own kernels)",
+        "precision": "f64 is the reference; f32_rel = |f32-f64|_2/|f64|_2, the larger of two f32 runs (oneDNN's and torch's own kernels); "
+        "f64_rel the same of an f64 run from inputs and parameters moved by 2^-52, where it is at least 1e-10",
         "made_with": {"torch": _version(torch), "torchvision": _version(torchvision)},
         "optimizer": described,
         "hyper": hyper or {},
@@ -126,8 +131,11 @@ def export(
     return golden
 
 
-def _losses(steps: list[tuple[dict, dict]]) -> dict:
-    return {"losses_f64": [truth for truth, _ in steps], "losses_f32": [rounded for _, rounded in steps]}
+def _losses(steps: list[tuple[dict, dict, dict]]) -> dict:
+    """Losses by step; those of the moved run where one of them says something of the step's conditioning."""
+    truth, rounded, moved = map(list, zip(*steps))
+    tells = any(document.tells(other[key] - value, value) for values, other in zip(truth, moved) for key, value in values.items())
+    return {"losses_f64": truth, "losses_f32": rounded} | ({"losses_moved": moved} if tells else {})
 
 
 def _version(package) -> str:
@@ -144,6 +152,19 @@ class Run:
         self.optimizer = optimizer(self.network)
         self.loss, self.forward, self.clip_grad_norm, self.onednn = loss, forward, clip_grad_norm, onednn
         self.inputs = {k: v.values.to(dtype) if v.values.is_floating_point() else v.values for k, v in inputs.items()}
+
+    @torch.no_grad()
+    def move(self) -> None:
+        """Moves inputs and parameters in their last place, up or down by chance: what one rounding of each would do."""
+        chance = torch.Generator().manual_seed(0)
+
+        def moved(values: torch.Tensor) -> torch.Tensor:
+            up = torch.randint(0, 2, values.shape, generator=chance, dtype=torch.float64)
+            return values * (1 + _LAST_PLACE * (2 * up - 1))
+
+        self.inputs = {k: moved(v) if v.is_floating_point() else v for k, v in self.inputs.items()}
+        for parameter in self.network.parameters():
+            parameter.copy_(moved(parameter))
 
     def gradients(self, outputs: dict | None = None) -> dict[str, float]:
         """Forward and backward; fills `outputs` with every module's output and returns the named losses."""
@@ -165,28 +186,29 @@ class Run:
 
 
 class Runs:
-    """The same run in f64 (`truth`) and twice in f32 (`rounded`), in lockstep."""
+    """The same run in f64 (`truth`), twice in f32 (`rounded`) and in f64 from a start moved in its last place (`moved`), in lockstep."""
 
     def __init__(self, *conditions):
         self.truth = Run(*conditions, dtype=torch.float64)
         self.rounded = [Run(*conditions, dtype=torch.float32, onednn=onednn) for onednn in (True, False)]
+        self.moved = Run(*conditions, dtype=torch.float64)
+        self.moved.move()
 
-    def gradients(self, recording: Recording | None = None) -> tuple[dict, dict]:
-        """Losses in f64 and in f32 (the value farther off); with `recording`, module outputs and unclipped gradients go into it.
+    def gradients(self, recording: Recording | None = None) -> tuple[dict, dict, dict]:
+        """Losses in f64, in f32 (the value farther off) and of the moved run; with `recording`, module outputs and unclipped gradients go into it.
 
         Gradients are left clipped.
         """
         outputs = [{} if recording else None for _ in self._all()]
-        truth, *rounded = (run.gradients(out) for run, out in zip(self._all(), outputs))
+        losses = [run.gradients(out) for run, out in zip(self._all(), outputs)]
         if recording:
             for key, (tensor, kind) in outputs[0].items():
-                recording.add(key, tensor, [others[key][0] for others in outputs[1:]], kind=kind)
+                recording.add(key, tensor, *_others([others[key][0] for others in outputs[1:]]), kind=kind)
             for name, parameter, others in self._parameters():
-                recording.add(f"grad/{name}", parameter.grad, [other.grad for other in others])
-        truth |= self.truth.clip()
-        rounded = [losses | run.clip() for losses, run in zip(rounded, self.rounded)]
+                recording.add(f"grad/{name}", parameter.grad, *_others([other.grad for other in others]))
+        truth, *rounded, moved = (values | run.clip() for values, run in zip(losses, self._all()))
         farther = {key: max((losses[key] for losses in rounded), key=lambda v: abs(v - value)) for key, value in truth.items()}
-        return truth, farther
+        return truth, farther, moved
 
     def update(self) -> None:
         for run in self._all():
@@ -194,26 +216,32 @@ class Runs:
 
     def record_state(self, recording: Recording, step: int, start: dict[str, torch.Tensor]) -> None:
         """Parameters (with their change since `start`), the optimizer's state after the first step, and running statistics."""
-        for name, truth, rounded in self._parameters():
-            recording.add(f"param{step}/{name}", truth, rounded, start=start[name])
-            states = [run.optimizer.state[p] for run, p in zip(self._all(), (truth, *rounded))] if step == 1 else [{}]
+        for name, truth, others in self._parameters():
+            recording.add(f"param{step}/{name}", truth, *_others(others), start=start[name])
+            states = [run.optimizer.state[p] for run, p in zip(self._all(), (truth, *others))] if step == 1 else [{}]
             for slot, kept in states[0].items():
                 if slot != "step" and isinstance(kept, torch.Tensor):
                     key = "momentum" if slot == "momentum_buffer" else slot
-                    recording.add(f"{key}1/{name}", kept, [state[slot] for state in states[1:]])
-        for (name, truth), *rounded in zip(self.truth.network.named_buffers(), *(run.network.buffers() for run in self.rounded)):
+                    recording.add(f"{key}1/{name}", kept, *_others([state[slot] for state in states[1:]]))
+        for (name, truth), *others in zip(self.truth.network.named_buffers(), *(run.network.buffers() for run in self._all()[1:])):
             if truth.is_floating_point():
-                recording.add(f"buffer{step}/{name}", truth, rounded)
+                recording.add(f"buffer{step}/{name}", truth, *_others(others))
 
     def _all(self) -> tuple[Run, ...]:
-        return (self.truth, *self.rounded)
+        return (self.truth, *self.rounded, self.moved)
 
     def _parameters(self) -> Iterator[tuple[str, nn.Parameter, list[nn.Parameter]]]:
-        """Name, f64 value and f32 values of every parameter that has a gradient."""
-        others = zip(*(run.network.parameters() for run in self.rounded))
-        for (name, truth), rounded in zip(self.truth.network.named_parameters(), others):
+        """Name, f64 value and the other runs' values of every parameter that has a gradient."""
+        others = zip(*(run.network.parameters() for run in self._all()[1:]))
+        for (name, truth), rest in zip(self.truth.network.named_parameters(), others):
             if truth.grad is not None:
-                yield name, truth, list(rounded)
+                yield name, truth, list(rest)
+
+
+def _others(tensors: list[torch.Tensor]) -> tuple[list[torch.Tensor], torch.Tensor]:
+    """What the runs beside the truth made of a tensor: those in f32, and the moved one."""
+    *rounded, moved = tensors
+    return rounded, moved
 
 
 def _make_exact(network: nn.Module) -> None:
@@ -223,8 +251,12 @@ def _make_exact(network: nn.Module) -> None:
             module.forward = lambda x: nn.functional.relu6(x + 3) / 6
 
 
+def _is_empty(module: nn.Module) -> bool:
+    return isinstance(module, nn.Identity) or type(module) is nn.Sequential and not len(module)
+
+
 def _hooks(network: nn.Module, outputs: dict) -> list:
-    """Keeps a copy of what each module returns, before anything works on it in place; an Identity has nothing to show."""
+    """Keeps a copy of what each module returns, before anything works on it in place; what passes on what it is given has nothing to show."""
     calls = Counter()
 
     def keep(name: str):
@@ -236,7 +268,7 @@ def _hooks(network: nn.Module, outputs: dict) -> list:
 
         return hook
 
-    modules = ((name, module) for name, module in network.named_modules() if not isinstance(module, nn.Identity))
+    modules = ((name, module) for name, module in network.named_modules() if not _is_empty(module))
     return [module.register_forward_hook(keep(name or "@root")) for name, module in modules]
 
 

@@ -23,6 +23,8 @@ pub const F64_TOLERANCE: f64 = 1e-9;
 pub const F32_WORST: f64 = 10.0;
 /// Most floors in the median of a stage in f32.
 pub const F32_MEDIAN: f64 = 3.0;
+/// Most that rounding is allowed in f64, however badly a step is conditioned: a thousandth of what a changed formula does.
+pub const F64_MOST: f64 = 1e-6;
 /// Least floor of a tensor: half a unit in the last place of 1.0 in f32, twice.
 pub const TENSOR_FLOOR: f64 = 1.0 / (1u64 << 23) as f64;
 /// Least relative floor of a scalar loss.
@@ -42,6 +44,16 @@ pub fn is_degenerate(f32_error: f64) -> bool {
     f32_error >= 1.0
 }
 
+/// What rounding does to a tensor, relative to it, as the reference found.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Noise {
+    /// Error of its run in f32.
+    pub in_f32: f64,
+    /// Distance of its run in f64 from inputs and parameters that are moved in their last place; 0 where the golden has
+    /// none: the step is well conditioned, or older than the figure.
+    pub in_f64: f64,
+}
+
 impl Precision {
     /// Largest error that passes, in floors.
     pub fn limit(self) -> f64 {
@@ -59,12 +71,15 @@ impl Precision {
         }
     }
 
-    /// The error that counts as one floor, for a tensor whose f32 run is off by `f32_error`.
-    pub fn floor(self, f32_error: f64, least: f64) -> f64 {
+    /// The error that counts as one floor, for a tensor to which rounding does `noise`.
+    pub fn floor(self, noise: Noise, least: f64) -> f64 {
         match self {
-            // More than the tolerance only where f32 keeps hardly a digit of the tensor: an error of 0.054 and more.
-            Self::F64 => F64_TOLERANCE.max(F32_WORST * self.rounding(f32_error.min(1.0))),
-            Self::F32 => f32_error.max(least),
+            // More than the tolerance only where f32 keeps hardly a digit of the tensor, an error of 0.054 and more, or
+            // where the reference in f64 moves by 1e-10 and more when its start does in the last place.
+            Self::F64 => F64_TOLERANCE
+                .max(F32_WORST * self.rounding(noise.in_f32.min(1.0)))
+                .max((F32_WORST * noise.in_f64).min(F64_MOST)),
+            Self::F32 => noise.in_f32.max(least),
         }
     }
 }
@@ -132,7 +147,8 @@ pub fn same_shape(found: &[usize], truth: &[usize]) -> bool {
 /// L2 error, so that a floor for that is one for them.
 pub fn compare(found: &Measured, facts: &TensorFacts, truth: &Samples<'_>, precision: Precision) -> Distance {
     let numel: usize = facts.shape.iter().product();
-    let floor = precision.floor(facts.f32_rel, TENSOR_FLOOR);
+    let noise = Noise { in_f32: facts.f32_rel, in_f64: facts.f64_rel };
+    let floor = precision.floor(noise, TENSOR_FLOOR);
     if !same_shape(&found.shape, &facts.shape) {
         return Distance::new(f64::INFINITY, floor);
     }
@@ -144,7 +160,7 @@ pub fn compare(found: &Measured, facts: &TensorFacts, truth: &Samples<'_>, preci
     let rms = facts.l2 / (numel as f64).sqrt();
     let stats = &found.stats;
     // The largest magnitude has a floor of its own; expressed here in floors of the tensor.
-    let peak_floor = precision.floor(facts.f32_max, TENSOR_FLOOR);
+    let peak_floor = precision.floor(Noise { in_f32: facts.f32_max, ..noise }, TENSOR_FLOOR);
     let errors = [
         relative_l2(&found.samples, truth.values, facts.l2, numel),
         off(stats.l2, facts.l2, facts.l2),
@@ -171,8 +187,10 @@ mod tests {
             l2: s.l2,
             f32_rel: 1e-6,
             f32_max: 1e-6,
+            f64_rel: 0.0,
             delta_l2: None,
             delta_f32_rel: None,
+            delta_f64_rel: None,
             class: None,
             degenerate: false,
         }
@@ -198,10 +216,24 @@ mod tests {
     /// million times as large: 0.6 in f32, and what is left of that in f64.
     #[test]
     fn where_f32_keeps_hardly_a_digit_f64_may_round_too() {
-        assert_eq!(Precision::F64.floor(1e-2, TENSOR_FLOOR), F64_TOLERANCE);
-        let floor = Precision::F64.floor(0.605, TENSOR_FLOOR);
+        let floor = |in_f32| Precision::F64.floor(Noise { in_f32, in_f64: 0.0 }, TENSOR_FLOOR);
+        assert_eq!(floor(1e-2), F64_TOLERANCE);
+        assert_eq!(floor(f64::MAX), floor(1.0));
+        let floor = floor(0.605);
         assert!((floor / (6.05 / (1u64 << 29) as f64) - 1.0).abs() < 1e-12, "{floor}");
-        assert_eq!(Precision::F64.floor(f64::MAX, TENSOR_FLOOR), Precision::F64.floor(1.0, TENSOR_FLOOR));
+    }
+
+    /// The third step of regnet_x_400mf moves by 2.7e-8 when its image does in the last place.
+    #[test]
+    fn a_badly_conditioned_step_may_move_as_the_reference_does_but_never_by_what_a_mistake_does() {
+        let floor = |precision: Precision, in_f64| precision.floor(Noise { in_f32: 1e-5, in_f64 }, TENSOR_FLOOR);
+        assert_eq!(floor(Precision::F64, 0.0), F64_TOLERANCE);
+        assert_eq!(floor(Precision::F64, 9.9e-11), F64_TOLERANCE);
+        assert!((floor(Precision::F64, 2.7e-8) / 2.7e-7 - 1.0).abs() < 1e-12);
+        for much in [1e-7, 1.0, f64::INFINITY] {
+            assert_eq!(floor(Precision::F64, much), F64_MOST);
+        }
+        assert_eq!(floor(Precision::F32, 1.0), 1e-5);
     }
 
     #[test]

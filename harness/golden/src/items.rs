@@ -2,7 +2,7 @@
 
 use crate::{
     GoldenError,
-    compare::{self, DEGENERATE_FACTOR, Distance, LOSS_FLOOR, Measured, Precision, TENSOR_FLOOR, is_degenerate},
+    compare::{self, DEGENERATE_FACTOR, Distance, LOSS_FLOOR, Measured, Noise, Precision, TENSOR_FLOOR, is_degenerate},
     manifest::{Golden, Samples, TensorFacts},
     probe::to_f64,
     report::Item,
@@ -199,9 +199,9 @@ pub(crate) fn losses(
     precision: Precision,
 ) -> Vec<Item> {
     let manifest = &golden.manifest;
-    let (truth, rounded) = match variant.and_then(|v| manifest.variants.get(v)) {
-        Some(v) => (&v.losses_f64, &v.losses_f32),
-        None => (&manifest.losses_f64, &manifest.losses_f32),
+    let (truth, rounded, moved) = match variant.and_then(|v| manifest.variants.get(v)) {
+        Some(v) => (&v.losses_f64, &v.losses_f32, &v.losses_moved),
+        None => (&manifest.losses_f64, &manifest.losses_f32, &manifest.losses_moved),
     };
     let (Some(truth), Some(rounded)) = (truth.get(n), rounded.get(n)) else { return Vec::new() };
     let least = LOSS_FLOOR.max(outputs_rounding(golden, variant));
@@ -215,8 +215,10 @@ pub(crate) fn losses(
         items.push(match truth.get(name) {
             Some(t) => {
                 let scale = if *t == 0.0 { 1.0 } else { t.abs() };
-                let rounding = rounded.get(name).map_or(0.0, |r| (r - t).abs() / scale);
-                Item::measured(label(name), (found - t).abs() / scale, precision.floor(rounding, least))
+                let off = |other: Option<&f64>| other.map_or(0.0, |other| (other - t).abs() / scale);
+                let in_f64 = off(moved.get(n).and_then(|moved| moved.get(name)));
+                let noise = Noise { in_f32: off(rounded.get(name)), in_f64 };
+                Item::measured(label(name), (found - t).abs() / scale, precision.floor(noise, least))
             }
             None => Item::wrong(label(name), "the reference has no such loss"),
         });
@@ -304,9 +306,10 @@ pub(crate) fn changes(
             }
         }
         let item = match (is_parameter, facts.delta_l2, facts.delta_f32_rel, manifest.init.get(&variable.name)) {
-            (true, Some(delta_l2), Some(rounding), Some(rule)) => {
+            (true, Some(delta_l2), Some(in_f32), Some(rule)) => {
                 let start = weights::initial(rule, &manifest.salt, &variable.name, now.len());
-                change(&variable.name, &now, &start, &truth, delta_l2, precision.floor(rounding, TENSOR_FLOOR))
+                let noise = Noise { in_f32, in_f64: facts.delta_f64_rel.unwrap_or_default() };
+                change(&variable.name, &now, &start, &truth, delta_l2, precision.floor(noise, TENSOR_FLOOR))
             }
             _ => {
                 let samples = truth.positions.iter().map(|p| now[*p]).collect();
@@ -408,7 +411,9 @@ mod tests {
             f32_rel,
             f32_max: f32_rel,
             delta_l2: None,
+            f64_rel: 0.0,
             delta_f32_rel: None,
+            delta_f64_rel: None,
             class: None,
             degenerate: false,
         }

@@ -93,6 +93,9 @@ pub struct Manifest {
     pub losses_f64: Vec<BTreeMap<String, f64>>,
     /// The same in f32.
     pub losses_f32: Vec<BTreeMap<String, f64>>,
+    /// The same in f64 from inputs and parameters moved in their last place; left out where that changes little.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub losses_moved: Vec<BTreeMap<String, f64>>,
     /// Keys of module outputs in the order of the modules' return.
     pub output_order: Vec<String>,
     /// What is known of each tensor.
@@ -296,18 +299,30 @@ pub struct TensorFacts {
     /// Largest difference of that run over `absmax`; null where the truth is zero.
     #[serde(default, deserialize_with = "null_is_zero")]
     pub f32_max: f64,
+    /// Relative distance of the reference's f64 run from inputs and parameters moved in their last place; left out where
+    /// it is small.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub f64_rel: f64,
     /// Norm of the change since the start.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delta_l2: Option<f64>,
     /// Relative error of the f32 run's change.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delta_f32_rel: Option<f64>,
+    /// Relative distance of that f64 run's change; left out where it is small.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub delta_f64_rel: Option<f64>,
     /// Type of the module whose output it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub class: Option<String>,
     /// Whether the exact value is zero and only rounding is left.
     #[serde(default)]
     pub degenerate: bool,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "as serde calls it")]
+fn is_zero(value: &f64) -> bool {
+    *value == 0.0
 }
 
 /// A relative error that has no scale counts as none: a tensor that is zero has to be zero.
@@ -327,6 +342,9 @@ pub struct Variant {
     /// Losses per step, in f32.
     #[serde(default)]
     pub losses_f32: Vec<BTreeMap<String, f64>>,
+    /// Losses per step, in f64 from inputs and parameters moved in their last place.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub losses_moved: Vec<BTreeMap<String, f64>>,
     /// Tensors, stored as `variant.<name>/<key>`.
     #[serde(default)]
     pub tensors: BTreeMap<String, TensorFacts>,

@@ -16,10 +16,14 @@ impl Reader<'_> {
                     let all = [&known[..], &views[..]].concat();
                     Seen::Of(*base, crate::view::simplified(self.shape_of(*base), &all))
                 }
+                Some(Seen::Reshaped(..)) => Seen::Unsaid("it computes with a part of a parameter"),
                 Some(other) => other.clone(),
                 None => return Err(at.unknown_form("input")),
             },
-            Some(Argument::Parameter(_)) => Seen::Unsaid("it computes with a parameter in another shape"),
+            Some(Argument::Parameter(name)) => match views[..] {
+                [View::Reshape(_)] => Seen::Reshaped(name.clone(), made.shape.clone()),
+                _ => Seen::Unsaid("it computes with a parameter in another shape"),
+            },
             Some(Argument::Buffer(_)) => Seen::Unsaid("it computes with a buffer"),
             _ => return Err(at.unknown_form("input")),
         };

@@ -156,7 +156,8 @@ fn close(
     let is_join = matches!(first.body[..], [Item::Residual { .. } | Item::Concat { .. } | Item::Gate(_)]);
     let must = would_be_numbered(&first.body) && !is_join;
     // A row of blocks says more where it stands.
-    let repeats = group.len() > 1 && size(&first.body) >= WORTH && !words(&first.body).is_empty();
+    let is_layer = first.body.iter().any(|item| matches!(item, Item::Layer { name: Some(name), .. } if name == "."));
+    let repeats = group.len() > 1 && (is_layer || size(&first.body) >= WORTH) && !words(&first.body).is_empty();
     if let [Item::Stack { name, .. }] = &first.body[..]
         && name.is_empty()
     {

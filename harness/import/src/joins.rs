@@ -14,8 +14,8 @@ use crate::word::{Word, number};
 enum Operands {
     /// Two tensors.
     Both(Argument, Argument),
-    /// A tensor and a parameter.
-    Parameter(Argument, String),
+    /// A tensor and a parameter, in the shape that it is seen in.
+    Parameter(Argument, String, Vec<usize>),
     /// A tensor and a number; whether the number comes first.
     Number(Argument, f64, bool),
 }
@@ -25,10 +25,20 @@ impl Reader<'_> {
         let (Some(first), Some(second)) = (at.input(), at.argument(1, &["other"])) else {
             return Err(at.unknown_form("other"));
         };
+        let parameter = |argument: &Argument| match argument {
+            Argument::Parameter(name) => Some((name.clone(), self.trace.shape(name).to_vec())),
+            Argument::Value(value) => match self.seen(*value) {
+                Some(Seen::Reshaped(name, shape)) => Some((name.clone(), shape.clone())),
+                Some(Seen::Of(..) | Seen::Expanded(_) | Seen::Unsaid(_)) | None => None,
+            },
+            _ => None,
+        };
         Ok(match (first, second) {
-            (Argument::Parameter(name), other @ Argument::Value(_))
-            | (other @ Argument::Value(_), Argument::Parameter(name)) => {
-                Operands::Parameter(other.clone(), name.clone())
+            (one, other @ Argument::Value(_)) if let Some((name, shape)) = parameter(one) => {
+                Operands::Parameter(other.clone(), name, shape)
+            }
+            (other @ Argument::Value(_), one) if let Some((name, shape)) = parameter(one) => {
+                Operands::Parameter(other.clone(), name, shape)
             }
             (first, second) => match (first.number(), second.number()) {
                 (None, Some(value)) => Operands::Number(first.clone(), value, false),
@@ -77,10 +87,10 @@ impl Reader<'_> {
                 let word = Word::formula(format!("x + {}", number(value)));
                 self.counted(at, &x, What::Layer(word))
             }
-            Operands::Parameter(x, name) => {
+            Operands::Parameter(x, name, seen) => {
                 let x = self.operand(at, Some(&x))?;
                 let (own, shape) = (self.trace.shape(&name), self.shape_of(x));
-                if own.first() != Some(&1) || own.get(1..) != shape.get(1..) {
+                if own != seen || own.first() != Some(&1) || own.get(1..) != shape.get(1..) {
                     let what = format!("it adds the parameter `{name}` of shape {own:?} to {shape:?}");
                     return Err(at.refuse(
                         what,
@@ -105,7 +115,7 @@ impl Reader<'_> {
                 let word = Word::formula(format!("{} - x", number(value)));
                 self.counted(at, &x, What::Layer(word))
             }
-            Operands::Parameter(_, name) => {
+            Operands::Parameter(_, name, _) => {
                 Err(at.refuse(format!("it subtracts the parameter `{name}`"), "`add_parameter` adds one"))
             }
         }
@@ -118,23 +128,24 @@ impl Reader<'_> {
                 let word = Word::of(&Layer::Scale(zoo::Scale { by }));
                 self.counted(at, &x, What::Layer(word))
             }
-            Operands::Parameter(x, name) => {
+            Operands::Parameter(x, name, seen) => {
                 let x = self.operand(at, Some(&x))?;
                 let start = self.trace.parameters.get(&name).and_then(|own| own.start).unwrap_or(1.0);
                 let (own, shape) = (self.trace.shape(&name), self.shape_of(x));
+                let flat = own.len() == 1 && shape.len() == 4;
                 let fits = match *shape {
-                    [_, c, _, _] => own == [c, 1, 1],
-                    [.., e] => own == [e],
+                    [_, c, _, _] => [&[c, 1, 1][..], &[1, c, 1, 1]].contains(&&seen[..]) && (flat || own == [c, 1, 1]),
+                    [.., e] => own == [e] && seen.last() == Some(&e),
                     [] => false,
                 };
                 if !fits {
                     let what = format!("it multiplies {shape:?} by the parameter `{name}` of shape {own:?}");
                     return Err(at.refuse(
                         what,
-                        "`layer_scale` multiplies maps by [C, 1, 1] and anything else by its last axis, [E]",
+                        "`layer_scale` multiplies maps by [C, 1, 1], or by [C] in that shape, and anything else by its last axis, [E]",
                     ));
                 }
-                self.layer(at, Layer::LayerScale(zoo::LayerScale { start }), x, Some(name))
+                self.layer(at, Layer::LayerScale(zoo::LayerScale { start, flat }), x, Some(name))
             }
         }
     }

@@ -30,8 +30,13 @@ fn push(out: &mut Vec<Item>, scopes: &[String], item: Item) {
 fn split(full: &str, path: &str) -> (Vec<String>, String) {
     let local = match path {
         "" => full,
+        // The module's own parameters.
+        _ if full == path => ".",
         _ => full.strip_prefix(path).and_then(|rest| rest.strip_prefix('.')).unwrap_or(full),
     };
+    if local == "." {
+        return (Vec::new(), local.to_owned());
+    }
     let mut names: Vec<String> = local.split('.').map(str::to_owned).collect();
     let own = names.pop().unwrap_or_default();
     (names, own)

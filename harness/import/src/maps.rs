@@ -65,14 +65,26 @@ impl Reader<'_> {
         let Some(mut axes) = axes else { return Err(at.unknown_form("dim")) };
         axes.sort_unstable();
         let keeps_axes = at.flag(2, "keepdim", false)?;
-        let ([n, c, _, _], [2, 3]) = (&shape[..], &axes[..]) else {
-            return Err(at.refuse(
-                format!("a mean over axes {axes:?} of {shape:?}"),
-                "`global_avg_pool` is the mean over height and width",
-            ));
+        // `global_avg_pool` takes maps, [n, c, h, w]: tokens are maps of width 1.
+        let (n, c, views) = match (&shape[..], &axes[..]) {
+            ([n, c, _, _], [2, 3]) => (n, c, Vec::new()),
+            ([n, _, _, c], [1, 2]) => (n, c, vec![View::Permute(vec![0, 3, 1, 2])]),
+            ([n, t, c], [1]) => (n, c, vec![View::Permute(vec![0, 2, 1]), View::Reshape(vec![*n, *c, *t, 1])]),
+            _ => {
+                return Err(at.refuse(
+                    format!("a mean over axes {axes:?} of {shape:?}"),
+                    "`global_avg_pool` is the mean over height and width",
+                ));
+            }
         };
+        let x = self.view(at, x, views)?;
         let what = What::Layer(Word::of(&Layer::GlobalAvgPool(zoo::GlobalAvgPool {})));
-        let views = if keeps_axes { Vec::new() } else { vec![View::Reshape(vec![*n, *c])] };
+        let views = match (keeps_axes, shape.len(), axes[0]) {
+            (true, 4, 2) => Vec::new(),
+            (true, 4, _) => vec![View::Permute(vec![0, 2, 3, 1])],
+            (true, ..) => vec![View::Reshape(vec![*n, 1, *c])],
+            (false, ..) => vec![View::Reshape(vec![*n, *c])],
+        };
         self.gives_viewed(at, what, vec![x], None, vec![*n, *c, 1, 1], views)
     }
 

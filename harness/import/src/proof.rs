@@ -102,11 +102,12 @@ struct Traced<'p> {
 }
 
 impl Traced<'_> {
-    fn units(&mut self, units: &[Unit]) {
+    /// What is in the module `path`.
+    fn units(&mut self, units: &[Unit], path: &str) {
         for unit in units {
             match unit {
                 Unit::Module(module) => {
-                    self.units(&module.body);
+                    self.units(&module.body, &module.path);
                     let number = self.number(module.output);
                     self.account.module(&module.path, "", number);
                 }
@@ -115,7 +116,8 @@ impl Traced<'_> {
                     let number = self.numbers.of(what, name.as_deref(), operands);
                     self.account.operation(number);
                     self.tensors.insert(*result, number);
-                    if let (What::Layer(word), Some(name)) = (what, name) {
+                    // The layer with the module's own parameters is not the module.
+                    if let (What::Layer(word), Some(name)) = (what, name.as_deref().filter(|name| *name != path)) {
                         self.account.layer(word, name, number);
                     }
                 }
@@ -176,7 +178,7 @@ impl Written<'_> {
                 };
                 let number = self.numbers.of(&what, name, operands);
                 self.account.operation(number);
-                if let (What::Layer(word), Some(name)) = (&what, name) {
+                if let (What::Layer(word), Some(name), true) = (&what, name, layer.is_module) {
                     self.account.layer(word, name, number);
                 }
                 (number, false)
@@ -198,7 +200,7 @@ pub fn same(network: &Network, model: &ResolvedModel) -> Result<Proof, ImportErr
     let inputs: Vec<usize> = network.inputs.iter().map(|(name, _)| numbers.input(name)).collect();
     let tensors = network.inputs.iter().map(|(_, tensor)| *tensor).zip(inputs.iter().copied()).collect();
     let mut traced = Traced { numbers: &mut numbers, account: Account::default(), tensors };
-    traced.units(&network.root.body);
+    traced.units(&network.root.body, "");
     traced.account.output = Some(traced.number(network.root.output));
     let traced = traced.account;
     let taps: HashMap<String, usize> = model.inputs.keys().map(|name| (name.clone(), numbers.input(name))).collect();

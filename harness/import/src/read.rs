@@ -42,6 +42,8 @@ pub(crate) enum Seen {
     Of(Tensor, Vec<View>),
     /// A parameter, once for every sample.
     Expanded(String),
+    /// A parameter in another shape.
+    Reshaped(String, Vec<usize>),
     /// Something that recipes cannot say and that must not be used, and what it is.
     Unsaid(&'static str),
 }
@@ -137,7 +139,7 @@ impl Reader<'_> {
     /// Adds a call of a module inside `outer`.
     fn module(&mut self, outer: &str, call: &ModuleCall, units: &mut Vec<Unit>) -> Result<(), ImportError> {
         let class = self.trace.modules.get(&call.module).map_or("", |module| module.class.as_str());
-        if class == "torch.nn.modules.linear.Identity" && call.body.is_empty() {
+        if EMPTY.contains(&class) && call.body.is_empty() {
             return Ok(());
         }
         for value in call.args.iter().chain(call.kwargs.values()).flat_map(Argument::values) {
@@ -169,11 +171,10 @@ impl Reader<'_> {
             units.append(&mut module.body);
             return Ok(());
         }
-        let has_own = |unit: &Unit| matches!(unit, Unit::Operation(operation) if own(&operation.name));
-        if module.body.iter().any(has_own) {
-            let refusal = self.refuse_module(call, "it has parameters of its own and does more than its layer");
-            let nearest =
-                "a layer with parameters is a module of its own in recipes: put what follows it in another module";
+        let has_own = |unit: &&Unit| matches!(unit, Unit::Operation(operation) if own(&operation.name));
+        if module.body.iter().filter(has_own).count() > 1 {
+            let refusal = self.refuse_module(call, "several of its functions have parameters of its own");
+            let nearest = "one layer of a module may have the module's parameters: `name: .`";
             return Err(Refusal { nearest: nearest.to_owned(), ..refusal }.into());
         }
         if call.call > 0 {
@@ -195,7 +196,7 @@ impl Reader<'_> {
     pub(crate) fn shape(&self, value: usize) -> Option<Vec<usize>> {
         match self.seen.get(&value)? {
             Seen::Of(tensor, views) => Some(view::shape(self.shape_of(*tensor), views)),
-            Seen::Expanded(_) | Seen::Unsaid(_) => None,
+            Seen::Expanded(_) | Seen::Reshaped(..) | Seen::Unsaid(_) => None,
         }
     }
 
@@ -239,6 +240,10 @@ impl Reader<'_> {
                     "`prepend` puts a learned token before the others, `add_parameter` adds one",
                 ));
             }
+            Some(Seen::Reshaped(name, _)) => {
+                let what = format!("it uses the parameter `{name}` in another shape");
+                return Err(refuse(&what, "`layer_scale` multiplies the channels of maps by one, with `flat`"));
+            }
             Some(Seen::Unsaid(what)) => return Err(refuse(what, "there is no layer that gives it")),
             None => return Err(refuse("it uses a tensor that nothing has made", "this is a defect of the trace")),
         };
@@ -264,6 +269,14 @@ impl Reader<'_> {
         self.shapes.insert(last, shape);
         self.seen.insert(value, Seen::Of(last, Vec::new()));
         Ok(last)
+    }
+
+    /// A tensor seen in another way, as one that an operation gives.
+    pub(crate) fn view(&mut self, at: &mut At<'_>, base: Tensor, views: Vec<View>) -> Result<Tensor, Refusal> {
+        let value = self.next;
+        self.next += 1;
+        self.is(value, Seen::Of(base, views));
+        self.tensor(value, at.module, &at.call.at, &at.call.function, at.units)
     }
 
     /// The tensor that an argument is.
@@ -385,6 +398,9 @@ impl Reader<'_> {
         Ok(())
     }
 }
+
+/// Modules that give what they are given, and whose outputs goldens leave out.
+const EMPTY: [&str; 2] = ["torch.nn.modules.linear.Identity", "torch.nn.modules.container.Sequential"];
 
 /// Whether a layer of a recipe may stand for a module.
 fn can_be_named(what: &What) -> bool {

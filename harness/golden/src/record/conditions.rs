@@ -58,6 +58,7 @@ pub(super) fn conditions(recipe: &Recipe, graph: &Graph, inputs: &MadeInputs, op
         parameters_without_gradient: untouched(graph),
         losses_f64: Vec::new(),
         losses_f32: Vec::new(),
+        losses_moved: Vec::new(),
         output_order: Vec::new(),
         tensors: BTreeMap::new(),
         variants: BTreeMap::new(),

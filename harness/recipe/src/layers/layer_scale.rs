@@ -2,19 +2,26 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use zoo_graph::{GraphError, Init, ValueId, VariableRole, formula::Formula, ops::DeviceName};
+use zoo_graph::{
+    GraphError, Init, ValueId, VariableRole,
+    formula::Formula,
+    ops::{self, DeviceName},
+};
 
 use super::{Description, Module, Step, Word};
 use crate::lower::{Builder, Gives};
 
 /// Multiplies each channel of `[C, H, W]`, or each of the last axis of anything else, by a learned factor (arXiv
-/// 2103.17239). Its name is that of the parameter, `[C, 1, 1]` or `[E]`.
+/// 2103.17239). Its name is that of the parameter, `[C, 1, 1]` or `[E]`; with `flat` it is `[C]` on maps too.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LayerScale {
     /// What every factor starts at.
     #[serde(default = "small")]
     pub start: f64,
+    /// Whether the parameter has one axis on maps too, as timm's have.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub flat: bool,
 }
 
 fn small() -> f64 {
@@ -26,11 +33,14 @@ impl Word for LayerScale {
 
     fn build(&self, at: &mut Builder<'_, '_>, x: ValueId) -> Result<ValueId, GraphError> {
         at.gives(Gives::Nothing);
-        let shape = match at.shape(x)[..] {
+        let seen = match at.shape(x)[..] {
             [_, c, _, _] => vec![c, 1, 1],
             ref other => other.iter().rev().take(1).copied().collect(),
         };
-        let factor = at.parameter("", VariableRole::Weight, &shape, &Init::Constant(self.start))?;
+        let kept = if self.flat { seen[..1].to_vec() } else { seen.clone() };
+        let factor = at.parameter("", VariableRole::Weight, &kept, &Init::Constant(self.start))?;
+        let factor =
+            if kept == seen { factor } else { at.add_part("factor", ops::Reshape { shape: seen.into() }, &[factor])? };
         let name = DeviceName::new("Mul", "MulGrad");
         at.formula(Formula::define(0, |[x, factor]| [x * factor]), name, &[x, factor])
     }

@@ -37,7 +37,9 @@ fn complete(definitions: &mut Map<String, Value>) {
 fn complete_layer(tag: &str, name: &str, definitions: &mut Map<String, Value>) {
     let Some(mut definition) = definitions.remove(name) else { return };
     let needs_name = match Layer::module(tag) {
-        Some(Module::Parameters) => Some("Module name; required outside `sequential`."),
+        Some(Module::Parameters) => {
+            Some("Module name; required outside `sequential`. `.`: its parameters are those of the module around it.")
+        }
         Some(Module::Container) => Some("Module name, put before the names inside."),
         Some(Module::Function) => Some("Module name."),
         Some(Module::None) | None => None,

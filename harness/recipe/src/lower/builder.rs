@@ -88,7 +88,7 @@ impl Network<'_> {
         let returned = layer.returns.iter().map(|(key, tap)| Ok((key.clone(), builder.tapped(tap)?)));
         let returned = returned.collect::<Result<Vec<_>, GraphError>>()?;
         let gives = if returned.is_empty() { builder.gives } else { Gives::Parts(returned) };
-        if let Some(name) = &layer.name {
+        if let Some(name) = layer.name.as_ref().filter(|_| layer.is_module) {
             match gives {
                 Gives::Result => self.tap(name, y, Some(origin)),
                 Gives::Value(value) => self.tap(name, value, Some(origin)),

@@ -26,6 +26,7 @@ pub(crate) fn expand(model: &Model, spans: &SpanTable) -> Result<ResolvedModel, 
         errors: Vec::new(),
         modules: HashMap::new(),
         containers: HashMap::new(),
+        own: HashSet::new(),
         taps: model.inputs.keys().cloned().collect(),
         used_inputs: model.inputs.keys().take(1).cloned().collect(),
         inside: Vec::new(),
@@ -48,6 +49,9 @@ pub(crate) fn expand(model: &Model, spans: &SpanTable) -> Result<ResolvedModel, 
     }
     Ok(ResolvedModel { inputs: model.inputs.clone(), classes: model.classes, body, outputs })
 }
+
+/// The name of a layer whose parameters are those of the module around it.
+const OWN: &str = ".";
 
 /// What the layers of a list have around them.
 #[derive(Clone)]
@@ -75,6 +79,8 @@ pub(super) struct Expander<'a> {
     pub(super) modules: HashMap<String, Known>,
     /// Modules with others inside, for `again`.
     pub(super) containers: HashMap<String, ResolvedLayer>,
+    /// Modules that have parameters of their own beside what is in them.
+    own: HashSet<String>,
     /// Full names of taps and inputs known so far.
     pub(super) taps: HashSet<String>,
     used_inputs: HashSet<String>,
@@ -129,14 +135,21 @@ impl Expander<'_> {
             None if scope.indexed && module != Module::None => Some(index.to_string()),
             None => None,
         };
-        let full = own.map(|own| self.full_name(&own, &inner, scope));
-        self.register(module, full.as_deref(), &inner, path);
+        let is_module = own.as_deref() != Some(OWN);
+        let full = match own {
+            Some(own) if is_module => Some(self.full_name(&own, &inner, scope)),
+            Some(_) => Some(self.name_around(module, &inner, scope)?),
+            None => None,
+        };
+        if is_module {
+            self.register(module, full.as_deref(), &inner, path);
+        }
         self.substitute(&mut content, shape, &inner, scope)?;
         let mut kind = self.read(tag, content, path)?;
         let mut place = Place::new(self, scope, path, inner, full);
         kind.resolve(&mut place)?;
         let (name, returns) = place.into_parts();
-        let resolved = ResolvedLayer { name, path: path.clone(), span: self.spans.get(path), kind, returns };
+        let resolved = ResolvedLayer { name, is_module, path: path.clone(), span: self.spans.get(path), kind, returns };
         if let (Some(name), Description::Row(_)) = (&resolved.name, resolved.kind.describe()) {
             self.containers.insert(name.clone(), resolved.clone());
         }
@@ -170,6 +183,20 @@ impl Expander<'_> {
                 Some("letters, digits and `_`; names of enclosing modules are put before it with a dot".to_owned());
         }
         format!("{}{own}", scope.prefix)
+    }
+
+    /// The name of the module around a layer that has its parameters.
+    fn name_around(&mut self, module: Module, inner: &ConfigPath, scope: &Scope) -> Option<String> {
+        let name = scope.prefix.trim_end_matches('.');
+        if module != Module::Parameters || name.is_empty() {
+            self.error(&inner.key("name"), "`.` names a layer whose parameters are those of the module around it")
+                .hint = Some("it is for layers with parameters inside a module with a name".to_owned());
+            return None;
+        }
+        if !self.own.insert(name.to_owned()) {
+            self.error(&inner.key("name"), format!("two layers are the own one of `{name}`"));
+        }
+        Some(name.to_owned())
     }
 
     /// Taps under other names: what a module or the network gives.

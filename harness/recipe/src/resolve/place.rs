@@ -95,6 +95,7 @@ impl<'p, 'a> Place<'p, 'a> {
     pub(crate) fn part(&self, item: &str, kind: Layer) -> ResolvedLayer {
         ResolvedLayer {
             name: Some(self.part_name(item)),
+            is_module: true,
             path: self.path.clone(),
             span: self.expander.spans.get(self.path),
             kind,
