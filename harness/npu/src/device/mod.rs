@@ -235,6 +235,9 @@ pub struct Operators {
     /// Operators for which the software has no kernel of its own: each term of their formula is one.
     #[serde(default)]
     pub composed: Vec<String>,
+    /// Where the software's fused attention is published, if it has one.
+    #[serde(default)]
+    pub fused_attention: Option<String>,
 }
 
 /// What half-precision results become that the format cannot hold.
