@@ -247,6 +247,8 @@ fn npu(error: &NpuError) -> Exit {
         NpuError::UnknownDevice { .. }
         | NpuError::File(_)
         | NpuError::NoXla { .. }
+        | NpuError::NoFusedAttention { .. }
+        | NpuError::Accumulate { .. }
         | NpuError::InferenceOnly { .. }
         | NpuError::MissingOperators { .. }
         | NpuError::Devices { .. }

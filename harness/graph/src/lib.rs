@@ -16,6 +16,7 @@
 
 #![deny(clippy::wildcard_enum_match_arm, reason = "a new operator is a decision wherever operators are told apart")]
 
+pub mod attention;
 pub mod differentiate;
 pub mod formula;
 mod forward;

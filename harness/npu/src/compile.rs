@@ -3,15 +3,16 @@
 use crate::{
     NpuError,
     device::{Device, Half},
+    price::flop,
 };
 use std::collections::BTreeSet;
 use zoo_graph::{
-    DType, Graph,
+    DType, Graph, Place,
     ops::{ExtractPatches, ExtractPatchesGrad, Operator},
     passes::{
         Applied, BlockedLayout, ChannelsLastInput, FoldPad, FuseBnRelu, FuseConvRelu, FuseConvStatistics,
         HostPlacement, L2ToDecay, NormalizeOnDevice, Pass, PatchesAsConvolution, Pipeline, PlaceCasts, PrecisionMode,
-        PrecisionPolicy, ReduceOnMatrix, ScaleLoss, SplitDecay,
+        PrecisionPolicy, Recompute, RecomputeScores, ReduceOnMatrix, ScaleLoss, SplitDecay,
     },
 };
 use zoo_recipe::{BuildOptions, build};
@@ -36,6 +37,8 @@ pub struct Compiled {
     pub graph: Graph,
     /// What each pass has done.
     pub applied: Vec<Applied>,
+    /// Floating-point operations of its products, without those that are done again to save memory.
+    pub flop: u64,
 }
 
 /// Builds the graph of a recipe and applies the device's passes.
@@ -48,6 +51,9 @@ pub fn compile(recipe: &Recipe, device: &Device, work: Work, batch: usize) -> Re
     if npu.xla && !device.control.xla {
         return Err(NpuError::NoXla { device: name() });
     }
+    if npu.fused_attention && device.operators.fused_attention.is_none() {
+        return Err(NpuError::NoFusedAttention { device: name() });
+    }
     if work == Work::Train && device.inference_only {
         return Err(NpuError::InferenceOnly { device: name() });
     }
@@ -56,9 +62,12 @@ pub fn compile(recipe: &Recipe, device: &Device, work: Work, batch: usize) -> Re
         Work::Eval => BuildOptions::eval(batch),
     };
     let mut graph = build(recipe, &recipe.resolve()?, &options)?;
-    let applied = pipeline(recipe, device, work).run(&mut graph, None)?;
+    let mut applied = pipeline(recipe, device, work).run(&mut graph, None)?;
     refuse_missing(&graph, device, npu)?;
-    Ok(Compiled { graph, applied })
+    let flop = graph.nodes.iter().filter(|node| node.place == Place::Device).map(|node| flop(&graph, node)).sum();
+    // Last, so that what is computed again is fused and placed like what it repeats.
+    applied.extend(recomputation(npu, work).run(&mut graph, None)?);
+    Ok(Compiled { graph, applied, flop })
 }
 
 /// Operators that the device lacks, and that no pass has rewritten, are an error unless they may run on the host.
@@ -71,6 +80,18 @@ fn refuse_missing(graph: &Graph, device: &Device, npu: &Npu) -> Result<(), NpuEr
         return Ok(());
     }
     Err(NpuError::MissingOperators { device: device.name.clone(), operators: missing.join(", ") })
+}
+
+/// The passes that compute again what is not kept.
+fn recomputation(npu: &Npu, work: Work) -> Pipeline {
+    let mut passes: Vec<Box<dyn Pass + Send + Sync>> = Vec::new();
+    if work == Work::Train && npu.fused_attention {
+        passes.push(Box::new(RecomputeScores));
+    }
+    if work == Work::Train && npu.recompute > 1 {
+        passes.push(Box::new(Recompute { segments: npu.recompute }));
+    }
+    Pipeline::of(passes)
 }
 
 /// The passes, in order.

@@ -29,6 +29,22 @@ pub enum NpuError {
         /// The device.
         device: String,
     },
+    /// Fused attention on a device whose software has none.
+    #[error("the software of {device} has no fused attention: leave `npu.fused_attention` out")]
+    NoFusedAttention {
+        /// The device.
+        device: String,
+    },
+    /// Micro-batches that do not divide the batch.
+    #[error(
+        "batch {batch} cannot be cut into {accumulate} micro-batches: `npu.accumulate` has to divide `train.batch`"
+    )]
+    Accumulate {
+        /// Samples per update and device.
+        batch: usize,
+        /// Micro-batches.
+        accumulate: usize,
+    },
     /// A training step on a device that evaluates only.
     #[error("{device} evaluates only, it does not train: `zoo eval` and `zoo profile --eval` are for it")]
     InferenceOnly {

@@ -6,6 +6,7 @@
 
 use zoo_graph::{
     Graph, Phase, Place, Shape, Source, ValueId,
+    attention::attentions,
     ops::{Kind, Work},
 };
 
@@ -27,6 +28,8 @@ pub struct Riding {
     pub elementwise: bool,
     /// Sums of a normalisation's gradient ride on the product that makes its operand.
     pub sums: bool,
+    /// Attentions are one kernel, and so are their gradients.
+    pub attention: bool,
 }
 
 /// Groups the nodes of a graph. A kernel stands where its last node stood; nodes that cost nothing are in none.
@@ -48,6 +51,11 @@ pub fn kernels(graph: &Graph, riding: Riding) -> Vec<Kernel> {
             debug_assert!(head[n] <= n, "{} rides on what comes later", node.name);
         }
     }
+    for group in if riding.attention { fused_attentions(graph) } else { Vec::new() } {
+        let first = group[0];
+        head.iter_mut().filter(|head| group.contains(head)).for_each(|head| *head = first);
+        group.into_iter().for_each(|n| head[n] = first);
+    }
     let mut last: Vec<usize> = (0..graph.nodes.len()).collect();
     for n in 0..graph.nodes.len() {
         last[head[n]] = n;
@@ -59,6 +67,17 @@ pub fn kernels(graph: &Graph, riding: Riding) -> Vec<Kernel> {
         Kernel { place: first.place, phase: first.phase, nodes }
     };
     members.into_iter().filter(|nodes| !nodes.is_empty()).map(kernel).collect()
+}
+
+/// Attentions that can run as one kernel: nothing else reads their results before the last of them is there.
+pub fn fused_attentions(graph: &Graph) -> Vec<Vec<usize>> {
+    let alone = |group: &Vec<usize>| {
+        let Some((first, last)) = group.first().zip(group.last()) else { return false };
+        let made: Vec<ValueId> = group.iter().flat_map(|n| &graph.nodes[*n].outputs).copied().collect();
+        let others = (*first..*last).filter(|n| !group.contains(n));
+        others.flat_map(|n| &graph.nodes[n].inputs).all(|v| !made.contains(v))
+    };
+    attentions(graph).into_iter().map(|attention| attention.nodes).filter(alone).collect()
 }
 
 /// The node that node `n` may ride on: the one that makes its operand last, if that is a product or rides on one.

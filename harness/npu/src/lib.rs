@@ -29,6 +29,7 @@ pub mod host;
 pub mod input;
 pub mod kernel;
 pub mod matrix;
+pub mod memory;
 pub mod page;
 pub mod price;
 pub mod profile;

@@ -58,6 +58,19 @@ pub struct Tiling {
     pub l2_bytes: u64,
 }
 
+impl Tiling {
+    /// Both, one after the other; cut like the first.
+    pub fn then(self, next: Self) -> Self {
+        Self {
+            loads: self.loads + next.loads,
+            cube: self.cube + next.cube,
+            l2: self.l2 + next.l2,
+            l2_bytes: self.l2_bytes + next.l2_bytes,
+            ..self
+        }
+    }
+}
+
 /// The product that a node is, if it is one.
 pub fn product(graph: &Graph, node: &Node, device: &Device) -> Option<Product> {
     let ty = |v: &zoo_graph::ValueId| graph.ty(*v);

@@ -3,13 +3,13 @@
 use crate::{
     NpuError,
     compare::compare,
-    price::Price,
     profile::{Limit, PHASES, Profile},
     schedule::{Event, Stream},
     trace::STREAMS,
     what_if::WhatIf,
 };
 use indexmap::IndexMap;
+use std::iter::once;
 use zoo_graph::Phase;
 use zoo_pages::{Cell, Facts, Grid, Lane, Page, Section, Span, Timeline, Verdict, bound_class};
 
@@ -75,6 +75,7 @@ fn facts(profile: &Profile, title: &str) -> Facts {
     rows.extend(profile.tokens_per_s().map(|tokens| ("tokens per second", format!("{tokens:.0}"))));
     rows.extend([
         ("batch", format!("{} on each device", profile.batch)),
+        ("micro-batches", profile.accumulate.to_string()),
         ("devices", profile.devices.to_string()),
         ("Cube busy", cube),
         ("Vector busy", vector),
@@ -127,6 +128,8 @@ fn timeline(profile: &Profile, title: &str, id: &str) -> Result<Section, NpuErro
         let events = profile.stream(Stream::Device).filter(|event| of_phase(event, phase));
         Lane { name: phase.to_string(), spans: events.map(|event| span(profile, event)).collect() }
     });
+    let earlier = profile.stream(Stream::Device).filter(|event| event.kernel.is_none());
+    let earlier = Lane { name: "before".to_owned(), spans: earlier.map(|event| span(profile, event)).collect() };
     let others = STREAMS.iter().filter(|(stream, _)| *stream != Stream::Device).map(|(stream, name)| Lane {
         name: (*name).to_owned(),
         spans: profile.stream(*stream).map(|event| span(profile, event)).collect(),
@@ -142,7 +145,8 @@ fn timeline(profile: &Profile, title: &str, id: &str) -> Result<Section, NpuErro
             tip: format!("samples of the next step: {to:.1} ms, limited by {limit}"),
         }],
     });
-    let lanes: Vec<Lane> = phases.chain(others).chain(input).filter(|lane| !lane.spans.is_empty()).collect();
+    let lanes: Vec<Lane> =
+        once(earlier).chain(phases).chain(others).chain(input).filter(|lane| !lane.spans.is_empty()).collect();
     let description = format!("One step of {title}; the tables below have the figures.");
     let figure = Some(Timeline { id: id.into(), description, lanes }.html()?);
     let section =
@@ -202,13 +206,14 @@ fn operators(profile: &Profile) -> Section {
 /// What each line of the recipe costs, by phase.
 fn lines(profile: &Profile) -> Section {
     let mut costs: IndexMap<String, [f64; PHASES.len()]> = IndexMap::new();
-    for (k, Price { time, .. }) in profile.prices.iter().enumerate() {
+    let times: Vec<f64> = (0..profile.prices.len()).map(|k| profile.per_step(k, |price| price.time).ms()).collect();
+    for (k, time) in times.iter().enumerate() {
         let phase = PHASES.iter().position(|phase| *phase == profile.kernels[k].phase);
         if let (Some(line), Some(phase)) = (profile.line_of(&profile.kernels[k]), phase) {
-            costs.entry(line).or_default()[phase] += time.ms();
+            costs.entry(line).or_default()[phase] += time;
         }
     }
-    let all: f64 = profile.prices.iter().map(|price| price.time.ms()).sum();
+    let all: f64 = times.iter().sum();
     let sum = |phases: &[f64]| phases.iter().sum::<f64>();
     costs.sort_by(|_, a, _, b| sum(b).total_cmp(&sum(a)));
     let mut columns = vec![("line".to_owned(), false), ("ms".to_owned(), true), ("share".to_owned(), true)];

@@ -106,7 +106,6 @@ impl<'d> Pricing<'d> {
     fn on_device(&mut self, graph: &Graph, kernel: &Kernel, traffic: &Traffic) -> Price {
         let device = self.device;
         let nodes = || kernel.nodes.iter().map(|n| &graph.nodes[*n]);
-        let product = nodes().find_map(|node| matrix::product(graph, node, device));
         let work = nodes().map(|node| vector::work(graph, node, device)).fold(VectorWork::default(), VectorWork::plus);
         let cores = device.cores.value;
         let unit = &device.vector;
@@ -119,10 +118,12 @@ impl<'d> Pricing<'d> {
         let (overlap, tuned) = (self.overlap, self.tuned);
         let with = |t: &Tiling| pipelined([t.cube, vector, hbm, t.l2.max(streamed)], t.loads as f64, overlap);
         let key = |product| (product, [vector, hbm, streamed].map(|stage| stage.0.to_bits()));
-        let tiling = product.map(|product| {
+        // A fused attention has several products, one after the other.
+        let tiling = nodes().filter_map(|node| matrix::product(graph, node, device)).map(|product| {
             let found = || matrix::search(&product, device, tuned, &with);
             *self.known.entry(key(product)).or_insert_with(found)
         });
+        let tiling = tiling.reduce(Tiling::then);
         let l2 = tiling.map_or(streamed, |t| t.l2.max(streamed));
         let cube = tiling.map_or(Seconds::ZERO, |t| t.cube);
         let loads = traffic.total() as f64 / cores / (device.buffers.unified_kib.value * 1024.0 / 4.0);
@@ -178,7 +179,7 @@ pub fn pipelined(stages: [Seconds; 4], tiles: f64, overlap: f64) -> Seconds {
 }
 
 /// Useful operations of products; what the Vector units do is not counted.
-fn flop(graph: &Graph, node: &zoo_graph::Node) -> u64 {
+pub(crate) fn flop(graph: &Graph, node: &zoo_graph::Node) -> u64 {
     let (inputs, outputs) = (graph.types(&node.inputs), graph.types(&node.outputs));
     match node.op.rules().work(&inputs, &outputs) {
         Work::Product { .. } => node.op.cost(&inputs, &outputs).flop.0,

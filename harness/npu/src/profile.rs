@@ -7,6 +7,7 @@ use crate::{
     device::Device,
     input::{Input, input},
     kernel::{Kernel, Riding, kernels},
+    memory::peak_memory,
     price::{Price, Pricing},
     schedule::{Plan, Stream, Timeline},
     traffic::Cache,
@@ -14,7 +15,7 @@ use crate::{
 };
 use indexmap::IndexMap;
 use serde::Serialize;
-use zoo_graph::{Bytes, Graph, MemoryPlan, Phase, passes::Applied};
+use zoo_graph::{Bytes, Graph, Phase, passes::Applied};
 use zoo_recipe::Recipe;
 
 /// A step on a device.
@@ -46,6 +47,10 @@ pub struct Profile {
     pub peak_memory: Bytes,
     /// Before the first step.
     pub compile: Seconds,
+    /// Micro-batches that a step computes one after the other; the timeline shows the kernels of the last.
+    pub accumulate: usize,
+    /// Useful floating-point operations of a step: without what is computed again.
+    pub flop: u64,
     /// Images per step and device.
     pub batch: usize,
     /// Devices.
@@ -109,21 +114,23 @@ pub fn profile(recipe: &Recipe, device: &Device, work: Work) -> Result<Profile, 
     if devices == 0 || devices > MOST_DEVICES {
         return Err(NpuError::Devices { found: devices, most: MOST_DEVICES });
     }
-    let Compiled { graph, applied } = compile(recipe, device, work, batch)?;
-    let peak_memory = peak_memory(&graph);
+    let compiled = compile(recipe, device, work, micro_batch(recipe, work, batch)?)?;
+    let peak_memory = peak_memory(&compiled.graph, &recipe.npu);
     let memory = Bytes(device.memory_bytes());
     if peak_memory > memory {
         let largest = largest_batch(recipe, device, work)?;
         return Err(NpuError::Memory { device: device.name.clone(), batch, needed: peak_memory, memory, largest });
     }
-    Ok(simulate(recipe, device, graph, applied, peak_memory))
+    Ok(simulate(recipe, device, compiled, work, peak_memory))
 }
 
 /// Prices a compiled graph.
-fn simulate(recipe: &Recipe, device: &Device, graph: Graph, applied: Vec<Applied>, peak_memory: Bytes) -> Profile {
+fn simulate(recipe: &Recipe, device: &Device, compiled: Compiled, work: Work, peak_memory: Bytes) -> Profile {
+    let Compiled { graph, applied, flop } = compiled;
+    let accumulate = micro_batches(recipe, work);
     let (npu, batch, devices) = (&recipe.npu, recipe.train.batch, recipe.npu.devices);
     let rides = npu.fusion && device.matrix.feeds_vector;
-    let riding = Riding { elementwise: rides, sums: rides && npu.deep_fusion };
+    let riding = Riding { elementwise: rides, sums: rides && npu.deep_fusion, attention: npu.fused_attention };
     let kernels = kernels(&graph, riding);
     let masks = npu.fusion && device.control.relu_mask;
     let mut cache = Cache::new(&graph, device, masks, npu.trans_data);
@@ -135,7 +142,7 @@ fn simulate(recipe: &Recipe, device: &Device, graph: Graph, applied: Vec<Applied
             pricing.price(&graph, kernel, &traffic)
         })
         .collect();
-    let plan = Plan { graph: &graph, kernels: &kernels, prices: &prices, device, npu, devices };
+    let plan = Plan { graph: &graph, kernels: &kernels, prices: &prices, device, npu, devices, accumulate };
     let timeline = plan.timeline();
     let input = input(recipe, device, batch, devices);
     let ms = |figure: &crate::device::Figure| Seconds(figure.value * 1e-3);
@@ -166,6 +173,8 @@ fn simulate(recipe: &Recipe, device: &Device, graph: Graph, applied: Vec<Applied
         step,
         limit,
         peak_memory,
+        accumulate,
+        flop: flop * accumulate as u64,
         batch,
         devices,
     }
@@ -177,9 +186,21 @@ fn sequence(recipe: &Recipe) -> Option<usize> {
     indices.map(|input| input.extents().iter().map(|extent| extent.0).product()).max()
 }
 
-/// Memory of a graph: what is live at one time, variables and inputs included.
-pub fn peak_memory(graph: &Graph) -> Bytes {
-    MemoryPlan::of(graph).live_bytes()
+/// Micro-batches of a step: none but the batch itself without an update.
+fn micro_batches(recipe: &Recipe, work: Work) -> usize {
+    match work {
+        Work::Train => recipe.npu.accumulate.max(1),
+        Work::Eval => 1,
+    }
+}
+
+/// Samples that a device computes at a time.
+fn micro_batch(recipe: &Recipe, work: Work, batch: usize) -> Result<usize, NpuError> {
+    let accumulate = micro_batches(recipe, work);
+    if accumulate > batch || batch % accumulate != 0 {
+        return Err(NpuError::Accumulate { batch, accumulate });
+    }
+    Ok(batch / accumulate)
 }
 
 /// The largest batch that a device holds; `None` if not even one image fits.
@@ -189,9 +210,13 @@ pub fn peak_memory(graph: &Graph) -> Bytes {
 pub fn largest_batch(recipe: &Recipe, device: &Device, work: Work) -> Result<Option<usize>, NpuError> {
     let memory = Bytes(device.memory_bytes());
     // A batch of 1 has no statistics of 1x1 maps, so the search starts at 2 and asks for 1 last.
-    let fits = |batch: usize| Ok::<_, NpuError>(peak_memory(&compile(recipe, device, work, batch)?.graph) <= memory);
+    let pieces = micro_batches(recipe, work);
+    let fits = |micro: usize| {
+        let graph = compile(recipe, device, work, micro)?.graph;
+        Ok::<_, NpuError>(peak_memory(&graph, &recipe.npu) <= memory)
+    };
     if !fits(2)? {
-        return Ok(matches!(fits(1), Ok(true)).then_some(1));
+        return Ok(matches!(fits(1), Ok(true)).then_some(pieces));
     }
     let mut low = 2;
     let mut high = 4;
@@ -202,19 +227,30 @@ pub fn largest_batch(recipe: &Recipe, device: &Device, work: Work) -> Result<Opt
         let middle = low.midpoint(high);
         if fits(middle)? { low = middle } else { high = middle }
     }
-    Ok(Some(low))
+    Ok(Some(pieces * low))
 }
 
 impl Profile {
     /// Shares of the step in which the matrix units, the Vector units and the memory work.
     pub fn utilisation(&self) -> [f64; 3] {
-        let share = |stage: fn(&Price) -> Seconds| self.prices.iter().map(stage).sum::<Seconds>().0 / self.step.0;
+        let of_step = |stage: fn(&Price) -> Seconds| (0..self.prices.len()).map(move |k| self.per_step(k, stage));
+        let share = |stage| of_step(stage).sum::<Seconds>().0 / self.step.0;
         [share(|p| p.cube), share(|p| p.vector), share(|p| p.hbm)]
+    }
+
+    /// How often a kernel runs in a step: all but the update once for each micro-batch.
+    pub fn runs(&self, k: usize) -> usize {
+        if self.kernels[k].phase == Phase::Update { 1 } else { self.accumulate }
+    }
+
+    /// Time of a stage of a kernel, over all its runs in a step.
+    pub fn per_step(&self, k: usize, stage: impl Fn(&Price) -> Seconds) -> Seconds {
+        stage(&self.prices[k]) * self.runs(k) as f64
     }
 
     /// Useful TFLOP per second of one device.
     pub fn tflops(&self) -> f64 {
-        self.prices.iter().map(|p| p.flop as f64).sum::<f64>() / self.step.0 / 1e12
+        self.flop as f64 / self.step.0 / 1e12
     }
 
     /// Share of the peak that the step's products take: model FLOP utilisation.
@@ -230,8 +266,8 @@ impl Profile {
     /// Time of the kernels of each phase, of those that have any.
     pub fn by_phase(&self) -> Vec<(Phase, Seconds)> {
         let time = |phase: Phase| {
-            let kernels = self.kernels.iter().zip(&self.prices).filter(move |(kernel, _)| kernel.phase == phase);
-            (phase, kernels.map(|(_, price)| price.time).sum::<Seconds>())
+            let kernels = (0..self.kernels.len()).filter(|k| self.kernels[*k].phase == phase);
+            (phase, kernels.map(|k| self.per_step(k, |price| price.time)).sum::<Seconds>())
         };
         PHASES.into_iter().map(time).filter(|(_, time)| time.0 > 0.0).collect()
     }
@@ -251,24 +287,25 @@ impl Profile {
         for (k, kernel) in self.kernels.iter().enumerate() {
             groups.entry(self.kernel_name(kernel)).or_default().push(k);
         }
-        let all: f64 = self.prices.iter().map(|p| p.time.0).sum();
+        let all: f64 = (0..self.prices.len()).map(|k| self.per_step(k, |price| price.time).0).sum();
         let mut costs: Vec<OpCost> = groups.into_iter().map(|(op, kernels)| self.op_cost(op, &kernels, all)).collect();
         costs.sort_by(|a, b| b.ms.total_cmp(&a.ms).then(a.op.cmp(&b.op)));
         costs
     }
 
     fn op_cost(&self, op: String, kernels: &[usize], all: f64) -> OpCost {
-        let sum = |stage: fn(&Price) -> f64| kernels.iter().map(|k| stage(&self.prices[*k])).sum::<f64>();
+        let runs = |k: usize| self.runs(k) as f64;
+        let sum = |stage: fn(&Price) -> f64| kernels.iter().map(|k| runs(*k) * stage(&self.prices[*k])).sum::<f64>();
         let time = sum(|p| p.time.0);
         let per_second = |amount: f64| if time > 0.0 { amount / time } else { 0.0 };
         let mut bounds: IndexMap<&'static str, f64> = IndexMap::new();
         for k in kernels {
-            *bounds.entry(self.prices[*k].bound.name()).or_default() += self.prices[*k].time.0;
+            *bounds.entry(self.prices[*k].bound.name()).or_default() += runs(*k) * self.prices[*k].time.0;
         }
         let bound = bounds.iter().max_by(|a, b| a.1.total_cmp(b.1)).map_or("", |(name, _)| *name);
         OpCost {
             op,
-            count: kernels.len(),
+            count: kernels.iter().map(|k| self.runs(*k)).sum(),
             ms: 1e3 * time,
             share: if all > 0.0 { time / all } else { 0.0 },
             cube_ms: 1e3 * sum(|p| p.cube.0),

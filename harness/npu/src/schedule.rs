@@ -10,6 +10,7 @@ use crate::{
     collective::{self, Bucket, Gradient},
     device::Device,
     kernel::Kernel,
+    memory::gradient_bytes,
     price::{Bound, Price},
     units::Seconds,
 };
@@ -80,14 +81,20 @@ pub struct Plan<'a> {
     pub npu: &'a Npu,
     /// Devices that train together.
     pub devices: usize,
+    /// Micro-batches, one after the other.
+    pub accumulate: usize,
 }
 
 impl Plan<'_> {
     /// Places all events.
     pub fn timeline(&self) -> Timeline {
-        let mut run = Run::new(self);
         let is_update = |k: &usize| self.kernels[*k].phase == Phase::Update;
         let (updates, others): (Vec<usize>, Vec<usize>) = (0..self.kernels.len()).partition(is_update);
+        let before = self.earlier_micro_batches(&others);
+        let mut run = Run::new(self);
+        if before > Seconds::ZERO {
+            run.earlier(before);
+        }
         for k in others {
             run.kernel(k, Seconds::ZERO, None);
         }
@@ -118,6 +125,25 @@ impl Plan<'_> {
         }
         let end = run.events.iter().fold(Seconds::ZERO, |latest, event| latest.max(event.end));
         Timeline { events: run.events, end, buckets, exposed }
+    }
+
+    /// Time of all micro-batches but the last: their kernels, and reading gradients and sums to write sums.
+    fn earlier_micro_batches(&self, kernels: &[usize]) -> Seconds {
+        if self.accumulate < 2 {
+            return Seconds::ZERO;
+        }
+        let mut run = Run::new(self);
+        kernels.iter().for_each(|k| run.kernel(*k, Seconds::ZERO, None));
+        let end = run.events.iter().fold(Seconds::ZERO, |latest, event| latest.max(event.end));
+        let hbm = &self.device.hbm;
+        let rate = hbm.gb_per_s.value * 1e9 * hbm.efficiency.value;
+        let launches = self.graph.gradients.len() as f64;
+        let launch = match self.npu.mode {
+            Mode::Graph => self.device.control.launch_us.value,
+            Mode::Eager => self.device.control.launch_us.value.max(self.device.control.eager_launch_us.value),
+        };
+        let add = Seconds(3.0 * gradient_bytes(self.graph) as f64 / rate + launches * launch * 1e-6);
+        (end + add) * (self.accumulate - 1) as f64
     }
 
     /// The sums over devices, if there are several; `updates` are kernels with the parameters whose gradients they wait
@@ -160,6 +186,9 @@ impl Plan<'_> {
     }
 }
 
+/// What runs beside the device.
+const STREAMS_BESIDE: [Stream; 4] = [Stream::Host, Stream::Copy, Stream::Collective, Stream::Masks];
+
 /// Events on their way to a timeline.
 struct Run<'p> {
     plan: &'p Plan<'p>,
@@ -175,6 +204,14 @@ struct Run<'p> {
 impl<'p> Run<'p> {
     fn new(plan: &'p Plan<'p>) -> Self {
         Self { plan, events: Vec::new(), streams: HashMap::new(), made: HashMap::new(), copied: HashMap::new() }
+    }
+
+    /// Lets every stream begin behind the micro-batches before.
+    fn earlier(&mut self, end: Seconds) {
+        let event = self.place(Stream::Device, "earlier micro-batches", "AccumulateGrad", Seconds::ZERO, end, None);
+        for stream in STREAMS_BESIDE {
+            self.streams.insert(stream, (end, Some(event)));
+        }
     }
 
     /// When a stream is free.
@@ -316,7 +353,8 @@ impl Timeline {
         for event in self.critical_path().into_iter().map(|event| &self.events[event]) {
             let bound = match (event.stream, event.kernel) {
                 (Stream::Device | Stream::Host, Some(k)) => prices[k].bound.name(),
-                (Stream::Device | Stream::Host, None) => Bound::Host.name(),
+                (Stream::Device, None) => "earlier micro-batches",
+                (Stream::Host, None) => Bound::Host.name(),
                 (Stream::Copy, _) => "copy",
                 (Stream::Collective, _) => "collective",
                 (Stream::Masks, _) => "masks",

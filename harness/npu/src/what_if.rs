@@ -6,7 +6,7 @@ use crate::{
     profile::profile,
 };
 use serde::Serialize;
-use zoo_graph::Op;
+use zoo_graph::{Op, attention::attentions};
 use zoo_recipe::{
     Recipe,
     schema::{
@@ -83,6 +83,13 @@ fn changes(recipe: &Recipe, device: &Device, work: Work, graph: &zoo_graph::Grap
         "sums of normalisation gradients on the convolutions around them",
         npu.deep_fusion,
         |n, v| n.deep_fusion = v,
+    );
+    flag(
+        device.operators.fused_attention.is_some() && !attentions(graph).is_empty(),
+        "fused_attention",
+        "attentions that never write their scores",
+        npu.fused_attention,
+        |n, v| n.fused_attention = v,
     );
     flag(pads(recipe), "fold_pad", "explicit padding inside the convolution", npu.fold_pad, |n, v| n.fold_pad = v);
     flag(
@@ -199,6 +206,14 @@ fn changes(recipe: &Recipe, device: &Device, work: Work, graph: &zoo_graph::Grap
             "how windows are cut out of a map",
             Box::new(move |recipe| recipe.npu.extract_patches = form),
         ));
+    }
+    if train && npu.recompute > 1 {
+        let change = Box::new(|recipe: &mut Recipe| recipe.npu.recompute = 1);
+        found.push(("npu.recompute=1".to_owned(), "everything that the backward pass reads is kept", change));
+    }
+    if train && npu.accumulate > 1 {
+        let change = Box::new(|recipe: &mut Recipe| recipe.npu.accumulate = 1);
+        found.push(("npu.accumulate=1".to_owned(), "the whole batch at once", change));
     }
     found.push((
         format!("train.batch={}", 2 * recipe.train.batch),

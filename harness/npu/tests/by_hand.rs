@@ -119,7 +119,7 @@ fn pools_pay_for_the_rows_of_their_output() {
 /// Traffic of a graph's only kernel.
 fn traffic(graph: &Graph, trans_data: TransDataKernel) -> zoo_npu::traffic::Traffic {
     let device = ascend();
-    let kernels = kernel::kernels(graph, kernel::Riding { elementwise: true, sums: false });
+    let kernels = kernel::kernels(graph, kernel::Riding { elementwise: true, sums: false, attention: false });
     assert_eq!(kernels.len(), 1);
     Cache::new(graph, &device, true, trans_data).run(graph, &kernels[0])
 }
@@ -174,7 +174,7 @@ fn memory_holds_what_is_live() {
     let three = Window { pad: [1; 4], ..Window::new([3; 2], [1; 2]) };
     let graph = convolution([2, 16, 8, 8], 16, three, 1);
     let (map, filters) = (2 * 16 * 64 * 2, 16 * 16 * 9 * 2);
-    assert_eq!(zoo_npu::profile::peak_memory(&graph), Bytes(2 * map + filters));
+    assert_eq!(zoo_npu::memory::peak_memory(&graph, &Default::default()), Bytes(2 * map + filters));
     assert!(matches!(graph.nodes[0].op, Op::Conv2D(_)));
 }
 
@@ -238,7 +238,7 @@ fn composed_formulas_run_term_by_term() {
         operators: zoo_npu::device::Operators { composed: vec!["Elu".into()], ..ascend().operators },
         ..ascend()
     };
-    let kernels = kernel::kernels(&graph, kernel::Riding { elementwise: true, sums: false });
+    let kernels = kernel::kernels(&graph, kernel::Riding { elementwise: true, sums: false, attention: false });
     let traffic = Cache::new(&graph, &device, true, TransDataKernel::Blocks).run(&graph, &kernels[0]);
     // What a term leaves fits the cache.
     assert_eq!((traffic.launches, traffic.hbm(), traffic.cached), (3, 3 * 4000, 4 * 4000));

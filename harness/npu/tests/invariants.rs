@@ -6,8 +6,9 @@ use zoo_npu::{
     Device, DeviceLibrary, Seconds, Work,
     collective::{self, Bucket, Gradient},
     input::input,
+    memory::peak_memory,
     price::pipelined,
-    profile::{largest_batch, peak_memory},
+    profile::largest_batch,
 };
 use zoo_recipe::{
     Library, LoadOptions, Recipe,
@@ -60,6 +61,40 @@ const BETTER: &[(&str, Improvement)] = &[
     }),
 ];
 
+#[test]
+fn options_that_make_no_step_are_refused() {
+    let mut recipe = recipe("resnet18", 10);
+    recipe.npu.accumulate = 3;
+    let refused = zoo_npu::profile(&recipe, &device("ascend910"), Work::Train).unwrap_err().to_string();
+    assert!(refused.contains("batch 10 cannot be cut into 3 micro-batches"), "{refused}");
+    recipe.npu.accumulate = 1;
+    recipe.npu.fused_attention = true;
+    let refused = zoo_npu::profile(&recipe, &device("ascend910"), Work::Train).unwrap_err().to_string();
+    assert!(refused.contains("has no fused attention"), "{refused}");
+}
+
+#[test]
+fn a_fused_attention_holds_no_scores() {
+    let mut recipe = recipe("vit_b_16", 64);
+    let device = device("a100");
+    let composed = zoo_npu::profile(&recipe, &device, Work::Train).unwrap();
+    recipe.npu.fused_attention = true;
+    let fused = zoo_npu::profile(&recipe, &device, Work::Train).unwrap();
+    // Of each of 12 layers, 64 x 12 products of 197 x 197 probabilities in fp16 live until the gradient.
+    let probabilities = 12 * 64 * 12 * 197 * 197 * 2;
+    assert!(fused.peak_memory.0 + probabilities <= composed.peak_memory.0);
+    assert!(fused.step < composed.step);
+}
+
+#[test]
+fn memory_without_options_is_what_is_live() {
+    for network in NETWORKS {
+        let recipe = recipe(network, 8);
+        let graph = zoo_npu::compile(&recipe, &device("ascend910"), Work::Train, 8).unwrap().graph;
+        assert_eq!(peak_memory(&graph, &recipe.npu), zoo_graph::MemoryPlan::of(&graph).live_bytes(), "{network}");
+    }
+}
+
 const NETWORKS: [&str; 6] = ["alexnet", "resnet18", "squeezenet1_1", "mobilenetv2", "gpt_shakespeare", "convnext_tiny"];
 
 proptest! {
@@ -98,6 +133,84 @@ proptest! {
             }
             prop_assert!(profile.utilisation().iter().all(|share| (0.0..=1.0).contains(share)));
         }
+    }
+
+    #[test]
+    fn recomputation_trades_time_for_memory(
+        network in prop::sample::select(vec!["resnet18", "mobilenetv2", "squeezenet1_1", "gpt_shakespeare", "vit_b_16"]),
+        batch in 8usize..40, segments in 2usize..20,
+    ) {
+        let mut recipe = recipe(network, batch);
+        let device = device("ascend910");
+        let kept = zoo_npu::profile(&recipe, &device, Work::Train).unwrap();
+        recipe.npu.recompute = segments;
+        let again = zoo_npu::profile(&recipe, &device, Work::Train).unwrap();
+        prop_assert!(again.peak_memory <= kept.peak_memory, "{} {}", again.peak_memory, kept.peak_memory);
+        prop_assert!(again.step.0 >= kept.step.0 * (1.0 - 1e-9));
+        // Not more than the forward pass is done once more, and none of it counts as useful.
+        let time = |profile: &zoo_npu::Profile| profile.prices.iter().map(|price| price.time.0).sum::<f64>();
+        let (_, forward) = kept.by_phase()[0];
+        prop_assert!(time(&again) - time(&kept) <= 1.2 * forward.0, "{} {} {}", time(&again), time(&kept), forward.0);
+        prop_assert_eq!(again.flop, kept.flop);
+        prop_assert!(again.flop_utilisation() <= kept.flop_utilisation() * (1.0 + 1e-9));
+    }
+
+    #[test]
+    fn micro_batches_trade_time_for_memory(
+        network in prop::sample::select(vec!["resnet18", "gpt_shakespeare", "convnext_tiny"]),
+        micro in 4usize..12, accumulate in 2usize..6, devices in prop::sample::select(vec![1usize, 8]),
+    ) {
+        let mut recipe = recipe(network, micro * accumulate);
+        recipe.npu.devices = devices;
+        let device = device("ascend910");
+        let whole = zoo_npu::profile(&recipe, &device, Work::Train).unwrap();
+        recipe.npu.accumulate = accumulate;
+        let cut = zoo_npu::profile(&recipe, &device, Work::Train).unwrap();
+        recipe.npu.accumulate = 1;
+        recipe.train.batch = micro;
+        let one = zoo_npu::profile(&recipe, &device, Work::Train).unwrap();
+        // No faster than all at once, and less than as many steps, which update and sum gradients each time.
+        prop_assert!(cut.step.0 >= whole.step.0 * (1.0 - 1e-9), "{} {}", cut.step.0, whole.step.0);
+        let sums = zoo_npu::memory::gradient_bytes(&cut.graph);
+        prop_assert_eq!(cut.peak_memory.0, one.peak_memory.0 + sums);
+        prop_assert_eq!(cut.flop, accumulate as u64 * one.flop);
+        // Kernels, launches and gradients of each micro-batch, one update.
+        let phase = |p: &zoo_npu::Profile, name| p.by_phase().into_iter().find(|(phase, _)| *phase == name).unwrap().1.0;
+        let (several, single) = (phase(&cut, zoo_graph::Phase::Backward), phase(&one, zoo_graph::Phase::Backward));
+        prop_assert!((several / single / accumulate as f64 - 1.0).abs() < 1e-9);
+        prop_assert!((phase(&cut, zoo_graph::Phase::Update) / phase(&one, zoo_graph::Phase::Update) - 1.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_fused_attention_keeps_its_scores_to_itself(
+        network in prop::sample::select(vec!["vit_b_16", "gpt_shakespeare", "gpt2"]), batch in 1usize..9,
+        name in prop::sample::select(vec!["a100", "ascend910b"]),
+    ) {
+        let mut recipe = recipe(network, batch);
+        let device = device(name);
+        let composed = zoo_npu::profile(&recipe, &device, Work::Train).unwrap();
+        recipe.npu.fused_attention = true;
+        let fused = zoo_npu::profile(&recipe, &device, Work::Train).unwrap();
+        let bytes = |profile: &zoo_npu::Profile| profile.prices.iter().map(|price| price.bytes).sum::<u64>();
+        let products = |profile: &zoo_npu::Profile, k: usize| {
+            let nodes = profile.kernels[k].nodes.iter().map(|n| &profile.graph.nodes[*n].op);
+            nodes.filter(|op| matches!(op, zoo_graph::Op::MatMul(_))).count()
+        };
+        let kernels = |wanted| (0..fused.kernels.len()).filter(|k| products(&fused, *k) == wanted).count();
+        // Two products in the forward pass; with the scores once more, five in the gradient.
+        let layers = zoo_graph::attention::attentions(&composed.graph).len();
+        prop_assert!(layers > 0);
+        prop_assert_eq!([kernels(2), kernels(5)], [layers, layers]);
+        // What is not written is at least the scores, once each way and for each attention.
+        let attentions = zoo_graph::attention::attentions(&composed.graph);
+        let scores: u64 = attentions.iter().map(|attention| {
+            let first = &composed.graph.nodes[attention.scores[0]];
+            composed.graph.ty(first.outputs[0]).bytes().0
+        }).sum();
+        prop_assert!(bytes(&fused) + 2 * scores <= bytes(&composed), "{} {} {scores}", bytes(&fused), bytes(&composed));
+        // In small batches the update is where most is live.
+        prop_assert!(fused.peak_memory <= composed.peak_memory);
+        prop_assert_eq!(fused.flop, composed.flop);
     }
 
     #[test]
@@ -153,7 +266,7 @@ proptest! {
         let device = device("ascend910");
         let memory = |batch| {
             let compiled = zoo_npu::compile(&recipe(NETWORKS[network], batch), &device, Work::Train, batch).unwrap();
-            peak_memory(&compiled.graph)
+            peak_memory(&compiled.graph, &recipe(NETWORKS[network], batch).npu)
         };
         prop_assert!(memory(batch) < memory(batch + more));
     }

@@ -21,6 +21,8 @@ pub(super) struct Report {
     device: String,
     devices: usize,
     batch: usize,
+    /// Micro-batches that a device computes one after the other.
+    micro_batches: usize,
     step_ms: f64,
     images_per_s: f64,
     /// What ends the step last: `device` or `input`.
@@ -127,6 +129,7 @@ impl Report {
             device: device.name.clone(),
             devices: profile.devices,
             batch: profile.batch,
+            micro_batches: profile.accumulate,
             step_ms: profile.step.ms(),
             images_per_s: profile.images_per_s,
             limit: profile.limit,
@@ -153,7 +156,12 @@ impl Report {
 
     pub(super) fn print(&self, out: &mut Console) -> Result<(), Failure> {
         let devices = if self.devices == 1 { "1 device".to_owned() } else { format!("{} devices", self.devices) };
-        writeln!(out, "{}  on {}, {devices}, batch {}\n", paint(HEADING, &self.recipe), self.device, self.batch)?;
+        let pieces = match self.micro_batches {
+            1 => String::new(),
+            count => format!(" in {count} micro-batches"),
+        };
+        let recipe = paint(HEADING, &self.recipe);
+        writeln!(out, "{recipe}  on {}, {devices}, batch {}{pieces}\n", self.device, self.batch)?;
         let waits = match self.limit {
             Limit::Device => String::new(),
             Limit::Input => paint(DIM, format!(" (waits for its input; the device needs {:.1})", self.device_ms)),

@@ -235,6 +235,9 @@ pub struct Operators {
     /// Operators for which the software has no kernel of its own: each term of their formula is one.
     #[serde(default)]
     pub composed: Vec<String>,
+    /// Where the software's fused attention is published, if it has one.
+    #[serde(default)]
+    pub fused_attention: Option<String>,
 }
 
 /// What half-precision results become that the format cannot hold.
@@ -284,6 +287,9 @@ pub struct Stack {
     /// Start of an operator of a compiled graph, where it is not the device's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub launch_us: Option<Figure>,
+    /// The host's launch of an operator in eager mode, where it is not the device's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub eager_launch_us: Option<Figure>,
     /// Operators for which it has no kernel of its own, beyond the device's.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub composed: Vec<String>,
@@ -339,6 +345,9 @@ impl Device {
         self.operators.composed.extend(stack.composed.iter().cloned());
         if let Some(launch) = &stack.launch_us {
             self.control.launch_us = launch.clone();
+        }
+        if let Some(launch) = &stack.eager_launch_us {
+            self.control.eager_launch_us = launch.clone();
         }
         self.host.pipelines.extend(stack.pipelines.iter().cloned());
         self

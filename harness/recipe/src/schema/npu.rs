@@ -34,6 +34,17 @@ pub struct Npu {
     pub fusion: bool,
     /// Whether the sums of a normalisation's gradient ride on the convolutions around it.
     pub deep_fusion: bool,
+    /// Whether an attention is one kernel that never writes its scores to memory, and computes them again for its
+    /// gradient (FlashAttention, arXiv 2205.14135); an error on devices whose software has none.
+    pub fused_attention: bool,
+    /// Segments of the forward pass of which only the ends are kept; the rest is computed again in the backward pass
+    /// (`torch.utils.checkpoint.checkpoint_sequential`). 1 keeps everything.
+    #[schemars(range(min = 1, max = 100000))]
+    pub recompute: usize,
+    /// Micro-batches, one after the other, into which a device cuts its batch; their gradients are added up before the
+    /// update. The batch of an update stays `train.batch`. Has to divide it.
+    #[schemars(range(min = 1, max = 65536))]
+    pub accumulate: usize,
     /// Whether explicit padding becomes padding of the convolution behind it.
     pub fold_pad: bool,
     /// Whether an L2 term of the loss becomes decay of the gradients.
@@ -75,6 +86,9 @@ impl Default for Npu {
             xla: false,
             fusion: true,
             deep_fusion: false,
+            fused_attention: false,
+            recompute: 1,
+            accumulate: 1,
             fold_pad: true,
             l2_as_decay: false,
             reduce_on_matrix: false,
