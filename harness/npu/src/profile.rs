@@ -197,7 +197,7 @@ fn micro_batches(recipe: &Recipe, work: Work) -> usize {
 /// Samples that a device computes at a time.
 fn micro_batch(recipe: &Recipe, work: Work, batch: usize) -> Result<usize, NpuError> {
     let accumulate = micro_batches(recipe, work);
-    if accumulate > batch || batch % accumulate != 0 {
+    if accumulate > batch || !batch.is_multiple_of(accumulate) {
         return Err(NpuError::Accumulate { batch, accumulate });
     }
     Ok(batch / accumulate)

@@ -66,6 +66,30 @@ fn conv(layer: &ResolvedLayer) -> &Conv {
     conv
 }
 
+/// timm's BatchNormAct2d: a module with the parameters of a normalisation, and an activation in it.
+#[test]
+fn a_layer_may_have_the_parameters_of_the_module_around_it() {
+    let layers = body(
+        "  blocks: {norm: {body: [bn: {name: .}, relu: {name: act}]}}
+  body:
+    - conv: {name: conv, out: 4, kernel: 1}
+    - block: {name: bn1, use: norm}
+    - residual: {name: res, main: [conv: {name: conv, out: 4, kernel: 1}, bn: {name: .}]}
+    - flatten
+    - linear: {name: fc, out: $classes}",
+    );
+    assert_eq!(names(&layers), ["conv", "bn1", "bn1", "bn1.act", "res", "res.conv", "res", "-", "fc"]);
+    let own = errors("  body: [bn: {name: .}, flatten, linear: {name: fc, out: 10}]");
+    assert!(own[0].1.contains("the module around it") && own[0].0 == "model.body[0].bn.name", "{own:?}");
+    let twice = errors(
+        "  body:\n    - sequential: {name: s, body: [bn: {name: .}, bn: {name: .}]}\n    - flatten\n    - linear: {name: fc, out: 10}",
+    );
+    assert_eq!(
+        twice,
+        [("model.body[0].sequential.body[1].bn.name".into(), "`s` has another layer with the name `.`".into())]
+    );
+}
+
 /// A layer's own initialiser counts before that of its block, that before those of the blocks around it, and
 /// `model.init` comes last; weight and bias apart.
 #[test]

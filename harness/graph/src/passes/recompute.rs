@@ -181,11 +181,11 @@ mod tests {
     fn segments_end_where_little_crosses() {
         // Six nodes of 10 bytes; the third is read until the end, so that it crosses behind it.
         let made = [10, 10, 10, 10, 10, 10];
-        assert_eq!(boundaries(&made, &[1, 2, 3, 4, 5, 5], 1), []);
+        assert!(boundaries(&made, &[1, 2, 3, 4, 5, 5], 1).is_empty());
         // Chains are cut anywhere, the first place of each window.
         assert_eq!(boundaries(&made, &[1, 2, 3, 4, 5, 5], 2), [2]);
         // The second node is read by the last: places behind it are crossed by 20 bytes, that before it by 10.
         assert_eq!(boundaries(&[10, 10, 10, 10], &[1, 3, 3, 3], 2), [1]);
-        assert_eq!(boundaries(&[], &[], 3), []);
+        assert!(boundaries(&[], &[], 3).is_empty());
     }
 }

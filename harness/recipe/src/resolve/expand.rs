@@ -194,7 +194,7 @@ impl Expander<'_> {
             return None;
         }
         if !self.own.insert(name.to_owned()) {
-            self.error(&inner.key("name"), format!("two layers are the own one of `{name}`"));
+            self.error(&inner.key("name"), format!("`{name}` has another layer with the name `.`"));
         }
         Some(name.to_owned())
     }
