@@ -72,7 +72,8 @@ def judge(zoo, recipe, options):
         onnx.checker.check_model(str(model), full_check=True)
         session = onnxruntime.InferenceSession(str(model), providers=["CPUExecutionProvider"])
         tensors = load_file(str(sample))
-        inputs = {name.removeprefix("input."): value for name, value in tensors.items() if name.startswith("input.")}
+        kinds = {"tensor(float)": numpy.float32, "tensor(int32)": numpy.int32, "tensor(int64)": numpy.int64}
+        inputs = {i.name: tensors[f"input.{i.name}"].astype(kinds[i.type]) for i in session.get_inputs()}
         outputs = {name.removeprefix("output."): value for name, value in tensors.items() if name.startswith("output.")}
         names = [output.name for output in session.get_outputs()]
         assert sorted(names) == sorted(outputs), (names, list(outputs))

@@ -34,6 +34,20 @@ fn a_model_is_written_with_a_sample() {
     assert_ne!(fs::read(&out).unwrap(), model);
 }
 
+/// The characters of a sample are rows of the table that they are looked up in, or the step would refuse them.
+#[test]
+fn a_sample_of_tokens_has_indices() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
+    let (out, sample) = (path("net.onnx"), path("net.safetensors"));
+    let rest = ["--profile", "mini", "--out", &out, "--sample", &sample, "--format", "json"];
+    let report = export("gpt_shakespeare", &rest).expect(0).json();
+    let sample = fs::read(&sample).unwrap();
+    let header = String::from_utf8_lossy(&sample[8..2048.min(sample.len())]).into_owned();
+    let input = format!(r#""input.{}":{{"dtype":"U32""#, report["inputs"][0].as_str().unwrap());
+    assert!(header.contains(&input), "{input} in {header}");
+}
+
 #[test]
 fn what_cannot_be_exported_is_said() {
     let dir = tempfile::tempdir().unwrap();

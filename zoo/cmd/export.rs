@@ -12,7 +12,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use zoo_datasets::Rng;
 use zoo_engine::{Inputs, Options, Scalars, Step, StepMemory};
-use zoo_graph::{Bytes, Graph};
+use zoo_graph::{Bytes, Graph, Node, Op, ValueId};
 use zoo_onnx::{About, Batch, OPSET};
 use zoo_recipe::BuildOptions;
 use zoo_recipe::Recipe;
@@ -130,16 +130,24 @@ fn load(path: &Path, graph: &Graph, step: &mut Step) -> Result<PathBuf, Failure>
     Ok(weights.file)
 }
 
-/// Inputs between -1 and 1, and the network's outputs for them under the model's names.
+/// Numbers between -1 and 1, indices of rows that there are, and the network's outputs for them under the model's names.
 fn sample(graph: &Graph, step: &mut Step, names: &[String]) -> Result<Vec<(String, Tensor)>, Failure> {
     let candle = |error: candle_core::Error| Failure::Train(error.into());
     let mut tensors = Vec::new();
     let mut inputs = Inputs::new();
     for (index, input) in graph.inputs.iter().enumerate() {
-        let shape = &graph.ty(input.value).shape;
+        let ty = graph.ty(input.value);
         let mut noise = Rng::new(0, 0, index as u64);
-        let values = (0..shape.numel()).map(|_| noise.uniform(-1.0, 1.0) as f32).collect();
-        let tensor = Tensor::from_vec(values, shape.to_vec(), &Device::Cpu).map_err(candle)?;
+        let (elements, dims) = (0..ty.shape.numel(), ty.shape.to_vec());
+        let tensor = if ty.dtype.is_float() {
+            let values = elements.map(|_| noise.uniform(-1.0, 1.0) as f32).collect();
+            Tensor::from_vec(values, dims, &Device::Cpu)
+        } else {
+            let rows = rows_of_table(graph, input.value);
+            let values = elements.map(|_| noise.below(rows) as u32).collect();
+            Tensor::from_vec(values, dims, &Device::Cpu)
+        };
+        let tensor = tensor.map_err(candle)?;
         tensors.push((format!("input.{}", input.name), tensor.clone()));
         inputs = inputs.with(&input.name, tensor);
     }
@@ -147,6 +155,13 @@ fn sample(graph: &Graph, step: &mut Step, names: &[String]) -> Result<Vec<(Strin
     let outputs = names.iter().zip(result.outputs);
     tensors.extend(outputs.map(|(name, (_, tensor))| (format!("output.{name}"), tensor)));
     Ok(tensors)
+}
+
+/// Rows of the smallest table that an input's indices are looked up in.
+fn rows_of_table(graph: &Graph, indices: ValueId) -> usize {
+    let looks_up = |node: &&Node| matches!(node.op, Op::Gather(_)) && node.inputs.get(1) == Some(&indices);
+    let tables = graph.nodes.iter().filter(looks_up).filter_map(|node| node.inputs.first());
+    tables.filter_map(|table| graph.ty(*table).shape.first().copied()).min().unwrap_or(1)
 }
 
 fn print(report: &Report<'_>, context: &mut Context) -> Result<(), Failure> {
