@@ -59,7 +59,7 @@ fn no_drawn_condition_fails() {
     for n in number("FROM", 0)..number("FROM", 0) + number("SOAK", 200) {
         let own = &recipes[n as usize % recipes.len()];
         let mut drawn = Drawn::of(n, own);
-        let recipe = sized(own, drawn.side);
+        let mut recipe = sized(own, drawn.side);
         let stem = folder.path().join("step");
         let recorded = (0..4).any(|_| {
             let options = RecordOptions {
@@ -71,6 +71,11 @@ fn no_drawn_condition_fails() {
             match record(&recipe, &options, &stem, &mut |_, _| ()) {
                 Err(GoldenError::NotFinite { .. }) => {
                     drawn.learning_rate /= 100.0;
+                    false
+                }
+                // Nothing is left of the smallest images in the deepest networks.
+                Err(GoldenError::Graph(_)) if drawn.side.take().is_some() => {
+                    recipe = own.clone();
                     false
                 }
                 made => {
