@@ -8,6 +8,7 @@ use crate::{
     manifest::{Init as Rule, Manifest},
     report::Item,
 };
+use rayon::prelude::*;
 use serde::Deserialize;
 use statrs::distribution::{ContinuousCDF, Normal, Uniform};
 use std::{
@@ -61,23 +62,25 @@ pub fn init(graph: &Graph, manifest: &Manifest, folder: &Path) -> Result<Vec<Ite
     let Some(table) = read_json::<InitTable>(&folder.join("init.json"))? else { return Ok(Vec::new()) };
     let mut items = Vec::new();
     let mut beginnings: HashMap<[i64; BEGINNING], &str> = HashMap::new();
-    for (id, variable) in graph.parameters() {
+    let parameters: Vec<_> = graph.parameters().collect();
+    let judged = parameters.par_iter().map(|(id, variable)| {
         let name = format!("initialiser of {}", variable.name);
         let Some(facts) = table.parameters.get(&variable.name) else {
-            items.push(Item::wrong(name, "the reference has no such parameter"));
-            continue;
+            return Ok((Item::wrong(name, "the reference has no such parameter"), None));
         };
         let numel = graph.ty(variable.value).shape.numel();
-        let draw = |seed: usize| first_values(graph, id, seed as u64, numel.min(DRAWN.end));
+        let draw = |seed: usize| first_values(graph, *id, seed as u64, numel.min(DRAWN.end));
         let seeds = if matches!(facts.kind, Kind::Constant) { 1 } else { DRAWN.start.div_ceil(numel.max(1)) };
         let values = (0..seeds).map(draw).collect::<Result<Vec<_>, _>>()?;
-        let twin = values
-            .first()
-            .and_then(|values| beginning(values, facts))
-            .and_then(|beginning| beginnings.insert(beginning, &variable.name));
+        let beginning = values.first().and_then(|values| beginning(values, facts));
+        Ok((judge(&name, &values, facts), beginning))
+    });
+    let judged = judged.collect::<Result<Vec<_>, GoldenError>>()?;
+    for ((_, variable), (item, beginning)) in parameters.iter().zip(judged) {
+        let twin = beginning.and_then(|beginning| beginnings.insert(beginning, &variable.name));
         items.push(match twin {
-            Some(other) => Item::wrong(name, format!("draws the same random numbers as {other}")),
-            None => judge(&name, &values, facts),
+            Some(other) => Item::wrong(item.name, format!("draws the same random numbers as {other}")),
+            None => item,
         });
     }
     let missing = table.parameters.keys().filter(|name| graph.find_variable(name).is_none());

@@ -269,7 +269,7 @@ pub(super) fn forward(machine: Machine, op: &Conv2D, ran: &Ran<'_>, found: &[&[f
         Grid { outputs: [dims[2], dims[3]], origin: [0, 0], step: [1, 1], pace: op.window.stride, taps: taps(op) };
     let farthest = correlation.farthest(&[grid]);
     Ok(match found {
-        [y, mean, variance] => farthest.or(norm::statistics_in_tiles(dims, y, [mean, variance])),
+        [y, mean, variance] => farthest.or(norm::statistics_in_tiles(machine.isa, dims, y, [mean, variance])),
         _ => farthest,
     })
 }

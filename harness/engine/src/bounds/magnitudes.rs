@@ -45,6 +45,7 @@ impl Rounding {
     /// The farthest element of what a node computed.
     pub(super) fn farthest(self, ran: &Ran<'_>, found: &[&[f32]]) -> Result<Farthest, EngineError> {
         match (self, found.first().map(|found| found.len())) {
+            (Self::Moves, _) => moved(ran, found),
             (Self::Elementwise(_), Some(len)) if len > PIECE && alike(ran) => self.in_pieces(ran, found, len),
             _ => self.whole(ran, found),
         }
@@ -113,6 +114,18 @@ fn alike(ran: &Ran<'_>) -> bool {
     let mut all = ran.operands.iter().chain(ran.results);
     let first = all.next().map(Tensor::dims);
     all.all(|tensor| Some(tensor.dims()) == first)
+}
+
+/// What moves numbers makes the same of them in f32 as in f64.
+fn moved(ran: &Ran<'_>, found: &[&[f32]]) -> Result<Farthest, EngineError> {
+    let exact = reference::evaluate(&ran.node.name, &ran.node.op, ran.operands, ran.scalars)?;
+    let exact = exact.iter().map(|exact| exact.flatten_all()?.contiguous()).collect::<candle_core::Result<Vec<_>>>()?;
+    let each = found.iter().zip(&exact).enumerate().map(|(result, (found, exact))| {
+        let opened = Elements::of(exact)?;
+        let exact = opened.slice::<f32>()?;
+        Ok(farthest(result, found, |element| (f64::from(exact[element]), 0.0)))
+    });
+    Ok(each.collect::<candle_core::Result<Vec<_>>>()?.into_iter().fold(Farthest::NONE, Farthest::or))
 }
 
 /// A tensor of numbers in f64; class indices stay what they are.

@@ -171,6 +171,40 @@ fn farthest_of(result: usize, first: usize, found: &[f32], of: impl Fn(usize) ->
     farthest
 }
 
+/// The same, where each element is a function of the elements of tensors at its place; compiled for the processor's
+/// vectors, which is why `of` is called at one place. All slices are as long as `found`.
+fn farthest_along<const N: usize>(
+    isa: Isa,
+    (result, first): (usize, usize),
+    found: &[f32],
+    operands: [&[f32]; N],
+    of: impl Fn([f32; N]) -> (f64, f64),
+) -> Farthest {
+    isa.run(|| {
+        let mut farthest = Farthest::NONE;
+        let (mut read, mut exact, mut bound) = ([[0.0; BLOCK]; N], [0.0; BLOCK], [0.0; BLOCK]);
+        for (start, found) in (0..).step_by(BLOCK).zip(found.chunks(BLOCK)) {
+            for (read, operand) in read.iter_mut().zip(operands) {
+                read[..found.len()].copy_from_slice(&operand[start..start + found.len()]);
+            }
+            for i in 0..BLOCK {
+                (exact[i], bound[i]) = of(std::array::from_fn(|n| read[n][i]));
+            }
+            let all = || found.iter().zip(&exact).zip(&bound);
+            let nearer = all().fold(true, |nearer, ((found, exact), bound)| {
+                nearer & ((f64::from(*found) - exact).abs() <= farthest.ratio * (bound + TINY))
+            });
+            if !nearer {
+                farthest =
+                    (first + start..).zip(all()).fold(farthest, |farthest, (element, ((found, exact), bound))| {
+                        farthest.or_of(result, element, *found, *exact, *bound)
+                    });
+            }
+        }
+        farthest
+    })
+}
+
 /// The farthest element of a node's results; above a ratio of 1 rounding does not explain it.
 ///
 /// # Errors
@@ -186,12 +220,12 @@ pub fn judge(machine: Machine, ran: &Ran<'_>) -> Result<Farthest, EngineError> {
         Op::Conv2DBackpropFilter(op) => conv::filter_gradient(machine, op, ran, &found).map_err(in_node),
         Op::Conv2DBackpropInput(op) => conv::input_gradient(machine, op, ran, &found).map_err(in_node),
         Op::MatMul(op) => product::matrices(machine, op, ran, &found).map_err(in_node),
-        Op::BnTrainingReduce(_) => norm::statistics(ran, &found).map_err(in_node),
-        Op::BnTrainingUpdate(op) => norm::normalised(op, ran, &found).map_err(in_node),
-        Op::BnTrainingUpdateGrad(op) => norm::sums(op.eps, ran, &found).map_err(in_node),
-        Op::BnTrainingReduceGrad(op) => norm::input_gradient(op.eps, ran, &found).map_err(in_node),
-        Op::BnTrainingGrad(op) => norm::gradient(op, ran, &found).map_err(in_node),
-        Op::BnInfer(op) => norm::stored(op.eps, ran, &found).map_err(in_node),
+        Op::BnTrainingReduce(_) => norm::statistics(machine.isa, ran, &found).map_err(in_node),
+        Op::BnTrainingUpdate(op) => norm::normalised(machine.isa, op, ran, &found).map_err(in_node),
+        Op::BnTrainingUpdateGrad(op) => norm::sums(machine.isa, op.eps, ran, &found).map_err(in_node),
+        Op::BnTrainingReduceGrad(op) => norm::input_gradient(machine.isa, op.eps, ran, &found).map_err(in_node),
+        Op::BnTrainingGrad(op) => norm::gradient(machine.isa, op, ran, &found).map_err(in_node),
+        Op::BnInfer(op) => norm::stored(machine.isa, op.eps, ran, &found).map_err(in_node),
         Op::Map(op) => formula::map(op, ran, &found),
         Op::Assign(op) => formula::assign(op, ran, &found),
         Op::AllReduce(_)

@@ -1,9 +1,13 @@
 //! Normalisations: sums per channel are formed in f64, everything else is element by element in f32.
 
-use super::{Farthest, LAMBDA, PIECE, Ran, UNIT, WIDE, farthest, farthest_of, product::arity};
+use super::{Farthest, LAMBDA, PIECE, Ran, UNIT, WIDE, farthest, farthest_along, product::arity};
 use crate::{KernelError, elements::Elements};
 use rayon::prelude::*;
-use zoo_graph::ops::{BnTrainingGrad, BnTrainingUpdate, GradRelu, Rectifier};
+use zoo_graph::ops::{BnTrainingGrad, BnTrainingUpdate, GradRelu};
+use zoo_kernels::Isa;
+
+/// Sums that run side by side, so that they are vectors.
+const LANES: usize = 16;
 
 /// Roundings between an element and what becomes of it: the difference from the mean, scale (and its own rounding),
 /// shift, result; in the gradient also those of the two slopes.
@@ -47,11 +51,20 @@ impl Channels {
         (self.n * self.plane) as f64
     }
 
-    /// The farthest element of a result, given what each element of a channel should be and its bound.
-    fn farthest(self, result: usize, found: &[f32], of: impl Fn(usize, usize) -> (f64, f64) + Sync) -> Farthest {
+    /// The farthest element of a result: `of(channel)` says of the operands' elements at a place what the result
+    /// should be there, and its bound.
+    fn farthest<const N: usize, F: Fn([f32; N]) -> (f64, f64)>(
+        self,
+        isa: Isa,
+        result: usize,
+        found: &[f32],
+        operands: [&[f32]; N],
+        of: impl Fn(usize) -> F + Sync,
+    ) -> Farthest {
         let look = |(plane, found): (usize, &[f32])| {
             let (channel, start) = (plane % self.c.max(1), plane * self.plane);
-            farthest_of(result, start, found, |element| of(channel, element))
+            let operands = operands.map(|operand| &operand[start..start + found.len()]);
+            farthest_along(isa, (result, start), found, operands, of(channel))
         };
         let planes = found.par_chunks(self.plane.max(1)).enumerate().with_min_len(self.planes_at_once());
         planes.map(look).reduce(|| Farthest::NONE, Farthest::or)
@@ -75,14 +88,46 @@ impl Channels {
         PIECE.div_ceil(self.plane.max(1))
     }
 
-    /// For each channel the sum of `f` over its elements' indices.
-    fn sums<const N: usize>(self, f: impl Fn(usize, usize) -> [f64; N] + Sync) -> Vec<[f64; N]> {
+    /// For each channel the sums of what `of(channel)` makes of the operands' elements.
+    fn sums<const N: usize, const M: usize, F: Fn([f32; N]) -> [f64; M]>(
+        self,
+        isa: Isa,
+        operands: [&[f32]; N],
+        of: impl Fn(usize) -> F + Sync,
+    ) -> Vec<[f64; M]> {
+        self.folded(isa, operands, of, |a, b| a + b)
+    }
+
+    /// For each channel what `join` makes of zero and of what `of(channel)` makes of the operands' elements.
+    fn folded<const N: usize, const M: usize, F: Fn([f32; N]) -> [f64; M]>(
+        self,
+        isa: Isa,
+        operands: [&[f32]; N],
+        of: impl Fn(usize) -> F + Sync,
+        join: impl Fn(f64, f64) -> f64 + Sync,
+    ) -> Vec<[f64; M]> {
         let channel = |c: usize| {
-            let planes = (0..self.n).map(|n| (n * self.c + c) * self.plane);
-            let elements = planes.flat_map(|start| start..start + self.plane);
-            elements.fold([0.0; N], |mut all, element| {
-                all.iter_mut().zip(f(c, element)).for_each(|(all, x)| *all += x);
-                all
+            let of = of(c);
+            isa.run(|| {
+                let mut lanes = [[0.0; LANES]; M];
+                for start in (0..self.n).map(|n| (n * self.c + c) * self.plane) {
+                    for at in (start..start + self.plane).step_by(LANES) {
+                        let len = LANES.min(start + self.plane - at);
+                        let mut read = [[0.0; LANES]; N];
+                        for (read, operand) in read.iter_mut().zip(operands) {
+                            read[..len].copy_from_slice(&operand[at..at + len]);
+                        }
+                        let mut of_lanes = [[0.0; LANES]; M];
+                        for lane in 0..LANES {
+                            let values = of(std::array::from_fn(|n| read[n][lane]));
+                            (0..M).for_each(|m| of_lanes[m][lane] = values[m]);
+                        }
+                        for (lanes, of_lanes) in lanes.iter_mut().zip(&of_lanes) {
+                            lanes[..len].iter_mut().zip(of_lanes).for_each(|(all, x)| *all = join(*all, *x));
+                        }
+                    }
+                }
+                lanes.map(|lanes| lanes.into_iter().fold(0.0, &join))
             })
         };
         (0..self.c).into_par_iter().map(channel).collect()
@@ -99,18 +144,21 @@ fn per_channel(result: usize, found: &[f32], of: &[(f64, f64)]) -> Farthest {
 }
 
 /// Mean and variance of each channel.
-fn moments(channels: Channels, x: &[f32]) -> Vec<[f64; 2]> {
-    let sums = channels.sums(|_, i| [f64::from(x[i])]);
+fn moments(isa: Isa, channels: Channels, x: &[f32]) -> Vec<[f64; 2]> {
+    let sums = channels.sums(isa, [x], |_| |[x]: [f32; 1]| [f64::from(x)]);
     let means: Vec<f64> = sums.into_iter().map(|[sum]| sum / channels.count()).collect();
-    let squares = channels.sums(|c, i| [(f64::from(x[i]) - means[c]).powi(2)]);
+    let squares = channels.sums(isa, [x], |c| {
+        let mean = means[c];
+        move |[x]: [f32; 1]| [(f64::from(x) - mean).powi(2)]
+    });
     means.iter().zip(squares).map(|(mean, [squares])| [*mean, squares / channels.count()]).collect()
 }
 
 /// Mean and variance, from sums in f64.
-pub(super) fn statistics(ran: &Ran<'_>, found: &[&[f32]]) -> Result<Farthest, KernelError> {
+pub(super) fn statistics(isa: Isa, ran: &Ran<'_>, found: &[&[f32]]) -> Result<Farthest, KernelError> {
     let (operands, [mean, variance]) = (Operands::of(ran)?, found) else { return Err(arity(ran)) };
     let channels = Channels::of(ran.operands[0].dims());
-    let moments = moments(channels, operands.get(0)?);
+    let moments = moments(isa, channels, operands.get(0)?);
     let second = |[mean, variance]: &[f64; 2]| variance + mean * mean;
     let means: Vec<_> = moments.iter().map(|m| (m[0], channels.wide(m[0], second(m).sqrt()))).collect();
     let variances: Vec<_> = moments.iter().map(|m| (m[1], channels.wide(m[1], second(m)))).collect();
@@ -119,16 +167,16 @@ pub(super) fn statistics(ran: &Ran<'_>, found: &[&[f32]]) -> Result<Farthest, Ke
 
 /// Mean and variance of a convolution's results `y`, as results 1 and 2: sums over tiles in f32 about a pivot, of tiles
 /// in f64. The pivot is a mean of some of the channel's values, and no farther from the mean than the farthest of them.
-pub(super) fn statistics_in_tiles(dims: &[usize], y: &[f32], [mean, variance]: [&[f32]; 2]) -> Farthest {
+pub(super) fn statistics_in_tiles(isa: Isa, dims: &[usize], y: &[f32], [mean, variance]: [&[f32]; 2]) -> Farthest {
     let channels = Channels::of(dims);
-    let moments = moments(channels, y);
-    let planes = |c: usize| (0..channels.n).map(move |n| (n * channels.c + c) * channels.plane);
-    let reach = |c: usize| {
-        let values = planes(c).flat_map(|start| &y[start..start + channels.plane]);
-        values.fold(0.0f64, |most, y| most.max((f64::from(*y) - moments[c][0]).abs()))
+    let moments = moments(isa, channels, y);
+    let distance = |c: usize| {
+        let [mean, _] = moments[c];
+        move |[y]: [f32; 1]| [(f64::from(y) - mean).abs()]
     };
-    let bounds = |c: usize| {
-        let ([mean, variance], reach) = (moments[c], reach(c));
+    let reaches = channels.folded(isa, [y], distance, |a, b| if b > a { b } else { a });
+    let bounds = |(moments, [reach]): (&[f64; 2], [f64; 1])| {
+        let [mean, variance] = *moments;
         // Magnitudes about the pivot, and their squares; each meets a rounding of its own and those of its tile's sum.
         // The roundings of all values together are a random walk, as those of a sum of products are.
         let (first, second) = (variance.sqrt() + reach, variance + reach * reach);
@@ -139,7 +187,7 @@ pub(super) fn statistics_in_tiles(dims: &[usize], y: &[f32], [mean, variance]: [
             (variance, 2.0 * UNIT * variance + 2.0 * roundings * second),
         ]
     };
-    let bounds: Vec<[(f64, f64); 2]> = (0..channels.c).into_par_iter().map(bounds).collect();
+    let bounds: Vec<[(f64, f64); 2]> = moments.iter().zip(reaches).map(bounds).collect();
     let each = |which: usize| bounds.iter().map(|b| b[which]).collect::<Vec<_>>();
     per_channel(1, mean, &each(0)).or(per_channel(2, variance, &each(1)))
 }
@@ -159,76 +207,111 @@ impl Affine {
         Self { mean: widened(mean), inverse, factor, beta: widened(beta) }
     }
 
-    /// The value, and its bound.
-    fn of(&self, c: usize, x: f32) -> (f64, f64) {
-        let scaled = (f64::from(x) - self.mean[c]) * self.factor[c];
-        (scaled + self.beta[c], ROUNDINGS * UNIT * (scaled.abs() + self.beta[c].abs()))
+    /// The value of an element of a channel, and its bound.
+    fn of(&self, c: usize) -> impl Fn(f32) -> (f64, f64) + Copy + use<> {
+        let (mean, factor, beta) = (self.mean[c], self.factor[c], self.beta[c]);
+        move |x| {
+            let scaled = (f64::from(x) - mean) * factor;
+            (scaled + beta, ROUNDINGS * UNIT * (scaled.abs() + beta.abs()))
+        }
     }
 }
 
 /// Normalisation with what fusion may have added.
-pub(super) fn normalised(op: &BnTrainingUpdate, ran: &Ran<'_>, found: &[&[f32]]) -> Result<Farthest, KernelError> {
+pub(super) fn normalised(
+    isa: Isa,
+    op: &BnTrainingUpdate,
+    ran: &Ran<'_>,
+    found: &[&[f32]],
+) -> Result<Farthest, KernelError> {
     let (operands, [y]) = (Operands::of(ran)?, found) else { return Err(arity(ran)) };
     let [mean, variance, gamma, beta] = [operands.get(1)?, operands.get(2)?, operands.get(3)?, operands.get(4)?];
     let affine = Affine::new([mean, variance, gamma, beta], op.eps);
-    let residual = if ran.operands.len() > 5 { Some(operands.get(5)?) } else { None };
-    let (x, channels) = (operands.get(0)?, Channels::of(ran.operands[0].dims()));
-    Ok(channels.farthest(0, y, |c, i| {
-        let (y, bound) = affine.of(c, x[i]);
-        let residual = residual.map_or(0.0, |residual| f64::from(residual[i]));
-        let y = y + residual;
-        (op.relu.map_or(y, |rectifier| rectifier.of(y)), bound + UNIT * (residual.abs() + y.abs()))
-    }))
+    let (x, channels, relu) = (operands.get(0)?, Channels::of(ran.operands[0].dims()), op.relu);
+    let of = |c: usize| {
+        let of = affine.of(c);
+        move |x: f32, residual: f64| {
+            let (y, bound) = of(x);
+            let y = y + residual;
+            (relu.map_or(y, |rectifier| rectifier.of(y)), bound + UNIT * (residual.abs() + y.abs()))
+        }
+    };
+    Ok(if ran.operands.len() > 5 {
+        channels.farthest(isa, 0, y, [x, operands.get(5)?], |c| {
+            let of = of(c);
+            move |[x, residual]: [f32; 2]| of(x, f64::from(residual))
+        })
+    } else {
+        channels.farthest(isa, 0, y, [x], |c| {
+            let of = of(c);
+            move |[x]: [f32; 1]| of(x, 0.0)
+        })
+    })
 }
 
 /// Normalisation by stored statistics.
-pub(super) fn stored(eps: f64, ran: &Ran<'_>, found: &[&[f32]]) -> Result<Farthest, KernelError> {
+pub(super) fn stored(isa: Isa, eps: f64, ran: &Ran<'_>, found: &[&[f32]]) -> Result<Farthest, KernelError> {
     let (operands, [y]) = (Operands::of(ran)?, found) else { return Err(arity(ran)) };
     let [gamma, beta, mean, variance] = [operands.get(1)?, operands.get(2)?, operands.get(3)?, operands.get(4)?];
     let affine = Affine::new([mean, variance, gamma, beta], eps);
     let (x, channels) = (operands.get(0)?, Channels::of(ran.operands[0].dims()));
-    Ok(channels.farthest(0, y, |c, i| affine.of(c, x[i])))
+    Ok(channels.farthest(isa, 0, y, [x], |c| {
+        let of = affine.of(c);
+        move |[x]: [f32; 1]| of(x)
+    }))
 }
 
-/// What passes the ReLU behind a normalisation.
-struct Passing<'a> {
-    dy: &'a [f32],
-    /// Whether an element passes; empty where all do.
-    passes: Vec<bool>,
-    /// Whether that is so by rounding alone; empty where no ReLU is computed again.
-    doubtful: Vec<bool>,
+/// What passes the ReLU behind a normalisation. No branch depends on what it is, so that loops over it are vectors.
+#[derive(Clone, Copy)]
+struct Passing<F> {
+    /// Between which outputs of the ReLU.
+    bounds: [f64; 2],
+    /// Whether these are computed again.
+    recomputed: bool,
+    /// The normalised value of an element, and its bound.
+    normalised: F,
 }
 
-impl<'a> Passing<'a> {
-    fn all(dy: &'a [f32]) -> Self {
-        Self { dy, passes: Vec::new(), doubtful: Vec::new() }
+impl<F: Fn(f32) -> (f64, f64)> Passing<F> {
+    fn new(relu: GradRelu, normalised: F) -> Self {
+        let (bounds, recomputed) = match relu {
+            // Nothing is beyond what is no number.
+            GradRelu::Absent => ([f64::NAN; 2], false),
+            GradRelu::Output(rectifier) => (rectifier.bounds(), false),
+            GradRelu::Recomputed(rectifier) => (rectifier.bounds(), true),
+        };
+        Self { bounds, recomputed, normalised }
     }
 
-    /// What passes of an element.
-    fn value(&self, i: usize) -> f64 {
-        if self.passes.get(i).is_none_or(|passes| *passes) { f64::from(self.dy[i]) } else { 0.0 }
-    }
-
-    /// What may as well pass.
-    fn other(&self, i: usize) -> Option<f64> {
-        let doubtful = self.doubtful.get(i).is_some_and(|doubtful| *doubtful);
-        doubtful.then(|| f64::from(self.dy[i]) - self.value(i))
+    /// What passes of `dy`, and what may as well pass by rounding alone, where the ReLU is computed again; `x` is what
+    /// was normalised, `y` the output of the ReLU where that is known.
+    fn of(&self, x: f32, dy: f32, y: f32) -> [f64; 2] {
+        let (again, bound) = (self.normalised)(x);
+        let (y, bound) = if self.recomputed { (again, bound) } else { (f64::from(y), 0.0) };
+        let [low, high] = self.bounds;
+        let passes = |y: f64| !((y <= low) | (y >= high));
+        let (passes, doubtful) = (passes(y), passes(y - bound) != passes(y + bound));
+        [passes, passes != doubtful].map(|passes| if passes { f64::from(dy) } else { 0.0 })
     }
 }
 
 /// Bounds on dgamma and dbeta, whose sums are formed in f64. What passes by rounding alone may be missing or surplus.
 fn gradient_sums(
+    isa: Isa,
     channels: Channels,
     affine: &Affine,
-    x: &[f32],
-    passing: &Passing<'_>,
+    relu: GradRelu,
+    [x, dy, y]: [&[f32]; 3],
     found: [(usize, &[f32]); 2],
 ) -> Farthest {
-    let sums = channels.sums(|c, i| {
-        let (dy, x) = (passing.value(i), f64::from(x[i]));
-        let doubt = passing.other(i).map_or(0.0, |other| other - dy);
-        let centred = x - affine.mean[c];
-        [dy, dy.abs(), dy * centred, (dy * x).abs(), doubt.abs(), (doubt * centred).abs()]
+    let sums = channels.sums(isa, [x, dy, y], |c| {
+        let (mean, passing) = (affine.mean[c], Passing::new(relu, affine.of(c)));
+        move |[x, dy, y]: [f32; 3]| {
+            let [dy, other] = passing.of(x, dy, y);
+            let (x, doubt) = (f64::from(x), other - dy);
+            let centred = x - mean;
+            [dy, dy.abs(), dy * centred, (dy * x).abs(), doubt.abs(), (doubt * centred).abs()]
+        }
     });
     let shift: Vec<_> = sums.iter().map(|s| (s[0], channels.wide(s[0], s[1]) + s[4])).collect();
     let scale = |(c, s): (usize, &[f64; 6])| {
@@ -241,74 +324,73 @@ fn gradient_sums(
 }
 
 /// Gradients of scale and shift.
-pub(super) fn sums(eps: f64, ran: &Ran<'_>, found: &[&[f32]]) -> Result<Farthest, KernelError> {
+pub(super) fn sums(isa: Isa, eps: f64, ran: &Ran<'_>, found: &[&[f32]]) -> Result<Farthest, KernelError> {
     let (operands, [dgamma, dbeta]) = (Operands::of(ran)?, found) else { return Err(arity(ran)) };
     let [dy, x, mean, variance] = [operands.get(0)?, operands.get(1)?, operands.get(2)?, operands.get(3)?];
     let affine = Affine::new([mean, variance, mean, mean], eps);
     let channels = Channels::of(ran.operands[1].dims());
-    Ok(gradient_sums(channels, &affine, x, &Passing::all(dy), [(0, dgamma), (1, dbeta)]))
+    Ok(gradient_sums(isa, channels, &affine, GradRelu::Absent, [x, dy, dy], [(0, dgamma), (1, dbeta)]))
 }
 
-/// Input gradient of an element, and its bound, where `dy` is what passed, and `means` are the gradients of scale and
-/// shift over the values of the channel.
-fn slope(affine: &Affine, c: usize, x: f32, dy: f64, means: [f64; 2]) -> (f64, f64) {
-    let normalised = (f64::from(x) - affine.mean[c]) * affine.inverse[c];
-    let (by_x, mean) = (normalised * means[0], means[1]);
-    let magnitude = dy.abs() + by_x.abs() + mean.abs();
-    (affine.factor[c] * (dy - mean - by_x), ROUNDINGS * UNIT * (affine.factor[c] * magnitude).abs())
+impl Affine {
+    /// Input gradient of an element `x` of a channel, and its bound, where `dy` is what passed, and `means` are the
+    /// gradients of scale and shift over the values of the channel.
+    fn slope(&self, c: usize, means: [f64; 2]) -> impl Fn(f32, f64) -> (f64, f64) + Copy + use<> {
+        let (mean, inverse, factor) = (self.mean[c], self.inverse[c], self.factor[c]);
+        let [by_scale, by_shift] = means;
+        move |x, dy| {
+            let by_x = (f64::from(x) - mean) * inverse * by_scale;
+            let magnitude = dy.abs() + by_x.abs() + by_shift.abs();
+            (factor * (dy - by_shift - by_x), ROUNDINGS * UNIT * (factor * magnitude).abs())
+        }
+    }
 }
 
 /// Gradient by the input, given those of scale and shift.
-pub(super) fn input_gradient(eps: f64, ran: &Ran<'_>, found: &[&[f32]]) -> Result<Farthest, KernelError> {
+pub(super) fn input_gradient(isa: Isa, eps: f64, ran: &Ran<'_>, found: &[&[f32]]) -> Result<Farthest, KernelError> {
     let (operands, [dx]) = (Operands::of(ran)?, found) else { return Err(arity(ran)) };
     let [dy, x, mean, variance, gamma] =
         [operands.get(0)?, operands.get(1)?, operands.get(2)?, operands.get(3)?, operands.get(4)?];
     let affine = Affine::new([mean, variance, gamma, mean], eps);
     let channels = Channels::of(ran.operands[1].dims());
     let means = channels.means([operands.get(5)?, operands.get(6)?]);
-    Ok(channels.farthest(0, dx, |c, i| slope(&affine, c, x[i], f64::from(dy[i]), means[c])))
+    Ok(channels.farthest(isa, 0, dx, [x, dy], |c| {
+        let slope = affine.slope(c, means[c]);
+        move |[x, dy]: [f32; 2]| slope(x, f64::from(dy))
+    }))
 }
 
 /// All gradients, through the ReLU behind. The input gradient is made of the other two as they were rounded.
-pub(super) fn gradient(op: &BnTrainingGrad, ran: &Ran<'_>, found: &[&[f32]]) -> Result<Farthest, KernelError> {
+pub(super) fn gradient(
+    isa: Isa,
+    op: &BnTrainingGrad,
+    ran: &Ran<'_>,
+    found: &[&[f32]],
+) -> Result<Farthest, KernelError> {
     let (operands, [dx, dgamma, dbeta, rest @ ..]) = (Operands::of(ran)?, found) else { return Err(arity(ran)) };
     let [dy, x, mean, variance, gamma] =
         [operands.get(0)?, operands.get(1)?, operands.get(2)?, operands.get(3)?, operands.get(4)?];
     let beta = if matches!(op.relu, GradRelu::Recomputed(_)) { operands.get(5)? } else { mean };
     let affine = Affine::new([mean, variance, gamma, beta], op.eps);
     let channels = Channels::of(ran.operands[1].dims());
-    let passing = match op.relu {
-        GradRelu::Absent => Passing::all(dy),
-        GradRelu::Output(rectifier) => {
-            let passes = operands.get(5)?.par_iter().with_min_len(PIECE).map(|y| rectifier.passes(f64::from(*y)));
-            Passing { passes: passes.collect(), ..Passing::all(dy) }
-        }
-        GradRelu::Recomputed(rectifier) => recomputed(rectifier, channels, &affine, x, dy),
-    };
-    let sums = gradient_sums(channels, &affine, x, &passing, [(1, dgamma), (2, dbeta)]);
+    let y = if matches!(op.relu, GradRelu::Output(_)) { operands.get(5)? } else { dy };
+    let passing = |c: usize| Passing::new(op.relu, affine.of(c));
+    let sums = gradient_sums(isa, channels, &affine, op.relu, [x, dy, y], [(1, dgamma), (2, dbeta)]);
     let means = channels.means([dgamma, dbeta]);
-    let by_input = channels.farthest(0, dx, |c, i| {
-        let of = |dy: f64| slope(&affine, c, x[i], dy, means[c]);
-        let (first, other) = (of(passing.value(i)), passing.other(i).map(of));
-        // Either decision of the ReLU is right where rounding alone makes it.
-        let distance = |(exact, bound): (f64, f64)| (f64::from(dx[i]) - exact).abs() / bound;
-        other.filter(|other| distance(*other) < distance(first)).unwrap_or(first)
-    });
-    let passed = rest.iter().map(|passed| farthest(3, passed, |i| (passing.value(i), 0.0)));
-    Ok(passed.fold(sums.or(by_input), Farthest::or))
-}
-
-/// What passes a ReLU on the normalised value, which is computed again.
-fn recomputed<'a>(rectifier: Rectifier, channels: Channels, affine: &Affine, x: &[f32], dy: &'a [f32]) -> Passing<'a> {
-    let [mut passes, mut doubtful] = [vec![false; dy.len()], vec![false; dy.len()]];
-    let plane = channels.plane.max(1);
-    let planes = passes.par_chunks_mut(plane).zip(doubtful.par_chunks_mut(plane)).zip(x.par_chunks(plane));
-    planes.enumerate().with_min_len(channels.planes_at_once()).for_each(|(n, ((passes, doubtful), x))| {
-        for ((passes, doubtful), x) in passes.iter_mut().zip(doubtful).zip(x) {
-            let (y, bound) = affine.of(n % channels.c.max(1), *x);
-            *passes = rectifier.passes(y);
-            *doubtful = rectifier.passes(y - bound) != rectifier.passes(y + bound);
+    let by_input = channels.farthest(isa, 0, dx, [dx, x, dy, y], |c| {
+        let (passing, slope) = (passing(c), affine.slope(c, means[c]));
+        move |[dx, x, dy, y]: [f32; 4]| {
+            let [first, other] = passing.of(x, dy, y).map(|dy| slope(x, dy));
+            // Either decision of the ReLU is right where rounding alone makes it.
+            let distance = |(exact, bound): (f64, f64)| (f64::from(dx) - exact).abs() / bound;
+            if distance(other) < distance(first) { other } else { first }
         }
     });
-    Passing { dy, passes, doubtful }
+    let passed = rest.iter().map(|passed| {
+        channels.farthest(isa, 3, passed, [x, dy, y], |c| {
+            let passing = passing(c);
+            move |[x, dy, y]: [f32; 3]| (passing.of(x, dy, y)[0], 0.0)
+        })
+    });
+    Ok(passed.fold(sums.or(by_input), Farthest::or))
 }

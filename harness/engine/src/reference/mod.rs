@@ -91,13 +91,18 @@ pub(crate) fn compute(op: &Op, call: &Call<'_>) -> Results {
     }
 }
 
-/// Computes one operator on row-major tensors, outside any graph: floats in f64, class indices in u32.
+/// Computes one operator on row-major tensors, outside any graph: floats in f64, or all of them in f32; class indices
+/// in u32.
 ///
 /// # Errors
 /// Operands that do not fit the operator, or labels out of range. The node is called `name` then.
 pub fn evaluate(name: &str, op: &Op, operands: &[Tensor], scalars: Scalars) -> Result<Vec<Tensor>, EngineError> {
     let ty = |tensor: &Tensor| {
-        let dtype = if tensor.dtype() == candle_core::DType::U32 { DType::U32 } else { DType::F64 };
+        let dtype = match tensor.dtype() {
+            candle_core::DType::U32 => DType::U32,
+            candle_core::DType::F32 => DType::F32,
+            _ => DType::F64,
+        };
         TensorType::plain(Shape::from(tensor.dims()), dtype)
     };
     let operand_types: Vec<TensorType> = operands.iter().map(ty).collect();

@@ -22,13 +22,18 @@ impl Rectifier {
         }
     }
 
-    /// Whether a gradient passes where the result is `y`; at the bounds it does not, as in PyTorch.
-    pub fn passes(self, y: f64) -> bool {
+    /// Results between which a gradient passes; at the bounds it does not, as in PyTorch.
+    pub fn bounds(self) -> [f64; 2] {
         match self {
-            _ if y <= 0.0 => false,
-            Self::Relu6 if y >= 6.0 => false,
-            Self::Relu | Self::Relu6 => true,
+            Self::Relu => [0.0, f64::INFINITY],
+            Self::Relu6 => [0.0, 6.0],
         }
+    }
+
+    /// Whether a gradient passes where the result is `y`; through NaN it does.
+    pub fn passes(self, y: f64) -> bool {
+        let [low, high] = self.bounds();
+        !((y <= low) | (y >= high))
     }
 }
 
