@@ -146,7 +146,7 @@ fn simulate(recipe: &Recipe, device: &Device, compiled: Compiled, work: Work, pe
     let timeline = plan.timeline();
     let input = input(recipe, device, batch, devices);
     let ms = |figure: &crate::device::Figure| Seconds(figure.value * 1e-3);
-    let mut busy = timeline.end;
+    let mut busy = timeline.end * slowest(devices, device.links.spread.value);
     if devices > 1 {
         busy += ms(&device.links.step_ms);
     }
@@ -178,6 +178,12 @@ fn simulate(recipe: &Recipe, device: &Device, compiled: Compiled, work: Work, pe
         batch,
         devices,
     }
+}
+
+/// Time of the slowest of `devices` over the mean: what a step waits for that all of them end together. Times spread
+/// logistically, whose largest of n lies `spread * (1 + 1/2 + ... + 1/(n - 1))` above the mean.
+fn slowest(devices: usize, spread: f64) -> f64 {
+    1.0 + spread * (1..devices).map(|n| 1.0 / n as f64).sum::<f64>()
 }
 
 /// Tokens of a sample: the longest of its inputs that are indices.
