@@ -296,6 +296,9 @@ pub struct Stack {
     /// The host's launch of an operator in eager mode, where it is not the device's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub eager_launch_us: Option<Figure>,
+    /// Bytes of the gradients over time inside a server, where its servers link devices otherwise.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub link_gb_per_s: Option<Figure>,
     /// Operators for which it has no kernel of its own, beyond the device's.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub composed: Vec<String>,
@@ -354,6 +357,9 @@ impl Device {
         }
         if let Some(launch) = &stack.eager_launch_us {
             self.control.eager_launch_us = launch.clone();
+        }
+        if let Some(bandwidth) = &stack.link_gb_per_s {
+            self.links.gb_per_s = bandwidth.clone();
         }
         self.host.pipelines.extend(stack.pipelines.iter().cloned());
         self
