@@ -35,6 +35,8 @@ pub struct Profile {
     pub input: Input,
     /// Time of one step.
     pub step: Seconds,
+    /// Time of the slowest device over the mean: all wait for it.
+    pub slowest: f64,
     /// What ends the step last.
     pub limit: Limit,
     /// Samples per second on all devices.
@@ -146,7 +148,8 @@ fn simulate(recipe: &Recipe, device: &Device, compiled: Compiled, work: Work, pe
     let timeline = plan.timeline();
     let input = input(recipe, device, batch, devices);
     let ms = |figure: &crate::device::Figure| Seconds(figure.value * 1e-3);
-    let mut busy = timeline.end * slowest(devices, device.links.spread.value);
+    let slowest = slowest(devices, device.links.spread.value);
+    let mut busy = timeline.end * slowest;
     if devices > 1 {
         busy += ms(&device.links.step_ms);
     }
@@ -171,6 +174,7 @@ fn simulate(recipe: &Recipe, device: &Device, compiled: Compiled, work: Work, pe
         timeline,
         input,
         step,
+        slowest,
         limit,
         peak_memory,
         accumulate,
@@ -332,5 +336,17 @@ impl Profile {
     /// Events of one stream.
     pub fn stream(&self, stream: Stream) -> impl Iterator<Item = &crate::schedule::Event> {
         self.timeline.events.iter().filter(move |event| event.stream == stream)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_step_waits_for_the_slowest() {
+        assert_eq!(slowest(1, 0.1), 1.0);
+        assert!((slowest(2, 0.1) - 1.1).abs() < 1e-12);
+        assert!((slowest(4, 0.1) - (1.0 + 0.1 * (1.0 + 0.5 + 1.0 / 3.0))).abs() < 1e-12);
     }
 }
