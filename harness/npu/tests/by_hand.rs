@@ -282,12 +282,14 @@ fn depthwise_convolutions_have_a_rate_of_their_own() {
     let cube = |p: &matrix::Product| matrix::search(p, &ascend(), false, &|t| t.cube).cube.0;
     let rate = ascend().matrix.depthwise_rate.value;
     assert!((cube(&p) * rate / cube(&matrix::Product { depthwise: false, ..p }) - 1.0).abs() < 1e-9);
-    // On a GPU it is no product: nine taps of ten instructions in f32, and the conversion of each result.
+    // On a GPU it is no product: instructions at nine taps, in half the width, and the conversion of each result.
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../recipes");
     let v100 = DeviceLibrary::new([folder]).load("v100").unwrap_or_else(|error| panic!("{error}"));
     assert_eq!(matrix::product(&graph, &graph.nodes[0], &v100), None);
     let results = (96 * 28 * 28) as f64;
-    assert_eq!(vector::work(&graph, &graph.nodes[0], &v100).bytes, results * 4.0 * (9.0 * 10.0 + 1.0));
+    let of_tap = v100.vector.depthwise_instructions.as_ref().unwrap().value;
+    let expected = results * (2.0 * 9.0 * of_tap + 4.0);
+    assert_eq!(vector::work(&graph, &graph.nodes[0], &v100).bytes, expected);
 }
 
 #[test]
