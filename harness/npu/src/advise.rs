@@ -206,7 +206,7 @@ impl Advisor<'_> {
             let message = format!(
                 "the device waits for its samples: limited by {}, {rate:.0} come per second; the device would take {:.1} ms",
                 self.written.input.limit.name(),
-                self.written.timeline.end.ms()
+                self.written.timeline.end.ms() * self.written.slowest
             );
             let remedy = "more host cores, `npu.input.normalize: device`, or smaller files";
             self.add("slow input", &self.recipe.span("preprocess.train"), message, remedy, cost);

@@ -20,6 +20,9 @@ pub struct Host {
     pub cores: Figure,
     /// Time of a core over that of the core on which the steps were measured.
     pub core_time: Figure,
+    /// The same where one device trains alone and few cores work, at a higher clock.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub core_time_alone: Option<Figure>,
     /// Workers of each device's pipeline, where several devices train.
     pub workers: Figure,
     /// Workers where one device trains alone.
@@ -152,6 +155,9 @@ pub struct Pipeline {
     /// Workers where one device trains alone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workers_alone: Option<Figure>,
+    /// Time of a core, where the pipeline ran on another server.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub core_time: Option<Figure>,
     /// Cores that a worker's calls spread over.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub threads: Option<Figure>,
@@ -167,9 +173,19 @@ pub struct Pipeline {
 }
 
 impl Host {
-    /// What a step of so many units takes one core: files, stored pixels, pixels of the sample, or tokens.
-    pub fn time(&self, step: HostStep, units: f64) -> Seconds {
-        Seconds(self.steps.seconds(step) * self.core_time.value * units)
+    /// What a step of so many units takes one core: files, stored pixels, pixels of the sample, or tokens. `core_time`
+    /// is that of the core over that of the one on which the steps were measured.
+    pub fn time(&self, step: HostStep, units: f64, core_time: f64) -> Seconds {
+        Seconds(self.steps.seconds(step) * core_time * units)
+    }
+
+    /// Time of a core over that of the one on which the steps were measured, where `in_server` devices share a server.
+    pub fn core_time(&self, pipeline: Option<&Pipeline>, in_server: usize) -> f64 {
+        let general = match in_server {
+            1 => self.core_time_alone.as_ref().unwrap_or(&self.core_time),
+            _ => &self.core_time,
+        };
+        pipeline.and_then(|pipeline| pipeline.core_time.as_ref()).unwrap_or(general).value
     }
 
     /// The pipeline that is known for a recipe: the last that names it, else the last for all.

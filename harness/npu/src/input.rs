@@ -96,11 +96,11 @@ pub fn input(recipe: &Recipe, device: &Device, batch: usize, devices: usize) -> 
     }
     let host = &device.host;
     let pipeline = host.pipeline(&recipe.name);
-    let steps = steps(recipe, host, pipeline);
+    let in_server = devices.min(links.devices_per_server.value as usize).max(1);
+    let steps = steps(recipe, host, pipeline, host.core_time(pipeline, in_server));
     let cost: f64 = steps.iter().map(|step| step.time.0).sum();
     let one_at_a_time = |step: &&InputStep| pipeline.is_some_and(|pipeline| pipeline.locked.contains(&step.step));
     let locked: f64 = steps.iter().filter(one_at_a_time).map(|step| step.time.0).sum();
-    let in_server = devices.min(links.devices_per_server.value as usize).max(1);
     let cores = host.cores.value / in_server as f64;
     let workers = workers(host, pipeline, in_server);
     let threads = pipeline.and_then(|pipeline| pipeline.threads.as_ref()).map_or(1.0, |threads| threads.value);
@@ -124,13 +124,14 @@ fn workers(host: &Host, pipeline: Option<&Pipeline>, in_server: usize) -> f64 {
 }
 
 /// The steps of a sample: the recipe's, or what is known of a published pipeline.
-fn steps(recipe: &Recipe, host: &Host, pipeline: Option<&Pipeline>) -> Vec<InputStep> {
+fn steps(recipe: &Recipe, host: &Host, pipeline: Option<&Pipeline>, core_time: f64) -> Vec<InputStep> {
     let mut found = of_recipe(recipe);
     if let Some(pipeline) = pipeline {
         found.retain(|step| !pipeline.without.contains(step));
         found.extend(pipeline.with.iter().copied().filter(|step| !found.contains(step)).collect::<Vec<_>>());
     }
-    found.into_iter().map(|step| InputStep { step, time: host.time(step, units(step, recipe, host)) }).collect()
+    let time = |step| host.time(step, units(step, recipe, host), core_time);
+    found.into_iter().map(|step| InputStep { step, time: time(step) }).collect()
 }
 
 /// How samples are kept, and what it takes to have one in memory.

@@ -35,6 +35,8 @@ pub struct Profile {
     pub input: Input,
     /// Time of one step.
     pub step: Seconds,
+    /// Time of the slowest device over the mean: all wait for it.
+    pub slowest: f64,
     /// What ends the step last.
     pub limit: Limit,
     /// Samples per second on all devices.
@@ -146,7 +148,8 @@ fn simulate(recipe: &Recipe, device: &Device, compiled: Compiled, work: Work, pe
     let timeline = plan.timeline();
     let input = input(recipe, device, batch, devices);
     let ms = |figure: &crate::device::Figure| Seconds(figure.value * 1e-3);
-    let mut busy = timeline.end;
+    let slowest = slowest(devices, device.links.spread.value);
+    let mut busy = timeline.end * slowest;
     if devices > 1 {
         busy += ms(&device.links.step_ms);
     }
@@ -171,6 +174,7 @@ fn simulate(recipe: &Recipe, device: &Device, compiled: Compiled, work: Work, pe
         timeline,
         input,
         step,
+        slowest,
         limit,
         peak_memory,
         accumulate,
@@ -178,6 +182,12 @@ fn simulate(recipe: &Recipe, device: &Device, compiled: Compiled, work: Work, pe
         batch,
         devices,
     }
+}
+
+/// Time of the slowest of `devices` over the mean: what a step waits for that all of them end together. Times spread
+/// logistically, whose largest of n lies `spread * (1 + 1/2 + ... + 1/(n - 1))` above the mean.
+fn slowest(devices: usize, spread: f64) -> f64 {
+    1.0 + spread * (1..devices).map(|n| 1.0 / n as f64).sum::<f64>()
 }
 
 /// Tokens of a sample: the longest of its inputs that are indices.
@@ -326,5 +336,17 @@ impl Profile {
     /// Events of one stream.
     pub fn stream(&self, stream: Stream) -> impl Iterator<Item = &crate::schedule::Event> {
         self.timeline.events.iter().filter(move |event| event.stream == stream)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_step_waits_for_the_slowest() {
+        assert_eq!(slowest(1, 0.1), 1.0);
+        assert!((slowest(2, 0.1) - 1.1).abs() < 1e-12);
+        assert!((slowest(4, 0.1) - (1.0 + 0.1 * (1.0 + 0.5 + 1.0 / 3.0))).abs() < 1e-12);
     }
 }

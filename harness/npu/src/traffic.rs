@@ -9,12 +9,13 @@ use crate::{
     composed::{Composed, composed, formula},
     device::Device,
     kernel::Kernel,
+    matrix::is_depthwise,
 };
 use std::collections::{HashSet, VecDeque};
 use zoo_graph::{
-    Graph, Node, Op, Phase, ValueId,
+    DType, Graph, Node, Op, Phase, ValueId,
     formula::Term,
-    ops::{Read, Work},
+    ops::{Product, Read, Work},
 };
 use zoo_recipe::schema::TransDataKernel;
 
@@ -212,8 +213,31 @@ fn has_relu(op: &Op) -> bool {
     fused || matches!(op, Op::Relu(_))
 }
 
-/// Bytes of converting the weights of a dense layer, or their gradient, to or from the matrix unit's layout.
+/// Bytes of converting what a product reads and writes to and from the matrix unit's layout.
 fn conversion_bytes(graph: &Graph, n: usize, device: &Device) -> u64 {
+    dense_conversion_bytes(graph, n, device) + map_conversion_bytes(graph, n, device)
+}
+
+/// Of feature maps in f32 that lie channels first: each is read and written once more. Convolutions of single channels
+/// take them as they are.
+fn map_conversion_bytes(graph: &Graph, n: usize, device: &Device) -> u64 {
+    let node = &graph.nodes[n];
+    let work = node.op.rules().work(&graph.types(&node.inputs), &graph.types(&node.outputs));
+    let Work::Product { product, .. } = work else { return 0 };
+    let maps = match product {
+        Product::Convolution(_) | Product::ConvolutionInput(_) => [node.inputs.first(), node.outputs.first()],
+        Product::ConvolutionFilter(_) => [node.inputs.first(), node.inputs.get(1)],
+        Product::Matrices(_) => return 0,
+    };
+    let maps = || maps.into_iter().flatten().map(|v| graph.ty(*v));
+    if !device.matrix.transposes_f32 || is_depthwise(graph, node) || maps().any(|map| map.dtype != DType::F32) {
+        return 0;
+    }
+    2 * maps().map(|map| map.bytes().0).sum::<u64>()
+}
+
+/// Of the weights of a dense layer, or their gradient.
+fn dense_conversion_bytes(graph: &Graph, n: usize, device: &Device) -> u64 {
     let node = &graph.nodes[n];
     let Op::MatMul(product) = &node.op else { return 0 };
     match node.phase {

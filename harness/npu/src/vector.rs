@@ -55,7 +55,9 @@ pub fn work(graph: &Graph, node: &Node, device: &Device) -> VectorWork {
             match &device.vector.depthwise_instructions {
                 Some(instructions) if is_depthwise(graph, node) => {
                     let taps = node.op.cost(&inputs, &outputs).flop.0 / 2;
-                    let bytes = taps as f64 * instructions.value * DType::F32.bytes().0 as f64;
+                    // Two numbers of half the width go where one goes.
+                    let width = inputs.first().map_or(DType::F32, |ty| ty.dtype).bytes().0;
+                    let bytes = taps as f64 * instructions.value * width as f64;
                     epilogue.plus(VectorWork { bytes, starts: 0.0 })
                 }
                 Some(_) | None => epilogue,

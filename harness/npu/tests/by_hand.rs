@@ -178,6 +178,27 @@ fn memory_holds_what_is_live() {
     assert!(matches!(graph.nodes[0].op, Op::Conv2D(_)));
 }
 
+#[test]
+fn convolutions_in_f32_transpose_maps_that_lie_channels_first() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../recipes");
+    let mut device = DeviceLibrary::new([folder]).load("a100").unwrap();
+    let mut graph = Graph::default();
+    let x = graph.add_input("x", TensorType::plain([2, 8, 10, 10], DType::F32));
+    let filters = TensorType::plain([4, 8, 1, 1], DType::F32);
+    let w = graph.add_variable("w", VariableRole::Weight, filters, Init::Constant(0.0), None);
+    let w = graph.variable(w).value;
+    let y = graph.add(&scope(), "conv", Conv2D::new(Window::new([1; 2], [1; 2]), 1), &[x, w]).unwrap();
+    graph.outputs.push(("y".into(), y));
+    let kernels = kernel::kernels(&graph, kernel::Riding { elementwise: false, sums: false, attention: false });
+    let mut bytes = |transposes| {
+        device.matrix.transposes_f32 = transposes;
+        Cache::new(&graph, &device, false, TransDataKernel::Blocks).run(&graph, &kernels[0]).hbm()
+    };
+    // Maps of 2 x 8 and 2 x 4 planes of 100 numbers, each read and written once more; filters of 4 x 8 numbers stay.
+    assert_eq!(bytes(false), 4 * (1600 + 800 + 32));
+    assert_eq!(bytes(true), 4 * (3 * (1600 + 800) + 32));
+}
+
 /// An input side on the Ascend server.
 fn input_of(recipe: &str, devices: usize, change: impl Fn(&mut Device)) -> Input {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../recipes");
@@ -261,12 +282,14 @@ fn depthwise_convolutions_have_a_rate_of_their_own() {
     let cube = |p: &matrix::Product| matrix::search(p, &ascend(), false, &|t| t.cube).cube.0;
     let rate = ascend().matrix.depthwise_rate.value;
     assert!((cube(&p) * rate / cube(&matrix::Product { depthwise: false, ..p }) - 1.0).abs() < 1e-9);
-    // On a GPU it is no product: nine taps of ten instructions in f32, and the conversion of each result.
+    // On a GPU it is no product: instructions at nine taps, in half the width, and the conversion of each result.
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../recipes");
     let v100 = DeviceLibrary::new([folder]).load("v100").unwrap_or_else(|error| panic!("{error}"));
     assert_eq!(matrix::product(&graph, &graph.nodes[0], &v100), None);
     let results = (96 * 28 * 28) as f64;
-    assert_eq!(vector::work(&graph, &graph.nodes[0], &v100).bytes, results * 4.0 * (9.0 * 10.0 + 1.0));
+    let of_tap = v100.vector.depthwise_instructions.as_ref().unwrap().value;
+    let expected = results * (2.0 * 9.0 * of_tap + 4.0);
+    assert_eq!(vector::work(&graph, &graph.nodes[0], &v100).bytes, expected);
 }
 
 #[test]

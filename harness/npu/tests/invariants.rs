@@ -55,6 +55,7 @@ const BETTER: &[(&str, Improvement)] = &[
     ("depthwise rate", |device, by| {
         device.matrix.depthwise_rate.value = (device.matrix.depthwise_rate.value * by).min(1.0);
     }),
+    ("spread", |device, by| device.links.spread.value /= by),
     ("links", |device, by| {
         device.links.gb_per_s.value *= by;
         device.links.server_gb_per_s.value *= by;

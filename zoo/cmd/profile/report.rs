@@ -29,6 +29,8 @@ pub(super) struct Report {
     limit: Limit,
     /// What the device needs, were its input always there.
     device_ms: f64,
+    /// Time of the slowest device over the mean, which is in it.
+    slowest: f64,
     input_ms: f64,
     input: Input,
     /// Kernels by phase.
@@ -133,7 +135,8 @@ impl Report {
             step_ms: profile.step.ms(),
             images_per_s: profile.images_per_s,
             limit: profile.limit,
-            device_ms: timeline.end.ms(),
+            device_ms: timeline.end.ms() * profile.slowest,
+            slowest: profile.slowest,
             input_ms: profile.input.pipeline.ms(),
             input: profile.input.clone(),
             phases: phases.collect(),
@@ -192,6 +195,10 @@ impl Report {
             let count = self.all_reduce.buckets.len();
             let exposed = self.all_reduce.exposed_ms;
             writeln!(out, "gradients {count} buckets, {exposed:.1} ms of their sum not hidden by computation")?;
+        }
+        if self.devices > 1 {
+            let more = percent(self.slowest - 1.0);
+            writeln!(out, "devices   the slowest of {} takes {more} more than their mean", self.devices)?;
         }
         writeln!(out, "first     {:.0} s of compilation before the first step", self.compile_s)?;
         let path: Vec<String> = self.critical_path.iter().map(|b| format!("{} {:.1}", b.bound, b.ms)).collect();

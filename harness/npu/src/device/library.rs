@@ -121,6 +121,7 @@ fn figure_errors<T>(document: &Document<T>, path: &str, figure: &Figure) -> Vec<
     let mut found = Vec::new();
     let value = format!("{path}.value");
     let may_be_zero = path.starts_with("links.step")
+        || path.starts_with("links.spread")
         || path.starts_with("control")
         || path.starts_with("steps")
         || path.ends_with("start_cycles")

@@ -84,6 +84,10 @@ pub struct Matrix {
     pub blocked_channels: bool,
     /// Whether dense layers have their weights and weight gradients converted to the matrix unit's layout each step.
     pub converts_dense: bool,
+    /// Whether feature maps in f32 lie channels first, and convolutions bring them to channels last and back, which the
+    /// matrix units take.
+    #[serde(default)]
+    pub transposes_f32: bool,
     /// Rate of convolutions of single channels as a share of the rate of others: a channel at a time goes through a
     /// unit that takes many.
     pub depthwise_rate: Figure,
@@ -205,6 +209,8 @@ pub struct Links {
     pub server_gb_per_s: Figure,
     /// Time that every step with several devices costs beyond the transfers.
     pub step_ms: Figure,
+    /// How much the times of the same step on several devices spread, as a share: a step waits for the slowest.
+    pub spread: Figure,
     /// Bandwidth between host and device.
     pub host_gb_per_s: Figure,
     /// Fixed time of a copy between host and device, the wait for each other included.
@@ -290,6 +296,9 @@ pub struct Stack {
     /// The host's launch of an operator in eager mode, where it is not the device's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub eager_launch_us: Option<Figure>,
+    /// Bytes of the gradients over time inside a server, where its servers link devices otherwise.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub link_gb_per_s: Option<Figure>,
     /// Operators for which it has no kernel of its own, beyond the device's.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub composed: Vec<String>,
@@ -348,6 +357,9 @@ impl Device {
         }
         if let Some(launch) = &stack.eager_launch_us {
             self.control.eager_launch_us = launch.clone();
+        }
+        if let Some(bandwidth) = &stack.link_gb_per_s {
+            self.links.gb_per_s = bandwidth.clone();
         }
         self.host.pipelines.extend(stack.pipelines.iter().cloned());
         self
