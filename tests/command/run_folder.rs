@@ -131,3 +131,14 @@ fn a_recipe_without_profiles_names_its_runs_without_one() {
     said(run.arg(root().join("tests/fixtures/recipes"))).expect(0);
     assert!(dir.path().join("runs/digits-1/report.html").is_file());
 }
+
+#[test]
+fn weights_of_another_recipe_are_refused_before_their_data() {
+    let dir = tempfile::tempdir().unwrap();
+    run_on_pictures(dir.path());
+    let run = dir.path().join("run");
+    let eval = format!("eval digits --recipes tests/fixtures/recipes --checkpoint {}", run.display());
+    let refused = zoo(&eval).expect(2).err;
+    assert!(refused.contains("the weights do not fit the network: 0 of "), "{refused}");
+    assert!(refused.contains("the checkpoint is of the recipe `tiny`"), "{refused}");
+}

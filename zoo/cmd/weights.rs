@@ -15,7 +15,7 @@ use zoo_train::weights::Naming;
 /// The verbs of weights.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Hold a state_dict against a recipe's network, and take it over
+    /// Compare a state_dict with a recipe's network, and convert it
     Import(import::Args),
     /// Write a run's weights for PyTorch
     Export(export::Args),

@@ -165,7 +165,8 @@ fn commonest(names: &BTreeSet<&str>, others: &BTreeSet<&str>) -> (String, usize)
 
 impl fmt::Display for Fit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} tensors of {}", self.taken.len(), self.file.display())?;
+        let wanted = self.taken.len() + self.missing.len() + self.unlike.len();
+        write!(f, "{} of {wanted} tensors fit, from {}", self.taken.len(), self.file.display())?;
         if let Some(entry) = &self.entry {
             write!(f, ", entry {entry}")?;
         }
