@@ -55,7 +55,7 @@ fn state_file(path: &str) -> Result<PathBuf, String> {
     match extension {
         Some("safetensors" | "pth" | "pt") => Ok(path),
         _ if is_special => Ok(path),
-        _ => Err("its name ends in .safetensors, .pth or .pt, which says what is written".to_owned()),
+        _ => Err("the name must end in .safetensors, .pth or .pt, which decides the format".to_owned()),
     }
 }
 
