@@ -129,7 +129,9 @@ impl Fit {
         let surplus: BTreeSet<&str> = self.surplus.iter().map(|shaped| shaped.name.as_str()).collect();
         let (strip, stripped) = commonest(&surplus, &missing);
         let (add, added) = commonest(&missing, &surplus);
-        if 2 * stripped.max(added) < missing.len().min(surplus.len()).max(1) {
+        // A single name that fits is chance.
+        let most = stripped.max(added);
+        if most < 2 || 2 * most < missing.len().min(surplus.len()) {
             return None;
         }
         Some(match stripped >= added {
