@@ -55,22 +55,22 @@ pub struct Global {
     /// ones
     #[arg(long = "recipes", id = "recipe_folders", global = true, value_name = "DIR")]
     pub recipes: Vec<PathBuf>,
-    /// What results look like: text (the default), or json with a schema_version
+    /// Format of results: text (the default), or json with a schema_version
     #[arg(long, global = true, value_enum, default_value_t = Format::Text, hide_possible_values = true)]
     #[arg(hide_default_value = true, value_name = "text|json")]
     pub format: Format,
-    /// When to colour: auto is on a terminal, unless NO_COLOR is set
+    /// When to use colour: auto does on a terminal, unless NO_COLOR is set
     #[arg(long, global = true, value_enum, default_value_t = Color::Auto, hide_possible_values = true)]
     #[arg(hide_default_value = true, value_name = "auto|always|never")]
     pub color: Color,
-    /// How CI systems are told of faults beside the line, on stderr: auto is github in one of its workflows
+    /// How to annotate faults for CI systems, on stderr: auto is github inside a GitHub workflow
     #[arg(long, global = true, value_enum, default_value_t = Annotations::Auto, hide_possible_values = true)]
     #[arg(hide_default_value = true, value_name = "auto|github|none")]
     pub annotations: Annotations,
-    /// Say nothing but results, warnings and errors
+    /// Print only results, warnings and errors
     #[arg(short, long, global = true)]
     pub quiet: bool,
-    /// Say more: -v what is done, -vv every detail
+    /// Print more: -v each action, -vv every detail
     #[arg(short, long, global = true, action = clap::ArgAction::Count, conflicts_with = "quiet")]
     pub verbose: u8,
 }

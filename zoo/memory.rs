@@ -9,7 +9,7 @@ use zoo_train::memory::{OVERHEAD, resident};
 /// The option of the verbs that compute.
 #[derive(Clone, Copy, Debug, Default, clap::Args)]
 pub struct MemoryArgs {
-    /// Refuse to begin what would take more memory than this, for example 4GiB or 800M; by default what the machine has
+    /// Refuse to start if this much memory is not enough, for example 4GiB or 800M; by default the machine's memory
     #[arg(long, value_name = "SIZE", value_parser = size)]
     memory_limit: Option<Bytes>,
 }

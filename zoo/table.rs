@@ -37,11 +37,13 @@ impl Cell {
     }
 }
 
-/// The last column is wrapped only if so many characters are left for it.
+/// A text in the last column stays beside the others only if so many characters are left for it.
 const NARROWEST: usize = 24;
+/// How far a text is indented that moves below its row.
+const INDENT: usize = 4;
 
-/// Rows under headings, each column as wide as its widest cell. On a terminal, texts of the last column are wrapped
-/// where the line would be too long.
+/// Rows under headings, each column as wide as its widest cell. A terminal that is too narrow gets the texts of the last
+/// column wrapped, or below their rows, and then cells wrapped at spaces and between the parts of names.
 #[derive(Clone, Debug)]
 pub struct Table {
     columns: Vec<(&'static str, Align)>,
@@ -72,28 +74,60 @@ impl fmt::Display for Table {
 }
 
 impl Table {
-    /// The table in lines of at most `screen` characters, as far as wrapping the last column makes that possible.
+    /// The table in lines of at most `screen` characters, as far as wrapping makes that possible.
     fn fitted(&self, screen: Option<usize>) -> String {
-        let widths: Vec<usize> = (0..self.columns.len()).map(|column| self.width(column)).collect();
-        let before: usize = widths.iter().rev().skip(1).map(|width| width + 2).sum();
-        let room = screen.and_then(|screen| screen.checked_sub(before)).filter(|room| *room >= NARROWEST);
-        let room = room.filter(|_| self.columns.last().is_some_and(|(_, align)| *align == Align::Left));
+        let mut widths: Vec<usize> = (0..self.columns.len()).map(|column| self.width(column)).collect();
+        let mut below = false;
+        if let Some(screen) = screen {
+            let before = total(&widths[..widths.len().saturating_sub(1)]);
+            let is_text = self.columns.last().is_some_and(|(_, align)| *align == Align::Left);
+            if let Some(last) = widths.last_mut().filter(|last| is_text && before + **last > screen) {
+                let left = screen.saturating_sub(before);
+                below = left < NARROWEST && *last > NARROWEST;
+                *last = if below { 0 } else { left.clamp((*last).min(NARROWEST), *last) };
+            }
+            self.narrow(&mut widths, screen);
+        }
         let headings: Vec<Cell> = self.columns.iter().map(|(name, _)| Cell::styled(name, HEADING)).collect();
         let mut text = String::new();
         for row in std::iter::once(&headings).chain(&self.rows) {
-            let mut row = row.clone();
-            let mut more = Vec::new();
-            if let (Some(room), Some(last)) = (room, row.get_mut(self.columns.len() - 1)) {
-                let mut lines = wrapped(&last.text, room).into_iter();
-                last.text = lines.next().unwrap_or_default();
-                more = lines.map(|line| Cell::styled(line, last.style)).collect();
+            let (row, under) = match (below, row.split_last()) {
+                (true, Some((last, rest))) if row.len() == widths.len() => (rest, Some(last)),
+                _ => (row.as_slice(), None),
+            };
+            let cells: Vec<Vec<String>> =
+                row.iter().zip(&widths).map(|(cell, width)| wrapped(&cell.text, *width)).collect();
+            for line in 0..cells.iter().map(Vec::len).max().unwrap_or(0) {
+                let part = |(cell, lines): (&Cell, &Vec<String>)| Cell {
+                    text: lines.get(line).cloned().unwrap_or_default(),
+                    style: cell.style,
+                };
+                text += &self.line(&row.iter().zip(&cells).map(part).collect::<Vec<_>>(), &widths);
             }
-            text += &self.line(&row, &widths);
-            for cell in more {
-                text += &format!("{}{}\n", " ".repeat(before), cell.painted());
+            if let (Some(under), Some(screen)) = (under, screen) {
+                for line in wrapped(&under.text, screen.saturating_sub(INDENT)) {
+                    text += &format!("{}{}\n", " ".repeat(INDENT), Cell { text: line, style: under.style }.painted());
+                }
             }
         }
         text
+    }
+
+    /// Narrows the widest column whose cells can be wrapped, until the lines fit or nothing can be wrapped.
+    fn narrow(&self, widths: &mut [usize], screen: usize) {
+        let least: Vec<usize> = (0..widths.len()).map(|column| self.least_width(column)).collect();
+        while total(widths).saturating_sub(2) > screen {
+            let wide = (0..widths.len()).filter(|column| widths[*column] > least[*column]);
+            let Some(widest) = wide.max_by_key(|column| widths[*column]) else { return };
+            widths[widest] -= 1;
+        }
+    }
+
+    /// The width of the longest part of a column that stays whole.
+    fn least_width(&self, column: usize) -> usize {
+        let cells = self.rows.iter().filter_map(|row| row.get(column)).flat_map(|cell| parts(&cell.text));
+        let longest = cells.map(|part| part.trim_end().chars().count()).max().unwrap_or(0);
+        longest.max(self.columns[column].0.chars().count())
     }
 
     fn line(&self, row: &[Cell], widths: &[usize]) -> String {
@@ -115,22 +149,54 @@ impl Table {
     }
 }
 
+/// Columns of these widths, each with the gap behind it.
+fn total(widths: &[usize]) -> usize {
+    widths.iter().map(|width| width + 2).sum()
+}
+
+/// A text in lines that fit the terminal, if results go to one.
+pub fn fitted(text: &str) -> String {
+    match screen_width() {
+        Some(width) => wrapped(text, width).join("\n"),
+        None => text.to_owned(),
+    }
+}
+
 /// Columns of the terminal that results go to; `None` if they go elsewhere, and COLUMNS does not say.
 fn screen_width() -> Option<usize> {
     let said = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
     said.or_else(|| terminal_size::terminal_size_of(std::io::stdout()).map(|(width, _)| width.0.into()))
 }
 
-/// The text in lines of at most `width` characters; longer words stay whole.
+/// The text in lines of at most `width` characters; longer parts stay whole. A text that fits is one line.
 fn wrapped(text: &str, width: usize) -> Vec<String> {
-    let mut lines: Vec<String> = Vec::new();
-    for word in text.split(' ') {
-        match lines.last_mut() {
-            Some(line) if line.chars().count() + 1 + word.chars().count() <= width => *line += &format!(" {word}"),
-            _ => lines.push(word.to_owned()),
+    let length = |text: &str| text.chars().count();
+    if length(text) <= width {
+        return vec![text.to_owned()];
+    }
+    let mut lines = vec![String::new()];
+    for word in text.split_inclusive(' ') {
+        // A word that has no line of its own is taken apart.
+        let pieces = if length(word.trim_end()) > width { parts(word) } else { vec![word] };
+        for piece in pieces {
+            match lines.last_mut() {
+                Some(line) if line.is_empty() || length(line) + length(piece.trim_end()) <= width => *line += piece,
+                _ => lines.push(piece.to_owned()),
+            }
         }
     }
-    lines
+    lines.iter().map(|line| line.trim_end().to_owned()).collect()
+}
+
+/// Where a text may be cut: behind spaces, and in words with letters behind `.`, `/`, `_` and `-`.
+fn parts(text: &str) -> Vec<&str> {
+    let words = text.split_inclusive(' ');
+    words
+        .flat_map(|word| match word.chars().any(char::is_alphabetic) {
+            true => word.split_inclusive(['.', '/', '_', '-']).collect(),
+            false => vec![word],
+        })
+        .collect()
 }
 
 #[cfg(test)]
@@ -152,7 +218,17 @@ mod tests {
         table.row(["a".into(), "a note of more than twenty-four characters".into()]);
         let wrapped = "name  note\na     a note of more than\n      twenty-four characters\n";
         assert_eq!(anstream::adapter::strip_str(&table.fitted(Some(30))).to_string(), wrapped);
-        let whole = "name  note\na     a note of more than twenty-four characters\n";
-        assert_eq!(anstream::adapter::strip_str(&table.fitted(Some(20))).to_string(), whole);
+        let below = "name\n    note\na\n    a note of more\n    than twenty-four\n    characters\n";
+        assert_eq!(anstream::adapter::strip_str(&table.fitted(Some(20))).to_string(), below);
+    }
+
+    #[test]
+    fn names_are_wrapped_where_the_terminal_is_narrow() {
+        let mut table = Table::new([("worst", Align::Left), ("error", Align::Right), ("verdict", Align::Left)]);
+        table.row(["layer4.1.bn2.bias/momentum_buffer".into(), "2.3e-4".into(), "pass".into()]);
+        let narrow = "worst                 error  verdict\nlayer4.1.bn2.bias/   2.3e-4  pass\nmomentum_buffer\n";
+        let fitted = anstream::adapter::strip_str(&table.fitted(Some(36))).to_string();
+        assert_eq!(fitted, narrow);
+        assert!(fitted.lines().all(|line| line.chars().count() <= 36), "{fitted}");
     }
 }

@@ -81,7 +81,8 @@ impl Site {
             .arg(format!("--user-data-dir={}", profile.display()))
             .arg(format!("--blink-settings=preferredColorScheme={dark}"))
             .args(["--virtual-time-budget=8000", "--window-size=1500,1000"]);
-        if let Some(folder) = std::env::var_os("SCREENSHOTS") {
+        // A picture is taken by a browser of its own, and a run can be interrupted only once.
+        if let Some(folder) = std::env::var_os("SCREENSHOTS").filter(|_| action != "live") {
             let name = format!("{}-{width}-{scheme}-{action}.png", page.replace(['/', '?', '=', '.', '%'], "_"));
             let mut shot = std::process::Command::new("chromium");
             shot.args(browser.get_args()).arg("--window-size=1500,4000");

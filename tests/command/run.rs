@@ -103,7 +103,7 @@ fn ctrl_c_leaves_a_checkpoint_from_which_the_run_goes_on_bit_for_bit() {
     let output = child.wait_with_output().unwrap();
     let err = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(130), "{err}");
-    let (_, resume) = err.trim().rsplit_once("to go on: zoo ").unwrap_or_else(|| panic!("{err}"));
+    let (_, resume) = err.trim().rsplit_once("to resume: zoo ").unwrap_or_else(|| panic!("{err}"));
     let interrupted = events_of(&cut);
     assert_eq!(interrupted.last().unwrap()["event"], "interrupted");
     assert!(losses(&interrupted).len() < 360);

@@ -123,7 +123,9 @@ fn the_graph_has_all_phases_and_costs() {
     // Two images, 64 x 112 x 112 outputs, each 3 x 7 x 7 multiply-accumulates of two operations.
     assert_eq!(conv["flop"], 2 * 64 * 112 * 112 * 147 * 2);
     assert!(conv["line"].as_str().unwrap().starts_with("recipes/resnet18.yaml:"));
-    let text = zoo("show resnet18 --graph --batch 2").expect(0).out;
+    let mut wide = crate::workbench::command();
+    wide.env("COLUMNS", "400").args(["show", "resnet18", "--graph", "--batch", "2"]);
+    let text = crate::workbench::said(&mut wide).expect(0).out;
     assert_eq!(text.lines().filter(|line| line.starts_with("  ")).count(), nodes.len());
 }
 

@@ -122,6 +122,23 @@ fn refused_with_a_message(draft: &Draft) {
 }
 
 #[test]
+fn files_of_any_size_need_a_resize() {
+    let dir = tempfile::tempdir().unwrap();
+    let text = std::fs::read_to_string(crate::workbench::root().join("tests/fixtures/recipes/digits.yaml")).unwrap();
+    let text = text.replace(
+        "    characters: {classes: 10, train: 1600, val: 400, size: 24, strokes: 0, noise: [0, 2], blur: [0, 0.3], \
+         contrast: [90, 100]}",
+        "    image_folder: {root: pictures}",
+    );
+    let file = dir.path().join("folder.yaml");
+    std::fs::write(&file, &text).unwrap();
+    let refused = zoo(&format!("validate {}", file.display())).expect(2);
+    assert!(refused.out.contains("put `resize_to: {size: 24}` before `normalize`"), "{}", refused.out);
+    std::fs::write(&file, text.replace("[normalize", "[resize_to: {size: 24}, normalize")).unwrap();
+    zoo(&format!("validate {}", file.display())).expect(0);
+}
+
+#[test]
 fn fewer_logits_than_classes_are_a_mistake() {
     let dir = tempfile::tempdir().unwrap();
     let text = std::fs::read_to_string(crate::workbench::root().join("tests/fixtures/recipes/tiny.yaml")).unwrap();

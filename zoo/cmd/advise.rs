@@ -58,11 +58,11 @@ fn print(report: &Report, sets: &[String], context: &mut Context) -> Result<(), 
     let out = &mut context.out;
     writeln!(out, "{}  on {}, {:.1} ms per step", paint(HEADING, &report.recipe), report.device, report.step_ms)?;
     if report.advice.is_empty() {
-        writeln!(out, "\nnothing that the guides warn of")?;
+        writeln!(out, "\nnothing that the vendors' guides warn of")?;
     }
     for advice in &report.advice {
         let cost = match advice.hidden_ms {
-            Some(ms) => format!("nothing while the step waits for its input, else {ms:.2} ms per step"),
+            Some(ms) => format!("free while the step waits for its input, else {ms:.2} ms per step"),
             None => format!("{:.2} ms per step ({:.1} %)", advice.cost_ms, 100.0 * advice.cost),
         };
         writeln!(out, "\n{}: {}, {cost}", paint(WARN, advice.pattern), advice.message)?;

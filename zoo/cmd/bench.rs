@@ -49,7 +49,7 @@ pub struct Args {
     /// Height and width of the images; the recipe's by default
     #[arg(long, value_name = "PIXELS", value_parser = clap::value_parser!(u16).range(1..=8192))]
     image: Option<u16>,
-    /// Steps that are measured, after two that are not
+    /// Steps to measure, after two that warm up
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..))]
     steps: u32,
     /// Compute with the arithmetic of this device: the name of a file in recipes/devices, or host

@@ -50,7 +50,7 @@ Examples:
   zoo check resnet50 --device ascend910                   what the device's fp16 does to it
   zoo check resnet50 --device ascend910 --dump on_npu     every value of that step, for zoo golden diff
   zoo check resnet50 --format json | jq .first_divergence
-  zoo check resnet50 --memory-limit 1GiB                  refused at once if it will not do
+  zoo check resnet50 --memory-limit 1GiB                  refused at once if that is not enough
   zoo check --all --junit golden.xml                      a test case per stage and recipe, for CI")]
 pub struct Args {
     /// Names of recipes, or paths of their files

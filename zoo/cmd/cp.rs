@@ -25,7 +25,7 @@ pub struct Args {
     /// Name of the copy: lower-case letters, digits, `-` and `_`
     name: String,
     /// The file; NAME.yaml in the folder of recipes by default
-    #[arg(long, value_name = "FILE")]
+    #[arg(short, long, value_name = "FILE")]
     out: Option<PathBuf>,
 }
 

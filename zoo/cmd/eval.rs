@@ -8,6 +8,7 @@ use super::{
     run::{data, screen::Evaluating},
     simulated::Simulated,
     trained::{Trained, TrainedArgs, Usual},
+    weights::network,
 };
 use crate::cli::Format;
 use crate::complete;
@@ -29,11 +30,12 @@ use zoo_recipe::{
 };
 use zoo_tasks::{Baseline, DataSets, Sight};
 use zoo_train::checkpoint::DataIdentity;
-use zoo_train::{GoldenVerdict, Job, Weights, evaluate, memory};
+use zoo_train::weights::{Fit, Naming};
+use zoo_train::{GoldenVerdict, Job, TrainError, Weights, evaluate, memory};
 
 /// Evaluate a checkpoint on the held-out data.
 ///
-/// A run is evaluated as it was trained: on its own data, with its profile, overrides and device, unless told
+/// A run is evaluated as it was trained: on its own data, with its profile, overrides and device, unless options say
 /// otherwise. A state_dict of PyTorch is evaluated on the recipe's data, with the profile `mini` by default, as `zoo
 /// run` trains it.
 #[derive(Debug, clap::Args)]
@@ -49,17 +51,17 @@ Examples:
 pub struct Args {
     #[command(flatten)]
     trained: TrainedArgs,
-    /// Compute with the arithmetic of this device: the name of a file in recipes/devices, or host; by default what has
-    /// trained
+    /// Compute with the arithmetic of this device: the name of a file in recipes/devices, or host; that of the training
+    /// by default
     #[arg(long, value_name = "DEV|host", add = complete::devices_or_host())]
     device: Option<String>,
     /// Evaluate on the data in this folder or file instead of those of the run
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
-    /// Draw what was found, beside what there is to find, into this folder: text in images, targets in videos
+    /// Draw predictions beside the truth into this folder: text in images, classes of pixels, targets in videos
     #[arg(long, value_name = "DIR")]
     draw: Option<PathBuf>,
-    /// Images or sequences that are drawn
+    /// How many images or sequences to draw
     #[arg(long, value_name = "N", default_value_t = 20, requires = "draw")]
     drawn: usize,
     #[command(flatten)]
@@ -108,8 +110,9 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
     let mut recipe = trained.loaded.recipe.clone();
     let sets = open(&trained, args.data.as_deref(), &mut recipe)?;
     let own_data = weights.origin.as_ref().map(|origin| origin.data == DataIdentity::new(&sets));
-    expect_own_data(args, &trained, &weights, &sets)?;
     let model = recipe.resolve()?;
+    expect_own_recipe(&recipe, &weights)?;
+    expect_own_data(args, &trained, &weights, &sets)?;
     let device = args.device.as_deref().or(weights.origin.as_ref().map(|origin| origin.device.as_str()));
     let simulated = Simulated::find(device, Work::Eval, &mut recipe, context)?;
     let job = Job {
@@ -189,6 +192,18 @@ fn open(trained: &Trained, given: Option<&Path>, recipe: &mut Recipe) -> Result<
 /// Whether an override names the data.
 fn names_data(trained: &Trained) -> bool {
     trained.loaded.overridden.iter().any(|path| path.as_str().starts_with("data"))
+}
+
+/// Refuses the weights of another recipe that do not fit this one.
+fn expect_own_recipe(recipe: &Recipe, weights: &Weights) -> Result<(), Failure> {
+    if weights.origin.as_ref().is_none_or(|origin| origin.recipe == recipe.name) {
+        return Ok(());
+    }
+    let fit = Fit::new(&network(recipe)?, weights, &Naming::default());
+    match fit.is_enough() {
+        true => Ok(()),
+        false => Err(TrainError::Misfit(Box::new(fit)).into()),
+    }
 }
 
 /// Refuses other data than those of the training, unless they were asked for.

@@ -31,17 +31,17 @@ Examples:
   zoo export resnet50 --checkpoint resnet50.pth --out resnet50.onnx
   zoo export runs/resnet50-mini-1 --out mini.onnx
   zoo export runs/siammask --batch 1 --out siammask.onnx
-  zoo export googlenet --out net.onnx --sample net.safetensors     initial weights, with an input and what it gives")]
+  zoo export googlenet --out net.onnx --sample net.safetensors     initial weights, with an input and its output")]
 pub struct Args {
     #[command(flatten)]
     trained: TrainedArgs,
     /// The model to write
-    #[arg(long, value_name = "FILE")]
+    #[arg(short, long, value_name = "FILE")]
     out: PathBuf,
-    /// Let the model take exactly so many samples at once
+    /// Fix the batch of the model to this many samples; any batch by default
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65536))]
     batch: Option<u32>,
-    /// Also write inputs of noise (`input.NAME`) and what this network makes of them (`output.NAME`), as safetensors
+    /// Also write random inputs (`input.NAME`) and the network's outputs for them (`output.NAME`), as safetensors
     #[arg(long, value_name = "FILE")]
     sample: Option<PathBuf>,
     #[command(flatten)]

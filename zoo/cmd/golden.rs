@@ -50,13 +50,13 @@ pub struct Args {
     /// Learning rate of the three steps; the recipe's highest by default
     #[arg(long, value_name = "LR")]
     learning_rate: Option<f64>,
-    /// Put before the names that weights and inputs are hashed from: other weights, other inputs
+    /// Salt of the names that weights and inputs are hashed from; another salt gives other values
     #[arg(long, value_name = "TEXT", default_value = "")]
     salt: String,
-    /// Numbers that are stored of each tensor
+    /// Sampled values to store of each tensor
     #[arg(long, value_name = "N", default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
     samples: u32,
-    /// Replace a golden that is there
+    /// Replace an existing golden
     #[arg(long)]
     force: bool,
     #[command(flatten)]
@@ -107,10 +107,17 @@ fn make(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
                 writeln!(context.out, "{}", file.display())?;
             }
             if recipe.golden.is_none() {
-                let manifest = files[0].strip_prefix("golden").unwrap_or(&files[0]).display();
-                info!(
-                    "the recipe names this baseline by `golden: {{manifest: {manifest}}}`, from the folder golden on"
-                );
+                match files[0].strip_prefix("golden") {
+                    Ok(manifest) => info!(
+                        "to check against this baseline, add `golden: {{manifest: {}}}` to the recipe",
+                        manifest.display()
+                    ),
+                    Err(_) => info!(
+                        "to check against this baseline: zoo check {} --golden {}",
+                        args.recipe.recipe,
+                        files[0].display()
+                    ),
+                }
             }
         }
     }

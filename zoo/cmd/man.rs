@@ -13,7 +13,7 @@ Examples:
   zoo man ~/.local/share/man/man1            then: man zoo, man zoo-run
   zoo man build/man")]
 pub struct Args {
-    /// Folder for the pages; made if it is not there
+    /// Folder for the pages; created if missing
     #[arg(value_name = "DIR")]
     folder: PathBuf,
 }

@@ -87,7 +87,7 @@ pub enum Command {
     Eval(eval::Args),
     /// Measure a training step on this machine
     Bench(bench::Args),
-    /// Find what has to stay fp32 on a device
+    /// Find the operators that must stay fp32 on a device
     Bisect(bisect::Args),
     /// Predict what a step costs on a simulated NPU, and why
     Profile(profile::Args),

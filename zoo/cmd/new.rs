@@ -31,7 +31,7 @@ pub struct Args {
     #[arg(long, group = "start")]
     blank: bool,
     /// The file; NAME.yaml in the folder of recipes by default
-    #[arg(long, value_name = "FILE")]
+    #[arg(short, long, value_name = "FILE")]
     out: Option<PathBuf>,
 }
 

@@ -23,7 +23,7 @@ use zoo_train::report::{Comparison, Elsewhere, compare, results};
 Examples:
   zoo report runs/resnet50-mini-1 runs/resnet50-mini-2
   zoo report runs/* --html comparison.html
-  zoo report runs/resnet50-mini-1                        writes its report.html anew
+  zoo report runs/resnet50-mini-1                        rewrites its report.html
   zoo report runs/* --format json | jq '.settings'
   zoo report runs/* --against pytorch.jsonl --markdown docs/results.md")]
 pub struct Args {
@@ -33,8 +33,8 @@ pub struct Args {
     /// Write the comparison as a page to this file
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
-    /// Write what the runs reached to this file, in Markdown: by training the published figure, mean and deviation
-    /// over seeds, time
+    /// Write a Markdown table to this file: for each training the published figure, mean and deviation over seeds, and
+    /// time
     #[arg(long, value_name = "FILE", conflicts_with = "html")]
     markdown: Option<PathBuf>,
     /// Trainings of other frameworks for --markdown, a line of JSON each as benches/real writes them

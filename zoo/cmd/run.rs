@@ -52,8 +52,8 @@ Examples:
   zoo run resnet50 --repeat 3                        three seeds, and whether they converge as the reference does
   zoo run resnet50 --junit run.xml                   a test case per golden stage and target, for CI
   mpirun -n 4 zoo run resnet50                       on four processes: docs/many-machines.md
-  zoo run resnet50 --resume                          goes on with the last run of this recipe
-  zoo run --resume runs/imagenet                     goes on with this one, as it began
+  zoo run resnet50 --resume                          resumes the last run of this recipe
+  zoo run --resume runs/imagenet                     resumes this run
   zoo run resnet50 --set train.seed=1 --format json | jq 'select(.event == \"result\")'")]
 pub struct Args {
     /// Name of a recipe, or path of its file; with --resume also the folder of a run
@@ -67,23 +67,23 @@ pub struct Args {
     data: Option<PathBuf>,
     /// Folder of the run; runs/RECIPE-PROFILE-NUMBER by default, runs/RECIPE-NUMBER without profiles. With --repeat:
     /// folder of the runs, seed-S for seed S
-    #[arg(long, value_name = "DIR")]
+    #[arg(short, long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// Go on with an interrupted run, bit for bit as if it had not been: the one in the folder that is named, or the
-    /// last of this recipe. Profile, overrides, data and device are those that it began with
+    /// Resume an interrupted run, bit for bit as if it had not been interrupted: the run in the given folder, or the
+    /// last one of this recipe, with its own profile, overrides, data and device
     #[arg(long)]
     resume: bool,
-    /// Train N times with N seeds, the recipe's and those after it, and judge them together as `zoo verdict` does
+    /// Train with N seeds, counting up from the recipe's, and judge the runs together as `zoo verdict` does
     #[arg(long, value_name = "N", default_value_t = 1, hide_default_value = true, conflicts_with = "resume")]
     #[arg(value_parser = clap::value_parser!(u16).range(1..=1000))]
     repeat: u16,
-    /// Threads; the results do not depend on it
+    /// Threads; results do not depend on their number
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     threads: Option<u16>,
     /// Compute with the arithmetic of this device: the name of a file in recipes/devices, or host
     #[arg(long, value_name = "DEV|host", add = complete::devices_or_host())]
     device: Option<String>,
-    /// Do not check the golden first
+    /// Skip the golden check
     #[arg(long)]
     no_check: bool,
     #[command(flatten)]
@@ -263,7 +263,7 @@ impl Series<'_> {
         let (folder, mut files, before) = if self.plan.resumed.is_some() {
             let folder = RunFolder::reopen(path)?;
             let resumed = folder.resume(&mut trainer)?;
-            info!("going on with {} after step {}", path.display(), resumed.step);
+            info!("resuming {} after step {}", path.display(), resumed.step);
             (folder, resumed.files, RunFolder::events(path)?)
         } else {
             trainer.initialise()?;
@@ -283,7 +283,7 @@ impl Series<'_> {
         match trainer.run(&folder.checkpoints(), &mut Both { files, screen }, self.cancel)? {
             Outcome::Interrupted { step } => {
                 let command = resume_command(path, context.ranks.size());
-                info!("interrupted after step {step}; to go on: {command}");
+                info!("interrupted after step {step}; to resume: {command}");
                 Ok(None)
             }
             Outcome::Finished(result) => {
@@ -354,7 +354,7 @@ fn not_begun(loaded: &Loaded, context: &mut Context) -> Result<Exit, Failure> {
         }))?,
         Format::Text => {
             let refused = paint(BAD, "not trained");
-            writeln!(context.out, "{refused}: the step is not the golden's (--no-check trains all the same)")?;
+            writeln!(context.out, "{refused}: the step is not the golden's (--no-check trains anyway)")?;
         }
     }
     Ok(Exit::Missed)

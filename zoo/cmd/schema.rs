@@ -19,9 +19,9 @@ Examples:
   zoo schema --markdown docs                the same as pages to read: docs/recipe-reference*.md
   zoo schema blocks                         of files of blocks, recipes/blocks/*.yaml
   zoo schema device > recipes/schema/device.json
-  zoo schema events                         what each line of a run's log holds")]
+  zoo schema events                         of the lines of a run's log")]
 pub struct Args {
-    /// What the schema is of
+    /// Which schema
     #[arg(value_enum, default_value_t = Kind::Recipe)]
     kind: Kind,
     /// Write every option of a recipe as Markdown pages into this folder instead

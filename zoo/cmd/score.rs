@@ -5,7 +5,7 @@ use crate::catalog::Catalog;
 use crate::cli::Format;
 use crate::console::{BAD, Console, DIM, paint};
 use crate::numbers::percent;
-use crate::table::{Align, Cell, Table};
+use crate::table::{Align, Cell, Table, fitted};
 use crate::{Exit, Failure};
 use serde::Serialize;
 use std::io::Write;
@@ -136,7 +136,7 @@ fn print(report: &Report, out: &mut Console) -> Result<(), Failure> {
     writeln!(out, "{} of {simulated} rows wait for their input", summary.waits_for_input)?;
     for row in &report.rows {
         if let Scored::Simulated(Comparison { id, doubtful: true, note: Some(note), .. }) = row {
-            writeln!(out, "{}", paint(DIM, format!("  {id}: {note}")))?;
+            writeln!(out, "{}", paint(DIM, fitted(&format!("  {id}: {note}"))))?;
         }
     }
     Ok(())

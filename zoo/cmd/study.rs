@@ -9,7 +9,7 @@ use crate::cli::Format;
 use crate::complete;
 use crate::console::{DIM, HEADING, paint};
 use crate::memory::MemoryArgs;
-use crate::table::{Align, Table};
+use crate::table::{Align, Table, fitted};
 use crate::{Exit, Failure};
 use serde::Serialize;
 use std::io::Write;
@@ -37,7 +37,7 @@ pub struct Args {
     #[arg(value_name = "NAME", add = complete::studies())]
     name: Option<String>,
     /// Folder of the runs of a study's trainings; runs/study-NAME by default
-    #[arg(long, value_name = "DIR", requires = "name")]
+    #[arg(short, long, value_name = "DIR", requires = "name")]
     out: Option<PathBuf>,
     /// Train nothing: show the results that are there
     #[arg(long, requires = "name")]
@@ -124,7 +124,7 @@ fn list(known: &[(String, PathBuf)], context: &mut Context) -> Result<Exit, Fail
 fn print(study: &Study, outcomes: &[Outcome], trained: &[Trained], context: &mut Context) -> Result<(), Failure> {
     let out = &mut context.out;
     writeln!(out, "{}  {}", paint(HEADING, &study.name), study.description)?;
-    writeln!(out, "{}", paint(DIM, format!("{} on {}; {}", study.recipe, study.device, study.source)))?;
+    writeln!(out, "{}", paint(DIM, fitted(&format!("{} on {}; {}", study.recipe, study.device, study.source))))?;
     clock::print(study, outcomes, out)?;
     training::print(study, trained, out)
 }

@@ -11,11 +11,12 @@ use std::io::Write;
 use zoo_graph::GraphError;
 use zoo_recipe::BuildOptions;
 use zoo_recipe::{ConfigPath, Diagnostic, Library, LoadOptions, Severity};
+use zoo_tasks::{InputError, task};
 
 /// Check recipes for mistakes, all at once, with line and column.
 ///
 /// Every recipe is read as written and with each of its profiles: unknown keys, wrong types, values out of range,
-/// layers that do not fit each other.
+/// layers that do not fit each other, images that do not fit the network.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -85,7 +86,7 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
     Ok(exit)
 }
 
-/// Layers that do not fit each other, in the recipe as written and in each of its profiles.
+/// Layers that do not fit each other and images that do not fit the network, in the recipe as written and in each of its profiles.
 fn misfits(library: &Library, name: &str) -> Vec<Diagnostic> {
     let mut found = Vec::new();
     let mut profiles = vec![None];
@@ -98,6 +99,9 @@ fn misfits(library: &Library, name: &str) -> Vec<Diagnostic> {
         }
         let recipe = loaded.recipe;
         let Ok(model) = recipe.resolve() else { continue };
+        if let Err(InputError::Recipe { span, message }) = task(recipe.data.source.kind()).expect_prepared(&recipe) {
+            found.push(recipe.error_made_at(span, &ConfigPath::from("preprocess"), message));
+        }
         let (origin, message) = match zoo_recipe::build(&recipe, &model, &BuildOptions::train(SMALLEST_BATCH)) {
             Ok(_) => continue,
             Err(GraphError::Shape { name, origin, source }) => (origin, format!("{name}: {source}")),

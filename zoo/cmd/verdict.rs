@@ -184,7 +184,7 @@ pub(super) fn golden(verdict: GoldenVerdict) -> &'static str {
 fn remark(run: &RunScore) -> Cell {
     match &run.failed {
         Some(why) => Cell::styled(format!("failed {why}"), BAD),
-        None if run.outlier => Cell::styled("unlike the others (Grubbs, 5 %); counts all the same", WARN),
+        None if run.outlier => Cell::styled("outlier (Grubbs, 5 %), but counted", WARN),
         None => Cell::styled("", DIM),
     }
 }

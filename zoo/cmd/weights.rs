@@ -15,7 +15,7 @@ use zoo_train::weights::Naming;
 /// The verbs of weights.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Hold a state_dict against a recipe's network, and take it over
+    /// Compare a state_dict with a recipe's network, and convert it
     Import(import::Args),
     /// Write a run's weights for PyTorch
     Export(export::Args),
@@ -55,7 +55,7 @@ fn state_file(path: &str) -> Result<PathBuf, String> {
     match extension {
         Some("safetensors" | "pth" | "pt") => Ok(path),
         _ if is_special => Ok(path),
-        _ => Err("its name ends in .safetensors, .pth or .pt, which says what is written".to_owned()),
+        _ => Err("the name must end in .safetensors, .pth or .pt, which decides the format".to_owned()),
     }
 }
 

@@ -70,8 +70,9 @@ pub enum GoldenError {
     },
     /// The recipe has no golden.
     #[error(
-        "recipe `{recipe}` has no golden: make one from your framework with golden/export (see golden/README.md), \
-         name it under `golden: {{manifest: ...}}`, or record the engine's own step with `zoo golden record {recipe} --out golden/{recipe}/step`"
+        "recipe `{recipe}` has no golden: export one from PyTorch (golden/README.md), or record a baseline with \
+         `zoo golden record {recipe} --out golden/{recipe}/step`; then add `golden: {{manifest: {recipe}/step.json}}` to \
+         the recipe"
     )]
     Absent {
         /// The recipe.

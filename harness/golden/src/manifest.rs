@@ -34,7 +34,7 @@ pub struct Golden {
 }
 
 impl Golden {
-    /// Whether this project recorded it: then it is a baseline, which tells regressions and proves nothing about a
+    /// Whether this project recorded it: then it is a baseline, which shows regressions but proves nothing about a
     /// reference framework.
     pub fn is_baseline(&self) -> bool {
         self.manifest.made_with.contains_key(MAKER)

@@ -113,7 +113,7 @@ fn input_steps(profile: &Profile) -> Option<Section> {
     if profile.input.steps.is_empty() {
         return None;
     }
-    let caption = format!("What a sample takes one core of the host; the limit is {}", profile.input.limit.name());
+    let caption = format!("Time of one host core per sample; the limit is {}", profile.input.limit.name());
     let mut grid = Grid::new(caption, [("step", false), ("ms", true)]);
     for step in &profile.input.steps {
         grid.rows.push(vec![step.step.name().into(), format!("{:.2}", step.time.ms()).into()]);
@@ -184,7 +184,7 @@ fn operators(profile: &Profile) -> Section {
         ("TFLOP/s", true),
         ("GB/s", true),
     ];
-    let mut grid = Grid::new("Kernels by operator, dearest first", columns);
+    let mut grid = Grid::new("Kernels by operator, most expensive first", columns);
     for op in profile.by_operator() {
         let ms = |value: f64| Cell::from(format!("{value:.2}"));
         grid.rows.push(vec![
@@ -219,7 +219,7 @@ fn lines(profile: &Profile) -> Section {
     let mut columns = vec![("line".to_owned(), false), ("ms".to_owned(), true), ("share".to_owned(), true)];
     columns.extend(PHASES.iter().map(|phase| (format!("{phase} ms"), true)));
     let columns = columns.iter().map(|(name, number)| (name.as_str(), *number));
-    let mut grid = Grid::new("Kernels by the line of the recipe that they come from, dearest first", columns);
+    let mut grid = Grid::new("Kernels by line of the recipe, most expensive first", columns);
     for (line, phases) in costs.into_iter().take(LINES) {
         let total = sum(&phases);
         let share = if all > 0.0 { total / all } else { 0.0 };

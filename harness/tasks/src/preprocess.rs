@@ -56,9 +56,21 @@ pub(crate) fn pipeline(
         }
         None => Err(refuse(
             path,
-            format!("images of any size do not come out as {c}x{h}x{w}: add a resize or a crop before `normalize`"),
+            format!(
+                "files may have any size, and no step makes them {c}x{h}x{w}: put `resize_to: {{size: {h}}}` before `normalize`"
+            ),
         )),
     }
+}
+
+/// Whether both lists of steps bring files of any size to what the model takes.
+///
+/// # Errors
+/// As [`pipeline`].
+pub(crate) fn expect_any_size(recipe: &Recipe) -> Result<(), InputError> {
+    let shape = recipe.resolve().ok().and_then(|model| model.inputs.values().next()?.image());
+    let Some(shape) = shape else { return Ok(()) };
+    [Split::Train, Split::Eval].into_iter().try_for_each(|split| pipeline(recipe, split, None, shape).map(|_| ()))
 }
 
 /// The preprocessing of images whose size another section of the recipe decides: normalisation alone, whatever the

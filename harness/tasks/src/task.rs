@@ -31,6 +31,15 @@ pub trait Task: Sync {
     /// What a recipe has to say to get at the data in a folder or file.
     fn source_in(&self, root: &Path, before: &Source) -> Source;
 
+    /// Whether the recipe's steps bring what its source may hold to the network's size, as far as that is known before
+    /// the data are opened.
+    ///
+    /// # Errors
+    /// Steps that do not.
+    fn expect_prepared(&self, _recipe: &Recipe) -> Result<(), InputError> {
+        Ok(())
+    }
+
     /// What evaluation does to an image, for a network that takes `image` (`[channels, height, width]`): what goldens
     /// of the preprocessing are held against.
     ///

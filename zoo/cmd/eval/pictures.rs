@@ -12,7 +12,7 @@ use zoo_tasks::{Found, Place, Sight};
 /// some frames.
 pub(super) struct Pictures {
     folder: PathBuf,
-    /// Images or sequences that are drawn.
+    /// How many images or sequences to draw.
     limit: usize,
     seen: usize,
     /// The sequences so far.

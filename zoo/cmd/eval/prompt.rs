@@ -14,13 +14,13 @@ use zoo_train::{Job, Weights, continue_text};
 /// What is continued, and how.
 #[derive(Clone, Debug, clap::Args)]
 pub struct PromptArgs {
-    /// Continue this text with the network, a language model, and evaluate nothing
+    /// Continue this text with a language model, instead of evaluating it
     #[arg(long, value_name = "TEXT", conflicts_with_all = ["draw", "drawn"])]
     pub prompt: Option<String>,
-    /// Characters that are added to the prompt
+    /// Characters to add to the prompt
     #[arg(long, value_name = "N", default_value_t = NonZero::<usize>::MIN.saturating_add(199), requires = "prompt")]
     length: NonZero<usize>,
-    /// How evenly characters are drawn: logits are divided by this; 0 takes the likeliest each time
+    /// Sampling temperature: logits are divided by it; 0 always takes the likeliest character
     #[arg(long, value_name = "T", default_value_t = 0.8, requires = "prompt", value_parser = temperature, allow_negative_numbers = true)]
     temperature: f64,
     /// Seed of the draws

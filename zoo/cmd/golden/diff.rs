@@ -30,7 +30,7 @@ Examples:
   zoo golden diff in_fp32 on_npu
   zoo golden diff in_fp32 on_npu --format json | jq .first.node")]
 pub struct Args {
-    /// Folder of the first dump: the measure
+    /// Folder of the first dump, the reference
     #[arg(value_name = "A")]
     a: PathBuf,
     /// Folder of the second

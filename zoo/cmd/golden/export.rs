@@ -25,13 +25,13 @@ With msprobe:
 pub struct Args {
     #[command(flatten)]
     recipe: RecipeArgs,
-    /// The folder to write to; it is made if it is not there
+    /// The folder to write to; created if missing
     #[arg(short, long, alias = "output", value_name = "DIR")]
     out: PathBuf,
     /// What is written
     #[arg(long = "as", value_enum, value_name = "FORMAT", default_value_t = Form::Msprobe)]
     form: Form,
-    /// Take this golden instead of the recipe's own
+    /// Use this golden instead of the recipe's own
     #[arg(long, value_name = "FILE.json")]
     golden: Option<PathBuf>,
 }

@@ -78,8 +78,11 @@ pub(super) fn prove(
     let time = Seconds(begun.elapsed().as_secs_f64());
     let (verdict, golden) =
         (if report.baseline { GoldenVerdict::Baseline } else { GoldenVerdict::Pass }, &report.golden);
-    let only =
-        if report.baseline { ", which zoo recorded itself: nothing has changed, and nothing is proven" } else { "" };
+    let only = if report.baseline {
+        ", a baseline that zoo recorded itself: unchanged since, but not compared with a reference framework"
+    } else {
+        ""
+    };
     info!("golden: {} in {time}: the recipe as written, against {golden}{only}{but}", word(verdict));
     Ok(Proof { verdict, event: Some(event) })
 }

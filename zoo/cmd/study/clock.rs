@@ -4,7 +4,7 @@ use crate::Failure;
 use crate::catalog::Catalog;
 use crate::cmd::Context;
 use crate::console::{Console, DIM, GOOD, HEADING, WARN, paint};
-use crate::table::{Align, Cell, Table};
+use crate::table::{Align, Cell, Table, fitted};
 use std::io::Write;
 use zoo_npu::study::{Direction, First, Outcome, Study, StudyRow, Verdict};
 use zoo_npu::{Device, Work};
@@ -47,7 +47,7 @@ pub(super) fn print(study: &Study, outcomes: &[Outcome], out: &mut Console) -> R
     for table in &study.tables {
         writeln!(out, "\n{}", paint(HEADING, &table.title))?;
         if let Some(note) = &table.note {
-            writeln!(out, "{}", paint(DIM, note))?;
+            writeln!(out, "{}", paint(DIM, fitted(note)))?;
         }
         let mut rows = Table::new([
             ("", Align::Left),

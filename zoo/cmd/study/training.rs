@@ -8,7 +8,7 @@ use crate::interrupt::Interrupt;
 use crate::memory::MemoryArgs;
 use crate::numbers::percent;
 use crate::progress::{Bar, Progress};
-use crate::table::{Align, Table};
+use crate::table::{Align, Table, fitted};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
@@ -243,7 +243,7 @@ pub(super) fn print(study: &Study, trained: &[Trained], out: &mut Console) -> Re
     for table in &study.trainings {
         writeln!(out, "\n{}", paint(HEADING, &table.title))?;
         if let Some(note) = &table.note {
-            writeln!(out, "{}", paint(DIM, note))?;
+            writeln!(out, "{}", paint(DIM, fitted(note)))?;
         }
         let mut rows = Table::new([
             ("", Align::Left),

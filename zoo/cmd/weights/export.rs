@@ -29,7 +29,7 @@ pub struct Args {
     #[command(flatten)]
     trained: TrainedArgs,
     /// The file to write: .safetensors, or .pth or .pt for torch.load
-    #[arg(long, value_name = "FILE", value_parser = super::state_file)]
+    #[arg(short, long, value_name = "FILE", value_parser = super::state_file)]
     out: PathBuf,
 }
 

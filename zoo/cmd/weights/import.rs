@@ -33,7 +33,7 @@ pub struct Args {
     #[arg(value_name = "FILE")]
     file: PathBuf,
     /// Write the weights under the network's names: .safetensors, or .pth or .pt for PyTorch
-    #[arg(long, value_name = "FILE", value_parser = super::state_file)]
+    #[arg(short, long, value_name = "FILE", value_parser = super::state_file)]
     out: Option<PathBuf>,
     /// Which entry of a PyTorch file holds the state_dict, keys joined by dots; by default the usual ones are looked
     /// for

@@ -22,7 +22,7 @@ use crate::{
     batch::{Element, first, offer},
     evaluation::first_input,
     inspection::Sums,
-    preprocess::{Split, image, pipeline},
+    preprocess::{Split, expect_any_size, image, pipeline},
     task::{foreign, on_error},
 };
 
@@ -52,6 +52,7 @@ impl LabelledImages {
 
 impl Task for Classification {
     fn open(&self, recipe: &Recipe) -> Result<DataSets, InputError> {
+        self.expect_prepared(recipe)?;
         match &recipe.data.source {
             Source::ImageFolder(section) => sources::folder(section, on_error(recipe)),
             Source::ClassFolders(section) => sources::class_folders(section, on_error(recipe)),
@@ -76,6 +77,13 @@ impl Task for Classification {
             Some(root) => Source::Cifar10(Cifar10 { root }),
             None if IdxImages::lie_in(root) => Source::Idx(Idx { root: root.to_owned() }),
             None => Source::ClassFolders(ClassFolders { root: root.to_owned() }),
+        }
+    }
+
+    fn expect_prepared(&self, recipe: &Recipe) -> Result<(), InputError> {
+        match &recipe.data.source {
+            Source::ImageFolder(_) | Source::ClassFolders(_) => expect_any_size(recipe),
+            _ => Ok(()),
         }
     }
 

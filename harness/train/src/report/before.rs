@@ -15,8 +15,7 @@ pub(super) fn golden(check: &GoldenCheck) -> Section {
         duration(check.seconds)
     )];
     if check.baseline {
-        let note = "zoo recorded this golden itself: it is a baseline, which tells regressions and proves nothing about a \
-                    reference framework.";
+        let note = "zoo recorded this golden itself: it is a baseline, which shows regressions but proves nothing about a reference framework.";
         notes.push(note.to_owned());
     }
     if !check.changes.is_empty() {
@@ -131,7 +130,7 @@ pub(super) fn cost(cost: &Cost, steps: Option<u64>) -> Result<Section, minijinja
         notes.push(format!("All {} steps would take {} there.", grouped(steps), duration(seconds)));
     }
     let columns = [("operator", false), ("kernels", true), ("ms", true), ("share", true), ("bound", false)];
-    let mut grid = Grid::new("Operators, dearest first", columns);
+    let mut grid = Grid::new("Operators, most expensive first", columns);
     for op in &cost.ops {
         grid.rows.push(vec![
             op.op.as_str().into(),

@@ -129,7 +129,9 @@ impl Fit {
         let surplus: BTreeSet<&str> = self.surplus.iter().map(|shaped| shaped.name.as_str()).collect();
         let (strip, stripped) = commonest(&surplus, &missing);
         let (add, added) = commonest(&missing, &surplus);
-        if 2 * stripped.max(added) < missing.len().min(surplus.len()).max(1) {
+        // A single name that fits is chance.
+        let most = stripped.max(added);
+        if most < 2 || 2 * most < missing.len().min(surplus.len()) {
             return None;
         }
         Some(match stripped >= added {
@@ -165,7 +167,8 @@ fn commonest(names: &BTreeSet<&str>, others: &BTreeSet<&str>) -> (String, usize)
 
 impl fmt::Display for Fit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} tensors of {}", self.taken.len(), self.file.display())?;
+        let wanted = self.taken.len() + self.missing.len() + self.unlike.len();
+        write!(f, "{} of {wanted} tensors fit, from {}", self.taken.len(), self.file.display())?;
         if let Some(entry) = &self.entry {
             write!(f, ", entry {entry}")?;
         }

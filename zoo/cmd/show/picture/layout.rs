@@ -12,6 +12,8 @@ use zoo_recipe::layers::Work;
 pub(super) const LINE: f64 = 14.0;
 /// Width of a character at the size of the text, on average.
 const CHARACTER: f64 = 6.3;
+/// The longest curve between a tap and its use.
+const LONGEST_CURVE: f64 = 240.0;
 /// Room between two parts of a row: a line with a shape beside it.
 const GAP: f64 = 24.0;
 /// Room inside frames.
@@ -140,7 +142,9 @@ pub(super) fn lay_out(outline: &Outline) -> Drawing {
     let mut block = row(&outline.body, 0);
     let taps: BTreeMap<String, (f64, f64)> = block.taps.iter().map(|place| (place.name.clone(), place.at)).collect();
     for place in std::mem::take(&mut block.uses) {
-        if let Some(from) = taps.get(&place.name) {
+        // Further away, the name of the tap at both ends says it better than a curve across boxes.
+        let near = |from: &&(f64, f64)| (from.0 - place.at.0).hypot(from.1 - place.at.1) <= LONGEST_CURVE;
+        if let Some(from) = taps.get(&place.name).filter(near) {
             block.marks.push(Mark::Curve { from: *from, to: place.at });
         }
     }
