@@ -98,11 +98,8 @@ pub(crate) fn compute(op: &Op, call: &Call<'_>) -> Results {
 /// Operands that do not fit the operator, or labels out of range. The node is called `name` then.
 pub fn evaluate(name: &str, op: &Op, operands: &[Tensor], scalars: Scalars) -> Result<Vec<Tensor>, EngineError> {
     let ty = |tensor: &Tensor| {
-        let dtype = match tensor.dtype() {
-            candle_core::DType::U32 => DType::U32,
-            candle_core::DType::F32 => DType::F32,
-            _ => DType::F64,
-        };
+        let known = [(candle_core::DType::U32, DType::U32), (candle_core::DType::F32, DType::F32)];
+        let dtype = known.iter().find(|(theirs, _)| *theirs == tensor.dtype()).map_or(DType::F64, |(_, ours)| *ours);
         TensorType::plain(Shape::from(tensor.dims()), dtype)
     };
     let operand_types: Vec<TensorType> = operands.iter().map(ty).collect();
