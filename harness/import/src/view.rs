@@ -2,7 +2,7 @@
 //! it.
 
 use zoo_recipe::Layer;
-use zoo_recipe::layers::{ChannelShuffle, Flatten, Permute, Reshape, Take, Tokens};
+use zoo_recipe::layers::{ChannelShuffle, Flatten, Permute, Reshape, Slice, Take, Tokens};
 use zoo_recipe::schema::{Count, Size};
 
 /// One step, the batch being axis 0.
@@ -14,6 +14,8 @@ pub enum View {
     Permute(Vec<usize>),
     /// What lies at an index of an axis, which goes away.
     Select(usize, usize),
+    /// Of an axis, from an index, so many.
+    Slice(usize, usize, usize),
 }
 
 impl View {
@@ -25,6 +27,9 @@ impl View {
             Self::Select(axis, _) => {
                 from.iter().enumerate().filter(|(at, _)| at != axis).map(|(_, extent)| *extent).collect()
             }
+            Self::Slice(axis, _, size) => {
+                from.iter().enumerate().map(|(at, extent)| if at == *axis { *size } else { *extent }).collect()
+            }
         }
     }
 
@@ -33,7 +38,7 @@ impl View {
         match self {
             Self::Reshape(shape) => shape.first() == from.first(),
             Self::Permute(order) => order.first() == Some(&0),
-            Self::Select(axis, _) => *axis > 0,
+            Self::Select(axis, _) | Self::Slice(axis, ..) => *axis > 0,
         }
     }
 }
@@ -64,6 +69,7 @@ pub fn simplified(from: &[usize], views: &[View]) -> Vec<View> {
             View::Reshape(shape) => *shape == before,
             View::Permute(order) => order.iter().enumerate().all(|(to, from)| to == *from),
             View::Select(..) => false,
+            View::Slice(axis, _, size) => before.get(*axis) == Some(size),
         };
         if !is_identity {
             found.push(next);
@@ -105,6 +111,9 @@ pub fn layers(from: &[usize], views: &[View]) -> Option<Vec<Layer>> {
             }
             ([View::Select(axis, index), ..], _) => {
                 (Layer::Take(Take { axis: Count(axis - 1), index: Count(*index) }), 1)
+            }
+            ([View::Slice(axis, from, size), ..], _) => {
+                (Layer::Slice(Slice { axis: Count(axis - 1), from: Count(*from), size: Size(*size) }), 1)
             }
             ([], _) => break,
         };
