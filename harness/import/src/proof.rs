@@ -193,7 +193,8 @@ impl Written<'_> {
             }
         };
         if let (Some(name), true) = (name, is_container) {
-            let tap = |(key, tap): (&'_ String, &String)| (key.clone(), self.taps.get(tap).copied().unwrap_or(usize::MAX));
+            let tap =
+                |(key, tap): (&'_ String, &String)| (key.clone(), self.taps.get(tap).copied().unwrap_or(usize::MAX));
             let returns: Vec<(String, usize)> = layer.returns.iter().map(tap).collect();
             let parts: Vec<(&str, usize)> = match returns.is_empty() {
                 true => vec![("", result)],

@@ -161,7 +161,9 @@ impl Reader<'_> {
             self.tensor(value, outer, &call.at, &call.module, units)?;
         }
         let mut module = self.call(call)?;
-        if module.inputs.contains(&module.output) {
+        // One that picks a tensor out of several says so.
+        let picks = module.body.is_empty() && module.inputs.len() > 1;
+        if module.inputs.contains(&module.output) && !picks {
             return Err(self.refuse_module(call, "it does nothing, and is a module all the same").into());
         }
         if let [Unit::Operation(first), ..] = &module.body[..]

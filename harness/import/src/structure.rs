@@ -14,10 +14,7 @@ use crate::word::{Entry, Setting, Word};
 ///
 /// # Errors
 /// A tensor that comes from outside the module, though the module is not given it.
-pub fn layers(
-    module: &Module,
-    inputs: &[(String, Tensor)],
-) -> Result<(Vec<Item>, IndexMap<String, String>), Refusal> {
+pub fn layers(module: &Module, inputs: &[(String, Tensor)]) -> Result<(Vec<Item>, IndexMap<String, String>), Refusal> {
     let input = module.inputs.first().copied().unwrap_or(module.output);
     let further = inputs.iter().filter(|(_, tensor)| *tensor != input).map(|(name, tensor)| (*tensor, name.clone()));
     let mut body = Body {
@@ -294,13 +291,18 @@ impl Body<'_> {
             let tap = name(&mut names, self.module.output);
             items.push((self.module.output, vec![Item::From(tap)]));
         }
+        if self.module.body.is_empty() {
+            // What picks one of several tensors has a layer all the same: a body is not empty.
+            name(&mut names, self.input);
+        }
         let returns = self.module.returns.iter();
         let returns = returns.map(|(key, tensor)| (key.clone(), name(&mut names, *tensor))).collect();
         let mut written = Vec::new();
         for (tensor, own) in items {
             let is_end = matches!(own[..], [Item::From(_)]);
             written.extend(own);
-            if let (Some(tap), false) = (names.get(&tensor), is_end || given.contains(&tensor)) {
+            // Once alone: a module may give what it is given.
+            if let (Some(tap), false) = (names.get(&tensor), is_end || !given.insert(tensor)) {
                 written.push(Item::Tap(tap.clone()));
             }
         }

@@ -62,6 +62,14 @@ pub fn simplified(from: &[usize], views: &[View]) -> Vec<View> {
                 found.pop();
                 View::Permute(joined)
             }
+            (Some(View::Permute(order)), View::Select(axis, index)) if let Some(source) = order.get(*axis).copied() => {
+                // Taken first, so that an axis that goes away does not move.
+                let rest = order.iter().enumerate().filter(|(to, _)| to != axis);
+                let rest = rest.map(|(_, from)| if *from > source { from - 1 } else { *from }).collect();
+                found.pop();
+                found.push(View::Select(source, *index));
+                View::Permute(rest)
+            }
             _ => view.clone(),
         };
         let before = shape(from, &found);
@@ -134,6 +142,13 @@ mod tests {
         assert_eq!(simplified(&[5, 7, 9], &views), []);
         let views = [View::Reshape(vec![5, 63]), View::Reshape(vec![5, 7, 9])];
         assert_eq!(simplified(&[5, 7, 9], &views), []);
+    }
+
+    #[test]
+    fn what_goes_away_is_taken_before_axes_move() {
+        let views = [View::Permute(vec![2, 0, 3, 1, 4]), View::Select(0, 1)];
+        assert_eq!(simplified(&[5, 7, 3, 2, 4], &views), [View::Select(2, 1), View::Permute(vec![0, 2, 1, 3])]);
+        assert_eq!(shape(&[5, 7, 3, 2, 4], &views), shape(&[5, 7, 3, 2, 4], &simplified(&[5, 7, 3, 2, 4], &views)));
     }
 
     #[test]
