@@ -28,6 +28,7 @@ pub fn layers(module: &Module, inputs: &[(String, Tensor)]) -> Result<(Vec<Item>
     };
     body.order()?;
     if module.returns.is_empty()
+        && !module.body.is_empty()
         && let Some(items) = body.run(input, module.output)?
         && body.done.len() == module.body.len()
     {
@@ -292,7 +293,7 @@ impl Body<'_> {
             items.push((self.module.output, vec![Item::From(tap)]));
         }
         if self.module.body.is_empty() {
-            // What picks one of several tensors has a layer all the same: a body is not empty.
+            // What picks one of several tensors has no layer, and a body has to have one.
             name(&mut names, self.input);
         }
         let returns = self.module.returns.iter();

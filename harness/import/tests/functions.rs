@@ -69,7 +69,7 @@ fn arguments_say_what_the_layer_does() {
         ),
         ("torch.Tensor.split", json!([[5, 3]]), json!({"dim": 1}), &[BATCH, 5, 6, 6], "- slice: {size: 5}"),
         ("torch.Tensor.softmax", json!([1]), json!({}), SAME, "- permute: {order: [2, 1, 0]}"),
-        ("torch.Tensor.sum", json!([1]), json!({}), &[BATCH, 6, 6], "- add: "),
+        ("torch.Tensor.sum", json!([1]), json!({}), &[BATCH, 6, 6], "- take: {index: 7}"),
         ("torch.Tensor.add", json!([2]), json!({"alpha": 1}), SAME, "- map: \"x + 2\""),
         ("torch.Tensor.to", json!([{"dtype": "float32"}]), json!({"copy": true}), SAME, "stem"),
         (
