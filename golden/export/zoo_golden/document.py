@@ -38,8 +38,8 @@ class Recording:
         start: torch.Tensor | None = None,
         kind: str | None = None,
     ):
-        """Records `truth` (f64), its largest distance from `rounded` (f32 runs) and from `moved` (an f64 run whose start is moved in
-        its last place), and with `start` the change since then."""
+        """Records `truth` (f64), its largest distance from `rounded` (f32 runs) and from `moved` (an f64 run moved in its last
+        place), and with `start` the change since then."""
         truth = truth.detach()
         norm, largest = truth.norm().item(), truth.abs().max().item()
         error, error_max = 0.0, 0.0

@@ -3,8 +3,8 @@
 f32 runs twice, with oneDNN's kernels and torch's own: on which side of zero a ReLU input near it falls is chance, and one such
 input moves gradients by far more than arithmetic does. The larger distance of the two from f64 is the noise floor.
 
-f64 runs twice too, the second time from inputs and parameters moved in their last place: what that does after three steps is how
-much of any result in f64 is rounding.
+f64 runs twice too, the second time with inputs, parameters and what each innermost module returns moved in their last place: what
+that does after three steps is how much of any result in f64 is rounding.
 """
 
 import copy
@@ -101,7 +101,7 @@ def export(
         "model": name,
         "salt": salt,
         "precision": "f64 is the reference; f32_rel = |f32-f64|_2/|f64|_2, the larger of two f32 runs (oneDNN's and torch's own kernels); "
-        "f64_rel the same of an f64 run from inputs and parameters moved by 2^-52, where it is at least 1e-10",
+        "f64_rel the same of an f64 run with inputs, parameters and results of innermost modules moved by 2^-52, where it is at least 1e-10",
         "made_with": {"torch": _version(torch), "torchvision": _version(torchvision)},
         "optimizer": described,
         "hyper": hyper or {},
@@ -155,16 +155,20 @@ class Run:
 
     @torch.no_grad()
     def move(self) -> None:
-        """Moves inputs and parameters in their last place, up or down by chance: what one rounding of each would do."""
+        """Moves inputs, parameters and from now on results of innermost modules in their last place, up or down by chance: what one
+        rounding of each does."""
         chance = torch.Generator().manual_seed(0)
 
         def moved(values: torch.Tensor) -> torch.Tensor:
             up = torch.randint(0, 2, values.shape, generator=chance, dtype=torch.float64)
             return values * (1 + _LAST_PLACE * (2 * up - 1))
 
-        self.inputs = {k: moved(v) if v.is_floating_point() else v for k, v in self.inputs.items()}
+        self.inputs = {k: moved(v) if _is_real(v) else v for k, v in self.inputs.items()}
         for parameter in self.network.parameters():
             parameter.copy_(moved(parameter))
+        for module in self.network.modules():
+            if not any(module.children()):
+                module.register_forward_hook(lambda module, arguments, result: moved(result) if _is_real(result) else None)
 
     def gradients(self, outputs: dict | None = None) -> dict[str, float]:
         """Forward and backward; fills `outputs` with every module's output and returns the named losses."""
@@ -186,7 +190,7 @@ class Run:
 
 
 class Runs:
-    """The same run in f64 (`truth`), twice in f32 (`rounded`) and in f64 from a start moved in its last place (`moved`), in lockstep."""
+    """The same run in f64 (`truth`), twice in f32 (`rounded`) and in f64 moved in its last place (`moved`), in lockstep."""
 
     def __init__(self, *conditions):
         self.truth = Run(*conditions, dtype=torch.float64)
@@ -242,6 +246,10 @@ def _others(tensors: list[torch.Tensor]) -> tuple[list[torch.Tensor], torch.Tens
     """What the runs beside the truth made of a tensor: those in f32, and the moved one."""
     *rounded, moved = tensors
     return rounded, moved
+
+
+def _is_real(result: object) -> bool:
+    return isinstance(result, torch.Tensor) and result.is_floating_point()
 
 
 def _make_exact(network: nn.Module) -> None:

@@ -17,7 +17,7 @@ def build(name: str, classes: int, **arguments) -> nn.Module:
     """`torchvision:<model>`, `timm:<model>` or `<module>:<factory>`, called with num_classes and further arguments."""
     package, _, factory = name.partition(":")
     if package == "torchvision":
-        network = torchvision.models.get_model(factory, weights=None, num_classes=classes, **arguments)
+        network = torchvision.models.get_model(factory, **{"weights": None, "num_classes": classes} | arguments)
     elif package == "timm":
         network = import_module("timm").create_model(factory, num_classes=classes, **arguments)
     elif factory:

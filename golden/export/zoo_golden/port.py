@@ -1,4 +1,4 @@
-"""python -m zoo_golden port torchvision:resnet18 -o my_nets: trace, recipe, golden and check of a network in one go."""
+"""python -m zoo_golden port torchvision:resnet18 -o my_nets: trace, recipe, weights, golden and check of a network in one go."""
 
 import argparse
 import ast
@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 import torch
+from safetensors.torch import save_file
 from torch import nn
 
 from .__main__ import checked, golden, training_options
@@ -24,8 +25,9 @@ TRACED_BATCH = 61
 def parse(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="zoo_golden port",
-        description="Write the recipe of an image classifier, the golden of three training steps, and hold one against the other. "
-        "DIR gets recipes/NAME.yaml, golden/NAME/step.* and NAME.trace.json; the command `zoo` does the part after the trace.",
+        description="Write the recipe of an image classifier, its weights, and the golden of three training steps, and hold recipe and "
+        "golden against each other. DIR gets recipes/NAME.yaml, NAME.safetensors, golden/NAME/step.* and NAME.trace.json; the command "
+        "`zoo` does the part after the trace.",
         epilog="Example: python -m zoo_golden port torchvision:efficientnet_b0 --classes 10 --image-size 96 --batch 2 -o my_nets",
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
     )
@@ -69,8 +71,11 @@ def port(options: argparse.Namespace) -> int:
         print(f"{options.zoo} is not there: install zoo, or say where it is with --zoo or ZOO", file=sys.stderr)
         return 3
     code = subprocess.run([command, "import", traced, "--out", recipe, "--name", name, "--force"]).returncode
-    if code or options.no_golden:
+    if code:
         return code
+    save_weights(network, folder / f"{name}.safetensors")
+    if options.no_golden:
+        return 0
     still(network)
     golden(options, network, folder / f"golden/{name}/step")
     if options.no_check:
@@ -103,6 +108,13 @@ def constant(tensor: torch.Tensor) -> float | None:
     """The value of all elements, if there is only one."""
     flat = tensor.detach().flatten()
     return flat[0].item() if flat.numel() and flat[0] == flat[-1] and bool((flat == flat[0]).all()) else None
+
+
+def save_weights(network: nn.Module, path: Path) -> None:
+    """All that the state_dict holds, a tensor with several names under the first."""
+    named = {id(tensor): key for key, tensor in reversed(network.state_dict(keep_vars=True).items())}
+    state = network.state_dict()
+    save_file({key: state[key].contiguous() for key in reversed(named.values())}, path)
 
 
 def training(options: argparse.Namespace, manifest: str) -> dict:

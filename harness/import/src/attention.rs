@@ -32,11 +32,16 @@ impl Reader<'_> {
         let shape = self.shape(given[0]);
         let Some([n, heads, t, d]) = shape.as_deref() else { return Err(at.unknown_form("query")) };
         let [n, heads, t, d] = [*n, *heads, *t, *d];
-        if given.iter().any(|value| self.shape(*value) != shape) {
-            return Err(
-                at.refuse("queries, keys and values have several shapes", "heads share one length and one width here")
-            );
-        }
+        let (keys, values) = (self.shape(given[1]), self.shape(given[2]));
+        let s = match keys.as_deref() {
+            Some([batch, groups, s, width]) if [*batch, *groups, *width] == [n, heads, d] && values == keys => *s,
+            _ => {
+                return Err(at.refuse(
+                    "queries, keys and values have several widths or numbers of heads",
+                    "heads share one width here, keys and values one length",
+                ));
+            }
+        };
         if at.float(6, "scale", 1.0 / (d as f64).sqrt())? != 1.0 / (d as f64).sqrt() {
             return Err(
                 at.refuse("scores have a scale of their own", "scores are divided by the root of the head's width")
@@ -44,6 +49,12 @@ impl Reader<'_> {
         }
         let dropout = at.float(4, "dropout_p", 0.0)?;
         let causal = at.flag(5, "is_causal", false)?;
+        if causal && s != t {
+            return Err(at.refuse(
+                "queries are fewer or more than keys, and see those before them",
+                "with `causal` the last query sees all keys",
+            ));
+        }
         // Queries have as many heads as keys: that is what their shapes say.
         at.named("enable_gqa");
         let seen: Vec<(Tensor, Vec<View>)> = given
@@ -54,14 +65,13 @@ impl Reader<'_> {
             })
             .collect();
         let apart = [View::Reshape(vec![n, t, heads, d]), View::Permute(vec![0, 2, 1, 3])];
+        let lengths = [t, s, s];
         let operands = match &seen[..] {
             [(q, _), (k, _), (v, _)] if q == k && k == v && is_packed(&seen, [n, heads, t, d]) => vec![*q],
-            [(q, a), (k, b), (v, c)] if [a, b, c].iter().all(|views| views[..] == apart) => vec![*q, *k, *v],
             _ => {
                 let mut operands = Vec::new();
-                for value in &given {
-                    let (from, to) = ([n, heads, t, d], [n, t, heads * d]);
-                    operands.push(self.rejoined(at, *value, &from, &to)?);
+                for (value, length) in given.iter().zip(lengths) {
+                    operands.push(self.rejoined(at, *value, [n, length, heads * d])?);
                 }
                 operands
             }
@@ -81,18 +91,10 @@ impl Reader<'_> {
     }
 
     /// Heads `[n, heads, t, d]` side by side again, `[n, t, heads*d]`, as the layer takes them.
-    fn rejoined(
-        &mut self,
-        at: &mut At<'_>,
-        value: usize,
-        from: &[usize; 4],
-        to: &[usize; 3],
-    ) -> Result<Tensor, Refusal> {
+    fn rejoined(&mut self, at: &mut At<'_>, value: usize, to: [usize; 3]) -> Result<Tensor, Refusal> {
         let Some(Seen::Of(base, mut views)) = self.seen(value).cloned() else { return Err(at.unknown_form("query")) };
-        debug_assert_eq!(from[1] * from[3], to[2]);
         views.extend([View::Permute(vec![0, 2, 1, 3]), View::Reshape(to.to_vec())]);
-        self.is(value, Seen::Of(base, views));
-        self.tensor(value, at.module, &at.call.at, &at.call.function, at.units)
+        self.view(at, base, views)
     }
 
     /// PyTorch's MultiheadAttention, of one tensor.
@@ -178,8 +180,7 @@ impl Reader<'_> {
 /// Whether queries, keys and values lie one after another in the last axis of one tensor.
 fn is_packed(seen: &[(Tensor, Vec<View>)], [n, heads, t, d]: [usize; 4]) -> bool {
     seen.iter().enumerate().all(|(part, (_, views))| {
-        let by_head =
-            [View::Reshape(vec![n, t, 3, heads, d]), View::Permute(vec![2, 0, 3, 1, 4]), View::Select(0, part)];
+        let by_head = [View::Reshape(vec![n, t, 3, heads, d]), View::Select(2, part), View::Permute(vec![0, 2, 1, 3])];
         let by_part = [
             View::Reshape(vec![n, t, 3, heads * d]),
             View::Select(2, part),

@@ -86,7 +86,7 @@ impl Reader<'_> {
         Ok(None)
     }
 
-    /// Equal pieces of an axis: the axis is split in two, and one index of the first taken.
+    /// Pieces of an axis. Equal ones: the axis is split in two, and one index of the first taken.
     pub(crate) fn pieces(&mut self, at: &mut At<'_>) -> Result<(), Refusal> {
         let unbinds = at.call.name() == "unbind";
         let Some(mut shape) = self.shape_of_input(at)? else { return Ok(()) };
@@ -104,10 +104,13 @@ impl Reader<'_> {
                 return Err(at.unknown_form("dim"));
             };
             if sizes.iter().any(|other| *other != Some(*size)) || size * sizes.len() != *extent {
-                return Err(at.refuse(
-                    format!("it splits an axis in pieces of {:?}", sizes.iter().flatten().collect::<Vec<_>>()),
-                    "`reshape` and `take` give equal pieces",
-                ));
+                let mut from = 0;
+                for piece in made {
+                    let size = piece.shape.get(axis).copied().ok_or_else(|| at.unknown_form("dim"))?;
+                    self.viewed(at, piece, vec![View::Slice(axis, from, size)])?;
+                    from += size;
+                }
+                return Ok(());
             }
             shape.splice(axis..=axis, [sizes.len(), *size]);
         }
@@ -142,9 +145,11 @@ impl Reader<'_> {
                     let skipped = shape.len().saturating_sub(parts.len() - 1);
                     (axis, from) = (axis + skipped, from + skipped);
                 }
-                Argument::Slice([None | Some(0), stop, None | Some(1)])
-                    if stop.is_none_or(|stop| shape.get(from).is_some_and(|extent| stop >= *extent as i64)) =>
-                {
+                Argument::Slice([start, stop, None | Some(1)]) => {
+                    let Some((start, size)) = shape.get(from).and_then(|extent| range(*start, *stop, *extent)) else {
+                        return Err(at.unknown_form("index"));
+                    };
+                    views.push(View::Slice(axis, start, size));
                     (axis, from) = (axis + 1, from + 1);
                 }
                 Argument::Int(index) => {
@@ -154,8 +159,8 @@ impl Reader<'_> {
                 }
                 _ => {
                     return Err(at.refuse(
-                        "it takes a part of an axis, or places that tensors say",
-                        "`take` gives what lies at one index, `crop` cuts margins off maps",
+                        "it takes places that tensors say, or not all of a row of places",
+                        "`take` gives what lies at one index, `slice` some neighbours",
                     ));
                 }
             }
@@ -184,4 +189,13 @@ impl Reader<'_> {
             )),
         }
     }
+}
+
+/// The first index and the number of those from `start` to before `stop`, as Python counts them; `None` of none.
+fn range(start: Option<i64>, stop: Option<i64>, extent: usize) -> Option<(usize, usize)> {
+    let count = i64::try_from(extent).ok()?;
+    let place = |index: i64| if index < 0 { index.saturating_add(count).max(0) } else { index.min(count) };
+    let (start, stop) = (place(start.unwrap_or(0)), place(stop.unwrap_or(count)));
+    let size = usize::try_from(stop - start).ok().filter(|size| *size > 0)?;
+    Some((usize::try_from(start).ok()?, size))
 }

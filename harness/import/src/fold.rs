@@ -67,6 +67,7 @@ struct Part {
     class: String,
     source: Option<String>,
     body: Vec<Item>,
+    returns: IndexMap<String, String>,
 }
 
 /// The modules that can be decided next; `None` when all are. Modules of a class come together where that is possible.
@@ -74,7 +75,7 @@ fn ready(items: &mut Vec<Item>) -> Option<Vec<Part>> {
     let (mut parts, mut waiting) = (Vec::new(), Vec::new());
     each_list(items, &mut |list| {
         for item in list.iter() {
-            let Item::Module { name, path, class, source, body, closed: false, .. } = item else { continue };
+            let Item::Module { name, path, class, source, body, returns, closed: false, .. } = item else { continue };
             match is_open(body) {
                 true => waiting.push(class.clone()),
                 false => parts.push(Part {
@@ -83,6 +84,7 @@ fn ready(items: &mut Vec<Item>) -> Option<Vec<Part>> {
                     class: class.clone(),
                     source: source.clone(),
                     body: body.clone(),
+                    returns: returns.clone(),
                 }),
             }
         }
@@ -111,7 +113,7 @@ fn grouped(parts: Vec<Part>) -> Vec<Vec<Part>> {
     let mut groups: IndexMap<String, Vec<Part>> = IndexMap::new();
     for mut part in parts {
         stack(&mut part.body, None);
-        let key = format!("{} {}", part.class, outline(&part.body, false));
+        let key = format!("{} {} {:?}", part.class, outline(&part.body, false), part.returns);
         groups.entry(key).or_default().push(part);
     }
     let mut found = Vec::new();
@@ -160,6 +162,7 @@ fn close(
     let repeats = group.len() > 1 && (is_layer || size(&first.body) >= WORTH) && !words(&first.body).is_empty();
     if let [Item::Stack { name, .. }] = &first.body[..]
         && name.is_empty()
+        && first.returns.is_empty()
     {
         for mut part in group {
             if let Some(Item::Stack { name, .. }) = part.body.first_mut() {
@@ -171,9 +174,10 @@ fn close(
     }
     if !must && !repeats {
         for part in group {
-            let Part { name, path, class, source, body } = part;
-            let item = Item::Module { name, path: path.clone(), class, source, body, enabled: None, closed: true };
-            replaced.insert(path, item);
+            let Part { name, path, class, source, body, returns } = part;
+            let own = path.clone();
+            let item = Item::Module { name, path, class, source, body, returns, enabled: None, closed: true };
+            replaced.insert(own, item);
         }
         return;
     }
@@ -192,6 +196,7 @@ fn close(
             block: name.clone(),
             args: args.iter().filter_map(given).collect(),
             channels: channels.clone(),
+            returns: part.returns.clone(),
         };
         replaced.insert(part.path.clone(), item);
     }
@@ -266,10 +271,11 @@ fn snake(class: &str) -> String {
 fn stack(items: &mut Vec<Item>, module: Option<&str>) {
     for item in items.iter_mut() {
         match item {
-            Item::Module { name, body, .. } => {
+            Item::Module { name, body, returns, .. } => {
                 stack(body, Some(name));
                 if let [Item::Stack { name: own, .. }] = &mut body[..]
                     && own.is_empty()
+                    && returns.is_empty()
                 {
                     own.clone_from(name);
                     if let Some(whole) = body.pop() {
@@ -305,7 +311,9 @@ fn row(items: &[Item]) -> Option<Item> {
     let uses: Vec<_> = items
         .iter()
         .map(|item| match item {
-            Item::Use { name, block, args, channels } => Some((name, block, args, channels)),
+            Item::Use { name, block, args, channels, returns } if returns.is_empty() => {
+                Some((name, block, args, channels))
+            }
             _ => None,
         })
         .collect::<Option<_>>()?;
@@ -359,13 +367,14 @@ fn unfold_lone(folded: &mut Folded) {
         let block = folded.blocks.remove(lone);
         let mut replace = |list: &mut Vec<Item>| {
             for item in list.iter_mut() {
-                if let Item::Use { name, block: used, args, .. } = item
+                if let Item::Use { name, block: used, args, returns, .. } = item
                     && *used == block.name
                 {
                     let mut body = block.body.clone();
                     substitute(&mut body, args, &block.args);
-                    let (name, path, class) = (name.clone(), String::new(), String::new());
-                    *item = Item::Module { name, path, class, source: None, body, enabled: None, closed: true };
+                    let (name, path, class, returns) = (name.clone(), String::new(), String::new(), returns.clone());
+                    let (source, enabled) = (None, None);
+                    *item = Item::Module { name, path, class, source, body, returns, enabled, closed: true };
                 }
             }
         };

@@ -64,6 +64,8 @@ const FUNCTIONS: &[(&[&str], Reading)] = &[
     (&["mul", "multiply", "__mul__", "__imul__", "__rmul__"], |network, at| network.multiply(at)),
     (&["div", "divide", "true_divide", "__truediv__", "__itruediv__"], |network, at| network.divide(at)),
     (&["cat", "concat", "concatenate"], |network, at| network.concat(at)),
+    (&["stack"], |network, at| network.stack(at)),
+    (&["sum"], |network, at| network.sum(at)),
     (&["scaled_dot_product_attention"], |network, at| network.dot_product_attention(at)),
     (&["multi_head_attention_forward"], |network, at| network.attention(at)),
     (

@@ -57,6 +57,8 @@ pub enum Item {
         source: Option<String>,
         /// Its layers.
         body: Vec<Item>,
+        /// What it gives, by key, where that is not one tensor alone: taps of its inside.
+        returns: IndexMap<String, String>,
         /// Whether it is there, where that differs between uses of the block around it.
         enabled: Option<Entry>,
         /// Whether it has been decided that it is written where it stands.
@@ -72,6 +74,8 @@ pub enum Item {
         args: IndexMap<String, Entry>,
         /// Arguments that count channels.
         channels: IndexSet<String>,
+        /// What it gives, by key, where that is not one tensor alone.
+        returns: IndexMap<String, String>,
     },
     /// A block several times in a row.
     Stack {

@@ -8,7 +8,11 @@ use crate::arguments::{At, wrapped};
 use crate::operation::What;
 use crate::read::{Reader, Seen};
 use crate::trace::Argument;
+use crate::view::View;
 use crate::word::{Word, number};
+
+/// Longest axis that a sum is taken over term by term.
+const MOST_TERMS: usize = 8;
 
 /// The two operands of a function.
 enum Operands {
@@ -129,9 +133,21 @@ impl Reader<'_> {
                 self.counted(at, &x, What::Layer(word))
             }
             Operands::Parameter(x, name, seen) => {
-                let x = self.operand(at, Some(&x))?;
                 let start = self.trace.parameters.get(&name).and_then(|own| own.start).unwrap_or(1.0);
-                let (own, shape) = (self.trace.shape(&name), self.shape_of(x));
+                let own = self.trace.shape(&name);
+                if let Argument::Value(value) = x
+                    && let Some([n, h, w, c]) = self.shape(value).as_deref()
+                    && (own, &seen[..]) == (&[*c][..], &[*c][..])
+                {
+                    // Channels last: the layer takes maps, [C, H, W].
+                    let (first, last) = (View::Permute(vec![0, 3, 1, 2]), View::Permute(vec![0, 2, 3, 1]));
+                    let maps = vec![*n, *c, *h, *w];
+                    let x = self.operand_viewed(at, Some(&x), &[first])?;
+                    let what = What::Layer(Word::of(&Layer::LayerScale(zoo::LayerScale { start, flat: true })));
+                    return self.gives_viewed(at, what, vec![x], Some(name), maps, vec![last]);
+                }
+                let x = self.operand(at, Some(&x))?;
+                let shape = self.shape_of(x);
                 let flat = own.len() == 1 && shape.len() == 4;
                 let fits = match *shape {
                     [_, c, _, _] => [&[c, 1, 1][..], &[1, c, 1, 1]].contains(&&seen[..]) && (flat || own == [c, 1, 1]),
@@ -158,6 +174,64 @@ impl Reader<'_> {
             }
             _ => Err(at.refuse("it divides by a tensor", "`mul` multiplies by one")),
         }
+    }
+
+    /// The sum over a short axis, as a chain of sums.
+    pub(crate) fn sum(&mut self, at: &mut At<'_>) -> Result<(), Refusal> {
+        let input = at.input();
+        let shape = match input {
+            Some(Argument::Value(value)) => self.shape(*value),
+            _ => None,
+        };
+        let Some(mut shape) = shape else { return Err(at.unknown_form("input")) };
+        let axis = match at.argument(1, &["dim", "axis"]) {
+            Some(Argument::List(axes)) if axes.len() == 1 => axes[0].int(),
+            Some(axis) => axis.int(),
+            None => None,
+        };
+        let axis =
+            axis.and_then(|axis| wrapped(axis, shape.len())).filter(|axis| (2..=MOST_TERMS).contains(&shape[*axis]));
+        let Some(axis) = axis else {
+            return Err(at.refuse("a sum over a long axis, or several", "`global_avg_pool` is the mean over maps"));
+        };
+        let keeps_axis = at.flag(2, "keepdim", false)?;
+        let terms = shape.remove(axis);
+        let mut sum = self.operand_viewed(at, input, &[View::Select(axis, 0)])?;
+        for index in 1..terms - 1 {
+            let term = self.operand_viewed(at, input, &[View::Select(axis, index)])?;
+            sum = self.inner(at, What::Add, vec![sum, term], shape.clone());
+        }
+        let last = self.operand_viewed(at, input, &[View::Select(axis, terms - 1)])?;
+        let views = if keeps_axis { vec![View::Reshape(at.made()?.shape.clone())] } else { Vec::new() };
+        self.gives_viewed(at, What::Add, vec![sum, last], None, shape, views)
+    }
+
+    /// Tensors side by side along a new axis: joined along the one behind it, which is split.
+    pub(crate) fn stack(&mut self, at: &mut At<'_>) -> Result<(), Refusal> {
+        let Some(Argument::List(parts)) = at.argument(0, &["tensors"]) else {
+            return Err(at.unknown_form("tensors"));
+        };
+        let made = at.made()?;
+        let axis = match at.argument(1, &["dim"]) {
+            Some(axis) => axis.int().and_then(|axis| wrapped(axis, made.shape.len())),
+            None => Some(0),
+        };
+        let along = match axis {
+            Some(1) => zoo::Axis::Channel,
+            Some(2) => zoo::Axis::Height,
+            Some(3) => zoo::Axis::Width,
+            _ => return Err(at.refuse("it stacks samples, or along a far axis", "`concat` joins channels or rows")),
+        };
+        let operands = parts.iter().map(|part| self.operand(at, Some(part))).collect::<Result<Vec<_>, _>>()?;
+        let Some((axis, mut joined)) = axis.zip(operands.first().map(|part| self.shape_of(*part).to_vec())) else {
+            return Err(at.unknown_form("tensors"));
+        };
+        if axis >= joined.len() || operands.iter().any(|part| self.shape_of(*part) != joined) {
+            return Err(at.unknown_form("tensors"));
+        }
+        joined[axis] *= operands.len();
+        let split = vec![View::Reshape(made.shape.clone())];
+        self.gives_viewed(at, What::Concat(along), operands, None, joined, split)
     }
 
     pub(crate) fn concat(&mut self, at: &mut At<'_>) -> Result<(), Refusal> {

@@ -49,10 +49,10 @@ fn one(item: Item, path: &str) -> (Vec<String>, Item) {
             let (scopes, own) = split(&full, path);
             return (scopes, Item::Layer { word, name: Some(own) });
         }
-        Item::Module { path: full, class, source, body, enabled, closed, .. } => {
+        Item::Module { path: full, class, source, body, returns, enabled, closed, .. } => {
             let (scopes, name) = split(&full, path);
             let body = lay_out(body, &full);
-            return (scopes, Item::Module { name, path: full, class, source, body, enabled, closed });
+            return (scopes, Item::Module { name, path: full, class, source, body, returns, enabled, closed });
         }
         Item::Residual { main, shortcut } => {
             Item::Residual { main: lay_out(main, path), shortcut: lay_out(shortcut, path) }

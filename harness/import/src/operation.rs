@@ -80,8 +80,10 @@ pub struct Module {
     pub at: String,
     /// The tensors that it is given.
     pub inputs: Vec<Tensor>,
-    /// The tensor that it gives.
+    /// The tensor that it gives; of several the first that it has made.
     pub output: Tensor,
+    /// What it gives, by key, where that is not one tensor alone.
+    pub returns: Vec<(String, Tensor)>,
     /// What it does, in order of execution.
     pub body: Vec<Unit>,
 }
@@ -92,6 +94,16 @@ impl Unit {
         match self {
             Self::Operation(operation) => operation.result,
             Self::Module(module) => module.output,
+        }
+    }
+
+    /// All tensors that it gives.
+    pub fn results(&self) -> Vec<Tensor> {
+        match self {
+            Self::Operation(operation) => vec![operation.result],
+            Self::Module(module) => {
+                std::iter::once(module.output).chain(module.returns.iter().map(|(_, tensor)| *tensor)).collect()
+            }
         }
     }
 

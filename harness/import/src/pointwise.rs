@@ -8,6 +8,7 @@ use crate::arguments::At;
 use crate::operation::What;
 use crate::read::Reader;
 use crate::trace::Argument;
+use crate::view::View;
 use crate::word::{Word, number};
 
 impl Reader<'_> {
@@ -70,15 +71,21 @@ impl Reader<'_> {
     }
 
     pub(crate) fn softmax(&mut self, at: &mut At<'_>) -> Result<(), Refusal> {
-        let x = self.first(at)?;
-        let rank = self.shape_of(x).len();
-        match at.axis(1, &["dim"], rank)? {
-            axis if axis + 1 == rank => self.layer(at, Layer::Softmax(zoo::Softmax {}), x, None),
-            axis => Err(at.refuse(
-                format!("it is taken along axis {axis} of {rank}"),
-                "`softmax` is taken along the last axis; `permute` moves one there",
-            )),
-        }
+        let input = at.input();
+        let shape = match input {
+            Some(Argument::Value(value)) => self.shape(*value),
+            _ => None,
+        };
+        let Some(shape) = shape else { return Err(at.unknown_form("input")) };
+        let rank = shape.len();
+        let axis = at.axis(1, &["dim"], rank)?;
+        // `softmax` is taken along the last axis, which changes places with the one that is meant.
+        let mut order: Vec<usize> = (0..rank).collect();
+        order.swap(axis, rank - 1);
+        let swapped = View::Permute(order);
+        let x = self.operand_viewed(at, input, std::slice::from_ref(&swapped))?;
+        let what = What::Layer(Word::of(&Layer::Softmax(zoo::Softmax {})));
+        self.gives_viewed(at, what, vec![x], None, swapped.shape(&shape), vec![swapped])
     }
 
     pub(crate) fn dropout(&mut self, at: &mut At<'_>) -> Result<(), Refusal> {

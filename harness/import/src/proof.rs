@@ -74,9 +74,13 @@ struct Account {
 }
 
 impl Account {
-    fn module(&mut self, name: &str, part: &str, number: usize) {
+    /// What a module gives, by key: `` of a lone tensor.
+    fn module(&mut self, name: &str, parts: &[(&str, usize)]) {
         let call = self.calls.entry(name.to_owned()).or_default();
-        self.modules.insert(format!("{name}#{call}{part}"), number);
+        for (key, number) in parts {
+            let part = if key.is_empty() { String::new() } else { format!(".{key}") };
+            self.modules.insert(format!("{name}#{call}{part}"), *number);
+        }
         *call += 1;
     }
 
@@ -89,8 +93,8 @@ impl Account {
     fn layer(&mut self, word: &Word, name: &str, number: usize) {
         match word.kind {
             Kind::Parameter => {}
-            Kind::First => self.module(name, ".0", number),
-            Kind::Formula | Kind::Wide | Kind::Plain => self.module(name, "", number),
+            Kind::First => self.module(name, &[("0", number)]),
+            Kind::Formula | Kind::Wide | Kind::Plain => self.module(name, &[("", number)]),
         }
     }
 }
@@ -108,8 +112,12 @@ impl Traced<'_> {
             match unit {
                 Unit::Module(module) => {
                     self.units(&module.body, &module.path);
-                    let number = self.number(module.output);
-                    self.account.module(&module.path, "", number);
+                    let returns = module.returns.iter().map(|(key, tensor)| (key.as_str(), self.number(*tensor)));
+                    let parts: Vec<(&str, usize)> = match module.returns.is_empty() {
+                        true => vec![("", self.number(module.output))],
+                        false => returns.collect(),
+                    };
+                    self.account.module(&module.path, &parts);
                 }
                 Unit::Operation(Operation { what, operands, result, name, .. }) => {
                     let operands = operands.iter().map(|operand| self.number(*operand)).collect();
@@ -185,7 +193,14 @@ impl Written<'_> {
             }
         };
         if let (Some(name), true) = (name, is_container) {
-            self.account.module(name, "", result);
+            let tap =
+                |(key, tap): (&'_ String, &String)| (key.clone(), self.taps.get(tap).copied().unwrap_or(usize::MAX));
+            let returns: Vec<(String, usize)> = layer.returns.iter().map(tap).collect();
+            let parts: Vec<(&str, usize)> = match returns.is_empty() {
+                true => vec![("", result)],
+                false => returns.iter().map(|(key, number)| (key.as_str(), *number)).collect(),
+            };
+            self.account.module(name, &parts);
         }
         result
     }
@@ -276,7 +291,8 @@ pub fn shapes(trace: &Trace, recipe: &Recipe, model: &ResolvedModel) -> Result<u
     for tap in &graph.taps {
         let zoo_graph::TapState::Value(value) = tap.state else { continue };
         let shape = graph.ty(value).shape.to_vec();
-        if let Some(theirs) = given.get(&(tap.module.clone(), tap.call)).filter(|theirs| **theirs != shape) {
+        let key = (tap.module.clone(), tap.call, tap.part.clone().unwrap_or_default());
+        if let Some(theirs) = given.get(&key).filter(|theirs| **theirs != shape) {
             let message = format!("the module {} would give {shape:?}, and gives {theirs:?}", tap.key());
             return Err(ImportError::Differs(message));
         }
@@ -284,11 +300,11 @@ pub fn shapes(trace: &Trace, recipe: &Recipe, model: &ResolvedModel) -> Result<u
     Ok(count)
 }
 
-/// Shapes of what modules give, by path and call.
+/// Shapes of what modules give, by path, call and key.
 fn outputs(
     call: &ModuleCall,
     shapes: &mut HashMap<usize, Vec<usize>>,
-    given: &mut HashMap<(String, usize), Vec<usize>>,
+    given: &mut HashMap<(String, usize, String), Vec<usize>>,
 ) {
     for inner in &call.body {
         match inner {
@@ -298,9 +314,11 @@ fn outputs(
             }
         }
     }
-    if let Some(Argument::Value(value)) = call.outputs.values().next()
-        && let Some(shape) = shapes.get(value)
-    {
-        given.insert((call.module.clone(), call.call), shape.clone());
+    for (key, output) in &call.outputs {
+        if let Argument::Value(value) = output
+            && let Some(shape) = shapes.get(value)
+        {
+            given.insert((call.module.clone(), call.call, key.clone()), shape.clone());
+        }
     }
 }

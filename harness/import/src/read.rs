@@ -1,7 +1,7 @@
 //! From a trace to what the network does: modules with their operations, views put together, what is no module left
 //! out.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use zoo_recipe::Layer;
 use zoo_recipe::layers::Axis;
@@ -32,6 +32,10 @@ pub fn read(trace: &Trace) -> Result<Network, ImportError> {
     }
     let inputs = trace.inputs.iter().map(|(name, made)| (name.clone(), made.value)).collect();
     let root = reader.call(&trace.root)?;
+    if root.returns.len() > 1 {
+        let what = format!("it gives {} tensors", root.returns.len());
+        return Err(reader.refuse_module(&trace.root, &what).into());
+    }
     Ok(Network { root, inputs })
 }
 
@@ -101,14 +105,23 @@ impl Reader<'_> {
                 }
             }
         }
-        let mut outputs: Vec<usize> = call.outputs.values().flat_map(Argument::values).collect();
-        outputs.retain(|value| !matches!(self.seen.get(value), Some(Seen::Unsaid(_))));
-        outputs.dedup();
-        let [output] = outputs[..] else {
-            let what = format!("it gives {} tensors", outputs.len());
-            return Err(self.refuse_module(call, &what).into());
+        let mut returns = Vec::new();
+        for (key, value) in &call.outputs {
+            for value in value.values() {
+                if !matches!(self.seen(value), Some(Seen::Unsaid(_))) {
+                    returns.push((key.clone(), self.tensor(value, path, &call.at, "return", &mut body)?));
+                }
+            }
+        }
+        let tensors = || returns.iter().map(|(_, tensor)| *tensor);
+        let Some(output) = tensors().find(|tensor| !inputs.contains(tensor)).or(tensors().next()) else {
+            return Err(self.refuse_module(call, "it gives no tensor").into());
         };
-        let output = self.tensor(output, path, &call.at, "return", &mut body)?;
+        if let [(key, _)] = &returns[..]
+            && key.is_empty()
+        {
+            returns.clear();
+        }
         let described = self.trace.modules.get(path);
         let class = described.map_or("", |module| module.class.as_str());
         let mut module = Module {
@@ -118,10 +131,12 @@ impl Reader<'_> {
             at: call.at.clone(),
             inputs,
             output,
+            returns,
             body,
         };
         shorten_sums(&mut module.body);
-        drop_unused(&mut module.body, output);
+        let given: Vec<Tensor> = module.returns.iter().map(|(_, tensor)| *tensor).chain([output]).collect();
+        drop_unused(&mut module.body, &given);
         Ok(module)
     }
 
@@ -146,7 +161,9 @@ impl Reader<'_> {
             self.tensor(value, outer, &call.at, &call.module, units)?;
         }
         let mut module = self.call(call)?;
-        if module.body.is_empty() && module.inputs.contains(&module.output) {
+        // One that picks a tensor out of several says so.
+        let picks = module.body.is_empty() && module.inputs.len() > 1;
+        if module.inputs.contains(&module.output) && !picks {
             return Err(self.refuse_module(call, "it does nothing, and is a module all the same").into());
         }
         if let [Unit::Operation(first), ..] = &module.body[..]
@@ -163,6 +180,7 @@ impl Reader<'_> {
         if let [Unit::Operation(only)] = &mut module.body[..]
             && (only.name.is_none() || own(&only.name))
             && can_be_named(&only.what)
+            && (module.returns.is_empty() || gives_first(&only.what))
         {
             only.name = Some(path.clone());
             if call.call > 0 && self.has_parameters(path) {
@@ -180,9 +198,8 @@ impl Reader<'_> {
         if call.call > 0 {
             return Err(self.refuse_module(call, "it is called more than once").into());
         }
-        if module.inputs.len() != 1 {
-            let what = format!("it takes {} tensors", module.inputs.len());
-            return Err(self.refuse_module(call, &what).into());
+        if module.inputs.is_empty() {
+            return Err(self.refuse_module(call, "it takes no tensor").into());
         }
         units.push(Unit::Module(module));
         Ok(())
@@ -300,6 +317,33 @@ impl Reader<'_> {
         }
     }
 
+    /// An argument seen in another way, as a tensor that an operation gives; what it gives away with what it was is not
+    /// computed.
+    pub(crate) fn operand_viewed(
+        &mut self,
+        at: &mut At<'_>,
+        argument: Option<&Argument>,
+        views: &[View],
+    ) -> Result<Tensor, Refusal> {
+        let (base, mut all) = match argument {
+            Some(Argument::Value(value)) if let Some(Seen::Of(base, known)) = self.seen(*value) => {
+                (*base, known.clone())
+            }
+            other => (self.operand(at, other)?, Vec::new()),
+        };
+        all.extend_from_slice(views);
+        self.view(at, base, all)
+    }
+
+    /// Adds an operation inside a call: its result is no tensor of the trace.
+    pub(crate) fn inner(&mut self, at: &mut At<'_>, what: What, operands: Vec<Tensor>, shape: Vec<usize>) -> Tensor {
+        let result = self.next;
+        self.next += 1;
+        self.shapes.insert(result, shape);
+        at.units.push(Unit::Operation(Operation { what, operands, result, name: None, at: at.call.at.clone() }));
+        result
+    }
+
     /// Adds an operation whose result is the only tensor of the call.
     pub(crate) fn gives(
         &mut self,
@@ -331,6 +375,7 @@ impl Reader<'_> {
         }
         let result = self.next;
         self.next += 1;
+        let views = view::simplified(&shape, &views);
         self.shapes.insert(result, shape);
         self.seen.insert(made.value, Seen::Of(result, views));
         at.units.push(Unit::Operation(Operation { what, operands, result, name, at: at.call.at.clone() }));
@@ -385,7 +430,7 @@ impl Reader<'_> {
             let next = view.shape(&shape);
             let keeps_elements = match view {
                 View::Reshape(_) => next.iter().product::<usize>() == shape.iter().product::<usize>(),
-                View::Permute(_) | View::Select(..) => true,
+                View::Permute(_) | View::Select(..) | View::Slice(..) => true,
             };
             if !keeps_elements {
                 return Err(at.unknown_form("shape"));
@@ -408,6 +453,11 @@ fn can_be_named(what: &What) -> bool {
         What::Layer(word) => word.kind != Kind::Formula,
         What::Add | What::Subtract | What::Mul | What::Concat(_) => false,
     }
+}
+
+/// Whether a layer is a module that gives its result first, and something else.
+fn gives_first(what: &What) -> bool {
+    matches!(what, What::Layer(word) if word.kind == Kind::First)
 }
 
 /// A shape and what is made of it, for messages.
@@ -440,9 +490,10 @@ fn shorten_sums(units: &mut [Unit]) {
 }
 
 /// Leaves out operations without a name whose results nothing uses.
-fn drop_unused(units: &mut Vec<Unit>, output: Tensor) {
+fn drop_unused(units: &mut Vec<Unit>, given: &[Tensor]) {
     loop {
-        let used: Vec<Tensor> = units.iter().flat_map(|unit| unit.operands().to_vec()).chain([output]).collect();
+        let operands = units.iter().flat_map(Unit::operands);
+        let used: HashSet<Tensor> = operands.chain(given).copied().collect();
         let before = units.len();
         units.retain(|unit| match unit {
             Unit::Operation(operation) => operation.name.is_some() || used.contains(&operation.result),

@@ -23,7 +23,7 @@ const SIDES: std::ops::RangeInclusive<usize> = 16..=512;
 /// # Errors
 /// The first thing that recipes cannot say.
 pub fn text(trace: &Trace, network: &Network, name: &str) -> Result<String, ImportError> {
-    let items = structure::layers(&network.root, &network.inputs)?;
+    let (items, _) = structure::layers(&network.root, &network.inputs)?;
     let mut body = lay_out(items, "");
     name_classes(&mut body, trace.classes);
     let classes = trace.modules.iter();

@@ -96,10 +96,10 @@ pub fn outline(items: &[Item], shortcuts: bool) -> String {
         }
         Item::Gate(body) => format!("gate({})", inside(body)),
         Item::Scope { name, body } => format!("scope {name}({})", inside(body)),
-        Item::Module { name, body, .. } => format!("module {name}({})", inside(body)),
-        Item::Use { name, block, args, .. } => {
+        Item::Module { name, body, returns, .. } => format!("module {name}({}) {returns:?}", inside(body)),
+        Item::Use { name, block, args, returns, .. } => {
             let keys: Vec<&str> = args.keys().map(String::as_str).collect();
-            format!("use {name} {block} {}", keys.join(" "))
+            format!("use {name} {block} {} {returns:?}", keys.join(" "))
         }
         Item::Stack { name, block, item, args, first, .. } => {
             let keys: Vec<&str> = args.keys().chain(first.keys()).map(String::as_str).collect();

@@ -2,16 +2,19 @@
 
 use std::collections::{HashMap, HashSet};
 
+use indexmap::IndexMap;
+
 use crate::Refusal;
 use crate::item::{Item, size};
 use crate::operation::{Module, Operation, Tensor, Unit, What};
 use crate::word::{Entry, Setting, Word};
 
-/// The layers of a module.
+/// The layers of a module, and the taps of what it gives by key where that is not one tensor alone. `inputs`: further
+/// tensors that it reads, by the names that they have around it.
 ///
 /// # Errors
 /// A tensor that comes from outside the module, though the module is not given it.
-pub fn layers(module: &Module, inputs: &[(String, Tensor)]) -> Result<Vec<Item>, Refusal> {
+pub fn layers(module: &Module, inputs: &[(String, Tensor)]) -> Result<(Vec<Item>, IndexMap<String, String>), Refusal> {
     let input = module.inputs.first().copied().unwrap_or(module.output);
     let further = inputs.iter().filter(|(_, tensor)| *tensor != input).map(|(name, tensor)| (*tensor, name.clone()));
     let mut body = Body {
@@ -24,10 +27,12 @@ pub fn layers(module: &Module, inputs: &[(String, Tensor)]) -> Result<Vec<Item>,
         taps: HashMap::new(),
     };
     body.order()?;
-    if let Some(items) = body.run(input, module.output)?
+    if module.returns.is_empty()
+        && !module.body.is_empty()
+        && let Some(items) = body.run(input, module.output)?
         && body.done.len() == module.body.len()
     {
-        return Ok(items);
+        return Ok((items, IndexMap::new()));
     }
     body.taps.clear();
     body.in_order()
@@ -70,8 +75,12 @@ impl Body<'_> {
                 }
                 dominator = Some(dominator.map_or(*operand, |other| self.common(other, *operand)));
             }
-            self.dominators.insert(unit.result(), dominator.unwrap_or(self.input));
-            self.producers.insert(unit.result(), index);
+            for result in unit.results() {
+                if !self.dominators.contains_key(&result) {
+                    self.dominators.insert(result, dominator.unwrap_or(self.input));
+                    self.producers.insert(result, index);
+                }
+            }
         }
         Ok(())
     }
@@ -106,6 +115,9 @@ impl Body<'_> {
                 return Ok(None);
             }
             let unit = &self.module.body[index];
+            if matches!(unit, Unit::Module(module) if !module.returns.is_empty()) {
+                return Ok(None);
+            }
             match unit.operands() {
                 [] => return Ok(None),
                 [one] => {
@@ -179,15 +191,7 @@ impl Body<'_> {
     /// A unit of one tensor.
     fn item(&self, unit: &Unit) -> Result<Item, Refusal> {
         Ok(match unit {
-            Unit::Module(module) => Item::Module {
-                name: module.path.clone(),
-                path: module.path.clone(),
-                class: module.class.clone(),
-                source: module.source.clone(),
-                body: layers(module, &[])?,
-                enabled: None,
-                closed: false,
-            },
+            Unit::Module(module) => module_item(module, &[])?.0,
             Unit::Operation(operation) => match &operation.what {
                 What::Layer(word) => Item::Layer { word: word.clone(), name: operation.name.clone() },
                 What::Add | What::Subtract | What::Mul | What::Concat(_) => {
@@ -211,18 +215,27 @@ impl Body<'_> {
     }
 
     /// The layers in order of execution, with a tap for each tensor that is not used at once.
-    fn in_order(&mut self) -> Result<Vec<Item>, Refusal> {
+    fn in_order(&mut self) -> Result<(Vec<Item>, IndexMap<String, String>), Refusal> {
         let mut names: HashMap<Tensor, String> = self.further.clone();
+        let around: HashSet<String> = self.further.values().cloned().collect();
         let mut count = 0;
         let mut name = |names: &mut HashMap<Tensor, String>, tensor: Tensor| {
             names
                 .entry(tensor)
                 .or_insert_with(|| {
-                    count += 1;
-                    format!("t{count}")
+                    loop {
+                        count += 1;
+                        let name = format!("t{count}");
+                        // A tap hides those around this module that have its name.
+                        if !around.contains(&name) {
+                            break name;
+                        }
+                    }
                 })
                 .clone()
         };
+        // What modules with several results give is a tap of theirs already.
+        let mut given: HashSet<Tensor> = HashSet::new();
         let mut items: Vec<(Tensor, Vec<Item>)> = vec![(self.input, Vec::new())];
         let mut present = self.input;
         for unit in &self.module.body {
@@ -247,15 +260,29 @@ impl Body<'_> {
                 if let Some(place) = others.iter().position(|operand| *operand == first) {
                     others.remove(place);
                 }
-                let mut others = others.into_iter().map(|other| name(&mut names, other));
-                match (unit, others.next(), others.next()) {
-                    (Unit::Operation(operation), Some(other), None) => {
-                        own.push(Item::Join(operation.what.tag(), other))
+                let others: Vec<(String, Tensor)> =
+                    others.into_iter().map(|other| (name(&mut names, other), other)).collect();
+                match (unit, &others[..]) {
+                    (Unit::Module(module), _) => {
+                        let (item, returns) = module_item(module, &others)?;
+                        own.push(item);
+                        let inside = module.path.strip_prefix(&self.module.path).unwrap_or(&module.path);
+                        let inside = inside.trim_start_matches('.');
+                        for ((_, tensor), tap) in module.returns.iter().zip(returns.values()) {
+                            if !names.contains_key(tensor) && *tensor != self.input && !module.inputs.contains(tensor) {
+                                names.insert(*tensor, format!("{inside}.{tap}"));
+                                given.insert(*tensor);
+                            }
+                        }
                     }
-                    (Unit::Operation(Operation { what: What::Layer(word), name, .. }), Some(key), Some(value)) => {
-                        own.push(Item::Layer { word: attending(word, key, value), name: name.clone() });
+                    (Unit::Operation(operation), [(other, _)]) => {
+                        own.push(Item::Join(operation.what.tag(), other.clone()))
                     }
-                    (unit, ..) => own.push(self.item(unit)?),
+                    (Unit::Operation(Operation { what: What::Layer(word), name, .. }), [(key, _), (value, _)]) => {
+                        let word = attending(word, key.clone(), value.clone());
+                        own.push(Item::Layer { word, name: name.clone() });
+                    }
+                    (Unit::Operation(_), _) => own.push(self.item(unit)?),
                 }
             }
             present = unit.result();
@@ -265,16 +292,39 @@ impl Body<'_> {
             let tap = name(&mut names, self.module.output);
             items.push((self.module.output, vec![Item::From(tap)]));
         }
+        if self.module.body.is_empty() {
+            // What picks one of several tensors has no layer, and a body has to have one.
+            name(&mut names, self.input);
+        }
+        let returns = self.module.returns.iter();
+        let returns = returns.map(|(key, tensor)| (key.clone(), name(&mut names, *tensor))).collect();
         let mut written = Vec::new();
         for (tensor, own) in items {
             let is_end = matches!(own[..], [Item::From(_)]);
             written.extend(own);
-            if let (Some(tap), false) = (names.get(&tensor), is_end) {
+            // Once alone: a module may give what it is given.
+            if let (Some(tap), false) = (names.get(&tensor), is_end || !given.insert(tensor)) {
                 written.push(Item::Tap(tap.clone()));
             }
         }
-        Ok(written)
+        Ok((written, returns))
     }
+}
+
+/// A module that reads these taps of what is around it beside its first tensor.
+fn module_item(module: &Module, taps: &[(String, Tensor)]) -> Result<(Item, IndexMap<String, String>), Refusal> {
+    let (body, returns) = layers(module, taps)?;
+    let item = Item::Module {
+        name: module.path.clone(),
+        path: module.path.clone(),
+        class: module.class.clone(),
+        source: module.source.clone(),
+        body,
+        returns: returns.clone(),
+        enabled: None,
+        closed: false,
+    };
+    Ok((item, returns))
 }
 
 impl What {

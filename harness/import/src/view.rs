@@ -2,7 +2,7 @@
 //! it.
 
 use zoo_recipe::Layer;
-use zoo_recipe::layers::{ChannelShuffle, Flatten, Permute, Reshape, Take, Tokens};
+use zoo_recipe::layers::{ChannelShuffle, Flatten, Permute, Reshape, Slice, Take, Tokens};
 use zoo_recipe::schema::{Count, Size};
 
 /// One step, the batch being axis 0.
@@ -14,6 +14,8 @@ pub enum View {
     Permute(Vec<usize>),
     /// What lies at an index of an axis, which goes away.
     Select(usize, usize),
+    /// Of an axis, from an index, so many.
+    Slice(usize, usize, usize),
 }
 
 impl View {
@@ -25,6 +27,9 @@ impl View {
             Self::Select(axis, _) => {
                 from.iter().enumerate().filter(|(at, _)| at != axis).map(|(_, extent)| *extent).collect()
             }
+            Self::Slice(axis, _, size) => {
+                from.iter().enumerate().map(|(at, extent)| if at == *axis { *size } else { *extent }).collect()
+            }
         }
     }
 
@@ -33,7 +38,7 @@ impl View {
         match self {
             Self::Reshape(shape) => shape.first() == from.first(),
             Self::Permute(order) => order.first() == Some(&0),
-            Self::Select(axis, _) => *axis > 0,
+            Self::Select(axis, _) | Self::Slice(axis, ..) => *axis > 0,
         }
     }
 }
@@ -57,6 +62,14 @@ pub fn simplified(from: &[usize], views: &[View]) -> Vec<View> {
                 found.pop();
                 View::Permute(joined)
             }
+            (Some(View::Permute(order)), View::Select(axis, index)) if let Some(source) = order.get(*axis).copied() => {
+                // Taken first, so that an axis that goes away does not move.
+                let rest = order.iter().enumerate().filter(|(to, _)| to != axis);
+                let rest = rest.map(|(_, from)| if *from > source { from - 1 } else { *from }).collect();
+                found.pop();
+                found.push(View::Select(source, *index));
+                View::Permute(rest)
+            }
             _ => view.clone(),
         };
         let before = shape(from, &found);
@@ -64,6 +77,7 @@ pub fn simplified(from: &[usize], views: &[View]) -> Vec<View> {
             View::Reshape(shape) => *shape == before,
             View::Permute(order) => order.iter().enumerate().all(|(to, from)| to == *from),
             View::Select(..) => false,
+            View::Slice(axis, _, size) => before.get(*axis) == Some(size),
         };
         if !is_identity {
             found.push(next);
@@ -106,6 +120,9 @@ pub fn layers(from: &[usize], views: &[View]) -> Option<Vec<Layer>> {
             ([View::Select(axis, index), ..], _) => {
                 (Layer::Take(Take { axis: Count(axis - 1), index: Count(*index) }), 1)
             }
+            ([View::Slice(axis, from, size), ..], _) => {
+                (Layer::Slice(Slice { axis: Count(axis - 1), from: Count(*from), size: Size(*size) }), 1)
+            }
             ([], _) => break,
         };
         shape = rest[..taken].iter().fold(shape, |shape, view| view.shape(&shape));
@@ -125,6 +142,13 @@ mod tests {
         assert_eq!(simplified(&[5, 7, 9], &views), []);
         let views = [View::Reshape(vec![5, 63]), View::Reshape(vec![5, 7, 9])];
         assert_eq!(simplified(&[5, 7, 9], &views), []);
+    }
+
+    #[test]
+    fn what_goes_away_is_taken_before_axes_move() {
+        let views = [View::Permute(vec![2, 0, 3, 1, 4]), View::Select(0, 1)];
+        assert_eq!(simplified(&[5, 7, 3, 2, 4], &views), [View::Select(2, 1), View::Permute(vec![0, 2, 1, 3])]);
+        assert_eq!(shape(&[5, 7, 3, 2, 4], &views), shape(&[5, 7, 3, 2, 4], &simplified(&[5, 7, 3, 2, 4], &views)));
     }
 
     #[test]

@@ -119,14 +119,16 @@ impl Lines {
                 }
                 _ => self.scope(indent, dash, name, body),
             },
-            Item::Module { name, body, enabled, .. } => {
+            Item::Module { name, body, returns, enabled, .. } => {
                 if let ([join @ (Item::Residual { .. } | Item::Concat { .. } | Item::Gate(_))], None) =
                     (&body[..], enabled)
+                    && returns.is_empty()
                 {
                     return self.join(indent, dash, join, other(name).as_deref());
                 }
                 let name = other(name);
-                if enabled.is_none() && self.lone(indent, dash, "sequential", name.as_deref(), ("body", body, true)) {
+                let is_plain = enabled.is_none() && returns.is_empty();
+                if is_plain && self.lone(indent, dash, "sequential", name.as_deref(), ("body", body, true)) {
                     return;
                 }
                 self.line(indent, &format!("{dash}sequential:"));
@@ -140,11 +142,16 @@ impl Lines {
                 }
                 self.line(inner, "body:");
                 self.list(inner + 2, body, true);
+                if !returns.is_empty() {
+                    self.line(inner, &format!("returns: {}", taps(returns)));
+                }
             }
-            Item::Use { name, block, args, .. } => {
+            Item::Use { name, block, args, returns, .. } => {
                 let name = other(name).map(|name| ("name".to_owned(), name));
                 let args = Some(("args".to_owned(), flow(args))).filter(|(_, args)| !args.is_empty());
-                let keys: Vec<_> = name.into_iter().chain([("use".to_owned(), block.clone())]).chain(args).collect();
+                let returns = Some(("returns".to_owned(), taps(returns))).filter(|_| !returns.is_empty());
+                let used = [("use".to_owned(), block.clone())];
+                let keys: Vec<_> = name.into_iter().chain(used).chain(args).chain(returns).collect();
                 self.keys(indent, dash, "block", &keys);
             }
             Item::Stack { name, block, item, repeat, args, first, .. } => {
@@ -276,6 +283,12 @@ impl Lines {
         }
         Some(format!("[{}]", parts.join(", ")))
     }
+}
+
+/// `{"0": t1, "1": t2}`: what a module gives.
+fn taps(returns: &IndexMap<String, String>) -> String {
+    let said: Vec<String> = returns.iter().map(|(key, tap)| format!("{}: {tap}", quoted(key))).collect();
+    format!("{{{}}}", said.join(", "))
 }
 
 /// A name; a number in quotes, as YAML would read it as one.

@@ -60,6 +60,16 @@ fn arguments_say_what_the_layer_does() {
         ("torch.Tensor.mean", json!([[-1, 2]]), json!({}), &[BATCH, 8], "- global_avg_pool"),
         ("torch.Tensor.permute", json!([0, 2, 3, 1]), json!({}), &[BATCH, 6, 6, 8], "- permute: {order: [1, 2, 0]}"),
         ("torch.Tensor.__getitem__", json!([[{"ellipsis": null}, -1]]), json!({}), &[BATCH, 8, 6], "index: 5"),
+        (
+            "torch.Tensor.__getitem__",
+            json!([[{"slice": [null, null, null]}, {"slice": [2, -1, null]}]]),
+            json!({}),
+            &[BATCH, 5, 6, 6],
+            "- slice: {from: 2, size: 5}",
+        ),
+        ("torch.Tensor.split", json!([[5, 3]]), json!({"dim": 1}), &[BATCH, 5, 6, 6], "- slice: {size: 5}"),
+        ("torch.Tensor.softmax", json!([1]), json!({}), SAME, "- permute: {order: [2, 1, 0]}"),
+        ("torch.Tensor.sum", json!([1]), json!({}), &[BATCH, 6, 6], "- take: {index: 7}"),
         ("torch.Tensor.add", json!([2]), json!({"alpha": 1}), SAME, "- map: \"x + 2\""),
         ("torch.Tensor.to", json!([{"dtype": "float32"}]), json!({"copy": true}), SAME, "stem"),
         (

@@ -105,6 +105,40 @@ fn equal_modules_are_a_stack_of_one_block_and_widths_are_arguments() {
 }
 
 #[test]
+fn modules_that_take_and_give_several_tensors_have_taps() {
+    let mut tracing = Tracing::new();
+    let shape = [BATCH, 8, 6, 6];
+    let (stem, first) = tracing.conv("stem", 0, [3, 8], 6);
+    let (one, conv) = tracing.conv("split.conv", stem, [8, 8], 6);
+    let (other, relu) = tracing.function("torch.relu", json!([{"value": one}]), &shape);
+    let mut split = tracing.module("split", "nets.Split", stem, one, json!([conv, relu]));
+    split["outputs"] = json!({"0": {"value": one}, "1.0": {"value": other}});
+    let (wide, conv) = tracing.conv("join.conv", one, [8, 8], 6);
+    let (sum, add) = tracing.function("torch.Tensor.add", json!([{"value": wide}, {"value": other}]), &shape);
+    let mut join = tracing.module("join", "nets.Join", one, sum, json!([conv, add]));
+    join["args"] = json!([[{"value": one}, {"value": other}]]);
+    let text = text(&tracing.finish(8, 6, vec![first, split, join], sum));
+    let expected = [
+        "    split:",
+        "      body:",
+        "        - conv: {name: conv, out: 8, kernel: 3, pad: 1, bias: false}",
+        "        - tap: t1",
+        "        - relu",
+        "        - tap: t2",
+        "        - from: t1",
+        "  body:",
+        "    - conv: {name: stem, out: 8, kernel: 3, pad: 1, bias: false}",
+        "    - block: {name: split, use: split, returns: {\"0\": t1, \"1.0\": t2}}",
+        "    - sequential:",
+        "        name: join",
+        "        body:",
+        "          - conv: {name: conv, out: $classes, kernel: 3, pad: 1, bias: false}",
+        "          - add: split.t2",
+    ];
+    assert!(text.contains(&expected.join("\n")), "{text}");
+}
+
+#[test]
 fn a_parameter_that_nothing_uses_is_refused() {
     let mut trace: Value = serde_json::from_slice(&network(&[(8, 1)], 8)).unwrap();
     trace["parameters"]["head.weight"] = json!({"shape": [8, 8]});

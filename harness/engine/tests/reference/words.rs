@@ -169,6 +169,8 @@ fn moves_and_products() {
     expect("    - pixel_shuffle: {by: 2}", shape, &x, &[], &pixels);
     let permuted: Vec<f64> = all([2, h, w, c]).map(|(n, i, j, k)| at(n, k, i, j)).collect();
     expect("    - permute: {order: [1, 2, 0]}", shape, &x, &[], &permuted);
+    let sliced: Vec<f64> = all([2, 3, h, w]).map(|(n, k, i, j)| at(n, k + 2, i, j)).collect();
+    expect("    - slice: {from: 2, size: 3}", shape, &x, &[], &sliced);
     expect("    - reshape: {to: [4, 12]}", shape, &x, &[], &x);
     // A gate of one number per channel, and a formula over two values.
     let mean = |n: usize, k: usize| all([1, 1, h, w]).map(|(_, _, i, j)| at(n, k, i, j)).sum::<f64>() / (h * w) as f64;

@@ -62,6 +62,7 @@ mod scope;
 mod sequential;
 mod sigmoid;
 mod silu;
+mod slice;
 mod softmax;
 mod stack;
 mod subtract;
@@ -180,6 +181,7 @@ layers! {
     "sigmoid" => sigmoid::Sigmoid,
     "scale" => scale::Scale,
     "silu" => silu::Silu,
+    "slice" => slice::Slice,
     "hard_swish" => hard_swish::HardSwish,
     "hard_sigmoid" => hard_sigmoid::HardSigmoid,
     "gelu" => gelu::Gelu,

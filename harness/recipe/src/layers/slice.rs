@@ -1,0 +1,44 @@
+//! Part of an axis.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use zoo_graph::{GraphError, ValueId, ops};
+
+use super::{Description, Module, Step, Word, Work};
+use crate::lower::Builder;
+use crate::schema::{Count, Size};
+
+/// Some neighbours of an axis: `- slice: {from: 16, size: 48}` gives channels 16 to 63 of maps (PyTorch's
+/// `x[:, 16:64]`).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Slice {
+    /// The axis, from 0, without the batch.
+    #[serde(default)]
+    pub axis: Count,
+    /// The first index, from 0.
+    #[serde(default)]
+    pub from: Count,
+    /// How many.
+    pub size: Size,
+}
+
+impl Word for Slice {
+    const MODULE: Module = Module::Function;
+
+    fn build(&self, at: &mut Builder<'_, '_>, x: ValueId) -> Result<ValueId, GraphError> {
+        let (axis, from, count) = (self.axis.0 + 1, self.from.0, self.size.0);
+        let mut size = at.shape(x).to_vec();
+        if size.get(axis).is_none_or(|extent| from.checked_add(count).is_none_or(|end| end > *extent)) {
+            let shape = at.shape(x);
+            return Err(at.refuse(format!("there are no {count} from {from} on axis {} of {shape}", self.axis.0)));
+        }
+        let mut start = vec![0; size.len()];
+        (start[axis], size[axis]) = (from, count);
+        at.add(ops::Slice { start, size }, &[x])
+    }
+
+    fn describe(&self) -> Description<'_> {
+        Step::new(Work::Size, format!("slice {}+{}", self.from.0, self.size.0)).into()
+    }
+}
