@@ -11,7 +11,7 @@ use prost::Message;
 use std::collections::HashSet;
 use thiserror::Error;
 use zoo_graph::ops::{
-    AdaptiveAvgPool, AvgPool, Conv2D, Interpolation, MatMul, Rectifier, Reshape, Resize, Slice, Split, Window,
+    AdaptiveAvgPool, AvgPool, Conv2D, Indices, Interpolation, MatMul, Rectifier, Reshape, Resize, Slice, Split, Window,
 };
 use zoo_graph::{Graph, Node, Op, Origin, Source, ValueId};
 
@@ -399,7 +399,17 @@ impl Translation<'_> {
             Op::Resize(resize) => self.resize(node, resize),
             Op::Slice(slice) => self.slice(node, slice),
             Op::Split(split) => self.split(node, split),
-            Op::Gather(_) => self.plain(node, "Gather", vec![Attribute::int("axis", 0)]),
+            Op::Gather(gather) => {
+                let fixed = match &gather.indices {
+                    Indices::Operand => None,
+                    Indices::Fixed(numbers) => {
+                        let numbers: Vec<i64> = numbers.iter().map(|number| i64::from(*number)).collect();
+                        Some(self.integers(node, "indices", &numbers))
+                    }
+                };
+                let inputs = self.operands(node).into_iter().chain(fixed).collect();
+                self.push("Gather", &node.name, inputs, self.result(node), vec![Attribute::int("axis", 0)]);
+            }
             Op::Transpose(transpose) => {
                 self.plain(node, "Transpose", vec![Attribute::ints("perm", &transpose.permutation)])
             }

@@ -94,7 +94,7 @@ fn rows_of_tables() {
         let mut tiny = Tiny::new(dtype);
         let table = tiny.noisy(&[5, 3]);
         let tokens = tiny.graph.add_input("tokens", TensorType::plain([2, 3], DType::U32));
-        let y = tiny.add(Gather, &[table, tokens]);
+        let y = tiny.add(Gather::BY_OPERAND, &[table, tokens]);
         tiny.probe(y);
         tiny
     };
