@@ -30,10 +30,7 @@ pub(super) fn gather<T: FloatDType>(op: &Gather, operands: &[Tensor]) -> Result<
 }
 
 /// For each row of the table, the sum of the values whose index names it.
-pub(super) fn scatter_add<T: FloatDType>(
-    op: &ScatterAdd,
-    operands: &[Tensor],
-) -> Result<Tensor, KernelError> {
+pub(super) fn scatter_add<T: FloatDType>(op: &ScatterAdd, operands: &[Tensor]) -> Result<Tensor, KernelError> {
     let [values, indices] = with_indices(&op.indices, operands)?;
     let row = &values.dims()[indices.rank()..];
     let width = row.iter().product::<usize>();

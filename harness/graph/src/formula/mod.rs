@@ -186,11 +186,7 @@ impl Formula {
     }
 
     /// As [`Self::define`], of as many operands as there are, with one result.
-    pub fn over(
-        rows: usize,
-        operands: usize,
-        write: impl for<'f> FnOnce(&[Expression<'f>]) -> Expression<'f>,
-    ) -> Self {
+    pub fn over(rows: usize, operands: usize, write: impl for<'f> FnOnce(&[Expression<'f>]) -> Expression<'f>) -> Self {
         Self::of_many(rows, operands, |sheet| {
             let operands: Vec<Expression<'_>> = (0..operands).map(|n| sheet.operand(n)).collect();
             vec![write(&operands).id()]

@@ -130,8 +130,7 @@ impl Word for DotProductAttention {
         let kv_heads = self.kv_heads.unwrap_or(self.heads).0;
         let heads = Heads { heads: self.heads.0, kv_heads, causal: self.causal, dropout: self.dropout };
         let beside = |tap: &Option<String>| tap.as_ref().map(|tap| at.tapped(tap)).transpose();
-        let beside =
-            Beside { mask: beside(&self.mask)?, segments: beside(&self.segments)?, bias: beside(&self.bias)? };
+        let beside = Beside { mask: beside(&self.mask)?, segments: beside(&self.segments)?, bias: beside(&self.bias)? };
         let operands = match (&self.key, &self.value) {
             (Some(key), Some(value)) => {
                 let (key, value) = (at.tapped(key)?, at.tapped(value)?);
@@ -152,7 +151,11 @@ impl Word for DotProductAttention {
     }
 
     fn describe(&self) -> Description<'_> {
-        let taps = [&self.key, &self.value, &self.mask, &self.segments, &self.bias].into_iter().flatten().map(String::as_str).collect();
+        let taps = [&self.key, &self.value, &self.mask, &self.segments, &self.bias]
+            .into_iter()
+            .flatten()
+            .map(String::as_str)
+            .collect();
         Step { reads: taps, ..Step::new(Work::Dense, format!("attention {} heads", self.heads.0)) }.into()
     }
 }

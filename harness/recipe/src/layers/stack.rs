@@ -46,7 +46,8 @@ impl Word for Stack {
         for index in 0..self.repeat.0 {
             let first = if index == 0 { &self.first } else { &none };
             let turn = self.turns.get(index % self.turns.len().max(1)).unwrap_or(&none);
-            let count = self.count.iter().map(|(name, first)| (name.clone(), Scalar::Int(i64::from(*first) + index as i64)));
+            let count =
+                self.count.iter().map(|(name, first)| (name.clone(), Scalar::Int(i64::from(*first) + index as i64)));
             let (turn, count) = (("turns", turn), ("count", &count.collect::<IndexMap<_, _>>()));
             let sources = [("first", first), turn, count, ("args", &self.args)];
             let item = format!("{}{index}", self.item);

@@ -60,10 +60,12 @@ impl Grid {
             return Err(at.refuse(format!("layers of windows give [windows, T, C], not {} axes", shape.len() - 1)));
         };
         if [windows, tokens] != [rows * columns, h * w] {
-            let message = format!("{} windows of {} tokens went in, {windows} of {tokens} came out", rows * columns, h * w);
+            let message =
+                format!("{} windows of {} tokens went in, {windows} of {tokens} came out", rows * columns, h * w);
             return Err(at.refuse(message));
         }
-        let apart = at.add_part("rows_and_columns", ops::Reshape { shape: [n, rows, columns, h, w, c].into() }, &[x])?;
+        let apart =
+            at.add_part("rows_and_columns", ops::Reshape { shape: [n, rows, columns, h, w, c].into() }, &[x])?;
         let together = at.transposed("together", &[0, 1, 3, 2, 4, 5], apart)?;
         let [height, width] = self.map;
         at.add_part("map", ops::Reshape { shape: [n, height, width, c].into() }, &[together])

@@ -8,8 +8,8 @@ use std::collections::HashMap;
 use zoo_graph::formula::Formula;
 use zoo_graph::ops::{self, DeviceName};
 use zoo_graph::{
-    DType, Graph, GraphError, Init, Layout, Op, Origin, Phase, Scope, Shape, Source, Tap, TapState, TensorType, ValueId,
-    VariableId, VariableRole,
+    DType, Graph, GraphError, Init, Layout, Op, Origin, Phase, Scope, Shape, Source, Tap, TapState, TensorType,
+    ValueId, VariableId, VariableRole,
 };
 
 /// Name of the output of a network that gives one value.
