@@ -332,11 +332,14 @@ impl Translation<'_> {
     }
 
     /// A shape whose batch is what comes in (ONNX writes 0 for it) where any batch may come.
-    fn shape(&self, shape: &[usize]) -> Vec<i64> {
+    fn shape(&self, node: &Node, shape: &[usize]) -> Vec<i64> {
         let extents = shape.iter().map(|extent| *extent as i64);
         match self.batch {
-            Batch::Any => std::iter::once(0).chain(extents.skip(1)).collect(),
-            Batch::Fixed => extents.collect(),
+            Batch::Any if node.outputs.iter().any(|value| self.of_samples[value.0]) => {
+                std::iter::once(0).chain(extents.skip(1)).collect()
+            }
+            // Of parameters and constants, the first dimension is what it is.
+            Batch::Any | Batch::Fixed => extents.collect(),
         }
     }
 
@@ -391,7 +394,7 @@ impl Translation<'_> {
                 self.push("Pad", &node.name, inputs, self.result(node), vec![]);
             }
             Op::Reshape(reshape) => {
-                let shape = self.shape(&reshape.shape);
+                let shape = self.shape(node, &reshape.shape);
                 let shape = self.integers(node, "shape", &shape);
                 let inputs = self.operands(node).into_iter().chain([shape]).collect();
                 self.push("Reshape", &node.name, inputs, self.result(node), vec![]);
@@ -611,7 +614,7 @@ impl Translation<'_> {
     /// `[n, 2a, h, w]` as `[n, 2, a, h, w]`, the softmax over the two, and the two to the end.
     fn pair_log_softmax(&mut self, node: &Node) {
         let shape = self.graph.ty(node.inputs[0]).shape.clone();
-        let pairs = self.shape(&[shape[0], 2, shape[1] / 2, shape[2], shape[3]]);
+        let pairs = self.shape(node, &[shape[0], 2, shape[1] / 2, shape[2], shape[3]]);
         let pairs = self.integers(node, "shape", &pairs);
         let x = self.names[node.inputs[0].0].clone();
         let x = self.part(node, "pairs", "Reshape", vec![x, pairs], vec![]);
