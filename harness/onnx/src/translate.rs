@@ -189,12 +189,15 @@ pub fn export(
     Ok(Exported { bytes: model.encode_to_vec(), outputs })
 }
 
-/// By value, whether it is computed from an input.
+/// By value, whether it has a row for each sample: it is computed from an input, or written with as many rows.
 fn of_samples(graph: &Graph) -> Vec<bool> {
     let mut of_samples = vec![false; graph.values.len()];
     graph.inputs.iter().for_each(|input| of_samples[input.value.0] = true);
+    let samples = graph.inputs.first().and_then(|input| graph.ty(input.value).shape.first());
     for node in &graph.nodes {
-        let any = node.inputs.iter().any(|value| of_samples[value.0]);
+        // A formula over constants with as many rows as samples is written with as many as come.
+        let expanded = matches!(&node.op, Op::Map(map) if samples.is_some() && map.space.first() == samples);
+        let any = expanded || node.inputs.iter().any(|value| of_samples[value.0]);
         node.outputs.iter().for_each(|value| of_samples[value.0] = any);
     }
     of_samples
