@@ -119,6 +119,15 @@ def convnext(module: nn.Module, local: str) -> Distribution:
     return constant(0.0) if local == "bias" else normal(0.02)
 
 
+def swin(module: nn.Module, local: str) -> Distribution:
+    """Truncated at -2 and 2, as convnext's."""
+    if isinstance(module, nn.LayerNorm):
+        return normalisation(local)
+    if isinstance(module, nn.Conv2d):
+        return torch_default(module, local)
+    return constant(0.0) if local == "bias" else normal(0.02)
+
+
 def densenet(module: nn.Module, local: str) -> Distribution:
     if isinstance(module, nn.Conv2d):
         return normal(math.sqrt(2 / fan_in(module)))
@@ -289,6 +298,12 @@ RECIPES: dict[str, tuple[str, Callable[[nn.Module, str], Distribution], Callable
         INCEPTION_RULE.format(0.1),
         inception(0.1),
         lambda: torchvision.models.inception_v3(aux_logits=False, init_weights=True),
+    ),
+    "swin_t": (
+        "linear layers and biases of positions N(0, 0.02^2) within -2 and 2, their biases 0, normalisations 1 and 0, the convolution "
+        "U(+-1/sqrt(fan_in))",
+        swin,
+        torchvision.models.swin_t,
     ),
     "vit_b_16": (VIT_RULE, vision_transformer, torchvision.models.vit_b_16),
     "gpt_shakespeare": ("weights N(0, 0.02^2), projections into the residual stream N(0, 0.02^2/8), normalisations 1", gpt, Gpt),

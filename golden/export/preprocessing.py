@@ -35,6 +35,7 @@ RECIPES = {
     "efficientnet_b0": {"interpolation": "bicubic", **IMAGENET},
     "convnext_tiny": {"resize": 236, **IMAGENET},
     "vit_b_16": IMAGENET,
+    "swin_t": {"resize": 232, "interpolation": "bicubic", **IMAGENET},
     "resnet34": IMAGENET,
     "se_resnet50": IMAGENET,
     "resnet101": IMAGENET,

@@ -155,15 +155,16 @@ def timm_steps(base: float, epochs: int, gamma: float, step_epochs: float, warmu
     )
 
 
-def torchvision_cosine(theirs: float, batch: int, epochs: int, warmup_epochs: int, warmup_decay: float) -> Schedule:
+def torchvision_cosine(theirs: float, batch: int, epochs: int, warmup_epochs: int, warmup_decay: float, least: float = 0.0) -> Schedule:
     """Everything per epoch; their rate for their batch, scaled to ours."""
     rest, base = epochs - warmup_epochs, theirs * BATCH / batch
+    least *= BATCH / batch
 
     def lr(step: int) -> float:
         epoch = step // STEPS_PER_EPOCH
         if epoch < warmup_epochs:
             return base * (warmup_decay + (1 - warmup_decay) * epoch / warmup_epochs)
-        return base * (1 + math.cos(math.pi * (epoch - warmup_epochs) / rest)) / 2
+        return least + (base - least) * (1 + math.cos(math.pi * (epoch - warmup_epochs) / rest)) / 2
 
     factors = by_epoch(
         epochs,
@@ -171,16 +172,16 @@ def torchvision_cosine(theirs: float, batch: int, epochs: int, warmup_epochs: in
             optimizer,
             [
                 lr_scheduler.LinearLR(optimizer, start_factor=warmup_decay, total_iters=warmup_epochs),
-                lr_scheduler.CosineAnnealingLR(optimizer, T_max=rest),
+                lr_scheduler.CosineAnnealingLR(optimizer, T_max=rest, eta_min=least / base),
             ],
             milestones=[warmup_epochs],
         ),
     )
     return Schedule(
         f"e = floor(i/steps_per_epoch); e < {warmup_epochs}: {base} * ({warmup_decay} + (1 - {warmup_decay}) * e/{warmup_epochs}); "
-        f"from there on: {base} * (1 + cos(pi * (e-{warmup_epochs})/{rest})) / 2",
+        f"from there on: {f'{least} + ({base} - {least})' if least else base} * (1 + cos(pi * (e-{warmup_epochs})/{rest})) / 2",
         f"torchvision references/classification: LinearLR(start_factor={warmup_decay}, total_iters={warmup_epochs}), then "
-        f"CosineAnnealingLR(T_max={rest}), per epoch, {theirs} for batches of {batch} images; here {BATCH}, and the rate in "
+        f"CosineAnnealingLR(T_max={rest}{f', eta_min={least}' if least else ''}), per epoch, {theirs} for batches of {batch} images; here {BATCH}, and the rate in "
         "proportion; the last incomplete batch is dropped",
         base,
         epochs,
@@ -296,6 +297,7 @@ SCHEDULES = {
     "mobilenet_v3_large": stepped(0.064, epochs=600, step_epochs=2, gamma=0.973, batch=1024),
     "efficientnet_b0": timm_steps(0.024, 450, 0.97, 2.4, warmup_epochs=3, start=1e-6, batch=384),
     "vit_b_16": torchvision_cosine(3e-3, 4096, epochs=300, warmup_epochs=30, warmup_decay=0.033),
+    "swin_t": torchvision_cosine(1e-3, 1024, epochs=300, warmup_epochs=20, warmup_decay=0.01, least=1e-5),
     "convnext_tiny": torchvision_cosine(1e-3, 1024, epochs=600, warmup_epochs=5, warmup_decay=0.01),
     "gpt_shakespeare": language_model(1e-3, 1e-4, 100, 8, 3000, "the settings of its README for a CPU"),
     "gpt2": language_model(6e-4, 6e-5, 2000, 600, 12000, "config/train_gpt2.py, without its accumulation of gradients"),

@@ -54,6 +54,9 @@ SMALLER = {
     "inception_v3": f"--model zoo_golden.networks:inception_v3 --image-size 160 --lr 0.001 {SGD} --gain fc.weight=0.3",
     "convnext_tiny": "--model torchvision:convnext_tiny --image-size 64 --batch 2 --no-lifted --optimizer adamw --weight-decay 0.05"
     " --no-decay bn --label-smoothing 0.1 --lr 1e-3 --gain *.layer_scale=0.1 --gain classifier.2.weight=0.3",
+    # The smallest image that needs everything: shifted windows, maps that are filled up, patches of odd maps.
+    "swin_t": "--model torchvision:swin_t --image-size 56 --batch 2 --no-lifted --optimizer adamw --weight-decay 0.05"
+    " --no-decay bn,bias,positions --clip-grad-norm 5 --label-smoothing 0.1 --lr 1e-3 --gain head.weight=0.3",
     "vit_b_16": "--model zoo_golden.networks:vit_b_16 --no-lifted --optimizer adamw --weight-decay 0.3 --clip-grad-norm 1"
     " --label-smoothing 0.11 --lr 1e-3 --gain heads.head.weight=0.3",
 }

@@ -51,7 +51,7 @@ def training_options(parser: argparse.ArgumentParser) -> None:
     add("--alpha", type=float, help="of RMSprop; by default its own")
     add("--eps", type=float, help="of all but SGD; by default the optimizer's own")
     add("--weight-decay", type=float, default=0.0)
-    add("--no-decay", default="", help="comma-separated: bn (normalisations), bias (parameters named bias), dense (dense layers)")
+    add("--no-decay", default="", help="comma-separated: bn (normalisations), bias (named so), dense (dense layers), positions (tables of relative ones)")
     add("--l2-in-loss", type=float, default=0.0, help="coefficient of half the squared norm of all parameters, in the loss")
     add("--label-smoothing", type=float, default=0.0)
     add("--clip-grad-norm", type=float)
@@ -63,8 +63,8 @@ def training_options(parser: argparse.ArgumentParser) -> None:
 def checked(parser: argparse.ArgumentParser, options: argparse.Namespace) -> argparse.Namespace:
     """Options that go together."""
     options.no_decay = set(filter(None, options.no_decay.split(",")))
-    if options.no_decay - {"bn", "bias", "dense"}:
-        parser.error("--no-decay takes bn, bias and dense")
+    if options.no_decay - {"bn", "bias", "dense", "positions"}:
+        parser.error("--no-decay takes bn, bias, dense and positions")
     for setting, takers in SETTINGS.items():
         if getattr(options, setting) and options.optimizer not in takers:
             parser.error(f"--{setting} is for {' and '.join(takers)}")
@@ -114,7 +114,8 @@ def golden(options: argparse.Namespace, network: nn.Module, path: str | Path) ->
 
     def decays(module: nn.Module, local: str) -> bool:
         whole = any(isinstance(module, kinds) for word, kinds in kept.items() if word in options.no_decay)
-        return not (whole or "bias" in options.no_decay and local == "bias")
+        spared = {"bias": "bias", "positions": "relative_position_bias_table"}
+        return not (whole or any(local == name for word, name in spared.items() if word in options.no_decay))
 
     def optimizer(network: nn.Module) -> torch.optim.Optimizer:
         groups = grouped(network, options.lr, options.weight_decay, decays)

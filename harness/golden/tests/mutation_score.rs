@@ -63,6 +63,7 @@ const SLOW: &[(&str, Truth)] = &[
     ("convnext_tiny", Full),
     ("se_resnet50", Recorded(64)),
     ("vit_b_16", Full),
+    ("swin_t", Full),
     ("gpt_shakespeare", Full),
     ("gpt2", Full),
     ("llama", Full),
@@ -78,7 +79,7 @@ const SLOW: &[(&str, Truth)] = &[
 ];
 
 /// Recipes that are another's in larger numbers, and judged there: bert_large has 336 M parameters.
-const LARGER: &[&str] = &["bert_large"];
+const LARGER: &[&str] = &["bert_large", "swin_b", "vit_l_16"];
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")

@@ -77,6 +77,8 @@ impl Reader<'_> {
             }
         };
         let layer = zoo::DotProductAttention {
+            segments: None,
+            bias: None,
             heads: Size(heads),
             kv_heads: None,
             key: None,

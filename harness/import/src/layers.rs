@@ -68,7 +68,7 @@ impl Reader<'_> {
             return self.layer(at, layer, x, Some(at.module.to_owned()));
         }
         let bias = self.bias(at, 2, &name)?;
-        let layer = zoo::Linear { out: Size(out), bias, init: WeightInit::default() };
+        let layer = zoo::Linear { out: Size(out), bias, functional: false, init: WeightInit::default() };
         self.layer(at, Layer::Linear(layer), x, Some(name))
     }
 

@@ -11,7 +11,7 @@ use prost::Message;
 use std::collections::HashSet;
 use thiserror::Error;
 use zoo_graph::ops::{
-    AdaptiveAvgPool, AvgPool, Conv2D, Interpolation, MatMul, Rectifier, Reshape, Resize, Slice, Split, Window,
+    AdaptiveAvgPool, AvgPool, Conv2D, Indices, Interpolation, MatMul, Rectifier, Reshape, Resize, Slice, Split, Window,
 };
 use zoo_graph::{Graph, Node, Op, Origin, Source, ValueId};
 
@@ -189,12 +189,15 @@ pub fn export(
     Ok(Exported { bytes: model.encode_to_vec(), outputs })
 }
 
-/// By value, whether it is computed from an input.
+/// By value, whether it has a row for each sample: it is computed from an input, or written with as many rows.
 fn of_samples(graph: &Graph) -> Vec<bool> {
     let mut of_samples = vec![false; graph.values.len()];
     graph.inputs.iter().for_each(|input| of_samples[input.value.0] = true);
+    let samples = graph.inputs.first().and_then(|input| graph.ty(input.value).shape.first());
     for node in &graph.nodes {
-        let any = node.inputs.iter().any(|value| of_samples[value.0]);
+        // A formula over constants with as many rows as samples is written with as many as come.
+        let expanded = matches!(&node.op, Op::Map(map) if samples.is_some() && map.space.first() == samples);
+        let any = expanded || node.inputs.iter().any(|value| of_samples[value.0]);
         node.outputs.iter().for_each(|value| of_samples[value.0] = any);
     }
     of_samples
@@ -332,11 +335,14 @@ impl Translation<'_> {
     }
 
     /// A shape whose batch is what comes in (ONNX writes 0 for it) where any batch may come.
-    fn shape(&self, shape: &[usize]) -> Vec<i64> {
+    fn shape(&self, node: &Node, shape: &[usize]) -> Vec<i64> {
         let extents = shape.iter().map(|extent| *extent as i64);
         match self.batch {
-            Batch::Any => std::iter::once(0).chain(extents.skip(1)).collect(),
-            Batch::Fixed => extents.collect(),
+            Batch::Any if node.outputs.iter().any(|value| self.of_samples[value.0]) => {
+                std::iter::once(0).chain(extents.skip(1)).collect()
+            }
+            // Of parameters and constants, the first dimension is what it is.
+            Batch::Any | Batch::Fixed => extents.collect(),
         }
     }
 
@@ -391,7 +397,7 @@ impl Translation<'_> {
                 self.push("Pad", &node.name, inputs, self.result(node), vec![]);
             }
             Op::Reshape(reshape) => {
-                let shape = self.shape(&reshape.shape);
+                let shape = self.shape(node, &reshape.shape);
                 let shape = self.integers(node, "shape", &shape);
                 let inputs = self.operands(node).into_iter().chain([shape]).collect();
                 self.push("Reshape", &node.name, inputs, self.result(node), vec![]);
@@ -399,7 +405,17 @@ impl Translation<'_> {
             Op::Resize(resize) => self.resize(node, resize),
             Op::Slice(slice) => self.slice(node, slice),
             Op::Split(split) => self.split(node, split),
-            Op::Gather(_) => self.plain(node, "Gather", vec![Attribute::int("axis", 0)]),
+            Op::Gather(gather) => {
+                let fixed = match &gather.indices {
+                    Indices::Operand => None,
+                    Indices::Fixed(numbers) => {
+                        let numbers: Vec<i64> = numbers.iter().map(|number| i64::from(*number)).collect();
+                        Some(self.integers(node, "indices", &numbers))
+                    }
+                };
+                let inputs = self.operands(node).into_iter().chain(fixed).collect();
+                self.push("Gather", &node.name, inputs, self.result(node), vec![Attribute::int("axis", 0)]);
+            }
             Op::Transpose(transpose) => {
                 self.plain(node, "Transpose", vec![Attribute::ints("perm", &transpose.permutation)])
             }
@@ -601,7 +617,7 @@ impl Translation<'_> {
     /// `[n, 2a, h, w]` as `[n, 2, a, h, w]`, the softmax over the two, and the two to the end.
     fn pair_log_softmax(&mut self, node: &Node) {
         let shape = self.graph.ty(node.inputs[0]).shape.clone();
-        let pairs = self.shape(&[shape[0], 2, shape[1] / 2, shape[2], shape[3]]);
+        let pairs = self.shape(node, &[shape[0], 2, shape[1] / 2, shape[2], shape[3]]);
         let pairs = self.integers(node, "shape", &pairs);
         let x = self.names[node.inputs[0].0].clone();
         let x = self.part(node, "pairs", "Reshape", vec![x, pairs], vec![]);

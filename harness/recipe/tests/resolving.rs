@@ -153,6 +153,20 @@ fn names_follow_state_dict() {
 }
 
 #[test]
+fn uses_of_a_stack_take_arguments_in_turn_and_count() {
+    let layers = body(
+        "  blocks:
+    unit: {args: {out: 3, kernel: ~, pad: 9}, body: [conv: {name: c, out: $out, kernel: $kernel, pad: $pad}]}
+  body:
+    - stack: {name: s, block: unit, repeat: 3, args: {pad: 4}, turns: [{kernel: 1}, {kernel: 3}], count: {out: 5}, first: {out: 2}}",
+    );
+    let Layer::Stack(stack) = &layers[0].kind else { panic!() };
+    let convs = stack.uses.layers.iter().map(|used| conv(&used.kind.describe().inside()[0][0]).clone());
+    let found: Vec<_> = convs.map(|conv| (conv.out.0, conv.kernel.0, conv.pad.0)).collect();
+    assert_eq!(found, [(2, [1, 1], [4; 4]), (6, [3, 3], [4; 4]), (7, [1, 1], [4; 4])]);
+}
+
+#[test]
 fn expressions_are_computed_from_left_to_right() {
     let layers = body(
         "  blocks:

@@ -30,7 +30,7 @@ use magnitudes::{Rounding, Summed};
 use rayon::prelude::*;
 use zoo_graph::{
     Node, Op, Shape,
-    ops::{LogitLayout, MaskSoftMargin},
+    ops::{Indices, LogitLayout, MaskSoftMargin},
 };
 use zoo_kernels::{Isa, Level};
 
@@ -272,8 +272,11 @@ pub fn judge(machine: Machine, ran: &Ran<'_>) -> Result<Farthest, EngineError> {
             bounded(Rounding::Narrow(terms_per_plane(ran), Summed::All))
         }
         Op::Resize(_) | Op::ResizeGrad(_) => bounded(Rounding::Narrow(terms_per_plane(ran), Summed::Last)),
-        Op::ScatterAdd(_) => {
-            let indices = ran.operands.get(1).map_or(1, Tensor::elem_count);
+        Op::ScatterAdd(op) => {
+            let indices = match &op.indices {
+                Indices::Operand => ran.operands.get(1).map_or(1, Tensor::elem_count),
+                Indices::Fixed(numbers) => numbers.len(),
+            };
             bounded(Rounding::Narrow(indices, Summed::All))
         }
         Op::SoftmaxCrossEntropy(_) => bounded(Rounding::Softmax),

@@ -2,17 +2,25 @@
 
 use super::call::Call;
 use crate::KernelError;
+use zoo_graph::ops::{Gather, Indices, ScatterAdd};
 use zoo_kernels::rows;
 
-pub(super) fn gather(mut call: Call<'_>) -> Result<(), KernelError> {
-    let (table, indices) = (call.operand(0)?, call.indices(1)?);
+fn numbers<'a>(indices: &'a Indices, call: &Call<'a>) -> Result<&'a [u32], KernelError> {
+    match indices {
+        Indices::Operand => call.indices(1),
+        Indices::Fixed(numbers) => Ok(numbers),
+    }
+}
+
+pub(super) fn gather<'a>(op: &'a Gather, mut call: Call<'a>) -> Result<(), KernelError> {
+    let (table, indices) = (call.operand(0)?, numbers(&op.indices, &call)?);
     let width = call.operand_types[0].shape.iter().skip(1).product();
     let [y] = call.results()?;
     Ok(rows::gather(width, table, indices, y)?)
 }
 
-pub(super) fn scatter_add(mut call: Call<'_>) -> Result<(), KernelError> {
-    let (dy, indices) = (call.operand(0)?, call.indices(1)?);
+pub(super) fn scatter_add<'a>(op: &'a ScatterAdd, mut call: Call<'a>) -> Result<(), KernelError> {
+    let (dy, indices) = (call.operand(0)?, numbers(&op.indices, &call)?);
     let width = call.result_types[0].shape.iter().skip(1).product();
     let [table] = call.results()?;
     Ok(rows::scatter_add(width, dy, indices, table)?)

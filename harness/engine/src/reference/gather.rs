@@ -2,15 +2,25 @@
 
 use crate::KernelError;
 use crate::elements::{Elements, by_chunks};
-use candle_core::{FloatDType, Tensor};
-use zoo_graph::ops::ScatterAdd;
+use candle_core::{Device, FloatDType, Tensor};
+use zoo_graph::ops::{Gather, Indices, ScatterAdd};
 use zoo_kernels::rows::expect_rows;
 
+/// The first operand, and the indices as a tensor.
+fn with_indices(indices: &Indices, operands: &[Tensor]) -> Result<[Tensor; 2], KernelError> {
+    match (indices, operands) {
+        (Indices::Operand, [first, indices]) => Ok([first.clone(), indices.clone()]),
+        (Indices::Fixed(numbers), [first]) => Ok([first.clone(), Tensor::new(&numbers[..], &Device::Cpu)?]),
+        _ => Err(KernelError::Arity { found: operands.len() }),
+    }
+}
+
 /// The row of the table that each index names.
-pub(super) fn gather<T: FloatDType>([table, indices]: [&Tensor; 2]) -> Result<Tensor, KernelError> {
+pub(super) fn gather<T: FloatDType>(op: &Gather, operands: &[Tensor]) -> Result<Tensor, KernelError> {
+    let [table, indices] = with_indices(&op.indices, operands)?;
     let [rows, row @ ..] = table.dims() else { return Err(KernelError::Operand { place: 0, expected: "a table" }) };
     let width = row.iter().product::<usize>();
-    let (opened, numbers) = (Elements::of(table)?, Elements::of(indices)?);
+    let (opened, numbers) = (Elements::of(&table)?, Elements::of(&indices)?);
     let (values, numbers) = (opened.slice::<T>()?, numbers.slice::<u32>()?);
     expect_rows(numbers, *rows)?;
     let y = by_chunks::<T>(&[indices.dims(), row].concat(), width, |i, y| {
@@ -20,13 +30,11 @@ pub(super) fn gather<T: FloatDType>([table, indices]: [&Tensor; 2]) -> Result<Te
 }
 
 /// For each row of the table, the sum of the values whose index names it.
-pub(super) fn scatter_add<T: FloatDType>(
-    op: &ScatterAdd,
-    [values, indices]: [&Tensor; 2],
-) -> Result<Tensor, KernelError> {
+pub(super) fn scatter_add<T: FloatDType>(op: &ScatterAdd, operands: &[Tensor]) -> Result<Tensor, KernelError> {
+    let [values, indices] = with_indices(&op.indices, operands)?;
     let row = &values.dims()[indices.rank()..];
     let width = row.iter().product::<usize>();
-    let (opened, numbers) = (Elements::of(values)?, Elements::of(indices)?);
+    let (opened, numbers) = (Elements::of(&values)?, Elements::of(&indices)?);
     let (values, numbers) = (opened.slice::<T>()?, numbers.slice::<u32>()?);
     expect_rows(numbers, op.rows)?;
     let mut places = vec![Vec::new(); op.rows];

@@ -94,7 +94,7 @@ fn rows_of_tables() {
         let mut tiny = Tiny::new(dtype);
         let table = tiny.noisy(&[5, 3]);
         let tokens = tiny.graph.add_input("tokens", TensorType::plain([2, 3], DType::U32));
-        let y = tiny.add(Gather, &[table, tokens]);
+        let y = tiny.add(Gather::BY_OPERAND, &[table, tokens]);
         tiny.probe(y);
         tiny
     };
@@ -110,6 +110,23 @@ fn rows_of_tables() {
         assert!(matches!(error, EngineError::Node { .. }), "{error}");
         assert!(error.to_string().ends_with("index 5 at place 4 names no row: there are 5"), "{error}");
     }
+}
+
+/// Rows whose numbers are part of the operator: the same row several times, and one that nobody reads.
+#[test]
+fn fixed_rows_of_tables() {
+    let make = |dtype| {
+        let mut tiny = Tiny::new(dtype);
+        let table = tiny.noisy(&[5, 3]);
+        let y = tiny.add(Gather { indices: Indices::Fixed([4, 0, 2, 2, 1].as_slice().into()) }, &[table]);
+        tiny.probe(y);
+        tiny
+    };
+    check_loss(make(DType::F64), 1, &Inputs::new(), "gather of fixed rows");
+    let mut tiny = make(DType::F32);
+    tiny.differentiate(1);
+    let [expected, found] = both(&tiny, &Inputs::new());
+    assert_close(&found[0], &expected[0], 1e-6, "scattered to fixed rows");
 }
 
 /// softmax(q k^T / sqrt(d)) v by plain loops, of rows `[t][heads * d]`.

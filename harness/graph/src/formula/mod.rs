@@ -185,6 +185,14 @@ impl Formula {
         })
     }
 
+    /// As [`Self::define`], of as many operands as there are, with one result.
+    pub fn over(rows: usize, operands: usize, write: impl for<'f> FnOnce(&[Expression<'f>]) -> Expression<'f>) -> Self {
+        Self::of_many(rows, operands, |sheet| {
+            let operands: Vec<Expression<'_>> = (0..operands).map(|n| sheet.operand(n)).collect();
+            vec![write(&operands).id()]
+        })
+    }
+
     /// Writes an update: the next values of a parameter and its slots from their present ones and the gradient. A row
     /// is the whole tensor.
     pub fn update(slots: usize, write: impl for<'f> FnOnce(UpdateOperands<'f>) -> Vec<Expression<'f>>) -> Self {

@@ -4,32 +4,84 @@ use super::{Kind, OpError, Operand, Operator, Read, Work, expect_float, operands
 use crate::{
     differentiate::Gradient,
     error::GraphError,
+    graph::ValueId,
     tensor::{DType, Shape, TensorType},
     units::Flop,
 };
+use std::sync::Arc;
 
-/// Operands: a table `[rows, ..]` and indices of any shape (u32). Result: for each index the row of that number,
+/// Numbers of rows of a table.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Indices {
+    /// The last operand (u32), of any shape.
+    Operand,
+    /// The same in every step.
+    Fixed(Arc<[u32]>),
+}
+
+/// Operands: a table `[rows, ..]` and indices of any shape. Result: for each index the row of that number,
 /// `[indices.., ..]`.
 ///
 /// Source: `torch.nn.functional.embedding`, `tf.gather`.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Gather;
+pub struct Gather {
+    /// Which rows.
+    pub indices: Indices,
+}
 
-/// Operands: values `[indices.., ..]` and indices (u32). Result: a table in which each row is the sum of the values
-/// whose index is its number, in their order.
+/// Operands: values `[indices.., ..]` and indices. Result: a table in which each row is the sum of the values whose
+/// index is its number, in their order.
 ///
 /// Source: `tf.math.unsorted_segment_sum`; the gradient of [`Gather`] by its table.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ScatterAdd {
     /// Rows of the table.
     pub rows: usize,
+    /// To which rows.
+    pub indices: Indices,
 }
 
-fn expect_indices(ty: &TensorType) -> Result<(), OpError> {
-    if ty.dtype == DType::U32 {
-        return Ok(());
+impl Gather {
+    /// The rows whose numbers are an operand.
+    pub const BY_OPERAND: Self = Self { indices: Indices::Operand };
+}
+
+impl Indices {
+    /// The first operand, and the shape of the indices, which are numbers of at most so many rows.
+    fn with<'t>(
+        &self,
+        first: &'static str,
+        inputs: &[&'t TensorType],
+        rows: impl FnOnce(&TensorType) -> usize,
+    ) -> Result<(&'t TensorType, Shape), OpError> {
+        match self {
+            Self::Operand => {
+                let [x, indices] = operands(inputs, "two")?;
+                expect_float(first, x)?;
+                if indices.dtype != DType::U32 {
+                    return Err(OpError::DType { operand: "indices", expected: "u32", found: indices.dtype });
+                }
+                Ok((x, indices.shape.clone()))
+            }
+            Self::Fixed(numbers) => {
+                let [x] = operands(inputs, "one")?;
+                expect_float(first, x)?;
+                let rows = rows(x);
+                match numbers.iter().max().filter(|row| **row as usize >= rows) {
+                    Some(row) => Err(OpError::Attribute(format!("there is no row {row} of {rows}"))),
+                    None => Ok((x, [numbers.len()].into())),
+                }
+            }
+        }
     }
-    Err(OpError::DType { operand: "indices", expected: "u32", found: ty.dtype })
+
+    /// As operands behind another.
+    fn behind(&self, first: ValueId, grad: &Gradient<'_>) -> Vec<ValueId> {
+        match self {
+            Self::Operand => vec![first, grad.operand(1)],
+            Self::Fixed(_) => vec![first],
+        }
+    }
 }
 
 /// Bytes of a row of a table.
@@ -43,14 +95,12 @@ impl Operator for Gather {
     }
 
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, OpError> {
-        let [table, indices] = operands(inputs, "table and indices")?;
-        expect_float("table", table)?;
-        expect_indices(indices)?;
+        let (table, indices) = self.indices.with("table", inputs, |table| table.shape.first().copied().unwrap_or(0))?;
         let [_, row @ ..] = &table.shape[..] else {
             let expected = "[rows, ..]".to_owned();
             return Err(OpError::Shape { operand: "table", expected, found: table.shape.clone() });
         };
-        let shape = Shape::from([&indices.shape[..], row].concat());
+        let shape = Shape::from([&indices[..], row].concat());
         shape.checked_numel().ok_or(OpError::TooLarge)?;
         Ok(vec![table.with_shape(shape)])
     }
@@ -78,7 +128,8 @@ impl Operator for Gather {
     fn gradient(&self, grad: &mut Gradient<'_>) -> Result<(), GraphError> {
         let Some(dy) = grad.result_grad(0) else { return Ok(()) };
         let rows = grad.ty(grad.operand(0)).shape[0];
-        let dx = grad.emit("grad", ScatterAdd { rows }, &[dy, grad.operand(1)])?;
+        let operands = self.indices.behind(dy, grad);
+        let dx = grad.emit("grad", ScatterAdd { rows, indices: self.indices.clone() }, &operands)?;
         grad.set(0, dx);
         Ok(())
     }
@@ -90,11 +141,9 @@ impl Operator for ScatterAdd {
     }
 
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>, OpError> {
-        let [values, indices] = operands(inputs, "values and indices")?;
-        expect_float("values", values)?;
-        expect_indices(indices)?;
-        let Some(row) = values.shape.strip_prefix(&indices.shape[..]) else {
-            let expected = format!("axes that begin with {}", indices.shape);
+        let (values, indices) = self.indices.with("values", inputs, |_| self.rows)?;
+        let Some(row) = values.shape.strip_prefix(&indices[..]) else {
+            let expected = format!("axes that begin with {indices}");
             return Err(OpError::Shape { operand: "values", expected, found: values.shape.clone() });
         };
         let shape = Shape::from([&[self.rows], row].concat());
@@ -120,7 +169,8 @@ impl Operator for ScatterAdd {
 
     fn gradient(&self, grad: &mut Gradient<'_>) -> Result<(), GraphError> {
         let Some(dy) = grad.result_grad(0) else { return Ok(()) };
-        let dx = grad.emit("grad", Gather, &[dy, grad.operand(1)])?;
+        let operands = self.indices.behind(dy, grad);
+        let dx = grad.emit("grad", Gather { indices: self.indices.clone() }, &operands)?;
         grad.set(0, dx);
         Ok(())
     }
@@ -134,10 +184,19 @@ mod tests {
     fn shapes() {
         let table = TensorType::plain([10, 3], DType::F32);
         let tokens = TensorType::plain([2, 5], DType::U32);
-        let rows = Gather.infer(&[&table, &tokens]).unwrap().remove(0);
+        let (gather, add) = (Gather::BY_OPERAND, ScatterAdd { rows: 10, indices: Indices::Operand });
+        let rows = gather.infer(&[&table, &tokens]).unwrap().remove(0);
         assert_eq!(rows.shape[..], [2, 5, 3]);
-        assert_eq!(ScatterAdd { rows: 10 }.infer(&[&rows, &tokens]).unwrap()[0].shape[..], [10, 3]);
-        assert!(Gather.infer(&[&table, &table]).is_err());
-        assert!(ScatterAdd { rows: 10 }.infer(&[&table, &tokens]).is_err());
+        assert_eq!(add.infer(&[&rows, &tokens]).unwrap()[0].shape[..], [10, 3]);
+        assert!(gather.infer(&[&table, &table]).is_err());
+        assert!(add.infer(&[&table, &tokens]).is_err());
+    }
+
+    #[test]
+    fn fixed_rows_are_checked_once() {
+        let table = TensorType::plain([10, 3], DType::F32);
+        let rows = |numbers: &[u32]| Gather { indices: Indices::Fixed(numbers.into()) }.infer(&[&table]);
+        assert_eq!(rows(&[0, 9, 9, 4]).unwrap()[0].shape[..], [4, 3]);
+        assert_eq!(rows(&[0, 10]), Err(OpError::Attribute("there is no row 10 of 10".to_owned())));
     }
 }

@@ -88,7 +88,7 @@ pub use dropout::Dropout;
 pub use extract_patches::{ExtractPatches, ExtractPatchesGrad};
 pub use eye::Eye;
 pub use fill::Fill;
-pub use gather::{Gather, ScatterAdd};
+pub use gather::{Gather, Indices, ScatterAdd};
 pub use l2_loss::L2Loss;
 pub use loss_scale::LossScale;
 pub use lrn::{Lrn, LrnGrad};

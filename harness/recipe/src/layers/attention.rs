@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use zoo_graph::{GraphError, Init, ValueId, VariableRole, init::Xavier, ops};
 
-use super::dot_product_attention::Heads;
+use super::dot_product_attention::{Beside, Heads};
 use super::{Description, Module, Step, Word, Work};
 use crate::lower::{Builder, Gives};
 use crate::resolve::Place;
@@ -63,7 +63,7 @@ impl Word for Attention {
         let packed = at.add_part("in_proj", product.clone(), &[x, in_weight, in_bias])?;
         let heads = Heads { heads: self.heads.0, kv_heads: self.heads.0, causal: self.causal, dropout: self.dropout };
         let operands = heads.packed(at, packed)?;
-        let attended = heads.attend(at, operands, mask)?;
+        let attended = heads.attend(at, operands, Beside { mask, ..Beside::default() })?;
         let y = at.add_part("out_proj", product, &[attended, out_weight, out_bias])?;
         // PyTorch's module gives a pair, of which the second is left out.
         at.gives(Gives::Parts(vec![("0".to_owned(), y)]));

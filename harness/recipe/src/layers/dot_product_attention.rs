@@ -13,7 +13,8 @@ use crate::schema::Size;
 
 /// Scaled dot-product attention of several heads (arXiv 1706.03762; PyTorch's scaled_dot_product_attention): softmax(q
 /// k^T / sqrt(d)) v. It reads queries, keys and values from one value `[T, (heads + 2*kv_heads)*d]`, one after another
-/// as a dense layer of so many outputs gives them, or keys and values from taps. Gives `[T, heads*d]`.
+/// as a dense layer of so many outputs gives them, or keys and values from taps. Gives `[T, heads*d]`. Axes before T, as
+/// of `windows`, are so many attentions.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct DotProductAttention {
@@ -34,6 +35,13 @@ pub struct DotProductAttention {
     /// Tap or input `[T]` that is 0 for tokens that nobody may look at: those that fill up a sample.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mask: Option<String>,
+    /// Tap or input `[T]` of numbers: a token sees only those with its own number (packed samples; in shifted windows,
+    /// the parts that are neighbours in the map).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub segments: Option<String>,
+    /// Tap `[heads, T, T]` that is added to the scaled products, such as of `relative_position_bias`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bias: Option<String>,
     /// Turns queries and keys by an angle that grows with their place, so that scores depend on distances.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rotary: Option<Rotary>,
@@ -103,7 +111,14 @@ impl Word for DotProductAttention {
             at.error("", "keys and values both come from taps, or neither does");
             return None;
         }
-        for (key, tap) in [("key", &mut self.key), ("value", &mut self.value), ("mask", &mut self.mask)] {
+        let taps = [
+            ("key", &mut self.key),
+            ("value", &mut self.value),
+            ("mask", &mut self.mask),
+            ("segments", &mut self.segments),
+            ("bias", &mut self.bias),
+        ];
+        for (key, tap) in taps {
             if let Some(name) = tap {
                 *name = at.tap(key, name)?;
             }
@@ -114,7 +129,8 @@ impl Word for DotProductAttention {
     fn build(&self, at: &mut Builder<'_, '_>, x: ValueId) -> Result<ValueId, GraphError> {
         let kv_heads = self.kv_heads.unwrap_or(self.heads).0;
         let heads = Heads { heads: self.heads.0, kv_heads, causal: self.causal, dropout: self.dropout };
-        let mask = self.mask.as_ref().map(|tap| at.tapped(tap)).transpose()?;
+        let beside = |tap: &Option<String>| tap.as_ref().map(|tap| at.tapped(tap)).transpose();
+        let beside = Beside { mask: beside(&self.mask)?, segments: beside(&self.segments)?, bias: beside(&self.bias)? };
         let operands = match (&self.key, &self.value) {
             (Some(key), Some(value)) => {
                 let (key, value) = (at.tapped(key)?, at.tapped(value)?);
@@ -131,19 +147,28 @@ impl Word for DotProductAttention {
             Some(rotary) => [rotary.turned(at, "q", q)?, rotary.turned(at, "k", k)?, v],
             None => [q, k, v],
         };
-        heads.attend(at, operands, mask)
+        heads.attend(at, operands, beside)
     }
 
     fn describe(&self) -> Description<'_> {
-        let taps = [&self.key, &self.value, &self.mask].into_iter().flatten().map(String::as_str).collect();
+        let taps = [&self.key, &self.value, &self.mask, &self.segments, &self.bias]
+            .into_iter()
+            .flatten()
+            .map(String::as_str)
+            .collect();
         Step { reads: taps, ..Step::new(Work::Dense, format!("attention {} heads", self.heads.0)) }.into()
     }
 }
 
-/// 1 where a token is not behind the one that looks at it, of scores `[n, heads, t, s]` where `s - t` tokens come
-/// before the first that looks.
-fn visible(scores: Expression<'_>, before: f64) -> Expression<'_> {
-    (scores.coordinate(2) + before).at_least(scores.coordinate(3))
+/// What attention reads beside queries, keys and values.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Beside {
+    /// `[n, s]`, 0 for keys that nobody sees.
+    pub mask: Option<ValueId>,
+    /// `[n or 1, .., t]`, numbers of which a query and the keys that it sees have the same.
+    pub segments: Option<ValueId>,
+    /// `[heads, t, s]`, added to scores.
+    pub bias: Option<ValueId>,
 }
 
 /// What attention is, whatever layers make its operands.
@@ -155,18 +180,25 @@ pub(super) struct Heads {
 }
 
 impl Heads {
-    /// Queries, keys and values `[n, heads, t, d]` of a value `[n, t, (heads + 2*kv_heads)*d]`.
+    /// Queries, keys and values `[n, .., heads, t, d]` of a value `[n, .., t, (heads + 2*kv_heads)*d]`.
     pub fn packed(&self, at: &mut Builder<'_, '_>, x: ValueId) -> Result<[ValueId; 3], GraphError> {
         let all = self.heads + 2 * self.kv_heads;
         let split = self.apart(at, "qkv", x, all)?;
+        let axis = at.rank(split) - 3;
         let sizes = vec![self.heads, self.kv_heads, self.kv_heads];
-        let parts = at.add_parts("split", Phase::Forward, ops::Split { axis: 1, sizes }, &[split])?;
+        let parts = at.add_parts("split", Phase::Forward, ops::Split { axis, sizes }, &[split])?;
         <[ValueId; 3]>::try_from(parts).map_err(|_| at.refuse("a split into three gives three".to_owned()))
     }
 
-    /// `[n, heads, t, d]` of `[n, t, heads*d]`.
+    /// `[n, .., heads, t, d]` of `[n, .., t, heads*d]`.
     fn apart(&self, at: &mut Builder<'_, '_>, part: &str, x: ValueId, heads: usize) -> Result<ValueId, GraphError> {
-        let [n, t, width] = at.tokens(x)?;
+        let shape = at.shape(x).to_vec();
+        let [leading @ .., t, width] = &shape[..] else {
+            return Err(at.refuse("a sample is to be tokens, [T, E]".to_owned()));
+        };
+        if leading.is_empty() {
+            return Err(at.refuse("a sample is to be tokens, [T, E]; this value has one axis".to_owned()));
+        }
         if !width.is_multiple_of(heads) || !self.heads.is_multiple_of(self.kv_heads) {
             let message = format!(
                 "{width} numbers per token cannot be shared out among {heads} heads ({} of queries)",
@@ -174,55 +206,37 @@ impl Heads {
             );
             return Err(at.refuse(message));
         }
-        let shape = [n, t, heads, width / heads].into();
-        let heads = at.add_part(&format!("{part}_heads"), ops::Reshape { shape }, &[x])?;
-        at.transposed(part, &[0, 2, 1, 3], heads)
+        let split = [leading, &[*t, heads, width / heads]].concat();
+        let heads = at.add_part(&format!("{part}_heads"), ops::Reshape { shape: split.into() }, &[x])?;
+        at.transposed(part, &heads_and_tokens(leading.len()), heads)
     }
 
-    /// `[n, t, heads*d]` of queries, keys and values `[n, heads, t, d]`; `mask` is `[n, s]`.
+    /// `[n, .., t, heads*d]` of queries, keys and values `[n, .., heads, t, d]`.
     pub fn attend(
         &self,
         at: &mut Builder<'_, '_>,
         [q, k, v]: [ValueId; 3],
-        mask: Option<ValueId>,
+        beside: Beside,
     ) -> Result<ValueId, GraphError> {
         let stream = at.stream();
-        let Some([n, heads, t, d]) = at.shape(q).nchw() else {
+        let queries = at.shape(q).to_vec();
+        let [leading @ .., heads, t, d] = &queries[..] else {
             return Err(at.refuse("queries without heads".to_owned()));
         };
-        let (s, kv, group) = (at.shape(k)[2], self.kv_heads, self.heads / self.kv_heads);
+        let (heads, t, d) = (*heads, *t, *d);
+        let (s, kv, group) = (at.shape(k)[leading.len() + 1], self.kv_heads, self.heads / self.kv_heads);
+        let of_heads = |axes: [usize; 3]| ops::Reshape { shape: [leading, &axes].concat().into() };
         // Heads of queries that share keys and values are rows of one product.
         let joined = |at: &mut Builder<'_, '_>, part: &str, x, width| match group {
             1 => Ok(x),
-            _ => at.add_part(part, ops::Reshape { shape: [n, kv, group * t, width].into() }, &[x]),
+            _ => at.add_part(part, of_heads([kv, group * t, width]), &[x]),
         };
         let q = joined(at, "q_groups", q, d)?;
         let mut scores = at.add_part("scores", MatMul { transpose_a: false, transpose_b: true }, &[q, k])?;
         if group > 1 {
-            scores = at.add_part("by_head", ops::Reshape { shape: [n, heads, t, s].into() }, &[scores])?;
+            scores = at.add_part("by_head", of_heads([heads, t, s]), &[scores])?;
         }
-        let scale = 1.0 / (d as f64).sqrt();
-        let (causal, before) = (self.causal, s as f64 - t as f64);
-        let name = DeviceName::new("SoftmaxV2", "SoftmaxGrad");
-        let mut probabilities = match mask {
-            None => at.formula_part(
-                "probabilities",
-                Formula::define(1, |[x]| {
-                    let x = if causal { visible(x, before).select(x * scale, f64::NEG_INFINITY) } else { x * scale };
-                    [x.softmax()]
-                }),
-                name,
-                &[scores],
-            )?,
-            Some(mask) => {
-                let mask = at.add_part("mask", ops::Reshape { shape: [n, 1, 1, s].into() }, &[mask])?;
-                let formula = Formula::define(1, |[x, mask]| {
-                    let seen = if causal { visible(x, before) * mask } else { mask };
-                    [seen.select(x * scale, f64::NEG_INFINITY).softmax()]
-                });
-                at.formula_part("probabilities", formula, name, &[scores, mask])?
-            }
-        };
+        let mut probabilities = self.probabilities(at, scores, (leading, s as f64 - t as f64, d), beside)?;
         if at.left_to_chance() && self.dropout > 0.0 {
             probabilities = at.add_part("dropout", ops::Dropout { rate: self.dropout, stream }, &[probabilities])?;
         }
@@ -230,9 +244,65 @@ impl Heads {
         let product = MatMul { transpose_a: false, transpose_b: false };
         let mut y = at.add_part("values", product, &[probabilities, v])?;
         if group > 1 {
-            y = at.add_part("values_by_head", ops::Reshape { shape: [n, heads, t, d].into() }, &[y])?;
+            y = at.add_part("values_by_head", of_heads([heads, t, d]), &[y])?;
         }
-        let y = at.transposed("by_token", &[0, 2, 1, 3], y)?;
-        at.add_part("joined", ops::Reshape { shape: [n, t, heads * d].into() }, &[y])
+        let y = at.transposed("by_token", &heads_and_tokens(leading.len()), y)?;
+        at.add_part("joined", ops::Reshape { shape: [leading, &[t, heads * d]].concat().into() }, &[y])
     }
+
+    /// The softmax of scores `[leading.., heads, t, s]` along the keys that a query sees, where `before` keys come
+    /// before the first query and queries have `d` channels.
+    fn probabilities(
+        &self,
+        at: &mut Builder<'_, '_>,
+        scores: ValueId,
+        (leading, before, d): (&[usize], f64, usize),
+        beside: Beside,
+    ) -> Result<ValueId, GraphError> {
+        let mut operands = vec![scores];
+        let mut place = |value| {
+            operands.push(value);
+            operands.len() - 1
+        };
+        let bias = beside.bias.map(&mut place);
+        let mask = match beside.mask {
+            None => None,
+            Some(mask) => {
+                let [n, s] = at.shape(mask)[..].try_into().map_err(|_| at.refuse("a mask is `[T]`".to_owned()))?;
+                let shape = [&[n], &vec![1; leading.len() + 1][..], &[s]].concat();
+                Some(place(at.add_part("mask", ops::Reshape { shape: shape.into() }, &[mask])?))
+            }
+        };
+        let segments = match beside.segments.filter(|segments| !at.is_zero(*segments)) {
+            None => None,
+            Some(segments) => {
+                let shape = at.shape(segments).to_vec();
+                let Some((t, before)) = shape.split_last() else {
+                    return Err(at.refuse("segments are `[T]`".to_owned()));
+                };
+                let of_queries = ops::Reshape { shape: [before, &[1, *t, 1]].concat().into() };
+                let of_keys = ops::Reshape { shape: [before, &[1, 1, *t]].concat().into() };
+                let queries = place(at.add_part("segments_of_queries", of_queries, &[segments])?);
+                Some([queries, place(at.add_part("segments_of_keys", of_keys, &[segments])?)])
+            }
+        };
+        let scale = 1.0 / (d as f64).sqrt();
+        let (query, key) = (leading.len() + 1, leading.len() + 2);
+        let formula = Formula::over(1, operands.len(), |x| {
+            let score = x[0] * scale;
+            let score = bias.map_or(score, |bias| score + x[bias]);
+            // Each is 1 where a query sees a key; in a causal attention that is where the key is not behind it.
+            let causal = self.causal.then(|| (x[0].coordinate(query) + before).at_least(x[0].coordinate(key)));
+            let mask = mask.map(|mask| x[mask]);
+            let segments = segments.map(|[query, key]| x[query].equal(x[key]));
+            let seen = [causal, mask, segments].into_iter().flatten().reduce(|all, one| all * one);
+            seen.map_or(score, |seen| seen.select(score, f64::NEG_INFINITY)).softmax()
+        });
+        at.formula_part("probabilities", formula, DeviceName::new("SoftmaxV2", "SoftmaxGrad"), &operands)
+    }
+}
+
+/// The order of axes that exchanges tokens and heads behind so many leading axes; it is its own inverse.
+fn heads_and_tokens(leading: usize) -> Vec<usize> {
+    (0..leading).chain([leading + 1, leading, leading + 2]).collect()
 }

@@ -32,7 +32,7 @@ impl Word for Embedding {
 
     fn build(&self, at: &mut Builder<'_, '_>, x: ValueId) -> Result<ValueId, GraphError> {
         let table = at.parameter("weight", VariableRole::Weight, &[self.rows.0, self.size.0], &self.init)?;
-        at.add(ops::Gather, &[table, x])
+        at.add(ops::Gather::BY_OPERAND, &[table, x])
     }
 
     fn describe(&self) -> Description<'_> {

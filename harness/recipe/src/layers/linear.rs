@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use zoo_graph::{GraphError, ValueId, VariableRole, ops};
 
 use super::{Description, Module, Step, Word, Work};
-use crate::lower::Builder;
+use crate::lower::{Builder, Gives};
 use crate::resolve::Place;
 use crate::schema::{Size, WeightInit};
 /// Dense layer on `[features]` with a weight `[out, in]`.
@@ -17,6 +17,10 @@ pub struct Linear {
     /// Whether a bias is added.
     #[serde(default = "super::yes")]
     pub bias: bool,
+    /// Whether the reference takes the parameters for a function of its own and never calls the module, as
+    /// torchvision's attention of Swin does: then a golden has no output of it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub functional: bool,
     /// How the parameters start.
     #[serde(default, skip_serializing_if = "WeightInit::is_empty")]
     pub init: WeightInit,
@@ -31,6 +35,9 @@ impl Word for Linear {
     }
 
     fn build(&self, at: &mut Builder<'_, '_>, x: ValueId) -> Result<ValueId, GraphError> {
+        if self.functional {
+            at.gives(Gives::Nothing);
+        }
         let inputs = at.shape(x).last().copied().unwrap_or(0);
         let shape = [self.out.0, inputs];
         let mut operands = vec![x, at.parameter("weight", VariableRole::Weight, &shape, &self.init.weight())?];

@@ -43,6 +43,7 @@ mod linear;
 mod lrn;
 mod map;
 mod max_pool;
+mod merge_patches;
 mod mish;
 mod mul;
 mod pad;
@@ -52,11 +53,13 @@ mod permute;
 mod pixel_shuffle;
 mod positions;
 mod prepend;
+mod relative_position_bias;
 mod relu;
 mod relu6;
 mod reshape;
 mod residual;
 mod rms_norm;
+mod roll;
 mod scale;
 mod scope;
 mod sequential;
@@ -73,6 +76,7 @@ mod tokens;
 mod unembed;
 mod unused;
 mod upsample;
+mod windows;
 mod xcorr;
 
 pub use body::Body;
@@ -222,11 +226,15 @@ layers! {
     "embedding" => embedding::Embedding,
     "unembed" => unembed::Unembed,
     "positions" => positions::Positions,
+    "windows" => windows::Windows,
+    "roll" => roll::Roll,
+    "merge_patches" => merge_patches::MergePatches,
     "prepend" => prepend::Prepend,
     "add_parameter" => add_parameter::AddParameter,
     "layer_scale" => layer_scale::LayerScale,
     "attention" => attention::Attention,
     "dot_product_attention" => dot_product_attention::DotProductAttention,
+    "relative_position_bias" => relative_position_bias::RelativePositionBias,
     "take" => take::Take,
     "drop_path" => drop_path::DropPath,
     "gate" => gate::Gate,

@@ -23,9 +23,16 @@ pub struct Stack {
     /// Arguments of every use.
     #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
     pub args: IndexMap<String, Scalar>,
-    /// Arguments of the first use, before `args`.
+    /// Arguments of the first use, before all others.
     #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
     pub first: IndexMap<String, Scalar>,
+    /// Arguments of uses in turn, before `args`: with two, the first of the list for even numbers and the second for
+    /// odd ones.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub turns: Vec<IndexMap<String, Scalar>>,
+    /// Arguments that count the uses, with the value of the first: `{depth: 4}` gives 4, 5, 6, ...
+    #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
+    pub count: IndexMap<String, u16>,
     /// The uses.
     #[serde(skip)]
     pub uses: Body,
@@ -35,11 +42,16 @@ impl Word for Stack {
     const MODULE: Module = Module::Container;
 
     fn resolve(&mut self, at: &mut Place<'_, '_>) -> Option<()> {
+        let none = IndexMap::new();
         for index in 0..self.repeat.0 {
-            let (first, args) = (("first", &self.first), ("args", &self.args));
-            let sources = if index == 0 { &[first, args][..] } else { &[args] };
+            let first = if index == 0 { &self.first } else { &none };
+            let turn = self.turns.get(index % self.turns.len().max(1)).unwrap_or(&none);
+            let count =
+                self.count.iter().map(|(name, first)| (name.clone(), Scalar::Int(i64::from(*first) + index as i64)));
+            let (turn, count) = (("turns", turn), ("count", &count.collect::<IndexMap<_, _>>()));
+            let sources = [("first", first), turn, count, ("args", &self.args)];
             let item = format!("{}{index}", self.item);
-            let body = at.block("block", &self.block, sources, Some(&item))?;
+            let body = at.block("block", &self.block, &sources, Some(&item))?;
             let use_ = Sequential { body, returns: IndexMap::new() };
             self.uses.layers.push(at.part(&item, Layer::Sequential(use_)));
         }

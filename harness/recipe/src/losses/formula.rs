@@ -93,7 +93,7 @@ fn class_numbers(at: &mut Terms<'_>, term: &str, whole: &Shape) -> Result<ValueI
     let zeros = at.add(format!("loss/{term}/zeros"), Fill { value: 0.0, ty }, &[])?;
     let places = Map::with_space(Formula::define(0, |[x]| [x + x.coordinate(0)]), at.shape(zeros).clone());
     let places = at.add(format!("loss/{term}/places"), places, &[zeros])?;
-    at.add(format!("loss/{term}/label"), Gather, &[places, labels])
+    at.add(format!("loss/{term}/label"), Gather::BY_OPERAND, &[places, labels])
 }
 
 /// A value with one element along the axes of `whole` that it has not.

@@ -8,8 +8,8 @@ use std::collections::HashMap;
 use zoo_graph::formula::Formula;
 use zoo_graph::ops::{self, DeviceName};
 use zoo_graph::{
-    DType, Graph, GraphError, Init, Layout, Op, Origin, Phase, Scope, Shape, Tap, TapState, TensorType, ValueId,
-    VariableId, VariableRole,
+    DType, Graph, GraphError, Init, Layout, Op, Origin, Phase, Scope, Shape, Source, Tap, TapState, TensorType,
+    ValueId, VariableId, VariableRole,
 };
 
 /// Name of the output of a network that gives one value.
@@ -170,6 +170,15 @@ impl Builder<'_, '_> {
     /// Says that the module gives something else than the layer.
     pub(crate) fn gives(&mut self, gives: Gives) {
         self.gives = gives;
+    }
+
+    /// Whether a value is a constant of zeros.
+    pub(crate) fn is_zero(&self, value: ValueId) -> bool {
+        let graph = &self.network.graph;
+        match graph.value(value).source {
+            Source::Node(node, _) => matches!(&graph.node(node).op, Op::Fill(fill) if fill.value == 0.0),
+            Source::Input(_) | Source::Variable(_) => false,
+        }
     }
 
     /// What the graph is for.

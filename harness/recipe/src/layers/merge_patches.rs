@@ -1,0 +1,47 @@
+//! Neighbouring pixels as one.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use zoo_graph::{GraphError, ValueId, ops};
+
+use super::{Description, Module, Step, Word, Work};
+use crate::lower::Builder;
+use crate::schema::Pair;
+
+/// `[H, W, C]` to `[H/2, W/2, 4C]`: pixels that are neighbours become one, with their channels one after another, column
+/// by column (the patch merging of Swin, arXiv 2103.14030). A map of odd extent is filled up with zeros below and on the
+/// right.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct MergePatches {
+    /// How many pixels become one, down and across.
+    #[serde(default = "two")]
+    pub size: Pair,
+}
+
+fn two() -> Pair {
+    Pair([2, 2])
+}
+
+impl Word for MergePatches {
+    const MODULE: Module = Module::Function;
+
+    fn build(&self, at: &mut Builder<'_, '_>, x: ValueId) -> Result<ValueId, GraphError> {
+        let Some([n, height, width, c]) = at.shape(x).nchw() else {
+            return Err(at.refuse(format!("patches are merged in [H, W, C], this value has {} axes", at.rank(x))));
+        };
+        let [down, across] = self.size.0;
+        let (rows, columns) = (height.div_ceil(down), width.div_ceil(across));
+        let after = vec![0, rows * down - height, columns * across - width, 0];
+        let whole = after.iter().all(|filled| *filled == 0);
+        let x = if whole { x } else { at.add_part("fill_up", ops::Pad { before: vec![0; 4], after }, &[x])? };
+        let apart = ops::Reshape { shape: [n, rows, down, columns, across, c].into() };
+        let apart = at.add_part("apart", apart, &[x])?;
+        let together = at.transposed("together", &[0, 1, 3, 4, 2, 5], apart)?;
+        at.add_part("merged", ops::Reshape { shape: [n, rows, columns, across * down * c].into() }, &[together])
+    }
+
+    fn describe(&self) -> Description<'_> {
+        Step::new(Work::Size, format!("merge {}", self.size)).into()
+    }
+}

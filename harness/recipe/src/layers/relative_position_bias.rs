@@ -1,0 +1,85 @@
+//! What is added to scores by where two tokens of a window stand to each other.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use zoo_graph::ops::{Gather, Indices, Reshape};
+use zoo_graph::{GraphError, Init, ValueId, VariableRole};
+
+use super::{Description, Module, Step, Word};
+use crate::lower::{Builder, Gives};
+use crate::resolve::Place;
+use crate::schema::{Pair, Size};
+
+/// Makes a learned bias `[heads, T, T]` for the scores of attention among the pixels of a window, and keeps it as a tap
+/// for `bias` of `dot_product_attention`; the value goes on unchanged (arXiv 2103.14030, section 3.2). Its name is that of
+/// the parameter, `[(2h-1)*(2w-1), heads]`: a row for each distance of two pixels, as in torchvision and timm.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RelativePositionBias {
+    /// Height and width of the window.
+    pub size: Pair,
+    /// Heads of the attention.
+    pub heads: Size,
+    /// Name under which attention finds the bias.
+    pub tap: String,
+    /// How the parameter starts.
+    #[serde(default = "zero")]
+    pub init: Init,
+}
+
+fn zero() -> Init {
+    Init::Constant(0.0)
+}
+
+/// By query and key, both pixels of a window, row by row, the row of the table for their distance.
+fn rows([height, width]: [usize; 2]) -> Vec<u32> {
+    let pixels: Vec<[usize; 2]> = (0..height).flat_map(|y| (0..width).map(move |x| [y, x])).collect();
+    let row = |query: &[usize; 2], key: &[usize; 2]| {
+        let [down, across] = [(0, height), (1, width)].map(|(axis, extent)| query[axis] + extent - 1 - key[axis]);
+        (down * (2 * width - 1) + across) as u32
+    };
+    pixels.iter().flat_map(|query| pixels.iter().map(|key| row(query, key)).collect::<Vec<_>>()).collect()
+}
+
+impl Word for RelativePositionBias {
+    const MODULE: Module = Module::Parameters;
+
+    fn resolve(&mut self, at: &mut Place<'_, '_>) -> Option<()> {
+        self.tap = at.new_tap(&self.tap);
+        Some(())
+    }
+
+    fn build(&self, at: &mut Builder<'_, '_>, x: ValueId) -> Result<ValueId, GraphError> {
+        at.gives(Gives::Nothing);
+        let [height, width] = self.size.0;
+        let (tokens, heads) = (height.saturating_mul(width), self.heads.0);
+        if tokens > 4096 {
+            return Err(at.refuse(format!("a window of {height}x{width} has more than 4096 tokens")));
+        }
+        let shape = [(2 * height - 1) * (2 * width - 1), heads];
+        let table = at.parameter("", VariableRole::Weight, &shape, &self.init)?;
+        let of_pairs = Gather { indices: Indices::Fixed(rows(self.size.0).into()) };
+        let of_pairs = at.add_part("of_pairs", of_pairs, &[table])?;
+        let by_query = at.add_part("by_query", Reshape { shape: [tokens, tokens, heads].into() }, &[of_pairs])?;
+        let bias = at.transposed("by_head", &[2, 0, 1], by_query)?;
+        at.keep(&self.tap, bias);
+        Ok(x)
+    }
+
+    fn describe(&self) -> Description<'_> {
+        Step::riding("relative_position_bias").into()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// torchvision's relative_position_index for a window of 2x3, its first and last query.
+    #[test]
+    fn rows_of_a_small_window() {
+        let rows = rows([2, 3]);
+        assert_eq!(rows[..6], [7, 6, 5, 2, 1, 0]);
+        assert_eq!(rows[30..], [14, 13, 12, 9, 8, 7]);
+    }
+}

@@ -1,0 +1,55 @@
+//! Elements moved along their axes, round the end.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use zoo_graph::{GraphError, Phase, ValueId, ops};
+
+use super::{Description, Module, Step, Word, Work};
+use crate::lower::Builder;
+
+/// The elements of each sample moved along its axes; what goes out at one end comes in at the other (PyTorch's roll):
+/// `- roll: {by: [-3, -3]}` moves rows and columns of `[H, W, C]` by three to the front.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Roll {
+    /// Places per axis, from the first, without the batch; towards the front where negative.
+    #[schemars(length(min = 1, max = 8))]
+    pub by: Vec<i32>,
+}
+
+impl Word for Roll {
+    const MODULE: Module = Module::Function;
+
+    fn build(&self, at: &mut Builder<'_, '_>, x: ValueId) -> Result<ValueId, GraphError> {
+        let extents = at.shape(x).get(1..).unwrap_or_default().to_vec();
+        if self.by.len() > extents.len() {
+            let message = format!("{} axes are to be moved, and a sample has {}", self.by.len(), extents.len());
+            return Err(at.refuse(message));
+        }
+        (1..).zip(extents.iter().zip(&self.by)).try_fold(x, |x, (axis, (extent, by))| {
+            rolled(at, &format!("axis_{axis}"), axis, by.rem_euclid(*extent as i32) as usize, x)
+        })
+    }
+
+    fn describe(&self) -> Description<'_> {
+        let by: Vec<String> = self.by.iter().map(i32::to_string).collect();
+        Step::new(Work::Size, format!("roll {}", by.join(" "))).into()
+    }
+}
+
+/// A value moved by so many places, fewer than there are, towards the end of an axis.
+pub(super) fn rolled(
+    at: &mut Builder<'_, '_>,
+    part: &str,
+    axis: usize,
+    by: usize,
+    x: ValueId,
+) -> Result<ValueId, GraphError> {
+    if by == 0 {
+        return Ok(x);
+    }
+    let sizes = vec![at.shape(x)[axis] - by, by];
+    let mut parts = at.add_parts(&format!("{part}_parts"), Phase::Forward, ops::Split { axis, sizes }, &[x])?;
+    parts.reverse();
+    at.add_part(part, ops::Concat { axis }, &parts)
+}

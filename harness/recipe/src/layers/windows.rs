@@ -1,0 +1,152 @@
+//! Windows of a map as so many sequences of tokens.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use zoo_graph::{GraphError, TensorType, ValueId, formula::Formula, ops};
+
+use super::roll::rolled;
+use super::{Body, Description, Module, Word};
+use crate::lower::Builder;
+use crate::resolve::Place;
+use crate::schema::{Count, Pair};
+
+/// Layers on each window of a map: what comes in, `[H, W, C]`, is cut into windows, the layers inside see `[windows,
+/// T, C]` with the pixels of a window as T tokens, and what they make of them becomes a map again (shifted windows,
+/// arXiv 2103.14030; torchvision's shifted_window_attention). A map that is no multiple of the window is filled up with
+/// zeros below and on the right, which are cut off afterwards.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Windows {
+    /// Height and width of a window.
+    pub size: Pair,
+    /// Rows and columns by which windows begin later; those of the upper and left edge then lie in windows of the lower
+    /// and right edge. Along an axis with one window it is 0.
+    #[serde(default)]
+    pub shift: Count,
+    /// Name under which the layers inside find the number of each token's part of the map, for `segments` of
+    /// attention: tokens that share a window only because of the shift have other numbers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub segments: Option<String>,
+    /// The layers.
+    #[schemars(length(min = 1))]
+    pub body: Body,
+}
+
+/// A map as its windows are cut.
+struct Grid {
+    /// Height and width of the map, filled up.
+    map: [usize; 2],
+    window: [usize; 2],
+    /// By how much the first window begins later.
+    shift: [usize; 2],
+}
+
+impl Grid {
+    /// `[n, H, W, c]` as `[n, windows, T, c]`.
+    fn cut(&self, at: &mut Builder<'_, '_>, part: &str, x: ValueId) -> Result<ValueId, GraphError> {
+        let (n, c) = (at.shape(x)[0], at.shape(x)[3]);
+        let ([h, w], [rows, columns]) = (self.window, self.count());
+        let apart = ops::Reshape { shape: [n, rows, h, columns, w, c].into() };
+        let apart = at.add_part(&format!("{part}_rows_and_columns"), apart, &[x])?;
+        let windows = at.transposed(&format!("{part}_windows"), &[0, 1, 3, 2, 4, 5], apart)?;
+        at.add_part(part, ops::Reshape { shape: [n, rows * columns, h * w, c].into() }, &[windows])
+    }
+
+    /// The reverse of [`Self::cut`].
+    fn joined(&self, at: &mut Builder<'_, '_>, x: ValueId) -> Result<ValueId, GraphError> {
+        let ([h, w], [rows, columns]) = (self.window, self.count());
+        let shape = at.shape(x).to_vec();
+        let [n, windows, tokens, c] = shape[..] else {
+            return Err(at.refuse(format!("layers of windows give [windows, T, C], not {} axes", shape.len() - 1)));
+        };
+        if [windows, tokens] != [rows * columns, h * w] {
+            let message =
+                format!("{} windows of {} tokens went in, {windows} of {tokens} came out", rows * columns, h * w);
+            return Err(at.refuse(message));
+        }
+        let apart =
+            at.add_part("rows_and_columns", ops::Reshape { shape: [n, rows, columns, h, w, c].into() }, &[x])?;
+        let together = at.transposed("together", &[0, 1, 3, 2, 4, 5], apart)?;
+        let [height, width] = self.map;
+        at.add_part("map", ops::Reshape { shape: [n, height, width, c].into() }, &[together])
+    }
+
+    /// Windows per column and per row.
+    fn count(&self) -> [usize; 2] {
+        [0, 1].map(|axis| self.map[axis] / self.window[axis])
+    }
+
+    /// By token of each window, the number of its part of the map, `[1, windows, T]`.
+    fn segments(&self, at: &mut Builder<'_, '_>, x: ValueId) -> Result<ValueId, GraphError> {
+        let dtype = at.graph().ty(x).dtype;
+        let [rows, columns] = self.count();
+        let tokens = [1, rows * columns, self.window.iter().product()];
+        if self.shift == [0, 0] {
+            return at.add_part("segments", ops::Fill { value: 0.0, ty: TensorType::plain(tokens, dtype) }, &[]);
+        }
+        let [height, width] = self.map;
+        let map = ops::Fill { value: 0.0, ty: TensorType::plain([1, height, width, 1], dtype) };
+        let map = at.add_part("parts_zeros", map, &[])?;
+        // In the moved map, the last window of an axis has rows of the end and, behind them, of the beginning.
+        let wrapped = |axis: usize| (self.shift[axis] > 0).then(|| (self.map[axis] - self.shift[axis]) as f64);
+        let (down, across) = (wrapped(0), wrapped(1));
+        let parts = Formula::define(0, |[zero]| {
+            let behind = |axis, first: Option<f64>| first.map_or(zero, |first| zero.coordinate(axis).at_least(first));
+            [zero + behind(1, down) * 2.0 + behind(2, across)]
+        });
+        let parts = at.unnamed_part("parts", parts, &[map])?;
+        let cut = self.cut(at, "segments_of_windows", parts)?;
+        at.add_part("segments", ops::Reshape { shape: tokens.into() }, &[cut])
+    }
+}
+
+impl Word for Windows {
+    const MODULE: Module = Module::Container;
+
+    fn resolve(&mut self, at: &mut Place<'_, '_>) -> Option<()> {
+        self.segments = self.segments.as_ref().map(|tap| at.new_tap(tap));
+        at.layers("body", &mut self.body);
+        Some(())
+    }
+
+    fn build(&self, at: &mut Builder<'_, '_>, x: ValueId) -> Result<ValueId, GraphError> {
+        let Some([n, height, width, _]) = at.shape(x).nchw() else {
+            return Err(at.refuse(format!("windows are cut from [H, W, C], this value has {} axes", at.rank(x))));
+        };
+        let (extents, window) = ([height, width], self.size.0);
+        let map = [0, 1].map(|axis| extents[axis].div_ceil(window[axis]) * window[axis]);
+        let shift = [0, 1].map(|axis| if map[axis] > window[axis] { self.shift.0 % window[axis] } else { 0 });
+        let grid = Grid { map, window, shift };
+        let mut y = x;
+        if map != extents {
+            let after = vec![0, map[0] - height, map[1] - width, 0];
+            y = at.add_part("fill_up", ops::Pad { before: vec![0; 4], after }, &[y])?;
+        }
+        for axis in [0, 1].into_iter().filter(|axis| shift[*axis] > 0) {
+            y = rolled(at, &format!("shift_{axis}"), axis + 1, map[axis] - shift[axis], y)?;
+        }
+        if let Some(tap) = &self.segments {
+            let segments = grid.segments(at, x)?;
+            at.keep(tap, segments);
+        }
+        let windows = grid.cut(at, "windows", y)?;
+        let windows = at.body(&self.body, windows)?;
+        let mut y = grid.joined(at, windows)?;
+        for axis in [0, 1].into_iter().filter(|axis| shift[*axis] > 0) {
+            y = rolled(at, &format!("shift_back_{axis}"), axis + 1, shift[axis], y)?;
+        }
+        if map != extents {
+            let size = vec![n, height, width, at.shape(y)[3]];
+            y = at.add_part("cut_off", ops::Slice { start: vec![0; 4], size }, &[y])?;
+        }
+        Ok(y)
+    }
+
+    fn describe(&self) -> Description<'_> {
+        Description::Row(&self.body.layers)
+    }
+
+    fn bodies_mut(&mut self) -> Vec<&mut Body> {
+        vec![&mut self.body]
+    }
+}
