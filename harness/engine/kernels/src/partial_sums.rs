@@ -87,7 +87,7 @@ mod tests {
                 for column in 0..C0 {
                     let first = ((row + 1) * column) as f64;
                     let partial = [first, first + 2.0, first + 7.0];
-                    let squared = |n: &usize| (n + 1) % stride == 0 || n + 1 == partial.len();
+                    let squared = |n: &usize| (n + 1).is_multiple_of(stride) || n + 1 == partial.len();
                     let of_run: f64 = (0..3).filter(squared).map(|n| partial[n] * partial[n]).sum();
                     let sum = 10.0 + partial[2];
                     assert_eq!(sums[column], sum);

@@ -163,7 +163,7 @@ fn dispatch<T: FloatDType>(op: &Op, call: &Call<'_>) -> Results {
         Op::ExtractPatchesGrad(op) => vec![patches::grad::<T>(op, call.take()?)?],
         Op::Eye(op) => vec![arithmetic::eye::<T>(op)?],
         Op::Fill(op) => vec![arithmetic::fill::<T>(op)?],
-        Op::Gather(op) => vec![gather::gather::<T>(op, &call.operands)?],
+        Op::Gather(op) => vec![gather::gather::<T>(op, call.operands)?],
         Op::L2Loss(_) => vec![arithmetic::l2_loss::<T>(call.take()?)?],
         Op::Lrn(op) => vec![lrn::forward::<T>(op, call.take()?)?],
         Op::LrnGrad(op) => vec![lrn::grad::<T>(op, call.take()?)?],
@@ -190,7 +190,7 @@ fn dispatch<T: FloatDType>(op: &Op, call: &Call<'_>) -> Results {
         }
         Op::Scale(op) => vec![arithmetic::scale::<T>(op, call.take()?)?],
         Op::ScaleBy(_) => vec![arithmetic::scale_by::<T>(call.take()?)?],
-        Op::ScatterAdd(op) => vec![gather::scatter_add::<T>(op, &call.operands)?],
+        Op::ScatterAdd(op) => vec![gather::scatter_add::<T>(op, call.operands)?],
         Op::SelectCrossEntropy(_) => siamese_loss::select_cross_entropy::<T>(call.take()?)?,
         Op::Sigmoid(_) => vec![activation::sigmoid::<T>(call.take()?)?],
         Op::SigmoidGrad(_) => vec![activation::sigmoid_grad::<T>(call.take()?)?],
