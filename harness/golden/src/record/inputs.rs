@@ -35,7 +35,13 @@ impl Rule {
     /// What fits the use that the recipe makes of an input; `classes` are those of indices that nothing reads.
     fn of(name: &str, value: ValueId, recipe: &Recipe, graph: &Graph, classes: usize) -> Self {
         let schema::Loss {
-            select_cross_entropy, mask_soft_margin, weighted_l1, masked_l1, sigmoid_focal, smooth_l1, ..
+            select_cross_entropy,
+            mask_soft_margin,
+            weighted_l1,
+            masked_l1,
+            sigmoid_focal,
+            smooth_l1,
+            ..
         } = &recipe.loss;
         if !graph.ty(value).dtype.is_float() {
             graph

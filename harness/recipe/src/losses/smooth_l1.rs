@@ -47,11 +47,8 @@ impl LossTerm for SmoothL1 {
         let beta = self.beta;
         let distance = Formula::define(0, |[x, target, label, positives]| {
             let d = (x - target).abs();
-            let smooth = if beta > 0.0 {
-                d.at_least(beta).select(d - beta / 2.0, d.square() * (0.5 / beta))
-            } else {
-                d
-            };
+            let smooth =
+                if beta > 0.0 { d.at_least(beta).select(d - beta / 2.0, d.square() * (0.5 / beta)) } else { d };
             [label.at_least(0.0).select(smooth, 0.0) / positives]
         });
         anchor_term(at, (&self.name, self.weight), distance, &[prediction, target, label, positives])

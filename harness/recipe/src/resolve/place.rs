@@ -157,7 +157,8 @@ impl<'p, 'a> Place<'p, 'a> {
         let known = callable.get(&full).or_else(|| callable.get(name)).cloned();
         if known.is_none() {
             let hint = suggest(name, callable.keys().map(String::as_str));
-            self.error("", format!("there is no module `{name}` above with layers or parameters in it")).hint = Some(hint);
+            self.error("", format!("there is no module `{name}` above with layers or parameters in it")).hint =
+                Some(hint);
         }
         known
     }
