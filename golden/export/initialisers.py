@@ -20,6 +20,7 @@ from torch import nn
 from zoo_golden.bert import bert
 from zoo_golden.language import Gpt, Llama, gpt2
 from zoo_golden.networks import NpuAlexNet, load
+from zoo_golden.detection import Retinanet
 from zoo_golden.segmentation import Unet, deeplabv3_resnet50
 from zoo_golden.small import LeNet5, ResNet8, ResNet20
 
@@ -216,6 +217,24 @@ def drawn_deeplab() -> nn.Module:
     return network
 
 
+def retinanet(module: nn.Module, local: str) -> Distribution:
+    """The backbone and the heads as torchvision draws them, the pyramid by kaiming uniform with a = 1."""
+    if isinstance(module, nn.BatchNorm2d):
+        return normalisation(local)
+    if local == "bias":
+        return constant(-math.log(99) if module.part == "cls_logits" else 0.0)
+    if module.part == "fpn":
+        return uniform(math.sqrt(3 / fan_in(module)))
+    return resnet(module, local) if module.part == "body" else normal(0.01)
+
+
+def drawn_retinanet() -> nn.Module:
+    network = Retinanet(91)
+    for name, module in network.named_modules():
+        module.part = next((part for part in ("body", "fpn", "cls_logits") if part in name.split(".")), "head")
+    return network
+
+
 def resnet20(module: nn.Module, local: str) -> Distribution:
     return constant(0.0) if local == "bias" else resnet(module, local)
 
@@ -327,6 +346,12 @@ RECIPES: dict[str, tuple[str, Callable[[nn.Module, str], Distribution], Callable
         "convolutions of the backbone kaiming normal (fan_out), the others and their biases U(+-1/sqrt(fan_in)), normalisations 1 and 0",
         deeplab,
         drawn_deeplab,
+    ),
+    "retinanet_resnet50_fpn": (
+        "convolutions of the backbone kaiming normal (fan_out), of the pyramid kaiming uniform with a = 1, of the heads N(0, 0.01^2), "
+        "biases 0 (class scores -log 99), normalisations 1 and 0",
+        retinanet,
+        drawn_retinanet,
     ),
     "resnet20": (
         "convolutions kaiming normal (fan_out), normalisations 1 and 0, linear layer U(+-1/sqrt(fan_in)), its bias 0",

@@ -61,6 +61,7 @@ RECIPES |= {name: {"scale": 1.0} | DB for name in ("db_resnet", "db_resnet-origi
 RECIPES |= {name: {"scale": 1.0} | SIAMMASK for name in ("siammask", "siammask-sharp")}
 # Label maps go with their images: how large these are is decided elsewhere, too. A network for grey images takes the mean as it is.
 RECIPES |= {
+    "retinanet_resnet50_fpn": {"resize": None, "crop": None, **IMAGENET},
     "deeplabv3_resnet50": {"resize": None, "crop": None, **IMAGENET},
     "unet_medical": {"resize": None, "crop": None, "scale": 1.0, "mean": [127.5] * 3, "std": [127.5] * 3},
 }

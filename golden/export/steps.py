@@ -11,7 +11,7 @@ from pathlib import Path
 
 import torch
 
-from zoo_golden import bert, language, segmentation, text, tracking
+from zoo_golden import bert, detection, language, segmentation, text, tracking
 from zoo_golden.__main__ import main
 
 GOLDEN = Path(__file__).resolve().parent.parent
@@ -174,6 +174,27 @@ GOLDENS = {
             gains=[("backbone.layer?.*.bn3.*", 0.1), ("backbone.layer4.*.bn3.*", 0.01), ("backbone.layer4.0.downsample.1.*", 0.1)],
             name="deeplabv3_resnet50",
             lifted=True,
+        ),
+    ),
+    # Four levels of more than one place, and one of one.
+    "retinanet_resnet50_fpn": (
+        GOLDEN / "retinanet_resnet50_fpn/step",
+        partial(
+            detection.step,
+            batch=2,
+            size=96,
+            classes=91,
+            lr=0.01,
+            momentum=0.9,
+            weight_decay=1e-4,
+            gains=[
+                ("backbone.body.layer?.*.bn3.*", 0.1),
+                ("backbone.body.layer4.*.bn3.*", 0.01),
+                ("backbone.body.layer4.0.downsample.1.*", 0.1),
+                ("backbone.fpn.*.weight", 0.5),
+                ("head.*.cls_logits.weight", 0.1),
+                ("head.*.bbox_reg.weight", 0.3),
+            ],
         ),
     ),
     "fixture-resnet50": (

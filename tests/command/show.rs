@@ -106,6 +106,7 @@ fn sizes_of_the_other_networks_are_torchvision_s() {
         ("unet_medical", 31_029_698),
         ("bert_base", 110_106_428),
         ("deeplabv3_resnet50", 39_638_869),
+        ("retinanet_resnet50_fpn", 34_068_119),
         ("resnet20", 269_722),
         ("resnet8_tiny", 78_186),
         ("lenet", 61_684),

@@ -105,7 +105,7 @@ pub fn layers(from: &[usize], views: &[View]) -> Option<Vec<Layer>> {
             ([View::Reshape(flat), View::Permute(order), ..], [n, c, h, w])
                 if order == &[0, 2, 1] && flat[..] == [*n, *c, h * w] =>
             {
-                (Layer::Tokens(Tokens {}), 2)
+                (Layer::Tokens(Tokens { size: None }), 2)
             }
             _ if !first.keeps_samples(&shape) => return None,
             ([View::Reshape(to), ..], _) if to.len() == 2 && shape.len() > 2 => (Layer::Flatten(Flatten {}), 1),
@@ -154,7 +154,7 @@ mod tests {
     #[test]
     fn tokens_and_shuffles_are_found() {
         let tokens = [View::Reshape(vec![5, 8, 12]), View::Permute(vec![0, 2, 1])];
-        assert_eq!(layers(&[5, 8, 3, 4], &tokens), Some(vec![Layer::Tokens(Tokens {})]));
+        assert_eq!(layers(&[5, 8, 3, 4], &tokens), Some(vec![Layer::Tokens(Tokens { size: None })]));
         let shuffle =
             [View::Reshape(vec![5, 2, 4, 3, 3]), View::Permute(vec![0, 2, 1, 3, 4]), View::Reshape(vec![5, 8, 3, 3])];
         let groups = Layer::ChannelShuffle(ChannelShuffle { groups: Size(2) });

@@ -211,6 +211,7 @@ impl Lines {
                     Axis::Channel => {}
                     Axis::Height => self.line(inner, "axis: height"),
                     Axis::Width => self.line(inner, "axis: width"),
+                    Axis::Token => self.line(inner, "axis: token"),
                 }
                 self.line(inner, "branches:");
                 for branch in branches {

@@ -2,7 +2,7 @@
 
 use crate::KernelError;
 use crate::elements::{Elements, by_chunks, widened};
-use candle_core::{FloatDType, Result, Tensor};
+use candle_core::{D, FloatDType, Result, Tensor};
 use zoo_graph::ops::MatMul;
 
 /// `op(a) * op(b) + bias`.
@@ -11,19 +11,37 @@ pub(super) fn matmul<T: FloatDType>(
     [a, b]: [&Tensor; 2],
     bias: Option<&Tensor>,
 ) -> std::result::Result<Tensor, KernelError> {
-    let b = if op.transpose_b { b.t()? } else { b.clone() };
-    let y = match (op.transpose_a, a.dims(), b.rank()) {
-        // All rows at once, so that the one matrix is not copied for each place of the leading axes.
-        (false, [leading @ .., k], 2) => {
-            let y = a.reshape(((), *k))?.matmul(&b)?;
-            y.reshape([leading, &[b.dim(1)?]].concat())?
+    let [(leading_a, [rows, _]), (leading_b, _)] = [leading(a)?, leading(b)?];
+    // candle takes transposed matrices along one leading axis, and not along any number of them.
+    let matrices = |x: &Tensor, transpose: bool| {
+        let x = x.reshape(((), x.dim(D::Minus2)?, x.dim(D::Minus1)?))?;
+        if transpose { x.t() } else { Ok(x) }
+    };
+    let y = if leading_a == leading_b {
+        let y = matrices(a, op.transpose_a)?.matmul(&matrices(b, op.transpose_b)?)?;
+        y.reshape([leading_a, &y.dims()[1..]].concat())?
+    } else {
+        let b = if op.transpose_b { b.t()? } else { b.clone() };
+        match (op.transpose_a, b.rank()) {
+            // All rows at once, so that the one matrix is not copied for each place of the leading axes.
+            (false, 2) => {
+                let y = a.flatten_to(D::Minus2)?.matmul(&b)?;
+                y.reshape([leading_a, &[rows, b.dim(1)?]].concat())?
+            }
+            (true, _) => a.t()?.broadcast_matmul(&b)?,
+            (false, _) => a.broadcast_matmul(&b)?,
         }
-        (true, ..) => a.t()?.broadcast_matmul(&b)?,
-        (false, ..) => a.broadcast_matmul(&b)?,
     };
     let Some(bias) = bias else { return Ok(y) };
-    let rows = y.reshape(((), y.dim(candle_core::D::Minus1)?))?;
+    let rows = y.reshape(((), y.dim(D::Minus1)?))?;
     Ok(add_per_channel::<T>(&rows, bias)?.reshape(y.shape())?)
+}
+
+/// The leading axes of matrices, and their rows and columns.
+fn leading(x: &Tensor) -> std::result::Result<(&[usize], [usize; 2]), KernelError> {
+    let matrices = KernelError::Operand { place: 0, expected: "matrices" };
+    let (leading, extents) = x.dims().split_last_chunk().ok_or(matrices)?;
+    Ok((leading, *extents))
 }
 
 /// `x + bias`, one value per element of the second axis.

@@ -34,7 +34,15 @@ enum Rule {
 impl Rule {
     /// What fits the use that the recipe makes of an input; `classes` are those of indices that nothing reads.
     fn of(name: &str, value: ValueId, recipe: &Recipe, graph: &Graph, classes: usize) -> Self {
-        let schema::Loss { select_cross_entropy, mask_soft_margin, weighted_l1, masked_l1, .. } = &recipe.loss;
+        let schema::Loss {
+            select_cross_entropy,
+            mask_soft_margin,
+            weighted_l1,
+            masked_l1,
+            sigmoid_focal,
+            smooth_l1,
+            ..
+        } = &recipe.loss;
         if !graph.ty(value).dtype.is_float() {
             graph
                 .nodes
@@ -43,11 +51,15 @@ impl Rule {
                 .unwrap_or(Self::Label(classes.max(1) as u64))
         } else if recipe.model.inputs.get(name).is_some_and(|input| input.image().is_some()) {
             Self::Image
-        } else if select_cross_entropy.as_ref().is_some_and(|term| term.label == name) {
+        } else if select_cross_entropy.as_ref().is_some_and(|term| term.label == name)
+            || sigmoid_focal.as_ref().is_some_and(|term| term.label == name)
+        {
             Self::SignOrZero
         } else if mask_soft_margin.as_ref().is_some_and(|term| term.target == name) {
             Self::Sign
-        } else if weighted_l1.as_ref().is_some_and(|term| term.target == name) {
+        } else if weighted_l1.as_ref().is_some_and(|term| term.target == name)
+            || smooth_l1.as_ref().is_some_and(|term| term.target == name)
+        {
             Self::Symmetric
         } else if masked_l1.as_ref().is_some_and(|term| term.target == name) {
             Self::Fraction

@@ -19,7 +19,7 @@ pub struct Concat {
     pub axis: Axis,
 }
 
-/// A dimension of `[C, H, W]`.
+/// A dimension of `[C, H, W]`, or of `[T, E]`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Axis {
@@ -30,6 +30,8 @@ pub enum Axis {
     Height,
     /// W
     Width,
+    /// T
+    Token,
 }
 
 impl Word for Concat {
@@ -45,7 +47,7 @@ impl Word for Concat {
     fn build(&self, at: &mut Builder<'_, '_>, x: ValueId) -> Result<ValueId, GraphError> {
         let parts = self.branches.iter().map(|branch| at.body(branch, x)).collect::<Result<Vec<_>, _>>()?;
         let axis = match self.axis {
-            Axis::Channel => 1,
+            Axis::Channel | Axis::Token => 1,
             Axis::Height => 2,
             Axis::Width => 3,
         };

@@ -6,11 +6,16 @@ use zoo_graph::{GraphError, ValueId, ops};
 
 use super::{Description, Module, Step, Word, Work};
 use crate::lower::Builder;
+use crate::schema::Size;
 
-/// `[C, H, W]` to `[H*W, C]`: each pixel, row by row, as a token.
+/// `[C, H, W]` to `[H*W, C]`: each pixel, row by row, as a token; or as several tokens of `size` numbers.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Tokens {}
+pub struct Tokens {
+    /// Numbers of a token, where a pixel is several: what a detector predicts for each anchor of a place.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub size: Option<Size>,
+}
 
 impl Word for Tokens {
     const MODULE: Module = Module::Function;
@@ -20,10 +25,18 @@ impl Word for Tokens {
             return Err(at.refuse(format!("tokens are made of [C, H, W], this value has {} axes", at.rank(x))));
         };
         let flat = at.add_part("flat", ops::Reshape { shape: [n, c, h * w].into() }, &[x])?;
-        at.transposed("tokens", &[0, 2, 1], flat)
+        let tokens = at.transposed("tokens", &[0, 2, 1], flat)?;
+        match self.size {
+            None => Ok(tokens),
+            Some(Size(size)) if c % size == 0 => {
+                at.add_part("split", ops::Reshape { shape: [n, h * w * (c / size), size].into() }, &[tokens])
+            }
+            Some(Size(size)) => Err(at.refuse(format!("{c} channels are no whole number of tokens of {size} numbers"))),
+        }
     }
 
     fn describe(&self) -> Description<'_> {
-        Step::new(Work::Size, "tokens").into()
+        let size = self.size.map(|Size(size)| format!(" of {size}"));
+        Step::new(Work::Size, format!("tokens{}", size.unwrap_or_default())).into()
     }
 }

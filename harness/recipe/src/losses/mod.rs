@@ -11,6 +11,8 @@ mod l2;
 mod mask_soft_margin;
 mod masked_l1;
 mod select_cross_entropy;
+mod sigmoid_focal;
+mod smooth_l1;
 mod softmax_cross_entropy;
 mod weighted_l1;
 
@@ -21,6 +23,8 @@ pub use l2::{L2, L2Over};
 pub use mask_soft_margin::MaskSoftMargin;
 pub use masked_l1::MaskedL1;
 pub use select_cross_entropy::SelectCrossEntropy;
+pub use sigmoid_focal::SigmoidFocal;
+pub use smooth_l1::SmoothL1;
 pub use softmax_cross_entropy::{SmoothingOver, SoftmaxCrossEntropy};
 pub use weighted_l1::WeightedL1;
 
@@ -76,6 +80,10 @@ losses! {
     weighted_l1: WeightedL1,
     /// Logistic loss of the masks at chosen positions.
     mask_soft_margin: MaskSoftMargin,
+    /// Focal loss of the classes of anchors.
+    sigmoid_focal: SigmoidFocal,
+    /// Distance of the offsets of anchors that have a class.
+    smooth_l1: SmoothL1,
 }
 
 /// What a term of the loss knows of itself.

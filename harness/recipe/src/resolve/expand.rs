@@ -25,7 +25,7 @@ pub(crate) fn expand(model: &Model, spans: &SpanTable) -> Result<ResolvedModel, 
         spans,
         errors: Vec::new(),
         modules: HashMap::new(),
-        containers: HashMap::new(),
+        callable: HashMap::new(),
         own: HashSet::new(),
         taps: model.inputs.keys().cloned().collect(),
         used_inputs: model.inputs.keys().take(1).cloned().collect(),
@@ -77,8 +77,8 @@ pub(super) struct Expander<'a> {
     pub(super) spans: &'a SpanTable,
     errors: Vec<Diagnostic>,
     pub(super) modules: HashMap<String, Known>,
-    /// Modules with others inside, for `again`.
-    pub(super) containers: HashMap<String, ResolvedLayer>,
+    /// Modules with others or parameters inside, for `again`.
+    pub(super) callable: HashMap<String, ResolvedLayer>,
     /// Modules that have parameters of their own beside what is in them.
     own: HashSet<String>,
     /// Full names of taps and inputs known so far.
@@ -150,8 +150,10 @@ impl Expander<'_> {
         kind.resolve(&mut place)?;
         let (name, returns) = place.into_parts();
         let resolved = ResolvedLayer { name, is_module, path: path.clone(), span: self.spans.get(path), kind, returns };
-        if let (Some(name), Description::Row(_)) = (&resolved.name, resolved.kind.describe()) {
-            self.containers.insert(name.clone(), resolved.clone());
+        let parameters = Layer::module(tag) == Some(Module::Parameters);
+        let again = parameters || matches!(resolved.kind.describe(), Description::Row(_));
+        if let Some(name) = resolved.name.as_ref().filter(|_| again) {
+            self.callable.insert(name.clone(), resolved.clone());
         }
         Some(resolved)
     }

@@ -150,14 +150,15 @@ impl<'p, 'a> Place<'p, 'a> {
         known
     }
 
-    /// A module above with layers in it.
+    /// A module above with layers or parameters in it.
     pub(crate) fn module(&mut self, name: &str) -> Option<ResolvedLayer> {
-        let containers = &self.expander.containers;
+        let callable = &self.expander.callable;
         let full = self.beside(name);
-        let known = containers.get(&full).or_else(|| containers.get(name)).cloned();
+        let known = callable.get(&full).or_else(|| callable.get(name)).cloned();
         if known.is_none() {
-            let hint = suggest(name, containers.keys().map(String::as_str));
-            self.error("", format!("there is no module `{name}` above with layers in it")).hint = Some(hint);
+            let hint = suggest(name, callable.keys().map(String::as_str));
+            self.error("", format!("there is no module `{name}` above with layers or parameters in it")).hint =
+                Some(hint);
         }
         known
     }

@@ -1,0 +1,113 @@
+//! Focal loss of classes that exclude nothing.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use zoo_graph::{
+    GraphError, Shape, ValueId,
+    formula::Formula,
+    ops::{DeviceName, Map, Reshape, Scale},
+};
+
+use super::{LossTerm, Terms, one};
+
+/// Binary cross entropy of each class, weighted by how wrong it is (arXiv 1708.02002; torchvision's
+/// `sigmoid_focal_loss`): -a * (1 - p)^gamma * log(p), where p is the probability given to the truth and a is `alpha`
+/// for the class that an anchor has, 1 - `alpha` for all others. Summed over the anchors that count, divided by the
+/// sample's number of anchors with a class, at least 1; mean over the samples.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SigmoidFocal {
+    /// Name of the component.
+    #[serde(default = "classification")]
+    pub name: String,
+    /// Factor in the total.
+    #[serde(default = "one")]
+    #[schemars(range(min = 0))]
+    pub weight: f64,
+    /// Output of the model: logits `[T, K]` of K classes for each of T anchors.
+    pub prediction: String,
+    /// Input of the step: the class of each anchor, `[T]`; -1 is background, -2 does not count.
+    pub label: String,
+    /// Weight of the class that an anchor has; the others have 1 minus it.
+    #[serde(default = "quarter")]
+    #[schemars(range(min = 0, max = 1))]
+    pub alpha: f64,
+    /// Exponent of the probability that the truth lacks.
+    #[serde(default = "two")]
+    #[schemars(range(min = 0))]
+    pub gamma: f64,
+}
+
+fn classification() -> String {
+    "classification".into()
+}
+
+fn quarter() -> f64 {
+    0.25
+}
+
+fn two() -> f64 {
+    2.0
+}
+
+impl LossTerm for SigmoidFocal {
+    fn build(&self, at: &mut Terms<'_>) -> Result<(), GraphError> {
+        let logits = at.prediction(&self.prediction)?;
+        let label = anchor_labels(at, &self.name, logits, &self.label)?;
+        let positives = positives(at, &self.name, label)?;
+        let (alpha, gamma) = (self.alpha, self.gamma);
+        let focal = Formula::define(0, |[x, label, positives]| {
+            let truth = label.equal(x.coordinate(2));
+            // With x negated where the class is the anchor's, the truth lacks sigmoid(x), and -log(p) is softplus(x).
+            let x = truth.select(-x, x);
+            let lacking = if gamma == 2.0 { x.sigmoid().square() } else { x.sigmoid().pow(gamma) };
+            let loss = truth.select(alpha, 1.0 - alpha) * lacking * x.softplus();
+            [label.at_least(-1.0).select(loss, 0.0) / positives]
+        });
+        anchor_term(at, (&self.name, self.weight), focal, &[logits, label, positives])
+    }
+
+    fn prediction(&self) -> Option<&str> {
+        Some(&self.prediction)
+    }
+}
+
+/// The classes of anchors beside what is predicted for them, `[N, T, 1]`.
+pub(super) fn anchor_labels(
+    at: &mut Terms<'_>,
+    term: &str,
+    prediction: ValueId,
+    label: &str,
+) -> Result<ValueId, GraphError> {
+    let [n, anchors, _] = at.shape(prediction)[..] else {
+        let message = format!("is about anchors, [T, K]; its prediction is {} with its batch", at.shape(prediction));
+        return Err(at.refuse(message));
+    };
+    let label = at.input(label, [n, anchors])?;
+    at.add(format!("loss/{term}/label"), Reshape { shape: [n, anchors, 1].into() }, &[label])
+}
+
+/// How many anchors of each sample have a class, at least 1, `[N, 1, 1]`.
+pub(super) fn positives(at: &mut Terms<'_>, term: &str, label: ValueId) -> Result<ValueId, GraphError> {
+    let count = Formula::define(0, |[label]| [label.at_least(0.0)]).summed(vec![1]);
+    let count = Map::with_space(count, at.shape(label).clone());
+    let count = at.add(format!("loss/{term}/count"), count, &[label])?;
+    let positives = Map::with_space(Formula::define(0, |[count]| [count.max(1.0)]), at.shape(count).clone());
+    at.add(format!("loss/{term}/positives"), positives, &[count])
+}
+
+/// Adds a term that is the sum of a formula over the anchors of a sample, mean over the samples.
+pub(super) fn anchor_term(
+    at: &mut Terms<'_>,
+    (name, weight): (&str, f64),
+    formula: Formula,
+    operands: &[ValueId],
+) -> Result<(), GraphError> {
+    let map = Map::over(formula.summed(vec![0, 1, 2]), &at.types(operands));
+    let map = map.map_err(|error| at.refuse(error.to_string()))?;
+    let map = map.named(DeviceName::new("LossFormula", "LossFormulaGrad"));
+    let sum = at.add(format!("loss/{name}/sum"), map, operands)?;
+    let sum = at.add(format!("loss/{name}/scalar"), Reshape { shape: Shape::scalar() }, &[sum])?;
+    at.term((name, weight), Scale { factor: 1.0 / at.batch() as f64 }, &[sum])?;
+    Ok(())
+}

@@ -1,0 +1,60 @@
+//! Distance of box offsets.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use zoo_graph::{GraphError, formula::Formula};
+
+use super::{
+    LossTerm, Terms, one,
+    sigmoid_focal::{anchor_labels, anchor_term, positives},
+};
+
+/// Distance d of the numbers of each anchor that has a class: d - beta/2, or d^2/(2*beta) where d is below `beta` (arXiv
+/// 1504.08083; PyTorch's `smooth_l1_loss`); with `beta: 0` it is |d|. Summed, divided by the sample's number of such
+/// anchors, at least 1; mean over the samples.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SmoothL1 {
+    /// Name of the component.
+    #[serde(default = "bbox_regression")]
+    pub name: String,
+    /// Factor in the total.
+    #[serde(default = "one")]
+    #[schemars(range(min = 0))]
+    pub weight: f64,
+    /// Output of the model: `[T, B]`, B numbers for each of T anchors.
+    pub prediction: String,
+    /// Input of the step: `[T, B]`.
+    pub target: String,
+    /// Input of the step: the class of each anchor, `[T]`; those below 0 do not count.
+    pub label: String,
+    /// Distance at which the parabola becomes a line.
+    #[serde(default)]
+    #[schemars(range(min = 0))]
+    pub beta: f64,
+}
+
+fn bbox_regression() -> String {
+    "bbox_regression".into()
+}
+
+impl LossTerm for SmoothL1 {
+    fn build(&self, at: &mut Terms<'_>) -> Result<(), GraphError> {
+        let prediction = at.prediction(&self.prediction)?;
+        let label = anchor_labels(at, &self.name, prediction, &self.label)?;
+        let target = at.input(&self.target, at.shape(prediction).clone())?;
+        let positives = positives(at, &self.name, label)?;
+        let beta = self.beta;
+        let distance = Formula::define(0, |[x, target, label, positives]| {
+            let d = (x - target).abs();
+            let smooth =
+                if beta > 0.0 { d.at_least(beta).select(d - beta / 2.0, d.square() * (0.5 / beta)) } else { d };
+            [label.at_least(0.0).select(smooth, 0.0) / positives]
+        });
+        anchor_term(at, (&self.name, self.weight), distance, &[prediction, target, label, positives])
+    }
+
+    fn prediction(&self) -> Option<&str> {
+        Some(&self.prediction)
+    }
+}
