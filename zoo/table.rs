@@ -104,7 +104,7 @@ impl Table {
                 };
                 text += &self.line(&row.iter().zip(&cells).map(part).collect::<Vec<_>>(), &widths);
             }
-            if let (Some(under), Some(screen)) = (under, screen) {
+            if let (Some(under), Some(screen)) = (under.filter(|cell| !cell.text.is_empty()), screen) {
                 for line in wrapped(&under.text, screen.saturating_sub(INDENT)) {
                     text += &format!("{}{}\n", " ".repeat(INDENT), Cell { text: line, style: under.style }.painted());
                 }

@@ -50,8 +50,9 @@ pub(crate) fn init_items(graph: &Graph, golden: &Golden) -> Vec<Item> {
             None => Item::wrong(&variable.name, "the reference has no such parameter"),
         });
     }
-    let untrained = |name: &String| name.ends_with("num_batches_tracked");
-    for name in manifest.shapes.keys().filter(|n| !untrained(n) && graph.find_variable(n).is_none()) {
+    // Counters and tables of indices start by no rule.
+    let trained = |name: &&String| manifest.init.contains_key(*name);
+    for name in manifest.shapes.keys().filter(trained).filter(|name| graph.find_variable(name).is_none()) {
         items.push(Item::wrong(name, "the recipe has no such parameter"));
     }
     let count: u64 = graph.parameters().map(|(_, v)| graph.ty(v.value).shape.numel() as u64).sum();

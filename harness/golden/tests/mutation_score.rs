@@ -70,6 +70,7 @@ const SLOW: &[(&str, Truth)] = &[
     ("bert_base", Full),
     ("unet_medical", Full),
     ("deeplabv3_resnet50", Full),
+    ("retinanet_resnet50_fpn", Full),
     ("resnet20", Full),
     ("resnet8_tiny", Full),
     ("lenet", Full),

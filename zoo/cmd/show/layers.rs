@@ -7,6 +7,7 @@ use crate::console::{HEADING, paint};
 use crate::numbers::{grouped, scaled};
 use crate::table::{Align, Table};
 use serde::Serialize;
+use std::collections::HashSet;
 use std::io::Write;
 use zoo_graph::{Graph, Node, Op, Shape, ValueId};
 use zoo_recipe::BuildOptions;
@@ -108,15 +109,19 @@ fn rows(model: &ResolvedModel, graph: &Graph) -> Vec<Row> {
     computed(model, graph).into_iter().filter_map(row).collect()
 }
 
-/// All layers that are no containers, in order of execution, each with its nodes: they stand together in the graph.
+/// All layers that are no containers, in order of execution, each with its nodes: they stand together in the graph. What
+/// a container does before and after its layers belongs to none of them.
 pub(super) fn computed<'a>(model: &'a ResolvedModel, graph: &'a Graph) -> Vec<(&'a ResolvedLayer, Vec<&'a Node>)> {
     let mut layers = Vec::new();
     leaves(&model.body, &mut layers);
-    let mut nodes = graph.nodes.iter().peekable();
+    let site_of = |layer: &ResolvedLayer| layer.name.clone().unwrap_or_else(|| layer.path.to_string());
+    let sites: HashSet<String> = layers.iter().copied().map(site_of).collect();
+    let site = |node: &'a Node| node.name.split(['/', '#']).next().unwrap_or_default();
+    let mut nodes = graph.nodes.iter().filter(|node| sites.contains(site(node))).peekable();
     let with_nodes = |layer: &'a ResolvedLayer| {
-        let site = layer.name.clone().unwrap_or_else(|| layer.path.to_string());
+        let of_layer = site_of(layer);
         let mut own = Vec::new();
-        while let Some(node) = nodes.next_if(|node| node.name.split(['/', '#']).next() == Some(site.as_str())) {
+        while let Some(node) = nodes.next_if(|node| site(node) == of_layer) {
             own.push(node);
         }
         (layer, own)

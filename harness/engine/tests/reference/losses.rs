@@ -45,6 +45,71 @@ fn step(loss: &str, dtype: DType, kernels: Kernels) -> (f64, Vec<f64>) {
     (result.losses[0].1, elements(&step.variable("fc.weight").unwrap()))
 }
 
+/// Two samples of four anchors: logits `[4, 3]`, of one layer that leaves them as they are.
+fn anchors(loss: &str, logits: &[f64], label: &[f64], target: &[f64]) -> f64 {
+    let text = format!(
+        "name: r\nmodel:\n  inputs: {{image: [3, 2, 2]}}\n  classes: 10\n  outputs: {{all: all}}\n  \
+         body: [tokens: {{size: 3}}, linear: {{name: fc, out: 3}}, tap: all]\ndata: {{source: {{characters: {{}}}}}}\n\
+         loss: {loss}\noptimizer: sgd\nschedule: {{constant: {{base_lr: 0.1}}}}\ntrain: {{batch: 32, epochs: 1}}\n"
+    );
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("r.yaml"), text).unwrap();
+    let library = Library::new([folder.path()]);
+    let recipe = library.load("r", &LoadOptions::default()).unwrap_or_else(|e| panic!("{e}")).recipe;
+    let options = BuildOptions { dtype: DType::F64, ..BuildOptions::train(2) };
+    let graph = build(&recipe, &recipe.resolve().unwrap(), &options).unwrap_or_else(|error| panic!("{error}"));
+    let given: Vec<String> = graph.inputs.iter().map(|input| input.name.clone()).collect();
+    let mut step = Step::new(graph, Options { kernels: Kernels::Reference, ..OPTIONS }).unwrap();
+    step.set_variable("fc.weight", &Tensor::eye(3, candle_core::DType::F64, &Device::Cpu).unwrap()).unwrap();
+    let tensor = |values: &[f64], dims: &[usize]| Tensor::from_slice(values, dims, &Device::Cpu).unwrap();
+    // Tokens are the pixels of all channels.
+    let image =
+        tensor(logits, &[2, 4, 3]).transpose(1, 2).unwrap().contiguous().unwrap().reshape((2, 3, 2, 2)).unwrap();
+    let inputs = given.into_iter().map(|name| {
+        let value = match name.as_str() {
+            "image" => image.clone(),
+            "label" => tensor(label, &[2, 4]),
+            _ => tensor(target, &[2, 4, 3]),
+        };
+        (name, value)
+    });
+    step.run(&inputs.collect(), SCALARS, &mut ()).unwrap().losses[0].1
+}
+
+/// The second sample has no anchor with a class, and its third does not count.
+const ANCHORS: [f64; 8] = [1.0, -1.0, 0.0, -2.0, -1.0, -1.0, -2.0, -1.0];
+
+#[test]
+fn focal_loss_by_hand() {
+    let logits = noise(24, 6);
+    for (alpha, gamma) in [(0.25, 2.0), (0.4, 1.5), (0.5, 0.0)] {
+        let of = |n: usize, class: usize| {
+            let p = 1.0 / (1.0 + (-logits[3 * n + class]).exp());
+            let (p, alpha) = if ANCHORS[n] == class as f64 { (p, alpha) } else { (1.0 - p, 1.0 - alpha) };
+            if ANCHORS[n] == -2.0 { 0.0 } else { -alpha * f64::powf(1.0 - p, gamma) * p.ln() }
+        };
+        let sample = |n: usize| (4 * n..4 * n + 4).flat_map(|n| (0..3).map(move |c| (n, c))).map(|(n, c)| of(n, c));
+        let by_hand = (sample(0).sum::<f64>() / 2.0 + sample(1).sum::<f64>()) / 2.0;
+        let loss = format!("{{sigmoid_focal: {{prediction: all, label: label, alpha: {alpha}, gamma: {gamma}}}}}");
+        assert_close(&[anchors(&loss, &logits, &ANCHORS, &[])], &[by_hand], 1e-13, &format!("gamma {gamma}"));
+    }
+}
+
+#[test]
+fn smooth_l1_by_hand() {
+    let (boxes, target) = (noise(24, 7), noise(24, 8));
+    for beta in [0.0, 0.3] {
+        let of = |n: usize| {
+            let d = (boxes[n] - target[n]).abs();
+            let smooth = if d < beta { d * d / (2.0 * beta) } else { d - beta / 2.0 };
+            if ANCHORS[n / 3] >= 0.0 { smooth } else { 0.0 }
+        };
+        let by_hand = ((0..12).map(of).sum::<f64>() / 2.0 + (12..24).map(of).sum::<f64>()) / 2.0;
+        let loss = format!("{{smooth_l1: {{prediction: all, target: box, label: label, beta: {beta}}}}}");
+        assert_close(&[anchors(&loss, &boxes, &ANCHORS, &target)], &[by_hand], 1e-13, &format!("beta {beta}"));
+    }
+}
+
 const FAST: Kernels = Kernels::Fast { fusion: true };
 
 #[test]
