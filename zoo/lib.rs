@@ -1,6 +1,6 @@
 //! The `zoo` command: joins recipes, graphs, goldens, data sets and training.
 //!
-//! Results go to stdout, progress and messages to stderr. [`cmd`] has one file per verb, [`Exit`] what the exit codes
+//! Results go to stdout, progress and messages to stderr. `cmd` has one file per verb, [`Exit`] what the exit codes
 //! mean, [`Failure`] the one place where errors are mapped to them.
 //!
 //! ```

@@ -10,7 +10,7 @@ use crate::{DataError, Rng};
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct LabelAugment {
     /// Size of the result: a random part of the resized image, padded on the right and below with black, which is
-    /// [`VOID`].
+    /// `VOID`.
     pub size: Size,
     /// Least and greatest length of the shorter side before the crop, drawn uniformly, both included.
     pub shorter: (usize, usize),
@@ -63,7 +63,7 @@ impl LabelAugment {
 }
 
 impl Labelled {
-    /// An image scaled into the upper left corner of `size`, keeping its proportions; the rest is black and [`VOID`].
+    /// An image scaled into the upper left corner of `size`, keeping its proportions; the rest is black and `VOID`.
     #[must_use]
     pub fn fitted(image: &Image, labels: &LabelMap, size: Size) -> Self {
         let from = image.size();

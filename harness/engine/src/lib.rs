@@ -2,8 +2,8 @@
 //!
 //! A [`Step`] holds a [`Graph`](zoo_graph::Graph) and the variables that outlive a step. Each [`run`](Step::run) takes
 //! the inputs through the whole graph, shows an [`Observer`] the values that it asks for, and replaces the variables by
-//! their next values. The kernels of [`reference`] compute every operator in any floating-point type and decide what is
-//! right.
+//! their next values. The kernels of [`mod@reference`] compute every operator in any floating-point type and decide
+//! what is right.
 //!
 //! ```
 //! use zoo_engine::{Options, Step};

@@ -1,6 +1,6 @@
 //! The arithmetic of a device: where the step's numbers are rounded, and to what.
 //!
-//! The graph says which values are half precision: [`Arithmetic::place`] puts the casts. Such values are held in f32
+//! The graph says which values are half precision: `Arithmetic::place` puts the casts. Such values are held in f32
 //! and rounded as soon as a node has computed them ([`zoo_kernels::half`]). So the matrix unit is exact: operands of 11
 //! bits, exact products, sums in f32, one rounding of the result. Vector operators compute in f32 and round their
 //! result. What overflows raises a sticky flag, because a saturating device shows no infinity.

@@ -22,7 +22,7 @@ pub enum Kernels {
         /// Whether operators are fused first.
         fusion: bool,
     },
-    /// Those of [`reference`]: row-major graphs in any floating-point type.
+    /// Those of [`mod@reference`]: row-major graphs in any floating-point type.
     Reference,
 }
 

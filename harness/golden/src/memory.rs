@@ -21,7 +21,7 @@ const COPIES: u64 = 4;
 /// without fusion, or all variables row-major (which reference kernels keep them in), or the step of a variant; and
 /// copies of the largest value.
 ///
-/// In f32 every node is computed once more: [`judged`]. Not counted is the step in f64 that decides where f32 is beyond
+/// In f32 every node is computed once more: `judged`. Not counted is the step in f64 that decides where f32 is beyond
 /// the golden's floors: only the first judgement tells whether there is one. It is held against [`CheckOptions::room`]
 /// then.
 ///

@@ -1,7 +1,7 @@
 //! Linear layers: `y = x W^T + b` and its gradients, row-major, with batches far smaller than the weights.
 //!
 //! Reading the weights (or writing their gradient) is what takes time, so each is touched once, in long stretches, and
-//! never repacked as a whole. Sums run over at most [`DEPTH`] terms before they are added to the result, which keeps
+//! never repacked as a whole. Sums run over at most `DEPTH` terms before they are added to the result, which keeps
 //! rounding errors small; their order depends on the shape only.
 
 use crate::aligned::AlignedBuf;

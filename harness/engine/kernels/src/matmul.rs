@@ -1,9 +1,9 @@
 //! Products of matrices, row-major, one or many: `C = op(A) op(B) + bias`.
 //!
 //! A task computes some rows of one product. It copies of B panels of 32 columns, and its part of A where need be, so
-//! that a tile reads neighbours: of B at most [`DEPTH`] terms at a time, which the first-level cache holds while all
+//! that a tile reads neighbours: of B at most `DEPTH` terms at a time, which the first-level cache holds while all
 //! rows of the task pass by. Where several tasks read the same B, it is laid out once, before them. Sums run over at
-//! most [`DEPTH`] terms before they are added to the result; how work is cut depends on the shape only.
+//! most `DEPTH` terms before they are added to the result; how work is cut depends on the shape only.
 
 use crate::aligned::AlignedBuf;
 use crate::isa::Isa;

@@ -4,7 +4,7 @@
 //! [`judge`] computes a node once more, in f64, and in the same pass a bound for every element of its results. With `u`
 //! the unit roundoff of f32, 2^-24:
 //!
-//! - **Sums of products** (convolutions, products of matrices, [`product`]): every partial sum `s_k` that the kernel
+//! - **Sums of products** (convolutions, products of matrices, `product`): every partial sum `s_k` that the kernel
 //!   rounds adds an error of at most `u |s_k|`. If these are independent with mean zero, as the model of probabilistic
 //!   rounding error analysis has it, the total error stays below `lambda u sqrt(sum of s_k^2)` with probability `1 - 2
 //!   exp(-lambda^2 / 2)`: the inequality of Azuma and Hoeffding, used so in Higham and Mary, "A New Approach to
@@ -13,7 +13,7 @@
 //!   independent: an element beyond the bound is summed once more in f32, and what that sum drifts by is added.
 //! - **Everything else** does few roundings between an operand and a result. Each is at most `u` times the number that
 //!   is rounded, and running error analysis (Higham, "Accuracy and Stability of Numerical Algorithms", 2nd edition,
-//!   sections 3.3 and 4.2) adds up their effects. Sums that kernels form in f64 add [`WIDE`] times the sum of the
+//!   sections 3.3 and 4.2) adds up their effects. Sums that kernels form in f64 add `WIDE` times the sum of the
 //!   magnitudes, or what a random walk in f64 comes to.
 //!
 //! No bound was fitted to what kernels do.

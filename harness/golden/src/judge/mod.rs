@@ -1,8 +1,8 @@
 //! The verdict on a step that somebody else computed.
 //!
-//! The step is computed in f64 on the recording's own operands ([`forced`]): each quantity has an error of its own.
+//! The step is computed in f64 on the recording's own operands (`forced`): each quantity has an error of its own.
 //! What such an error must be expected to be is measured in the same way, on zoo's own step in the declared arithmetic
-//! ([`simulated`]), with the same quantities known. That is a quantity's floor; the limits in floors are those of a
+//! (`simulated`), with the same quantities known. That is a quantity's floor; the limits in floors are those of a
 //! check in f32.
 
 mod forced;

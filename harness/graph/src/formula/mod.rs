@@ -1,7 +1,7 @@
 //! Formulas: arithmetic on tensors, element by element, with folds along rows.
 //!
 //! A [`Formula`] is a list of [`Term`]s over operands that broadcast. It is written in Rust like arithmetic
-//! ([`Formula::define`]) or read from a text ([`parse`]), differentiated symbolically ([`mod@differentiate`]) and
+//! ([`Formula::define`]) or read from a text ([`parse`]), differentiated symbolically (`differentiate`) and
 //! printed readably. The operator [`crate::ops::Map`] applies one to tensors; an activation, a normalisation, a loss or
 //! the update of an optimizer is a formula.
 //!

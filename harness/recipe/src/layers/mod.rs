@@ -1,7 +1,7 @@
 //! The layers of the language, one file each: what an author writes, how it resolves, which nodes it makes, how it is
 //! described and drawn.
 //!
-//! To add one, write its file (a struct with docs for authors, and [`Word`] for it) and list it below. Its keys `name`
+//! To add one, write its file (a struct with docs for authors, and `Word` for it) and list it below. Its keys `name`
 //! and `enabled` come with [`Module`]; schema, reference, completion, listing and picture follow from the struct and
 //! the trait.
 
@@ -128,7 +128,7 @@ macro_rules! layers {
                 }
             }
 
-            /// The key that says how much of what it does is left to chance; see [`Word::CHANCE`].
+            /// The key that says how much of what it does is left to chance; see `Word::CHANCE`.
             pub fn chance(&self) -> Option<&'static str> {
                 match self {
                     $(Self::$name(_) => $name::CHANCE,)*

@@ -44,7 +44,7 @@ impl StateDict {
         &self.tensors
     }
 
-    /// Writes the file: see [`write`].
+    /// Writes the file: see [`write()`].
     ///
     /// # Errors
     /// What the operating system refuses.

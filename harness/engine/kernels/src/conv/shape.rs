@@ -6,8 +6,10 @@ use thiserror::Error;
 
 /// Extents and parameters of a two-dimensional convolution (cross-correlation, as frameworks define it):
 ///
-/// `y[n, o, i, j] = bias[o] + sum over c, a, b of w[o, c, a, b] * x[n, g(o) + c, i * s0 + a * d0 - top, j * s1 + b * d1
-/// - left]`
+/// ```text
+/// y[n, o, i, j] = bias[o] + sum over c, a, b of
+///     w[o, c, a, b] * x[n, g(o) + c, i * s0 + a * d0 - top, j * s1 + b * d1 - left]
+/// ```
 ///
 /// with x zero outside its extent and `g(o)` the first input channel of o's group. Pairs are (rows, columns).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
