@@ -110,7 +110,7 @@ pub(super) struct Results<'a, R, C> {
     pub column: C,
 }
 
-/// The nearest to their bounds of the elements that were looked at.
+/// The farthest of the elements that were looked at.
 #[derive(Clone, Copy)]
 struct Looked {
     /// By a part of the bound, with row and column.
@@ -183,7 +183,9 @@ pub(super) fn sums<R: Fn(usize) -> usize + Sync, C: Fn(usize) -> usize + Sync>(
                 let (exact, part) = of(row, first + lane, sum);
                 let (element, found) = (start + place, results.found[start + place]);
                 let (off, farthest) = ((f64::from(found) - exact).abs(), looked.by_part.0);
-                if off <= farthest.ratio * part {
+                // What overflowed on both sides has no distance, and needs no second look.
+                let same = f64::from(found) == exact || (found.is_nan() && exact.is_nan());
+                if same || off <= farthest.ratio * part {
                     continue;
                 }
                 if off <= part {
