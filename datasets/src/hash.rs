@@ -28,6 +28,7 @@ pub const fn fnv1a64(bytes: &[u8]) -> u64 {
 }
 
 /// The mixing function of splitmix64: a bijection on 64-bit integers.
+#[inline(always)]
 pub const fn splitmix64(mut z: u64) -> u64 {
     z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
@@ -45,11 +46,13 @@ impl NameHash {
     }
 
     /// `h(name, index)`: 64 pseudo-random bits.
+    #[inline(always)]
     pub const fn h(self, index: u64) -> u64 {
         splitmix64(self.0.wrapping_add(index.wrapping_add(1).wrapping_mul(GOLDEN_GAMMA)))
     }
 
     /// `s(name, index)`: a multiple of 2^-23 in [-1, 1), exact in f32.
+    #[inline(always)]
     pub const fn s(self, index: u64) -> f32 {
         2.0 * ((self.h(index) >> 40) as f32 * (1.0 / (1 << 24) as f32)) - 1.0
     }

@@ -87,7 +87,8 @@ pub fn init(graph: &Graph, manifest: &Manifest, folder: &Path) -> Result<Vec<Ite
     items.extend(missing.map(|name| Item::wrong(format!("initialiser of {name}"), "the recipe has no such parameter")));
     for (n, variable) in graph.variables.iter().enumerate() {
         let Some(truth) = start(variable, manifest) else { continue };
-        let values = first_values(graph, VariableId(n), 0, graph.ty(variable.value).shape.numel())?;
+        let numel = graph.ty(variable.value).shape.numel();
+        let values = first_values(graph, VariableId(n), 0, numel.min(DRAWN.end))?;
         items.push(constant(&format!("start of {}", variable.name), &values, truth));
     }
     Ok(items)

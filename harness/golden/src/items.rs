@@ -9,9 +9,11 @@ use crate::{
     stats::Stats,
     weights,
 };
+use candle_core::Tensor;
+use rayon::prelude::*;
 use std::collections::BTreeMap;
 use zoo_engine::{Step, StepResult};
-use zoo_graph::{Graph, ValueId, VariableRole, ops::LongestStep};
+use zoo_graph::{Graph, ValueId, Variable, VariableRole, ops::LongestStep};
 
 /// Prefix of the golden's keys of module outputs.
 pub(crate) const OUT: &str = "out/";
@@ -255,94 +257,99 @@ pub(crate) fn changes(
     steps: usize,
     precision: Precision,
 ) -> Result<Vec<Item>, GoldenError> {
-    let manifest = &golden.manifest;
-    let graph = step.graph();
-    let has = |kind: &str| manifest.tensors.keys().any(|k| k.starts_with(&format!("{kind}{steps}/")));
-    let mut items = Vec::new();
-    let mut seen: Vec<String> = Vec::new();
-    for (variable, tensor) in step.variables()? {
-        let (key, is_parameter) = match &variable.role {
-            VariableRole::Slot { parameter, slot } => {
-                (format!("{}{steps}/{}", slot_key(slot), graph.variable(*parameter).name), false)
-            }
-            VariableRole::Average { .. } => continue,
-            role if role.is_statistic() => (format!("buffer{steps}/{}", variable.name), false),
-            _ => (format!("param{steps}/{}", variable.name), true),
-        };
-        let kind = key.split('/').next().unwrap_or_default().trim_end_matches(char::is_numeric);
-        if !has(kind) {
-            continue;
+    let tensors = &golden.manifest.tensors;
+    // The golden may leave out a kind altogether, and has all of any other.
+    let has = |key: &str| {
+        let kind = &key[..=key.find('/').unwrap_or_default()];
+        tensors.keys().any(|known| known.starts_with(kind))
+    };
+    let keyed = |(variable, tensor)| change_key(step.graph(), variable, steps).map(|key| (key, variable, tensor));
+    let mut kept: Vec<(String, &Variable, Tensor)> = step.variables()?.into_iter().filter_map(keyed).collect();
+    kept.retain(|(key, ..)| has(key));
+    let changing = Changing { golden, graph: step.graph(), steps, precision };
+    let items = kept.par_iter().map(|(key, variable, tensor)| changing.item(key, variable, tensor));
+    let items = items.collect::<Result<Vec<_>, GoldenError>>()?;
+    let after = |key: &&String| {
+        let kind = key.split('/').next().unwrap_or_default();
+        kind.trim_start_matches(|c: char| !c.is_ascii_digit()) == steps.to_string()
+    };
+    let missing = tensors.keys().filter(after).filter(|key| !kept.iter().any(|(ours, ..)| ours == *key));
+    let missing = missing.map(|key| Item::wrong(key, "the step leaves no such tensor"));
+    Ok(items.into_iter().flatten().chain(missing).collect())
+}
+
+/// The golden's key of a variable after so many steps; `None` of what no golden records.
+fn change_key(graph: &Graph, variable: &Variable, steps: usize) -> Option<String> {
+    match &variable.role {
+        VariableRole::Slot { parameter, slot } => {
+            Some(format!("{}{steps}/{}", slot_key(slot), graph.variable(*parameter).name))
         }
-        seen.push(key.clone());
-        let Some(facts) = manifest.tensors.get(&key) else {
-            let updated = manifest.optimizer.groups.iter().any(|g| g.params.contains(&variable.name));
-            let untouched = !updated || manifest.parameters_without_gradient.contains(&variable.name);
-            if !(untouched && variable.next.is_none()) {
-                items.push(Item::wrong(&variable.name, "the reference has no such tensor"));
-            }
-            continue;
+        VariableRole::Average { .. } => None,
+        role if role.is_statistic() => Some(format!("buffer{steps}/{}", variable.name)),
+        _ => Some(format!("param{steps}/{}", variable.name)),
+    }
+}
+
+/// How variables are judged after so many steps.
+struct Changing<'a> {
+    golden: &'a Golden,
+    graph: &'a Graph,
+    steps: usize,
+    precision: Precision,
+}
+
+impl Changing<'_> {
+    /// A variable against what the golden has under `key`; `None` if it has nothing and need not.
+    fn item(&self, key: &str, variable: &Variable, tensor: &Tensor) -> Result<Option<Item>, GoldenError> {
+        let Self { golden, graph, steps, precision } = *self;
+        let (manifest, name) = (&golden.manifest, &variable.name);
+        let Some(facts) = manifest.tensors.get(key) else {
+            let updated = manifest.optimizer.groups.iter().any(|g| g.params.contains(name));
+            let untouched = !updated || manifest.parameters_without_gradient.contains(name);
+            let surplus = !(untouched && variable.next.is_none());
+            return Ok(surplus.then(|| Item::wrong(name, "the reference has no such tensor")));
         };
-        let now = to_f64(&tensor).map_err(zoo_engine::EngineError::from)?;
-        let truth = golden.samples(&key, None, facts.shape.iter().product())?;
         if tensor.dims() != facts.shape {
-            items.push(Item::wrong(&variable.name, "has another shape than the reference's"));
-            continue;
+            return Ok(Some(Item::wrong(name, "has another shape than the reference's")));
         }
-        let trained = match variable.role.kept_beside() {
-            Some(parameter) => &graph.variable(parameter).name,
-            None => &variable.name,
-        };
+        let now = to_f64(tensor).map_err(zoo_engine::EngineError::from)?;
+        let truth = golden.samples(key, None, facts.shape.iter().product())?;
+        let trained = variable.role.kept_beside().map_or(name, |parameter| &graph.variable(parameter).name);
         let gradient = manifest.tensors.get(&format!("{GRAD}{trained}"));
         let level = gradient.and_then(|gradient| rounding_level(gradient, precision));
+        let is_parameter = !variable.role.is_statistic() && !matches!(variable.role, VariableRole::Slot { .. });
+        let rule = manifest.init.get(name).filter(|_| is_parameter);
+        let start = rule.map(|rule| weights::initial(rule, &manifest.salt, name, now.len()));
         if is_parameter && level.is_some() {
-            let start = manifest.init.get(&variable.name);
-            let start = start.map(|rule| weights::initial(rule, &manifest.salt, &variable.name, now.len()));
-            let start = start.unwrap_or_default();
+            let start = start.as_deref().unwrap_or_default();
             let mut updates = graph.nodes.iter().filter_map(|node| graph.optimized(node));
-            let update = updates.find(|update| graph.variable(update.parameter).name == variable.name);
+            let update = updates.find(|update| graph.variable(update.parameter).name == *name);
             let rate = manifest.optimizer.base_lr();
-            if let Some(longest) = update.and_then(|update| longest_change(update.longest, rate, steps, &start)) {
-                items.push(bounded_change(&variable.name, &now, &start, longest, precision));
-                continue;
+            if let Some(longest) = update.and_then(|update| longest_change(update.longest, rate, steps, start)) {
+                return Ok(Some(bounded_change(name, &now, start, longest, precision)));
             }
         }
-        let item = match (is_parameter, facts.delta_l2, facts.delta_f32_rel, manifest.init.get(&variable.name)) {
-            (true, Some(delta_l2), Some(in_f32), Some(rule)) => {
-                let start = weights::initial(rule, &manifest.salt, &variable.name, now.len());
+        let item = match (facts.delta_l2, facts.delta_f32_rel, &start) {
+            (Some(delta_l2), Some(in_f32), Some(start)) => {
                 let noise = Noise { in_f32, in_f64: facts.delta_f64_rel.unwrap_or_default() };
-                change(&variable.name, &now, &start, &truth, delta_l2, precision.floor(noise, TENSOR_FLOOR))
+                change(name, &now, start, &truth, delta_l2, precision.floor(noise, TENSOR_FLOOR))
             }
             _ => {
                 let samples = truth.positions.iter().map(|p| now[*p]).collect();
                 let found = Measured { shape: facts.shape.clone(), stats: Stats::of(&now), samples };
                 let Distance { error, floor } = compare::compare(&found, facts, &truth, precision);
-                Item::measured(&variable.name, error, floor)
+                Item::measured(name, error, floor)
             }
         };
-        items.push(match level {
-            Some(level) => {
-                let rate = if is_parameter { steps as f64 * manifest.optimizer.base_lr() } else { 1.0 };
-                let allowed = rate * steps as f64 * level;
-                match facts.delta_l2.filter(|_| is_parameter) {
-                    // The reference's own change was lost in the parameter's last bit.
-                    Some(0.0) => {
-                        let rule = manifest.init.get(&variable.name);
-                        let start = rule.map(|rule| weights::initial(rule, &manifest.salt, &variable.name, now.len()));
-                        rounding_alone(&variable.name, &now, &start.unwrap_or_default(), allowed, precision)
-                    }
-                    size => forgive_rounding(item, allowed / rms(size.unwrap_or(facts.l2), &facts.shape), precision),
-                }
-            }
-            None => item,
-        });
+        let Some(level) = level else { return Ok(Some(item)) };
+        let rate = if is_parameter { steps as f64 * manifest.optimizer.base_lr() } else { 1.0 };
+        let allowed = rate * steps as f64 * level;
+        Ok(Some(match facts.delta_l2.filter(|_| is_parameter) {
+            // The reference's own change was lost in the parameter's last bit.
+            Some(0.0) => rounding_alone(name, &now, start.as_deref().unwrap_or_default(), allowed, precision),
+            size => forgive_rounding(item, allowed / rms(size.unwrap_or(facts.l2), &facts.shape), precision),
+        }))
     }
-    let after = |key: &&String| {
-        let kind = key.split('/').next().unwrap_or_default();
-        kind.trim_start_matches(|c: char| !c.is_ascii_digit()) == steps.to_string()
-    };
-    let listed = manifest.tensors.keys().filter(after);
-    items.extend(listed.filter(|k| !seen.contains(k)).map(|k| Item::wrong(k, "the step leaves no such tensor")));
-    Ok(items)
 }
 
 /// What a degenerate gradient leaves behind may be off by its rounding, `allowed` of its own size: under SGD the

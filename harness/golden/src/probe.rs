@@ -65,5 +65,9 @@ fn read<T: WithDType + Into<f64>>(tensor: &Tensor, readings: &[Reading]) -> Resu
 
 /// All elements in row-major order, in f64.
 pub fn to_f64(tensor: &Tensor) -> Result<Vec<f64>, Error> {
-    tensor.flatten_all()?.to_dtype(DType::F64)?.to_vec1()
+    let tensor = tensor.flatten_all()?;
+    match tensor.dtype() {
+        DType::F32 => Ok(Elements::of(&tensor)?.slice::<f32>()?.iter().copied().map(f64::from).collect()),
+        _ => tensor.to_dtype(DType::F64)?.to_vec1(),
+    }
 }

@@ -1,6 +1,7 @@
 //! Statistics over all elements of a tensor, in f64 whatever the tensor's type.
 
 use rayon::prelude::*;
+use zoo_engine::{Isa, Loops};
 
 /// Statistics over all elements of a tensor.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -29,42 +30,85 @@ struct Sums {
 }
 
 impl Stats {
-    /// Statistics of `values`, of f32 or f64; in two passes, so that a deviation far smaller than the mean is exact.
+    /// Statistics of `values`, of f32 or f64. Deviations are summed about the mean of a part, and the part's own
+    /// deviation is added (Chan, Golub and LeVeque, "Algorithms for Computing the Sample Variance", 1983), so that one
+    /// far smaller than the mean is exact.
     pub fn of<T: Copy + Into<f64> + Sync>(values: &[T]) -> Self {
         let n = values.len() as f64;
-        let total = total(values, |x| x);
+        let isa = Isa::best();
+        let part = |values: &[T]| {
+            let sums = isa.run(InLanes { values, f: |x| x });
+            let mean = sums.sum / values.len() as f64;
+            let centred = isa.run(InLanes { values, f: |x| x - mean }).squares;
+            (sums, mean, centred)
+        };
+        let parts: Vec<(Sums, f64, f64)> = values.par_chunks(CHUNK).map(part).collect();
+        let mut total = parts.iter().fold(Sums::default(), |total, (sums, ..)| join(total, *sums));
+        // Comparisons pass over a NaN; the sum of squares does not, and nothing else makes it one.
+        if total.squares.is_nan() {
+            total.absmax = f64::NAN;
+        }
         let mean = total.sum / n;
-        let centred = self::total(values, |x| x - mean).squares;
-        Self { mean, std: (centred / n).sqrt(), absmax: total.absmax, l2: total.squares.sqrt() }
+        let of_parts = values.chunks(CHUNK).zip(&parts);
+        let centred =
+            of_parts.map(|(values, (_, of_part, centred))| centred + values.len() as f64 * (of_part - mean).powi(2));
+        let std = (centred.sum::<f64>() / n).sqrt();
+        Self { mean, std, absmax: total.absmax, l2: total.squares.sqrt() }
     }
 }
 
-/// Sums of a function of all elements.
-fn total<T: Copy + Into<f64> + Sync>(values: &[T], f: impl Fn(f64) -> f64 + Sync) -> Sums {
-    let parts: Vec<Sums> = values.par_chunks(CHUNK).map(|chunk| sums(chunk, &f)).collect();
-    let mut total = parts.into_iter().fold(Sums::default(), join);
-    // Comparisons pass over a NaN; the sum of squares does not, and nothing else makes it one.
-    if total.squares.is_nan() {
-        total.absmax = f64::NAN;
-    }
-    total
+/// Sums of a function of a chunk's elements.
+struct InLanes<'a, T, F> {
+    values: &'a [T],
+    f: F,
 }
 
-fn sums<T: Copy + Into<f64>>(values: &[T], f: &impl Fn(f64) -> f64) -> Sums {
-    let add = |to: &mut Sums, value: &T| {
-        let x = f((*value).into());
-        to.sum += x;
-        to.squares += x * x;
-        to.absmax = if x.abs() > to.absmax { x.abs() } else { to.absmax };
-    };
-    let mut lanes = [Sums::default(); LANES];
-    let whole = values.chunks_exact(LANES);
-    let rest = whole.remainder();
-    for chunk in whole {
-        lanes.iter_mut().zip(chunk).for_each(|(lane, value)| add(lane, value));
+impl<T: Copy + Into<f64>, F: Fn(f64) -> f64> Loops for InLanes<'_, T, F> {
+    type Output = Sums;
+
+    #[inline(always)]
+    fn run(self) -> Sums {
+        let mut lanes = Lanes::default();
+        let (whole, rest) = self.values.as_chunks::<LANES>();
+        for chunk in whole {
+            lanes.add(chunk, &self.f);
+        }
+        lanes.add(rest, &self.f);
+        let Lanes { sum, squares, absmax } = lanes;
+        Sums {
+            sum: sum.into_iter().fold(0.0, |all, sum| all + sum),
+            squares: squares.into_iter().fold(0.0, |all, squares| all + squares),
+            absmax: absmax.into_iter().fold(0.0, f64::max),
+        }
     }
-    lanes.iter_mut().zip(rest).for_each(|(lane, value)| add(lane, value));
-    lanes.into_iter().fold(Sums::default(), join)
+}
+
+/// Sums that run side by side: a vector each.
+#[derive(Default)]
+struct Lanes {
+    sum: [f64; LANES],
+    squares: [f64; LANES],
+    absmax: [f64; LANES],
+}
+
+impl Lanes {
+    /// Adds a function of at most one value to each lane.
+    #[inline(always)]
+    fn add<T: Copy + Into<f64>>(&mut self, values: &[T], f: &impl Fn(f64) -> f64) {
+        let mut x = [0.0; LANES];
+        for (x, value) in x.iter_mut().zip(values) {
+            *x = f((*value).into());
+        }
+        for (sum, x) in self.sum.iter_mut().zip(&x) {
+            *sum += x;
+        }
+        for (squares, x) in self.squares.iter_mut().zip(&x) {
+            *squares += x * x;
+        }
+        for (absmax, x) in self.absmax.iter_mut().zip(&x) {
+            *absmax = if x.abs() > *absmax { x.abs() } else { *absmax };
+        }
+    }
 }
 
 fn join(a: Sums, b: Sums) -> Sums {

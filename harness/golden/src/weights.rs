@@ -3,15 +3,43 @@
 use crate::manifest::{Golden, Init};
 use rayon::prelude::*;
 use zoo_datasets::hash::{NameHash, fnv1a64};
+use zoo_engine::{Isa, Loops};
 
 /// The start value of a parameter or buffer: row-major, one f32 rounding per operation.
 pub fn initial(init: &Init, salt: &str, name: &str, numel: usize) -> Vec<f32> {
     let hash = NameHash::new(&format!("{salt}{name}"));
-    let values = (0..numel).into_par_iter().with_min_len(1 << 14).map(|i| hash.s(i as u64));
     match *init {
-        Init::Uniform { bound } => values.map(|s| s * bound as f32).collect(),
-        Init::OnePlus { bound, gain } => values.map(|s| gain as f32 * (1.0 + bound as f32 * s)).collect(),
+        Init::Uniform { bound } => drawn(hash, numel, |s| s * bound as f32),
+        Init::OnePlus { bound, gain } => drawn(hash, numel, |s| gain as f32 * (1.0 + bound as f32 * s)),
         Init::Const { value } => vec![value as f32; numel],
+    }
+}
+
+/// A function of each of the hash's numbers in [-1, 1).
+fn drawn(hash: NameHash, numel: usize, of: impl Fn(f32) -> f32 + Copy + Sync) -> Vec<f32> {
+    const CHUNK: usize = 1 << 14;
+    let (isa, mut values) = (Isa::best(), vec![0.0; numel]);
+    let chunks = values.par_chunks_mut(CHUNK).enumerate();
+    chunks.for_each(|(n, values)| isa.run(Draw { hash, first: (n * CHUNK) as u64, values, of }));
+    values
+}
+
+/// Consecutive numbers of a hash.
+struct Draw<'a, F> {
+    hash: NameHash,
+    first: u64,
+    values: &'a mut [f32],
+    of: F,
+}
+
+impl<F: Fn(f32) -> f32> Loops for Draw<'_, F> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self) {
+        for (index, value) in (self.first..).zip(self.values) {
+            *value = (self.of)(self.hash.s(index));
+        }
     }
 }
 

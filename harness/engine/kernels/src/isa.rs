@@ -50,37 +50,56 @@ impl Isa {
         self.0
     }
 
-    /// Runs `f` compiled for this level, so that the compiler vectorises its loops with these instructions.
+    /// Runs loops compiled for this level, so that the compiler vectorises them with these instructions.
     ///
-    /// `f` has to be inlined for that: keep it a closure over slices whose loops are in the closure itself or in
-    /// functions marked `#[inline(always)]`. Work that `f` hands to other threads is not covered; call `run`
-    /// inside the parallel loop.
+    /// Work that the loops hand to other threads is not covered; call `run` inside the parallel loop.
     #[inline]
-    pub fn run<R>(self, f: impl FnOnce() -> R) -> R {
+    pub fn run<L: Loops>(self, loops: L) -> L::Output {
         match self.0 {
-            Level::Portable => f(),
+            Level::Portable => loops.run(),
             #[cfg(target_arch = "x86_64")]
             // SAFETY: an `Isa` of this level exists only where the processor was found to have these instructions.
-            Level::Avx2 => unsafe { run_avx2(f) },
+            Level::Avx2 => unsafe { run_avx2(loops) },
             #[cfg(target_arch = "x86_64")]
             // SAFETY: as above.
-            Level::Avx512 => unsafe { run_avx512(f) },
+            Level::Avx512 => unsafe { run_avx512(loops) },
             #[cfg(not(target_arch = "x86_64"))]
-            Level::Avx2 | Level::Avx512 => f(),
+            Level::Avx2 | Level::Avx512 => loops.run(),
         }
+    }
+}
+
+/// Loops for [`Isa::run`].
+///
+/// The compiler uses a level's instructions only in what it inlines: mark [`Loops::run`] of a type, and each function
+/// that its loops call, `#[inline(always)]`. A closure is `Loops` too. It is inlined while it is a few lines long.
+pub trait Loops {
+    /// What the loops compute.
+    type Output;
+
+    /// Runs the loops.
+    fn run(self) -> Self::Output;
+}
+
+impl<R, F: FnOnce() -> R> Loops for F {
+    type Output = R;
+
+    #[inline(always)]
+    fn run(self) -> R {
+        self()
     }
 }
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,fma")]
-fn run_avx2<R>(f: impl FnOnce() -> R) -> R {
-    f()
+fn run_avx2<L: Loops>(loops: L) -> L::Output {
+    loops.run()
 }
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,fma,avx512f,avx512bw,avx512dq,avx512vl")]
-fn run_avx512<R>(f: impl FnOnce() -> R) -> R {
-    f()
+fn run_avx512<L: Loops>(loops: L) -> L::Output {
+    loops.run()
 }
 
 #[cfg(target_arch = "x86_64")]

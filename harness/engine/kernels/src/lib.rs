@@ -55,4 +55,4 @@ pub mod window;
 pub use aligned::AlignedBuf;
 pub use allocator::share_one_arena;
 pub use blocked::{Blocked, C0};
-pub use isa::{Isa, Level};
+pub use isa::{Isa, Level, Loops};

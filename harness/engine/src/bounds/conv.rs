@@ -11,7 +11,7 @@ use crate::{KernelError, elements::Elements, error::MAP};
 use rayon::prelude::*;
 use std::ops::Range;
 use zoo_graph::ops::{Conv2D, Conv2DBackpropFilter, Conv2DBackpropInput};
-use zoo_kernels::C0;
+use zoo_kernels::{C0, Loops};
 
 /// Products that are summed in registers: two output channel blocks' weights in the first-level cache allow half as
 /// many.
@@ -102,25 +102,54 @@ impl Grid {
     }
 }
 
-/// Where a tap reads for the columns of a tile; `None` in the padding.
+/// Where a tap reads for the columns of a tile.
 struct Lanes {
-    places: [Option<usize>; COLUMNS],
+    /// [`PADDING`], or a place.
+    places: [usize; COLUMNS],
     /// The first place, where all are neighbours.
     run: Option<usize>,
 }
 
+/// No place in any map.
+const PADDING: usize = usize::MAX;
+
 impl Lanes {
     fn of(places: [Option<usize>; COLUMNS]) -> Self {
         let neighbours = |first: &usize| (*first..).zip(&places).all(|(next, place)| *place == Some(next));
-        Self { run: places[0].filter(neighbours), places }
+        Self { run: places[0].filter(neighbours), places: places.map(|place| place.unwrap_or(PADDING)) }
     }
+}
 
-    fn read(&self, values: &[f32], out: &mut [f64; COLUMNS]) {
-        if let Some(first) = self.run {
-            out.iter_mut().zip(&values[first..]).for_each(|(out, x)| *out = f64::from(*x));
-        } else {
-            let value = |place: &Option<usize>| place.map_or(0.0, |place| f64::from(values[place]));
-            out.iter_mut().zip(&self.places).for_each(|(out, place)| *out = value(place));
+/// The numbers that the columns of a tile are multiplied with, term by term.
+struct LayOut<'a> {
+    /// Channel and tap of each term.
+    terms: &'a [(usize, usize)],
+    /// By tap.
+    lanes: &'a [Lanes],
+    /// From the first channel of the group on.
+    values: &'a [f32],
+    /// Pixels of a channel.
+    plane: usize,
+    out: &'a mut [[f64; COLUMNS]],
+}
+
+impl Loops for LayOut<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self) {
+        for ((channel, tap), out) in self.terms.iter().zip(self.out) {
+            let Lanes { places, run } = &self.lanes[*tap];
+            let values = &self.values[channel * self.plane..];
+            if let Some(values) = run.and_then(|first| values[first..].first_chunk::<COLUMNS>()) {
+                for (out, value) in out.iter_mut().zip(values) {
+                    *out = f64::from(*value);
+                }
+            } else {
+                for (out, place) in out.iter_mut().zip(places) {
+                    *out = values.get(*place).map_or(0.0, |value| f64::from(*value));
+                }
+            }
         }
     }
 }
@@ -213,16 +242,14 @@ where
             })
             .collect();
         let chain = Chain { terms: TERMS.max(block * grid.taps.len()), shorter: 4, fused: self.machine.fused };
-        let first_source = group * sources * h * w;
         let right = |first: usize, run: Range<usize>, out: &mut [[f64; COLUMNS]]| {
             let columns = COLUMNS.min(grid.columns(n) - first);
             let outputs: [_; COLUMNS] =
                 std::array::from_fn(|column| (column < columns).then(|| grid.output(first + column)));
             let of_tap = |tap: &Tap| Lanes::of(outputs.map(|output| grid.source(&self.source, *tap, output?)));
             let lanes: Vec<Lanes> = grid.taps.iter().map(of_tap).collect();
-            for ((channel, tap), out) in terms[run].iter().zip(out) {
-                lanes[*tap].read(&self.source.values[first_source + channel * h * w..], out);
-            }
+            let values = &self.source.values[group * sources * h * w..];
+            self.machine.isa.run(LayOut { terms: &terms[run], lanes: &lanes, values, plane: h * w, out });
         };
         let left = |row: usize, term: usize| {
             let (channel, tap) = terms[term];

@@ -1,6 +1,6 @@
 //! Formulas: running error analysis, term by term.
 
-use super::{Farthest, Ran, UNIT, WIDE};
+use super::{BLOCK, Farthest, Ran, UNIT, WIDE, are_nearer, farther};
 use crate::{
     EngineError,
     elements::Elements,
@@ -11,6 +11,7 @@ use zoo_graph::{
     formula::{Binary, Unary},
     ops::{Assign, Map},
 };
+use zoo_kernels::{Isa, Loops};
 
 /// Units that the kernels' functions may be off (`zoo_kernels::formula` tests them), with some to spare.
 const FUNCTION: f64 = 8.0;
@@ -24,6 +25,7 @@ struct Near {
 
 impl Near {
     /// After so many roundings of the value; infinity, as masks have it, is not rounded.
+    #[inline(always)]
     fn rounded(value: f64, inherited: f64, roundings: f64) -> Self {
         let own = if value.is_finite() { roundings * UNIT * value.abs() } else { 0.0 };
         Self { value, error: inherited + own }
@@ -66,7 +68,7 @@ impl Number for Near {
         Self::rounded(value, inherited, roundings)
     }
 
-    #[inline]
+    #[inline(always)]
     fn binary(self, function: Binary, other: Self) -> Self {
         let (a, b) = (self, other);
         let value = function.of(a.value, b.value);
@@ -130,22 +132,23 @@ impl Number for Near {
 }
 
 /// All results of a formula over broadcast tensors.
-pub(super) fn map(op: &Map, ran: &Ran<'_>, found: &[&[f32]]) -> Result<Farthest, EngineError> {
+pub(super) fn map(isa: Isa, op: &Map, ran: &Ran<'_>, found: &[&[f32]]) -> Result<Farthest, EngineError> {
     let prepared = Prepared::map(op);
     let strides = |tensors: &[candle_core::Tensor]| {
         tensors.iter().map(|tensor| prepared.strides(&Shape::from(tensor.dims()))).collect()
     };
-    run(&prepared, [strides(ran.operands), strides(ran.results)], ran, found)
+    run(isa, &prepared, [strides(ran.operands), strides(ran.results)], ran, found)
 }
 
 /// All results of an update.
-pub(super) fn assign(op: &Assign, ran: &Ran<'_>, found: &[&[f32]]) -> Result<Farthest, EngineError> {
+pub(super) fn assign(isa: Isa, op: &Assign, ran: &Ran<'_>, found: &[&[f32]]) -> Result<Farthest, EngineError> {
     let elements = found.first().map_or(0, |found| found.len());
     let prepared = Prepared::assign(op, elements, ran.scalars);
-    run(&prepared, [vec![vec![1]; ran.operands.len()], vec![vec![1]; ran.results.len()]], ran, found)
+    run(isa, &prepared, [vec![vec![1]; ran.operands.len()], vec![vec![1]; ran.results.len()]], ran, found)
 }
 
 fn run(
+    isa: Isa,
     prepared: &Prepared,
     [strides, result_strides]: [Vec<Vec<usize>>; 2],
     ran: &Ran<'_>,
@@ -162,13 +165,43 @@ fn run(
         result_strides: &result_strides,
         result_sizes: &sizes,
     };
-    let look = |all: &mut Farthest, result: usize, element: usize, near: Near| {
-        *all = all.or_of(result, element, found[result][element], near.value, near.error);
+    let look = |all: &mut Farthest, result: usize, first: usize, near: &[Near]| {
+        let found = &found[result][first..first + near.len()];
+        *all = isa.run(InBlocks { farthest: *all, place: (result, first), found, near });
     };
     let parts = evaluation.run(|| Farthest::NONE, look);
     let parts =
         parts.map_err(|source| EngineError::Node { name: ran.node.name.clone(), op: ran.node.op.name(), source })?;
     Ok(parts.into_iter().fold(Farthest::NONE, Farthest::or))
+}
+
+/// The farthest so far, or of the elements of a result from `place.1` on.
+struct InBlocks<'a> {
+    farthest: Farthest,
+    place: (usize, usize),
+    found: &'a [f32],
+    near: &'a [Near],
+}
+
+impl Loops for InBlocks<'_> {
+    type Output = Farthest;
+
+    #[inline(always)]
+    fn run(self) -> Farthest {
+        let (result, first) = self.place;
+        let mut farthest = self.farthest;
+        let (mut exact, mut bound) = ([0.0; BLOCK], [0.0; BLOCK]);
+        let blocks = self.found.chunks(BLOCK).zip(self.near.chunks(BLOCK));
+        for (start, (found, near)) in (first..).step_by(BLOCK).zip(blocks) {
+            for ((exact, bound), near) in exact.iter_mut().zip(&mut bound).zip(near) {
+                (*exact, *bound) = (near.value, near.error);
+            }
+            if !are_nearer(farthest, found, &exact, &bound) {
+                farthest = farther(farthest, result, start, found, &exact, &bound);
+            }
+        }
+        farthest
+    }
 }
 
 #[cfg(test)]

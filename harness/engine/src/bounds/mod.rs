@@ -32,7 +32,7 @@ use zoo_graph::{
     Node, Op, Shape,
     ops::{Indices, LogitLayout, MaskSoftMargin},
 };
-use zoo_kernels::{Isa, Level};
+use zoo_kernels::{Isa, Level, Loops};
 
 /// Unit roundoff of f32.
 pub(crate) const UNIT: f64 = 1.0 / (1u64 << 24) as f64;
@@ -171,37 +171,60 @@ fn farthest_of(result: usize, first: usize, found: &[f32], of: impl Fn(usize) ->
     farthest
 }
 
-/// The same, where each element is a function of the elements of tensors at its place; compiled for the processor's
-/// vectors, which is why `of` is called at one place. All slices are as long as `found`.
-fn farthest_along<const N: usize>(
-    isa: Isa,
-    (result, first): (usize, usize),
-    found: &[f32],
-    operands: [&[f32]; N],
-    of: impl Fn([f32; N]) -> (f64, f64),
-) -> Farthest {
-    isa.run(|| {
-        let mut farthest = Farthest::NONE;
+/// The farthest of consecutive elements, each a function of the elements of tensors at its place, compiled for the
+/// processor's vectors.
+struct Along<'a, const N: usize, F> {
+    /// The farthest so far.
+    farthest: Farthest,
+    /// Which result, and its first element here.
+    place: (usize, usize),
+    /// What the kernel gave.
+    found: &'a [f32],
+    /// As long as `found`.
+    operands: [&'a [f32]; N],
+    /// What an element should be, and its bound.
+    of: F,
+}
+
+impl<const N: usize, F: Fn([f32; N]) -> (f64, f64)> Loops for Along<'_, N, F> {
+    type Output = Farthest;
+
+    #[inline(always)]
+    fn run(self) -> Farthest {
+        let (result, first) = self.place;
+        let mut farthest = self.farthest;
         let (mut read, mut exact, mut bound) = ([[0.0; BLOCK]; N], [0.0; BLOCK], [0.0; BLOCK]);
-        for (start, found) in (0..).step_by(BLOCK).zip(found.chunks(BLOCK)) {
-            for (read, operand) in read.iter_mut().zip(operands) {
+        for (start, found) in (0..).step_by(BLOCK).zip(self.found.chunks(BLOCK)) {
+            for (read, operand) in read.iter_mut().zip(self.operands) {
                 read[..found.len()].copy_from_slice(&operand[start..start + found.len()]);
             }
             for i in 0..BLOCK {
-                (exact[i], bound[i]) = of(std::array::from_fn(|n| read[n][i]));
+                (exact[i], bound[i]) = (self.of)(std::array::from_fn(|n| read[n][i]));
             }
-            let all = || found.iter().zip(&exact).zip(&bound);
-            let nearer = all().fold(true, |nearer, ((found, exact), bound)| {
-                nearer & ((f64::from(*found) - exact).abs() <= farthest.ratio * (bound + TINY))
-            });
-            if !nearer {
-                farthest =
-                    (first + start..).zip(all()).fold(farthest, |farthest, (element, ((found, exact), bound))| {
-                        farthest.or_of(result, element, *found, *exact, *bound)
-                    });
+            if !are_nearer(farthest, found, &exact, &bound) {
+                farthest = farther(farthest, result, first + start, found, &exact, &bound);
             }
         }
         farthest
+    }
+}
+
+/// Whether no element is farther than the farthest so far. Of `exact` and `bound` there may be more than are `found`.
+#[inline(always)]
+fn are_nearer(farthest: Farthest, found: &[f32], exact: &[f64], bound: &[f64]) -> bool {
+    let mut nearer = true;
+    for ((found, exact), bound) in found.iter().zip(exact).zip(bound) {
+        nearer &= (f64::from(*found) - exact).abs() <= farthest.ratio * (bound + TINY);
+    }
+    nearer
+}
+
+/// The farthest so far, or of the elements from `first` on.
+#[inline(never)]
+fn farther(farthest: Farthest, result: usize, first: usize, found: &[f32], exact: &[f64], bound: &[f64]) -> Farthest {
+    let elements = (first..).zip(found).zip(exact).zip(bound);
+    elements.fold(farthest, |farthest, (((element, found), exact), bound)| {
+        farthest.or_of(result, element, *found, *exact, *bound)
     })
 }
 
@@ -226,8 +249,8 @@ pub fn judge(machine: Machine, ran: &Ran<'_>) -> Result<Farthest, EngineError> {
         Op::BnTrainingReduceGrad(op) => norm::input_gradient(machine.isa, op.eps, ran, &found).map_err(in_node),
         Op::BnTrainingGrad(op) => norm::gradient(machine.isa, op, ran, &found).map_err(in_node),
         Op::BnInfer(op) => norm::stored(machine.isa, op.eps, ran, &found).map_err(in_node),
-        Op::Map(op) => formula::map(op, ran, &found),
-        Op::Assign(op) => formula::assign(op, ran, &found),
+        Op::Map(op) => formula::map(machine.isa, op, ran, &found),
+        Op::Assign(op) => formula::assign(machine.isa, op, ran, &found),
         Op::AllReduce(_)
         | Op::Concat(_)
         | Op::ExtractPatches(_)

@@ -1,10 +1,10 @@
 //! Normalisations: sums per channel are formed in f64, everything else is element by element in f32.
 
-use super::{Farthest, LAMBDA, PIECE, Ran, UNIT, WIDE, farthest, farthest_along, product::arity};
+use super::{Along, Farthest, LAMBDA, PIECE, Ran, UNIT, WIDE, farthest, product::arity};
 use crate::{KernelError, elements::Elements};
 use rayon::prelude::*;
 use zoo_graph::ops::{BnTrainingGrad, BnTrainingUpdate, GradRelu};
-use zoo_kernels::Isa;
+use zoo_kernels::{Isa, Loops};
 
 /// Sums that run side by side, so that they are vectors.
 const LANES: usize = 16;
@@ -61,13 +61,13 @@ impl Channels {
         operands: [&[f32]; N],
         of: impl Fn(usize) -> F + Sync,
     ) -> Farthest {
-        let look = |(plane, found): (usize, &[f32])| {
+        let look = |farthest: Farthest, (plane, found): (usize, &[f32])| {
             let (channel, start) = (plane % self.c.max(1), plane * self.plane);
             let operands = operands.map(|operand| &operand[start..start + found.len()]);
-            farthest_along(isa, (result, start), found, operands, of(channel))
+            isa.run(Along { farthest, place: (result, start), found, operands, of: of(channel) })
         };
         let planes = found.par_chunks(self.plane.max(1)).enumerate().with_min_len(self.planes_at_once());
-        planes.map(look).reduce(|| Farthest::NONE, Farthest::or)
+        planes.fold(|| Farthest::NONE, look).reduce(|| Farthest::NONE, Farthest::or)
     }
 
     /// The bound on a sum over a channel that is formed in f64 and rounded once: the kernel's sum and the verdict's are
@@ -106,31 +106,52 @@ impl Channels {
         of: impl Fn(usize) -> F + Sync,
         join: impl Fn(f64, f64) -> f64 + Sync,
     ) -> Vec<[f64; M]> {
-        let channel = |c: usize| {
-            let of = of(c);
-            isa.run(|| {
-                let mut lanes = [[0.0; LANES]; M];
-                for start in (0..self.n).map(|n| (n * self.c + c) * self.plane) {
-                    for at in (start..start + self.plane).step_by(LANES) {
-                        let len = LANES.min(start + self.plane - at);
-                        let mut read = [[0.0; LANES]; N];
-                        for (read, operand) in read.iter_mut().zip(operands) {
-                            read[..len].copy_from_slice(&operand[at..at + len]);
-                        }
-                        let mut of_lanes = [[0.0; LANES]; M];
-                        for lane in 0..LANES {
-                            let values = of(std::array::from_fn(|n| read[n][lane]));
-                            (0..M).for_each(|m| of_lanes[m][lane] = values[m]);
-                        }
-                        for (lanes, of_lanes) in lanes.iter_mut().zip(&of_lanes) {
-                            lanes[..len].iter_mut().zip(of_lanes).for_each(|(all, x)| *all = join(*all, *x));
-                        }
+        let channel =
+            |channel: usize| isa.run(Fold { channels: self, channel, operands, of: of(channel), join: &join });
+        (0..self.c).into_par_iter().map(channel).collect()
+    }
+}
+
+/// What `join` makes of zero and of what `of` makes of the operands' elements of a channel.
+struct Fold<'a, const N: usize, F, J> {
+    channels: Channels,
+    channel: usize,
+    operands: [&'a [f32]; N],
+    of: F,
+    join: J,
+}
+
+impl<const N: usize, const M: usize, F, J> Loops for Fold<'_, N, F, J>
+where
+    F: Fn([f32; N]) -> [f64; M],
+    J: Fn(f64, f64) -> f64,
+{
+    type Output = [f64; M];
+
+    #[inline(always)]
+    fn run(self) -> [f64; M] {
+        let Channels { n, c, plane } = self.channels;
+        let mut lanes = [[0.0; LANES]; M];
+        for start in (0..n).map(|n| (n * c + self.channel) * plane) {
+            for at in (start..start + plane).step_by(LANES) {
+                let len = LANES.min(start + plane - at);
+                let mut read = [[0.0; LANES]; N];
+                for (read, operand) in read.iter_mut().zip(self.operands) {
+                    read[..len].copy_from_slice(&operand[at..at + len]);
+                }
+                let mut of_lanes = [[0.0; LANES]; M];
+                for lane in 0..LANES {
+                    let values = (self.of)(std::array::from_fn(|n| read[n][lane]));
+                    (0..M).for_each(|m| of_lanes[m][lane] = values[m]);
+                }
+                for (lanes, of_lanes) in lanes.iter_mut().zip(&of_lanes) {
+                    for (all, x) in lanes[..len].iter_mut().zip(of_lanes) {
+                        *all = (self.join)(*all, *x);
                     }
                 }
-                lanes.map(|lanes| lanes.into_iter().fold(0.0, &join))
-            })
-        };
-        (0..self.c).into_par_iter().map(channel).collect()
+            }
+        }
+        lanes.map(|lanes| lanes.into_iter().fold(0.0, &self.join))
     }
 }
 

@@ -12,7 +12,7 @@ use zoo_graph::{
     ops::{MatMul, Products},
 };
 use zoo_kernels::{
-    C0, Isa,
+    C0, Isa, Loops,
     partial_sums::{ROWS, Totals, add_run},
 };
 
@@ -129,6 +129,40 @@ impl Looked {
     }
 }
 
+/// Whether no element of a row of a panel is farther than `ratio` by a part of its bound.
+struct Nearer<'a, O> {
+    found: &'a [f32],
+    totals: &'a Totals,
+    ratio: f64,
+    /// What an element should be, its sum given, and a part of its bound.
+    of: O,
+}
+
+impl<O: Fn(usize, Sum) -> (f64, f64)> Loops for Nearer<'_, O> {
+    type Output = bool;
+
+    #[inline(always)]
+    fn run(self) -> bool {
+        let [values, squares] = self.totals;
+        let is_nearer = |lane: usize, found: f32| {
+            let (exact, part) = (self.of)(lane, Sum { value: values[lane], squares: squares[lane] });
+            (f64::from(found) - exact).abs() <= self.ratio * part
+        };
+        let mut nearer = true;
+        if let Some(found) = self.found.first_chunk::<COLUMNS>() {
+            // Of a known number of elements the loop is a few vectors.
+            for (lane, found) in found.iter().enumerate() {
+                nearer &= is_nearer(lane, *found);
+            }
+        } else {
+            for (lane, found) in self.found.iter().enumerate() {
+                nearer &= is_nearer(lane, *found);
+            }
+        }
+        nearer
+    }
+}
+
 /// `rows x columns` sums of `terms` products: `left(row, term)` times what `right` lays out for [`COLUMNS`] columns and
 /// some terms, one row per term. `of(row, column, sum)` is what the result should be, and its bound; returns the
 /// farthest.
@@ -146,17 +180,21 @@ pub(super) fn sums<R: Fn(usize) -> usize + Sync, C: Fn(usize) -> usize + Sync>(
     // Few partial sums may all be small by chance.
     let stride = if terms.min(chain.terms) < 4 * STRIDE { 1 } else { STRIDE };
     // Of a run all tiles, of a tile all terms.
-    let packed: Vec<Vec<[f64; ROWS]>> = runs
-        .par_iter()
-        .map(|run| {
-            let row = |tile: usize, r: usize, term: usize| match tile * ROWS + r {
-                row if row < rows => left(row, term),
-                _ => 0.0,
-            };
-            let term = |tile: usize| run.clone().map(move |term| std::array::from_fn(|r| row(tile, r, term)));
-            (0..tiles).flat_map(term).collect()
-        })
-        .collect();
+    let pack = |run: &Range<usize>| {
+        let mut packed = vec![[0.0; ROWS]; tiles * run.len()];
+        packed.par_chunks_mut(run.len()).enumerate().for_each(|(tile, packed)| {
+            let first = tile * ROWS;
+            for (term, packed) in run.clone().zip(packed) {
+                if first + ROWS <= rows {
+                    *packed = std::array::from_fn(|r| left(first + r, term));
+                } else {
+                    (first..rows).zip(packed).for_each(|(row, packed)| *packed = left(row, term));
+                }
+            }
+        });
+        packed
+    };
+    let packed: Vec<Vec<[f64; ROWS]>> = runs.iter().map(pack).collect();
     let place = |row: usize, column: usize| (results.row)(row) + (results.column)(column);
     // An element by all of its bound, and by what a drift adds to it.
     let look = |row: usize, column: usize| {
@@ -176,12 +214,20 @@ pub(super) fn sums<R: Fn(usize) -> usize + Sync, C: Fn(usize) -> usize + Sync>(
     let judge_panel = |first: usize, totals: &[Totals]| {
         let places: Vec<usize> = (first..columns.min(first + COLUMNS)).map(&results.column).collect();
         let mut looked = Looked::NONE;
-        for (row, [values, squares]) in totals[..rows].iter().enumerate() {
+        for (row, totals) in totals[..rows].iter().enumerate() {
             let start = (results.row)(row);
+            let mut found = [0.0; COLUMNS];
+            found.iter_mut().zip(&places).for_each(|(found, place)| *found = results.found[start + place]);
+            let of_row = |lane: usize, sum: Sum| of(row, first + lane, sum);
+            let ratio = looked.by_part.0.ratio;
+            if isa.run(Nearer { found: &found[..places.len()], totals, ratio, of: of_row }) {
+                continue;
+            }
+            let [values, squares] = totals;
             for (lane, place) in places.iter().enumerate() {
                 let sum = Sum { value: values[lane], squares: squares[lane] };
                 let (exact, part) = of(row, first + lane, sum);
-                let (element, found) = (start + place, results.found[start + place]);
+                let (element, found) = (start + place, found[lane]);
                 let (off, farthest) = ((f64::from(found) - exact).abs(), looked.by_part.0);
                 // What overflowed on both sides has no distance, and needs no second look.
                 let same = f64::from(found) == exact || (found.is_nan() && exact.is_nan());

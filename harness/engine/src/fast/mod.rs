@@ -23,6 +23,7 @@ mod update;
 
 use crate::{
     EngineError, KernelError, Observer,
+    elements::Elements,
     simulate::{Findings, Held, Simulation},
     step::{Outcome, Scalars},
 };
@@ -30,13 +31,19 @@ use call::{Call, Operand};
 use candle_core::{DType, Device, Tensor};
 use choice::choose;
 use rayon::prelude::*;
-use std::time::Instant;
+use std::{collections::HashMap, time::Instant};
 use transfer::{Travelling, UnderWay};
 use zoo_graph::{BufferId, Bytes, Graph, MemoryPlan, Node, NodeId, Op, Source, TensorType, ValueId, VariableId};
 use zoo_kernels::{AlignedBuf, Isa};
 use zoo_ranks::{Ranks, RanksError};
 
 pub(crate) use plain::{from_plain, to_plain};
+
+/// Row-major tensors of values that an observer was shown and that one of the [`NEXT`] nodes reads too.
+type Plain = HashMap<ValueId, Tensor>;
+
+/// How many nodes ahead a row-major tensor is kept for.
+const NEXT: usize = 4;
 
 /// A graph's buffers, and what lives in them between steps: the variables.
 pub(crate) struct Executor {
@@ -109,8 +116,9 @@ impl Executor {
     /// Gives a variable the value of a row-major tensor of its shape.
     pub fn set_variable(&mut self, graph: &Graph, id: VariableId, tensor: &Tensor) -> Result<(), EngineError> {
         let ty = graph.ty(graph.variable(id).value);
-        let values: Vec<f32> = tensor.flatten_all()?.to_vec1()?;
-        from_plain(self.isa, ty, &values, &mut self.buffers[self.variables[id.0].0][..ty.stored_numel()]);
+        let tensor = tensor.flatten_all()?;
+        let values = Elements::of(&tensor)?;
+        from_plain(self.isa, ty, values.slice()?, &mut self.buffers[self.variables[id.0].0][..ty.stored_numel()]);
         Ok(())
     }
 
@@ -160,10 +168,10 @@ impl Executor {
                 }
                 _ => self.indices[i] = tensor.flatten_all()?.to_dtype(DType::U32)?.to_vec1()?,
             }
-            self.show(graph, input.value, observer)?;
+            self.show(graph, input.value, &Plain::default(), observer)?;
         }
         for variable in &graph.variables {
-            self.show(graph, variable.value, observer)?;
+            self.show(graph, variable.value, &Plain::default(), observer)?;
         }
         if let Some((_, findings)) = &mut self.simulated {
             *findings = Findings::of(graph);
@@ -173,6 +181,7 @@ impl Executor {
             self.replace(&places);
         }
         let mut agreed = false;
+        let mut plain = Plain::default();
         for (n, node) in graph.nodes.iter().enumerate() {
             let started = Instant::now();
             let in_node =
@@ -188,7 +197,7 @@ impl Executor {
             let kept = self.kept(graph, node);
             let followed = kept.is_none() && observer.follows(NodeId(n));
             // Results may overwrite operands.
-            let operands = if followed { self.operands(graph, node)? } else { Vec::new() };
+            let operands = if followed { self.operands(graph, node, &mut plain)? } else { Vec::new() };
             let seen = kept.is_none() && observer.sees_rounding(NodeId(n));
             let held = self.node(graph, n, node, kept, scalars, seen).map_err(in_node)?;
             // What is looked at or rounded has to be there.
@@ -198,12 +207,15 @@ impl Executor {
             self.round(n, node, held, graph, observer)?;
             self.node_seconds[n] = started.elapsed().as_secs_f64();
             if followed {
-                let results = node.outputs.iter().map(|v| self.tensor_of(graph, *v)).collect::<Result<Vec<_>, _>>()?;
+                let result = |v: &ValueId| self.plain_of(graph, *v, &mut plain);
+                let results = node.outputs.iter().map(result).collect::<Result<Vec<_>, _>>()?;
                 observer.follow(NodeId(n), &operands, &results);
             }
             for v in &node.outputs {
-                self.show(graph, *v, observer)?;
+                self.show(graph, *v, &plain, observer)?;
             }
+            let next = graph.nodes.iter().skip(n + 1).take(NEXT);
+            plain.retain(|v, _| next.clone().any(|node| node.inputs.contains(v)));
         }
         self.settle(|_| true)?;
         let scalar = |v: &ValueId| self.plan.buffer(*v).map_or(f64::NAN, |b| f64::from(self.buffers[b.0][0]));
@@ -272,11 +284,24 @@ impl Executor {
         Ok(())
     }
 
-    fn show(&self, graph: &Graph, v: ValueId, observer: &mut dyn Observer) -> Result<(), EngineError> {
+    fn show(&self, graph: &Graph, v: ValueId, plain: &Plain, observer: &mut dyn Observer) -> Result<(), EngineError> {
         if observer.wants(v) && graph.ty(v).dtype.is_float() {
-            observer.observe(v, &self.tensor_of(graph, v)?);
+            match plain.get(&v) {
+                Some(tensor) => observer.observe(v, tensor),
+                None => observer.observe(v, &self.tensor_of(graph, v)?),
+            }
         }
         Ok(())
+    }
+
+    /// The row-major tensor of a value, taken from `plain` or added to it.
+    fn plain_of(&self, graph: &Graph, v: ValueId, plain: &mut Plain) -> Result<Tensor, EngineError> {
+        if let Some(tensor) = plain.get(&v) {
+            return Ok(tensor.clone());
+        }
+        let tensor = self.tensor_of(graph, v)?;
+        plain.insert(v, tensor.clone());
+        Ok(tensor)
     }
 
     fn tensor_of(&self, graph: &Graph, v: ValueId) -> Result<Tensor, EngineError> {
@@ -295,12 +320,12 @@ impl Executor {
     }
 
     /// What a node is about to read, row-major.
-    fn operands(&self, graph: &Graph, node: &Node) -> Result<Vec<Tensor>, EngineError> {
+    fn operands(&self, graph: &Graph, node: &Node, plain: &mut Plain) -> Result<Vec<Tensor>, EngineError> {
         let operand = |v: &ValueId| match graph.value(*v).source {
             Source::Input(n) if !graph.ty(*v).dtype.is_float() => {
                 Ok(Tensor::from_slice(&self.indices[n], graph.ty(*v).shape.to_vec(), &Device::Cpu)?)
             }
-            Source::Input(_) | Source::Variable(_) | Source::Node(..) => self.tensor_of(graph, *v),
+            Source::Input(_) | Source::Variable(_) | Source::Node(..) => self.plain_of(graph, *v, plain),
         };
         node.inputs.iter().map(operand).collect()
     }

@@ -4,8 +4,9 @@ use super::Prepared;
 use crate::{KernelError, elements::Elements};
 use candle_core::{DType, FloatDType, Tensor};
 use rayon::prelude::*;
-use std::ops::Range;
+use std::{ops::Range, slice::from_ref};
 use zoo_graph::formula::{Binary, Extent, Fold, Term, TermId, Unary};
+use zoo_kernels::{Isa, Loops};
 
 /// Elements that are computed together, unless a row has fewer and is computed whole.
 const CHUNK: usize = 1 << 10;
@@ -125,16 +126,53 @@ impl<N: Number> Folded<N> {
     }
 }
 
-/// A function of each two elements: a loop of its own for each function, since most are single instructions.
-fn binary<N: Number>(function: Binary, a: &[N], b: &[N]) -> Vec<N> {
-    macro_rules! loops {
-        ($($name:ident)*) => {
-            match function {
-                $(Binary::$name => a.iter().zip(b).map(|(a, b)| a.binary(Binary::$name, *b)).collect(),)*
-            }
-        };
+/// A function of each two elements.
+struct Pairs<'a, N> {
+    function: Binary,
+    a: &'a [N],
+    b: &'a [N],
+}
+
+impl<N: Number> Loops for Pairs<'_, N> {
+    type Output = Vec<N>;
+
+    /// A loop of its own for each function, since most are single instructions.
+    #[inline(always)]
+    fn run(self) -> Vec<N> {
+        let mut all = vec![N::exactly(0.0); self.a.len()];
+        macro_rules! loops {
+            ($($name:ident)*) => {
+                match self.function {
+                    $(Binary::$name => {
+                        for ((all, a), b) in all.iter_mut().zip(self.a).zip(self.b) {
+                            *all = a.binary(Binary::$name, *b);
+                        }
+                    })*
+                }
+            };
+        }
+        loops!(Add Sub Mul Div Max Min Pow Greater AtLeast Equal);
+        all
     }
-    loops!(Add Sub Mul Div Max Min Pow Greater AtLeast Equal)
+}
+
+/// A number of each element.
+struct Each<'a, T, F> {
+    values: &'a [T],
+    of: F,
+}
+
+impl<T: Copy, N: Number, F: Fn(T) -> N> Loops for Each<'_, T, F> {
+    type Output = Vec<N>;
+
+    #[inline(always)]
+    fn run(self) -> Vec<N> {
+        let mut all = vec![N::exactly(0.0); self.values.len()];
+        for (all, value) in all.iter_mut().zip(self.values) {
+            *all = (self.of)(*value);
+        }
+        all
+    }
 }
 
 /// A formula over operands in memory.
@@ -151,16 +189,16 @@ pub(crate) struct Evaluation<'a, T> {
 
 impl<T: FloatDType> Evaluation<'_, T> {
     /// Computes all results. `take` gets each element of each result once: the state of its part, the result's number,
-    /// the element's row-major index and its value. Within a part a result's elements come in order, and parts are
-    /// returned in order; the last holds the results that are sums. Only a few thousand elements of a term exist at a
-    /// time, however long rows are.
+    /// the row-major index of an element, and the values from this one on. Within a part a result's elements come in
+    /// order, and parts are returned in order; the last holds the results that are sums. Only a few thousand elements
+    /// of a term exist at a time, however long rows are.
     ///
     /// # Errors
     /// A formula that is not [`zoo_graph::formula::Formula::expanded`].
     pub fn run<N: Number, P: Send>(
         &self,
         part: impl Fn() -> P + Sync,
-        take: impl Fn(&mut P, usize, usize, N) + Sync,
+        take: impl Fn(&mut P, usize, usize, &[N]) + Sync,
     ) -> Result<Vec<P>, KernelError> {
         let (formula, row) = (&self.prepared.formula, self.row());
         let chunks = self.chunks();
@@ -179,7 +217,8 @@ impl<T: FloatDType> Evaluation<'_, T> {
                 let terms = self.terms::<N>(chunk.clone(), &folded, usize::MAX)?;
                 for (n, result) in formula.results().iter().enumerate() {
                     let by_row = extents[result.term.0] == Extent::Row && !result.whole;
-                    let elements = chunk.clone().zip(&terms[result.term.0]);
+                    let values = &terms[result.term.0];
+                    let elements = chunk.clone().zip(values);
                     let elements = elements.filter(|(element, _)| !by_row || element % row == 0);
                     match summed.iter().position(|summed| *summed == n) {
                         Some(place) => elements.for_each(|(element, value)| {
@@ -187,9 +226,9 @@ impl<T: FloatDType> Evaluation<'_, T> {
                             *sum = N::add(*sum, *value);
                         }),
                         None if by_row => {
-                            elements.for_each(|(element, value)| take(&mut part, n, element / row, *value))
+                            elements.for_each(|(element, value)| take(&mut part, n, element / row, from_ref(value)))
                         }
-                        None => elements.for_each(|(element, value)| take(&mut part, n, element, *value)),
+                        None => take(&mut part, n, chunk.start, values),
                     }
                 }
             }
@@ -202,7 +241,7 @@ impl<T: FloatDType> Evaluation<'_, T> {
         for (place, n) in summed.into_iter().enumerate() {
             for element in 0..self.result_sizes[n] {
                 let all = sums.iter().fold(N::Sum::default(), |all, sums| N::join(all, sums[place][element]));
-                take(&mut last, n, element, N::sum(all));
+                take(&mut last, n, element, &[N::sum(all)]);
             }
         }
         parts.push(last);
@@ -267,7 +306,7 @@ impl<T: FloatDType> Evaluation<'_, T> {
         until: usize,
     ) -> Result<Vec<Vec<N>>, KernelError> {
         let Prepared { formula, numbers, space } = self.prepared;
-        let (row, len) = (self.row(), chunk.len());
+        let (isa, row, len) = (Isa::best(), self.row(), chunk.len());
         let mut terms: Vec<Vec<N>> = Vec::with_capacity(formula.terms().len());
         for (n, (term, number)) in formula.terms().iter().zip(numbers).enumerate().take(until) {
             let of = |id: &TermId| &terms[id.0];
@@ -279,7 +318,7 @@ impl<T: FloatDType> Evaluation<'_, T> {
                     chunk.clone().map(|element| N::exactly((element / inner % space[*axis]) as f64)).collect()
                 }
                 (None, Term::Unary(function, x)) => of(x).iter().map(|x| x.unary(*function)).collect(),
-                (None, Term::Binary(function, a, b)) => binary(*function, of(a), of(b)),
+                (None, Term::Binary(function, a, b)) => isa.run(Pairs { function: *function, a: of(a), b: of(b) }),
                 (None, Term::Select(condition, yes, no)) => {
                     of(condition).iter().zip(of(yes)).zip(of(no)).map(|((c, yes), no)| c.select(*yes, *no)).collect()
                 }
@@ -304,11 +343,16 @@ impl<T: FloatDType> Evaluation<'_, T> {
 
     /// Elements of an operand, broadcast over the space.
     fn operand<N: Number>(&self, n: usize, chunk: Range<usize>) -> Vec<N> {
-        let (values, strides) = (&self.operands[n], &self.strides[n]);
+        let (isa, values, strides) = (Isa::best(), &self.operands[n], &self.strides[n]);
         let get = |at: usize| N::exactly(values.get(at));
         // What lies as the space does is read as it lies.
         if *strides == self.prepared.strides(&self.prepared.space) {
-            return chunk.map(get).collect();
+            return match values {
+                Values::Float(values) => isa.run(Each { values: &values[chunk], of: |x: T| N::exactly(x.to_f64()) }),
+                Values::Index(values) => {
+                    isa.run(Each { values: &values[chunk], of: |x: u32| N::exactly(f64::from(x)) })
+                }
+            };
         }
         chunk.map(|element| get(self.place(strides, element))).collect()
     }

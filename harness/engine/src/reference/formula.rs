@@ -41,7 +41,9 @@ fn run<T: FloatDType>(
         result_strides: &result_strides,
         result_sizes: &sizes,
     };
-    let rounded = |part: &mut Vec<Vec<T>>, result: usize, _, value: f64| part[result].push(T::from_f64(value));
+    let rounded = |part: &mut Vec<Vec<T>>, result: usize, _, values: &[f64]| {
+        part[result].extend(values.iter().map(|value| T::from_f64(*value)));
+    };
     let parts = evaluation.run(|| vec![Vec::new(); sizes.len()], rounded)?;
     let tensor = |(n, ty): (usize, &&TensorType)| {
         let all: Vec<T> = parts.iter().flat_map(|part| &part[n]).copied().collect();

@@ -3,6 +3,7 @@
 use crate::KernelError;
 use crate::elements::{Elements, by_chunks};
 use candle_core::{FloatDType, Tensor};
+use std::{iter::StepBy, ops::Range};
 use zoo_graph::ops::Window;
 
 /// The maximum of each window; a NaN wins, padding never does.
@@ -41,22 +42,27 @@ pub(super) fn grad<T: FloatDType>(window: &Window, [x, _, dy]: [&Tensor; 3]) -> 
 
 /// Index in the plane of the first maximum of a window, `None` for one that lies wholly in the padding.
 fn greatest<T: FloatDType>(window: &Window, x: &[T], [h, w]: [usize; 2], [oi, oj]: [usize; 2]) -> Option<usize> {
-    let mut best: Option<usize> = None;
-    for r in 0..window.kernel[0] {
-        let Some(i) = inside(oi * window.stride[0] + r * window.dilation[0], window.pad[0], h) else { continue };
-        for s in 0..window.kernel[1] {
-            let Some(j) = inside(oj * window.stride[1] + s * window.dilation[1], window.pad[2], w) else { continue };
-            let at = i * w + j;
-            let is_nan = x[at].partial_cmp(&x[at]).is_none();
-            if best.is_none_or(|best| x[at] > x[best] || is_nan) {
-                best = Some(at);
+    let rows = inside(window, 0, oi, h);
+    let columns = inside(window, 1, oj, w);
+    let mut best: Option<(usize, T)> = None;
+    for row in rows {
+        for at in columns.clone().map(|column| row * w + column) {
+            let value = x[at];
+            let is_nan = value.partial_cmp(&value).is_none();
+            if best.is_none_or(|(_, best)| value > best || is_nan) {
+                best = Some((at, value));
             }
         }
     }
-    best
+    best.map(|(at, _)| at)
 }
 
-/// The position in a map of extent `n` of a position in the padded map.
-fn inside(padded: usize, pad: usize, n: usize) -> Option<usize> {
-    padded.checked_sub(pad).filter(|i| *i < n)
+/// Where the taps of an output read along an axis of so many pixels, except in the padding.
+fn inside(window: &Window, axis: usize, output: usize, pixels: usize) -> StepBy<Range<usize>> {
+    let (dilation, pad) = (window.dilation[axis].max(1), window.pad[2 * axis]);
+    let first = output * window.stride[axis];
+    // The first tap that is not in front of the map, and the end of the last one, both counted with the padding.
+    let start = first + pad.saturating_sub(first).div_ceil(dilation) * dilation;
+    let end = (first + (window.kernel[axis] - 1) * dilation + 1).min(pad + pixels);
+    (start.max(pad) - pad..end.saturating_sub(pad)).step_by(dilation)
 }
