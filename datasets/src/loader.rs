@@ -246,7 +246,7 @@ impl Job {
                 self.dataset.name(index)
             )));
         }
-        self.pipeline.normalize().apply(&image, out);
+        self.pipeline.finish(&plan, &image, out);
         Ok(self.dataset.label(index))
     }
 }

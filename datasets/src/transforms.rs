@@ -1,23 +1,30 @@
 //! From images of any size to the network's input.
 //!
-//! A [`Pipeline`] is a list of geometric [`Step`]s and a final [`Normalize`]. Where a step is random, it draws from
+//! A [`Pipeline`] is a list of [`Step`]s on 8-bit pixels, a [`Normalize`], and perhaps a [`RandomErasing`]. Where a step is random, it draws from
 //! the stream of (seed, epoch, sample), so that results depend on nothing else. Sizes and random draws alone decide
 //! what happens to an image ([`Plan`]); only the part of it that the result depends on is decoded and resized.
 
+mod adjust;
+mod color_jitter;
 mod covering_crop;
 mod crop;
 mod flip;
 mod normalize;
 mod plan;
+mod rand_augment;
+mod random_erasing;
 mod random_resized_crop;
 mod resize;
 mod shorter_side;
 
+pub use color_jitter::ColorJitter;
 pub use covering_crop::RandomCoveringCrop;
 pub use crop::{CenterCrop, RandomCrop};
 pub use flip::HorizontalFlip;
 pub use normalize::{ChannelOrder, Normalize, PixelScale};
 pub use plan::Plan;
+pub use rand_augment::RandAugment;
+pub use random_erasing::RandomErasing;
 pub use random_resized_crop::RandomResizedCrop;
 pub use resize::{Filter, Resize, resize};
 pub use shorter_side::ShorterSide;
@@ -26,7 +33,7 @@ use crate::image::{Image, Size};
 use crate::{DataError, Rng};
 use plan::Op;
 
-/// A geometric transform.
+/// A transform of 8-bit pixels.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Step {
     /// Resize by the shorter side, keeping the shape.
@@ -43,6 +50,10 @@ pub enum Step {
     RandomCoveringCrop(RandomCoveringCrop),
     /// Random mirroring.
     HorizontalFlip(HorizontalFlip),
+    /// Random colours.
+    ColorJitter(ColorJitter),
+    /// Random operations of one strength.
+    RandAugment(RandAugment),
 }
 
 impl Step {
@@ -55,6 +66,8 @@ impl Step {
             Self::RandomResizedCrop(step) => step.plan(from, rng),
             Self::RandomCoveringCrop(step) => step.plan(from, rng),
             Self::HorizontalFlip(step) => step.plan(rng),
+            Self::ColorJitter(step) => step.plan(rng),
+            Self::RandAugment(step) => step.plan(from, rng),
         }
     }
 
@@ -67,7 +80,7 @@ impl Step {
             | Self::RandomCrop(RandomCrop { size, .. })
             | Self::RandomResizedCrop(RandomResizedCrop { size, .. }) => Some(size),
             Self::RandomCoveringCrop(_) => None,
-            Self::HorizontalFlip(_) => from,
+            Self::HorizontalFlip(_) | Self::ColorJitter(_) | Self::RandAugment(_) => from,
         }
     }
 
@@ -97,12 +110,32 @@ impl Step {
                 ordered("area", step.area)?;
                 ordered("ratio", step.ratio)
             }
-            Self::HorizontalFlip(HorizontalFlip { probability }) => {
-                let sane = (0.0..=1.0).contains(&probability);
-                if sane { Ok(()) } else { Err(format!("a probability of {probability}")) }
+            Self::HorizontalFlip(HorizontalFlip { probability }) => is_probability(probability),
+            Self::ColorJitter(ColorJitter { brightness, contrast, saturation, hue }) => {
+                let sane = [brightness, contrast, saturation].iter().all(|within| *within >= 0.0 && within.is_finite());
+                if !sane {
+                    return Err("brightness, contrast and saturation vary by numbers from 0 on".to_owned());
+                }
+                if (0.0..=0.5).contains(&hue) {
+                    Ok(())
+                } else {
+                    Err(format!("a hue of {hue}: it is between 0 and 0.5"))
+                }
+            }
+            Self::RandAugment(RandAugment { operations: _, magnitude, bins }) => {
+                let sane = bins >= 2 && magnitude < bins;
+                if sane {
+                    Ok(())
+                } else {
+                    Err(format!("magnitude {magnitude} of {bins}: it lies below at least 2 bins"))
+                }
             }
         }
     }
+}
+
+fn is_probability(probability: f64) -> Result<(), String> {
+    if (0.0..=1.0).contains(&probability) { Ok(()) } else { Err(format!("a probability of {probability}")) }
 }
 
 /// Longest side that a transform may produce.
@@ -113,6 +146,7 @@ const MAX_OUTPUT_SIDE: usize = 8192;
 pub struct Pipeline {
     steps: Vec<Step>,
     normalize: Normalize,
+    erasing: Option<RandomErasing>,
 }
 
 impl Pipeline {
@@ -128,7 +162,21 @@ impl Pipeline {
         if !finite || !normalize.std.iter().all(|&s| s > 0.0 && s.is_finite()) {
             return Err(DataError::Config(format!("{normalize:?}: means must be finite, deviations positive")));
         }
-        Ok(Self { steps, normalize })
+        Ok(Self { steps, normalize, erasing: None })
+    }
+
+    /// With a part of the result erased after the normalisation.
+    ///
+    /// # Errors
+    /// An impossible range or probability.
+    pub fn erasing(self, erasing: RandomErasing) -> Result<Self, DataError> {
+        let RandomErasing { probability, scale, ratio, value } = erasing;
+        let ordered = |(low, high): (f64, f64)| low > 0.0 && low <= high && high.is_finite();
+        let sane = ordered(scale) && scale.1 <= 1.0 && ordered(ratio) && value.is_finite();
+        let checked =
+            is_probability(probability).and(if sane { Ok(()) } else { Err("an impossible range".to_owned()) });
+        checked.map_err(|reason| DataError::Config(format!("{erasing:?}: {reason}")))?;
+        Ok(Self { erasing: Some(erasing), ..self })
     }
 
     /// Evaluation as torchvision's classifiers do it: shorter side to `resize`, the middle `crop` x `crop`, bilinear.
@@ -168,7 +216,18 @@ impl Pipeline {
             size = more.iter().fold(size, |size, op| op.size(size));
             ops.extend(more);
         }
-        Plan::new(from, &ops)
+        Plan::new(from, &ops, self.erasing.and_then(|erasing| erasing.rect(size, rng)))
+    }
+
+    /// Writes the result of a plan as the network takes it: `planes * height * width` numbers in CHW order.
+    ///
+    /// # Panics
+    /// If `out` has another length.
+    pub fn finish(&self, plan: &Plan, image: &Image, out: &mut [f32]) {
+        self.normalize.apply(image, out);
+        if let Some((erasing, rect)) = self.erasing.zip(plan.erased()) {
+            erasing.run(rect, image.size(), out);
+        }
     }
 
     /// Transforms a whole image, without normalising it.

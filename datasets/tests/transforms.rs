@@ -2,7 +2,8 @@
 
 use proptest::prelude::*;
 use zoo_datasets::transforms::{
-    CenterCrop, Filter, HorizontalFlip, RandomCoveringCrop, RandomCrop, RandomResizedCrop, Resize, ShorterSide, Step,
+    CenterCrop, ColorJitter, Filter, HorizontalFlip, RandAugment, RandomCoveringCrop, RandomCrop, RandomResizedCrop,
+    Resize, ShorterSide, Step,
 };
 use zoo_datasets::{Image, Normalize, Pipeline, Rect, Rng, Size, hash};
 
@@ -36,6 +37,14 @@ fn steps() -> impl Strategy<Value = Step> {
         small().prop_map(|size| Step::RandomResizedCrop(RandomResizedCrop::new(size))),
         Just(Step::RandomCoveringCrop(RandomCoveringCrop::default())),
         (0.0..=1.0).prop_map(|probability| Step::HorizontalFlip(HorizontalFlip { probability })),
+        (0.0..2.0, 0.0..=0.5).prop_map(|(within, hue)| {
+            Step::ColorJitter(ColorJitter { brightness: within, contrast: within, saturation: within, hue })
+        }),
+        (0..4_usize, 0..31_usize).prop_map(|(operations, magnitude)| Step::RandAugment(RandAugment {
+            operations,
+            magnitude,
+            bins: 31
+        })),
     ]
 }
 

@@ -139,6 +139,35 @@ fn files_of_any_size_need_a_resize() {
 }
 
 #[test]
+fn augmentation_has_its_order_and_ranges() {
+    let dir = tempfile::tempdir().unwrap();
+    let text = std::fs::read_to_string(crate::workbench::root().join("tests/fixtures/recipes/digits.yaml")).unwrap();
+    let line = |start: &str| text.lines().find(|line| line.trim_start().starts_with(start)).unwrap();
+    let (source, eval) = (line("characters:"), line("eval: [normalize"));
+    let file = dir.path().join("varied.yaml");
+    let validate = |steps: &str, code: i32| {
+        let text = text.replacen(source, "    image_folder: {root: pictures}", 1);
+        let text = text.replacen(line("train: [normalize"), &format!("  train: [resize_to: {{size: 24}}, {steps}]"), 1);
+        let text = text.replacen(eval, &eval.replace("[normalize", "[resize_to: {size: 24}, normalize"), 1);
+        std::fs::write(&file, text).unwrap();
+        zoo(&format!("validate {}", file.display())).expect(code).out
+    };
+    let normalize = "normalize: {mean: [128, 128, 128], std: [64, 64, 64], scale: byte}";
+    let jitter = "color_jitter: {brightness: 0.4, hue: 0.1}";
+    validate(&format!("{jitter}, rand_augment, {normalize}, random_erasing: {{p: 0.1}}"), 0);
+    for (steps, message) in [
+        (format!("random_erasing, {normalize}"), "`random_erasing` follows `normalize`"),
+        (format!("{normalize}, {jitter}"), "nothing but `random_erasing` may follow `normalize`"),
+        (format!("{normalize}, random_erasing, random_erasing"), "nothing may follow `random_erasing`"),
+        (format!("color_jitter: {{hue: 0.6}}, {normalize}"), "must be at most 0.5, found 0.6"),
+        (format!("rand_augment: {{magnitude: 31}}, {normalize}"), "a magnitude of 31 is not below 31 bins"),
+    ] {
+        let refused = validate(&steps, 2);
+        assert!(refused.contains(message), "{steps}: {refused}");
+    }
+}
+
+#[test]
 fn fewer_logits_than_classes_are_a_mistake() {
     let dir = tempfile::tempdir().unwrap();
     let text = std::fs::read_to_string(crate::workbench::root().join("tests/fixtures/recipes/tiny.yaml")).unwrap();

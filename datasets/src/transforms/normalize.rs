@@ -23,7 +23,7 @@ pub enum ChannelOrder {
 }
 
 /// Luminance of a pixel as Pillow's `convert("L")` has it: ITU-R BT.601 in 16 bits of fraction.
-fn luminance([r, g, b]: [u8; 3]) -> u8 {
+pub(super) fn luminance([r, g, b]: [u8; 3]) -> u8 {
     ((19595 * u32::from(r) + 38470 * u32::from(g) + 7471 * u32::from(b) + 0x8000) >> 16) as u8
 }
 

@@ -1,5 +1,6 @@
 //! What a pipeline does to one image, decided before a pixel is read.
 
+use super::adjust::Adjust;
 use super::resize::WindowedResize;
 use super::{Filter, Resize};
 use crate::image::{Image, Rect, Size};
@@ -8,9 +9,22 @@ use crate::image::{Image, Rect, Size};
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Op {
     Crop(Rect),
-    Resize { to: Size, filter: Filter },
-    Pad { left: usize, top: usize, to: Size, fill: [u8; 3] },
+    Resize {
+        to: Size,
+        filter: Filter,
+    },
+    Pad {
+        left: usize,
+        top: usize,
+        to: Size,
+        fill: [u8; 3],
+    },
     Mirror,
+    /// Other colours in the same places.
+    Adjust(Adjust),
+    /// A pixel `(x, y)` is taken from `(a x + b y + c, d x + e y + f)`, both counted from the middle of a pixel; black
+    /// where nothing is.
+    Affine([f64; 6]),
 }
 
 impl Op {
@@ -18,7 +32,7 @@ impl Op {
         match self {
             Self::Crop(rect) => rect.size(),
             Self::Resize { to, .. } | Self::Pad { to, .. } => to,
-            Self::Mirror => from,
+            Self::Mirror | Self::Adjust(_) | Self::Affine(_) => from,
         }
     }
 
@@ -33,6 +47,8 @@ impl Op {
                 Rect::new(x, y, width, height)
             }
             Self::Mirror => Rect { x: from.width - window.right(), ..window },
+            Self::Adjust(adjust) if adjust.is_local() => window,
+            Self::Adjust(_) | Self::Affine(_) => Rect::full(from),
         }
     }
 }
@@ -61,10 +77,11 @@ pub struct Plan {
     region: Rect,
     output: Size,
     stages: Vec<Stage>,
+    erased: Option<Rect>,
 }
 
 impl Plan {
-    pub(super) fn new(from: Size, ops: &[Op]) -> Self {
+    pub(super) fn new(from: Size, ops: &[Op], erased: Option<Rect>) -> Self {
         let mut size = from;
         let mut stages: Vec<Stage> = Vec::with_capacity(ops.len());
         for &op in ops {
@@ -77,7 +94,7 @@ impl Plan {
             stage.window = window;
             window = stage.op.source(stage.from, window);
         }
-        Self { region: window, output: size, stages }
+        Self { region: window, output: size, stages, erased }
     }
 
     /// The part of the image that is needed; [`run`](Self::run) takes exactly this part.
@@ -88,6 +105,11 @@ impl Plan {
     /// Size of the result.
     pub fn output(&self) -> Size {
         self.output
+    }
+
+    /// The part of the result that is erased after the normalisation.
+    pub(super) fn erased(&self) -> Option<Rect> {
+        self.erased
     }
 
     /// Transforms `part`, the [`region`](Self::region) of the image.
@@ -107,6 +129,9 @@ impl Stage {
             Op::Resize { to, filter } => WindowedResize { from: self.from, to, filter, window: self.window }.run(part),
             Op::Pad { left, top, fill, .. } => pad(&part, self.window, left, top, self.from, fill),
             Op::Mirror => mirror(part),
+            Op::Adjust(adjust) if adjust.is_local() => adjust.run(part),
+            Op::Adjust(adjust) => cut(adjust.run(part), self.window),
+            Op::Affine(matrix) => affine(&part, matrix, self.window),
         }
     }
 }
@@ -134,6 +159,32 @@ fn mirror(mut image: Image) -> Image {
         row.as_chunks_mut::<3>().0.reverse();
     }
     image
+}
+
+/// The `window` of a whole image.
+fn cut(image: Image, window: Rect) -> Image {
+    if window == Rect::full(image.size()) { image } else { image.crop(window).unwrap_or(image) }
+}
+
+/// The `window` of a whole image after [`Op::Affine`], in 16 bits of fraction as Pillow's `affine_fixed` has it.
+fn affine(image: &Image, [a, b, c, d, e, f]: [f64; 6], window: Rect) -> Image {
+    let fixed = |x: f64| (x * 65536.0 + 0.5).floor() as i64;
+    let [xx, xy, x0] = [fixed(a), fixed(b), fixed(c + a * 0.5 + b * 0.5)];
+    let [yx, yy, y0] = [fixed(d), fixed(e), fixed(f + d * 0.5 + e * 0.5)];
+    let mut taken = Image::filled(window.size(), [0; 3]);
+    let pixels = taken.pixels_mut().as_chunks_mut::<3>().0.chunks_exact_mut(window.width);
+    for (y, row) in (window.y as i64..).zip(pixels) {
+        for (x, pixel) in (window.x as i64..).zip(row) {
+            let from = [x0 + x * xx + y * xy, y0 + x * yx + y * yy].map(|place| usize::try_from(place >> 16));
+            if let [Ok(x), Ok(y)] = from
+                && x < image.width()
+                && y < image.height()
+            {
+                pixel.copy_from_slice(&image.row(y)[3 * x..3 * x + 3]);
+            }
+        }
+    }
+    taken
 }
 
 impl From<Resize> for Op {

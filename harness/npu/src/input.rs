@@ -170,8 +170,10 @@ fn of_recipe(recipe: &Recipe) -> Vec<HostStep> {
             Step::Resize(_) | Step::ResizeTo(_) | Step::RandomResizedCrop(_) => found.push(HostStep::Resize),
             Step::HorizontalFlip(_) => found.push(HostStep::Flip),
             Step::Normalize(_) => found.push(HostStep::Normalize),
-            // Views of what is there.
-            Step::CenterCrop(_) | Step::RandomCoveringCrop(_) | Step::RandomCrop(_) => {}
+            Step::ColorJitter(_) => found.push(HostStep::ColorJitter),
+            Step::RandAugment(_) => found.push(HostStep::RandAugment),
+            // Views of what is there, or less of it.
+            Step::CenterCrop(_) | Step::RandomCoveringCrop(_) | Step::RandomCrop(_) | Step::RandomErasing(_) => {}
         }
     }
     let on_device = recipe.npu.input.normalize == NormalizePlace::Device && normalization(recipe).is_some();

@@ -34,19 +34,33 @@ pub(crate) fn pipeline(
         Split::Eval => (&recipe.preprocess.eval, "preprocess.eval"),
     };
     let refuse = |at: &str, message: String| InputError::Recipe { span: recipe.span(at), message };
-    let (mut geometric, mut normalize) = (Vec::new(), None);
+    let (mut of_pixels, mut normalize, mut erasing) = (Vec::new(), None, None);
     for (i, step) in steps.iter().enumerate() {
-        if normalize.is_some() {
-            return Err(refuse(&format!("{path}[{i}]"), "nothing may follow `normalize`".into()));
-        }
+        let misplaced = |message: &str| refuse(&format!("{path}[{i}]"), message.into());
         match step {
+            _ if erasing.is_some() => return Err(misplaced("nothing may follow `random_erasing`")),
+            schema::Step::RandomErasing(_) if normalize.is_none() => {
+                return Err(misplaced("`random_erasing` follows `normalize`"));
+            }
+            schema::Step::RandomErasing(step) => {
+                let (scale, ratio) = (pair(step.scale), pair(step.ratio));
+                erasing =
+                    Some(transforms::RandomErasing { probability: step.p, scale, ratio, value: step.value as f32 });
+            }
+            _ if normalize.is_some() => {
+                return Err(misplaced("nothing but `random_erasing` may follow `normalize`"));
+            }
             schema::Step::Normalize(n) => normalize = Some(normalisation(n)),
-            other => geometric.extend(geometry(other)),
+            other => of_pixels.extend(transform(other)),
         }
     }
     let [c, h, w] = image;
     let normalize = Normalize { grey: c == 1, ..normalize.unwrap_or(Normalize::UNCHANGED) };
-    let pipeline = Pipeline::new(geometric, normalize).map_err(|e| refuse(path, e.to_string()))?;
+    let pipeline = Pipeline::new(of_pixels, normalize).and_then(|pipeline| match erasing {
+        Some(erasing) => pipeline.erasing(erasing),
+        None => Ok(pipeline),
+    });
+    let pipeline = pipeline.map_err(|e| refuse(path, e.to_string()))?;
     let channels = normalize.planes();
     match pipeline.output(from) {
         Some(size) if [channels, size.height, size.width] == image => Ok(pipeline),
@@ -125,8 +139,8 @@ pub(crate) fn size(size: ImageSize) -> Size {
     Size { width, height }
 }
 
-/// The transforms that a step of the recipe stands for.
-fn geometry(step: &schema::Step) -> Vec<transforms::Step> {
+/// The transforms of 8-bit pixels that a step of the recipe stands for.
+fn transform(step: &schema::Step) -> Vec<transforms::Step> {
     use transforms::Step;
     let shorter = |size, f| Step::ShorterSide(transforms::ShorterSide { size, filter: filter(f) });
     let random_crop = |size: usize, padding| {
@@ -154,7 +168,15 @@ fn geometry(step: &schema::Step) -> Vec<transforms::Step> {
         schema::Step::HorizontalFlip(s) => {
             vec![Step::HorizontalFlip(transforms::HorizontalFlip { probability: s.p })]
         }
-        schema::Step::Normalize(_) => Vec::new(),
+        schema::Step::ColorJitter(s) => {
+            let &schema::ColorJitter { brightness, contrast, saturation, hue } = s;
+            vec![Step::ColorJitter(transforms::ColorJitter { brightness, contrast, saturation, hue })]
+        }
+        schema::Step::RandAugment(s) => {
+            let &schema::RandAugment { operations, magnitude, bins } = s;
+            vec![Step::RandAugment(transforms::RandAugment { operations, magnitude, bins })]
+        }
+        schema::Step::Normalize(_) | schema::Step::RandomErasing(_) => Vec::new(),
     }
 }
 

@@ -34,7 +34,9 @@ impl Check<'_> {
             {
                 let message = format!("evaluation {what} at random, so it is not the same twice");
                 let hint = match step {
-                    Step::HorizontalFlip(_) => "evaluation takes the images as they are",
+                    Step::HorizontalFlip(_) | Step::ColorJitter(_) | Step::RandAugment(_) | Step::RandomErasing(_) => {
+                        "evaluation takes the images as they are"
+                    }
                     _ => "`resize` and `center_crop` are usual (arXiv 1512.03385, section 3.4)",
                 };
                 self.warn(&path(name), message, hint);
@@ -63,7 +65,18 @@ impl Check<'_> {
                     self.within(&path("random_crop.size"), [crop.size, crop.size], padded);
                     least = Some([crop.size, crop.size]);
                 }
-                Step::HorizontalFlip(_) => {}
+                Step::RandAugment(augment) => {
+                    if augment.magnitude >= augment.bins {
+                        let message =
+                            format!("a magnitude of {} is not below {} bins", augment.magnitude, augment.bins);
+                        self.error(&path("rand_augment.magnitude"), message, "torchvision has 9 of 31");
+                    }
+                }
+                Step::RandomErasing(erasing) => {
+                    self.range(&path("random_erasing.scale"), erasing.scale, [f64::MIN_POSITIVE, 1.0]);
+                    self.range(&path("random_erasing.ratio"), erasing.ratio, [0.01, 100.0]);
+                }
+                Step::HorizontalFlip(_) | Step::ColorJitter(_) => {}
             }
         }
     }
@@ -128,6 +141,9 @@ impl Check<'_> {
 fn at_random(step: &Step) -> Option<(&'static str, &'static str)> {
     match step {
         Step::HorizontalFlip(_) => Some(("horizontal_flip", "mirrors")),
+        Step::ColorJitter(_) => Some(("color_jitter", "changes colours")),
+        Step::RandAugment(_) => Some(("rand_augment", "changes images")),
+        Step::RandomErasing(_) => Some(("random_erasing", "erases")),
         Step::RandomCrop(_) => Some(("random_crop", "crops")),
         Step::RandomResizedCrop(_) => Some(("random_resized_crop", "crops")),
         Step::RandomCoveringCrop(_) => Some(("random_covering_crop", "crops")),

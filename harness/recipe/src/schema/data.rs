@@ -343,6 +343,13 @@ pub enum Step {
     RandomCrop(RandomCrop),
     /// Mirrors left and right with probability p.
     HorizontalFlip(HorizontalFlip),
+    /// Changes brightness, contrast, saturation and hue by random factors, in random order (torchvision's ColorJitter).
+    ColorJitter(ColorJitter),
+    /// Random operations of one magnitude: shear, translation, rotation, colours, levels (arXiv 1909.13719;
+    /// torchvision's RandAugment, nearest pixels, black where nothing is).
+    RandAugment(RandAugment),
+    /// Erases a random rectangle, after `normalize` (arXiv 1708.04896; torchvision's RandomErasing).
+    RandomErasing(RandomErasing),
     /// (x - mean)/std per channel, in f32.
     Normalize(Normalize),
 }
@@ -480,6 +487,67 @@ pub struct HorizontalFlip {
 impl Default for HorizontalFlip {
     fn default() -> Self {
         Self { p: 0.5 }
+    }
+}
+
+/// Changes colours by random factors.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct ColorJitter {
+    /// The factor of brightness lies within this of 1, and not below 0.
+    #[schemars(range(min = 0))]
+    pub brightness: f64,
+    /// The same for contrast.
+    #[schemars(range(min = 0))]
+    pub contrast: f64,
+    /// The same for saturation.
+    #[schemars(range(min = 0))]
+    pub saturation: f64,
+    /// Largest turn of the hue, as a share of the circle.
+    #[schemars(range(min = 0, max = 0.5))]
+    pub hue: f64,
+}
+
+/// Random operations of one magnitude.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct RandAugment {
+    /// Number of operations, one after the other.
+    #[schemars(range(min = 1, max = 14))]
+    pub operations: usize,
+    /// Magnitude of all operations, below `bins`.
+    pub magnitude: usize,
+    /// Number of magnitudes.
+    #[schemars(range(min = 2))]
+    pub bins: usize,
+}
+
+impl Default for RandAugment {
+    /// torchvision's.
+    fn default() -> Self {
+        Self { operations: 2, magnitude: 9, bins: 31 }
+    }
+}
+
+/// Erases a random rectangle.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct RandomErasing {
+    /// Probability.
+    #[schemars(range(min = 0, max = 1))]
+    pub p: f64,
+    /// Range of the share of the image's area.
+    pub scale: [f64; 2],
+    /// Range of height/width, drawn uniformly in the logarithm.
+    pub ratio: [f64; 2],
+    /// What the network sees there: 0 is the mean of `normalize`.
+    pub value: f64,
+}
+
+impl Default for RandomErasing {
+    /// torchvision's.
+    fn default() -> Self {
+        Self { p: 0.5, scale: [0.02, 0.33], ratio: [0.3, 3.3], value: 0.0 }
     }
 }
 

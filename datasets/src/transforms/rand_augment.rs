@@ -1,0 +1,107 @@
+//! A few random operations of one strength.
+
+use super::adjust::Adjust;
+use super::plan::Op;
+use crate::Rng;
+use crate::image::Size;
+
+/// Operations drawn from a list of 14, all of one magnitude (Cubuk et al., arXiv 1909.13719; the list and its ranges are
+/// those of `torchvision.transforms.RandAugment`). What geometry leaves empty is black; pixels are taken, not
+/// interpolated.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct RandAugment {
+    /// Operations one after the other.
+    pub operations: usize,
+    /// Their magnitude, below `bins`.
+    pub magnitude: usize,
+    /// Magnitudes that there are, at least 2.
+    pub bins: usize,
+}
+
+/// How many operations there are.
+const OPERATIONS: usize = 14;
+
+impl RandAugment {
+    pub(super) fn plan(self, from: Size, rng: &mut Rng) -> Vec<Op> {
+        (0..self.operations).filter_map(|_| self.operation(rng.below(OPERATIONS), from, rng)).collect()
+    }
+
+    /// One operation by its number in torchvision's list; `None`: the image stays as it is.
+    fn operation(self, number: usize, from: Size, rng: &mut Rng) -> Option<Op> {
+        let share = self.magnitude as f64 / (self.bins - 1) as f64;
+        let mut signed = |most: f64| if rng.chance(0.5) { -share * most } else { share * most };
+        let (width, height) = (from.width as f64, from.height as f64);
+        let op = match number {
+            1 => Op::Affine(shear(signed(0.3), 0.0)),
+            2 => Op::Affine(shear(0.0, signed(0.3))),
+            // Whole pixels, cut off towards zero.
+            3 => Op::Affine([1.0, 0.0, -signed(150.0 / 331.0 * width).trunc(), 0.0, 1.0, 0.0]),
+            4 => Op::Affine([1.0, 0.0, 0.0, 0.0, 1.0, -signed(150.0 / 331.0 * height).trunc()]),
+            5 => Op::Affine(rotation(signed(30.0), from)),
+            6 => Op::Adjust(Adjust::Brightness((1.0 + signed(0.9)) as f32)),
+            7 => Op::Adjust(Adjust::Saturation((1.0 + signed(0.9)) as f32)),
+            8 => Op::Adjust(Adjust::Contrast((1.0 + signed(0.9)) as f32)),
+            9 => Op::Adjust(Adjust::Sharpness((1.0 + signed(0.9)) as f32)),
+            10 => Op::Adjust(Adjust::Posterize(8 - (share * 4.0).round_ties_even() as u32)),
+            11 => Op::Adjust(Adjust::Solarize(255.0 * (1.0 - share))),
+            12 => Op::Adjust(Adjust::AutoContrast),
+            13 => Op::Adjust(Adjust::Equalize),
+            _ => return None,
+        };
+        Some(op)
+    }
+}
+
+/// From a pixel of the sheared image to one of the image: `torchvision.transforms.functional.affine` about the corner.
+fn shear(x: f64, y: f64) -> [f64; 6] {
+    [1.0, x, 0.0, y, 1.0, 0.0]
+}
+
+/// The same for a rotation about the middle, counter-clockwise and in degrees: Pillow's `Image.rotate`.
+fn rotation(degrees: f64, from: Size) -> [f64; 6] {
+    let angle = -degrees.to_radians();
+    let (sin, cos) = (libm::sin(angle), libm::cos(angle));
+    let (x, y) = (from.width as f64 / 2.0, from.height as f64 / 2.0);
+    [cos, sin, x - cos * x - sin * y, -sin, cos, y + sin * x - cos * y]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::hash::fnv1a64;
+    use crate::transforms::adjust::tests::picture;
+    use crate::transforms::plan::Plan;
+    use std::collections::BTreeSet;
+
+    /// Sums of the pixels that torchvision 0.29 gives with either sign: `golden/export/augment.py` prints them.
+    const THEIRS: [&[u64]; OPERATIONS] = [
+        &[0x9795_0010_a5df_3553],
+        &[0x95ac_51ba_889c_f792, 0xf009_aae2_6967_b3f8],
+        &[0xec01_f156_2e4f_20f0, 0x8534_347f_4146_646b],
+        &[0xfdc1_5591_ee21_a54e, 0x6cc0_adc3_0780_5dd4],
+        &[0x16d1_fcee_aed5_fac9, 0xa803_4544_5218_c7c4],
+        &[0xd12c_ce64_42b9_f84e, 0x9076_cda7_6db0_7a9d],
+        &[0xa773_b0d7_f9e6_2a42, 0xdc82_97d1_d867_e196],
+        &[0x5853_6d49_9e0f_8b8c, 0xf907_621b_22f9_7928],
+        &[0x4973_df8b_c6f8_d2f9, 0x8726_dcac_9ece_d0b9],
+        &[0x55d7_e136_d240_a973, 0xf8b0_93d6_393b_acf5],
+        &[0xbde4_0a6b_e4e9_d845],
+        &[0x8741_72f7_80e6_9b21],
+        &[0x7508_5b75_bae0_be41],
+        &[0x3c34_4918_f94e_a70e],
+    ];
+
+    #[test]
+    fn operations_are_torchvisions_to_the_bit() {
+        let augment = RandAugment { operations: 2, magnitude: 9, bins: 31 };
+        let picture = picture();
+        for (number, theirs) in THEIRS.iter().enumerate() {
+            let ours = (0..20).map(|sample| {
+                let op = augment.operation(number, picture.size(), &mut Rng::new(0, 0, sample));
+                let plan = Plan::new(picture.size(), op.as_slice(), None);
+                fnv1a64(plan.run(picture.clone()).pixels())
+            });
+            assert_eq!(ours.collect::<BTreeSet<_>>(), theirs.iter().copied().collect(), "operation {number}");
+        }
+    }
+}
