@@ -46,7 +46,7 @@ pub enum Failure {
         "recipe `{recipe}` names the golden {}, which is in none of: {}{}", manifest.display(),
         searched.iter().map(|p| p.display().to_string()).collect::<Vec<_>>().join(", "),
         manifest.strip_prefix("golden").map_or_else(|_| String::new(), |rest| format!(
-            "\nIts path begins inside the folder: golden: {{manifest: {}}}", rest.display()
+            "\nThe path is relative to the folder `golden`. Write golden: {{manifest: {}}}", rest.display()
         ))
     )]
     GoldenNotFound {
@@ -109,7 +109,7 @@ pub enum Failure {
         source: std::io::Error,
     },
     /// More memory would be taken than there may be.
-    #[error("{what} would take {needed}, {} is {}: {instead}", limit.by, limit.bytes)]
+    #[error("{what} needs {needed}, but {} is {}: {instead}", limit.by, limit.bytes)]
     Memory {
         /// What was asked for.
         what: String,

@@ -23,10 +23,10 @@ impl Interrupt {
             if !armed.load(Ordering::SeqCst) || requested.swap(true, Ordering::SeqCst) {
                 std::process::exit(Exit::Interrupted as i32);
             }
-            progress.line("stopping after this step and writing a checkpoint; Ctrl-C again stops at once");
+            progress.line("stopping after this step and writing a checkpoint; press Ctrl-C again to stop at once");
         };
         if let Err(error) = ctrlc::set_handler(handler) {
-            warn!("Ctrl-C will leave no checkpoint: {error}");
+            warn!("Ctrl-C will not write a checkpoint: {error}");
         }
         interrupt
     }

@@ -87,7 +87,7 @@ impl LoaderConfig {
         }
         let least = if self.drop_last { self.batch } else { 1 };
         if samples < least {
-            let reason = format!("{samples} samples, but at least {least} are needed for one batch");
+            let reason = format!("{samples} samples are too few: one batch needs at least {least}");
             return Err(DataError::Config(reason));
         }
         Ok(())
@@ -155,7 +155,7 @@ impl Loader {
         config.check(dataset.len())?;
         let refuse = |reason: String| Err(DataError::Config(reason));
         let Some(size) = pipeline.output(dataset.image_size()) else {
-            return refuse("the transforms leave the image size open; add a resize or a crop to a fixed size".into());
+            return refuse("the transforms do not fix the image size; add a resize or a crop".into());
         };
         let channels = pipeline.normalize().planes();
         let sample_len = channels * size.area();

@@ -35,7 +35,7 @@ fn what_is_written_is_valid_and_nothing_is_overwritten() {
     );
     said(command().arg("validate").arg(&recipe)).expect(0);
     let before = fs::read(&recipe).unwrap();
-    assert!(import(&[]).expect(2).err.contains("is there already"));
+    assert!(import(&[]).expect(2).err.contains("already exists"));
     import(&["--force"]).expect(0);
     assert_eq!(fs::read(&recipe).unwrap(), before);
     let json = said(command().args(["import", "--format", "json"]).arg(trace("resnet18"))).expect(0).json();

@@ -179,7 +179,7 @@ fn data_that_do_not_fit_the_step_are_refused() {
     let said = "the step takes `label`, which images with text do not offer: they offer `image`, `gt`, `mask`";
     assert!(refused.err.contains(said), "{}", refused.err);
     let metric = run("tiny_text", &out, &["--set", "target={metric: top1, value: 0.5}"]).expect(2);
-    assert!(metric.err.contains("these data are not judged by that metric"), "{}", metric.err);
+    assert!(metric.err.contains("this metric is not available for these data"), "{}", metric.err);
     let anchors = run("tiny_track", &out, &["--set", "preprocess.pairs.anchors.ratios=[1, 2]"]).expect(2);
     assert!(anchors.err.contains("2 shapes of anchors, but `cls` has 5"), "{}", anchors.err);
 }

@@ -1,7 +1,7 @@
-//! What systems of continuous integration read: JUnit XML, and GitHub's annotations.
+//! Output for continuous integration: JUnit XML and GitHub annotations.
 //!
-//! Verbs that judge [`Ci::record`] a [`Suite`] per recipe. A case that went wrong is annotated at once, and all suites
-//! are written as JUnit XML at the end, whatever the end was.
+//! Commands that judge [`Ci::record`] a [`Suite`] per recipe. Failed cases are annotated at once. At the end, all
+//! suites are written as JUnit XML, even if the command fails.
 
 mod github;
 mod junit;

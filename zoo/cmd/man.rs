@@ -6,14 +6,14 @@ use clap::CommandFactory;
 use std::io::Write;
 use std::path::PathBuf;
 
-/// Write a manual page for the command and one for each verb.
+/// Write manual pages for zoo and each of its commands.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   zoo man ~/.local/share/man/man1            then: man zoo, man zoo-run
   zoo man build/man")]
 pub struct Args {
-    /// Folder for the pages; created if missing
+    /// Folder to write to; created if missing
     #[arg(value_name = "DIR")]
     folder: PathBuf,
 }

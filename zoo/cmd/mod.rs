@@ -45,7 +45,7 @@ use zoo_npu::DeviceLibrary;
 use zoo_ranks::Ranks;
 use zoo_recipe::{Diagnostics, Loaded};
 
-/// Version of everything that is printed as JSON; goes up when a field changes its meaning or vanishes.
+/// Version of all JSON output. It increases when a field changes its meaning or is removed.
 pub const SCHEMA_VERSION: u32 = 1;
 
 /// The profile that is trained by default.
@@ -67,21 +67,21 @@ pub enum Command {
     Import(import::Args),
     /// Copy a recipe under a new name
     Cp(cp::Args),
-    /// Check recipes for mistakes, all at once, with line and column
+    /// List all mistakes in recipes, with line and column
     Validate(validate::Args),
     /// Prove one training step against golden tensors of a reference framework
     #[command(alias = "test")]
     Check(check::Args),
-    /// Judge a training step that ran elsewhere: which module differs first?
+    /// Find the first module that differs in a training step that ran elsewhere
     Judge(judge::Args),
     /// Train a recipe to its target
     #[command(alias = "train")]
     Run(run::Args),
-    /// Judge runs with different seeds: do they converge as the reference does?
+    /// Test whether runs with different seeds converge like the reference
     Verdict(verdict::Args),
     /// Compare runs: results, settings, curves
     Report(report::Args),
-    /// Show runs in a browser, live
+    /// Show runs live in a browser
     Serve(serve::Args),
     /// Evaluate a checkpoint on the held-out data
     Eval(eval::Args),
@@ -89,26 +89,26 @@ pub enum Command {
     Bench(bench::Args),
     /// Find the operators that must stay fp32 on a device
     Bisect(bisect::Args),
-    /// Predict what a step costs on a simulated NPU, and why
+    /// Predict the time of a step on a simulated NPU
     Profile(profile::Args),
-    /// Name what costs a recipe time on a simulated NPU, with its line and its price
+    /// List what makes a recipe slow on a simulated NPU, with line and cost
     Advise(advise::Args),
-    /// Replay a published series of measurements, published beside simulated
+    /// Replay a published series of measurements and compare the results
     Study(study::Args),
-    /// Compare the simulated NPUs with published throughput
+    /// Compare predictions with published throughput
     Score(score::Args),
-    /// Make golden tensors, and compare dumps of a step
+    /// Record goldens, and compare dumps of a step
     #[command(subcommand)]
     Golden(golden::Command),
-    /// Write a network for inference as an ONNX model
+    /// Write a network as an ONNX model for inference
     Export(export::Args),
     /// Exchange weights with PyTorch
     #[command(subcommand)]
     Weights(weights::Command),
-    /// Look at the data of a recipe
+    /// Inspect the data of a recipe
     #[command(subcommand)]
     Data(data::Command),
-    /// Print the JSON Schema of recipes, for editors, and of events, for scripts
+    /// Print the JSON Schemas of recipes (for editors) and events (for scripts)
     Schema(schema::Args),
     /// Print a completion script for a shell
     Completions(completions::Args),
@@ -119,7 +119,7 @@ pub enum Command {
 /// Runs a verb.
 ///
 /// # Errors
-/// Why it could not do what it was asked. A judgement that fails is not an error.
+/// Why the verb could not finish. A failed judgement is not an error.
 pub fn run(command: &Command, context: &mut Context) -> Result<Exit, Failure> {
     match command {
         Command::Ls(args) => ls::run(args, context),
@@ -160,7 +160,7 @@ fn expect_apart<'a>(files: impl IntoIterator<Item = &'a Path>) -> Result<(), Fai
         if !is_special && !seen.insert(file.canonicalize().unwrap_or_else(|_| file.to_path_buf())) {
             let file = file.display();
             let message =
-                format!("{file}: one file cannot be read and written, or written twice; name another to write");
+                format!("{file}: a file cannot be read and written, or written twice; choose another file to write");
             return Err(Failure::Usage(message));
         }
     }

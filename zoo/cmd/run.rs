@@ -1,4 +1,4 @@
-//! `zoo run`: prove the step, train to the target, evaluate, say whether it was met.
+//! `zoo run`: prove the step, train, evaluate, and judge the result against the target.
 
 mod before;
 pub(super) mod data;
@@ -37,50 +37,51 @@ use zoo_train::{
     RunResult, TrainError, Trainer, event::Reached,
 };
 
-/// Prove the training step, train to the target, evaluate, and say whether it was met.
+/// Prove the training step, train, evaluate, and judge the result against the target.
 ///
-/// Trains the recipe's `mini` profile unless told otherwise: built-in data, minutes on a CPU. Before that the recipe as
-/// written is checked against its golden with the kernels that will train. The run folder gets checkpoints, TensorBoard
-/// events, a log of JSON lines and report.html. Ctrl-C leaves a checkpoint.
+/// By default, trains the `mini` profile of the recipe: generated data, minutes on a CPU. First the recipe as written
+/// is checked against its golden, with the same kernels that the training uses. The run folder contains checkpoints,
+/// TensorBoard events, a log (events.jsonl) and report.html. Ctrl-C saves a checkpoint.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   zoo run resnet50
   zoo run resnet50 --data ../cifar10 --set train.epochs=3
   zoo run resnet50 --profile full --data /data/imagenet --out runs/imagenet
-  zoo run resnet50 --memory-limit 2GiB               refused at once if it needs more, with the largest batch that fits
-  zoo run resnet50 --repeat 3                        three seeds, and whether they converge as the reference does
-  zoo run resnet50 --junit run.xml                   a test case per golden stage and target, for CI
-  mpirun -n 4 zoo run resnet50                       on four processes: docs/many-machines.md
-  zoo run resnet50 --resume                          resumes the last run of this recipe
-  zoo run --resume runs/imagenet                     resumes this run
+  zoo run resnet50 --memory-limit 2GiB         refuse to start if it needs more memory
+  zoo run resnet50 --repeat 3                  train with three seeds and judge them together
+  zoo run resnet50 --junit run.xml             one test case per golden stage and target, for CI
+  mpirun -n 4 zoo run resnet50                 use four processes: docs/many-machines.md
+  zoo run resnet50 --resume                    resume the last run of this recipe
+  zoo run --resume runs/imagenet               resume this run
   zoo run resnet50 --set train.seed=1 --format json | jq 'select(.event == \"result\")'")]
 pub struct Args {
-    /// Name of a recipe, or path of its file; with --resume also the folder of a run
+    /// Name of a recipe, or path of its file; with --resume also a run folder
     #[arg(value_name = "RECIPE", add = complete::runs_or_recipes())]
     recipe: String,
     #[command(flatten)]
     change: Change,
-    /// Train on the data in this folder or file: CIFAR-10 binaries, MNIST's files, train/CLASS/* with val/CLASS/*, or
-    /// CLASS/*; images with gts for text; folders of frames (DAVIS, VOT) for tracking; a text file for language models
+    /// Train on the data in this folder or file: CIFAR-10 binaries, MNIST files, train/CLASS/* with val/CLASS/*, or
+    /// CLASS/*; images with gts for text detection; folders of frames (DAVIS, VOT) for tracking; a text file for
+    /// language models
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
-    /// Folder of the run; runs/RECIPE-PROFILE-NUMBER by default, runs/RECIPE-NUMBER without profiles. With --repeat:
-    /// folder of the runs, seed-S for seed S
+    /// Run folder; by default runs/RECIPE-PROFILE-NUMBER, or runs/RECIPE-NUMBER if the recipe has no profiles. With
+    /// --repeat, the folder that contains the run folders, seed-0 and so on
     #[arg(short, long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// Resume an interrupted run, bit for bit as if it had not been interrupted: the run in the given folder, or the
-    /// last one of this recipe, with its own profile, overrides, data and device
+    /// Resume an interrupted run: the one in the given folder, or the last one of this recipe. Profile, overrides, data
+    /// and device are those of the run; the result is bit-identical to an uninterrupted run
     #[arg(long)]
     resume: bool,
-    /// Train with N seeds, counting up from the recipe's, and judge the runs together as `zoo verdict` does
+    /// Train with N seeds, starting from the seed of the recipe, and judge the runs together like `zoo verdict`
     #[arg(long, value_name = "N", default_value_t = 1, hide_default_value = true, conflicts_with = "resume")]
     #[arg(value_parser = clap::value_parser!(u16).range(1..=1000))]
     repeat: u16,
-    /// Threads; results do not depend on their number
+    /// Number of threads; results do not depend on it
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     threads: Option<u16>,
-    /// Compute with the arithmetic of this device: the name of a file in recipes/devices, or host
+    /// Simulate the arithmetic of this device: the name of a file in recipes/devices, or host
     #[arg(long, value_name = "DEV|host", add = complete::devices_or_host())]
     device: Option<String>,
     /// Skip the golden check
@@ -92,7 +93,7 @@ pub struct Args {
     junit: JunitArgs,
 }
 
-/// Trains; missed if golden or target are.
+/// Trains; [`Exit::Missed`] if the golden or the target is missed.
 pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
     context.join()?;
     let end = Plan::new(args, context).and_then(|plan| carry_out(&plan, args.memory, context));
@@ -248,7 +249,7 @@ impl Series<'_> {
             return Ok(Exit::Pass);
         }
         if job.recipe.target.is_none() {
-            info!("no target: there is nothing to judge the runs by");
+            info!("no target to judge the runs by");
             return Ok(if diverged { Exit::Missed } else { Exit::Pass });
         }
         verdict::judge(&folders, Rules::default(), verdict::Form::LastLine, context)
@@ -354,7 +355,11 @@ fn not_begun(loaded: &Loaded, context: &mut Context) -> Result<Exit, Failure> {
         }))?,
         Format::Text => {
             let refused = paint(BAD, "not trained");
-            writeln!(context.out, "{refused}: the step is not the golden's (--no-check trains anyway)")?;
+            writeln!(
+                context.out,
+                "{refused}: the step does not agree with the golden (use --no-check to train \
+                                   anyway)"
+            )?;
         }
     }
     Ok(Exit::Missed)
@@ -381,7 +386,7 @@ fn targets(name: String, result: &RunResult) -> Suite {
         cases.push(Case { name: format!("target {metric}"), outcome });
     }
     if cases.is_empty() {
-        let why = "the recipe names no target for these data".to_owned();
+        let why = "the recipe has no target for these data".to_owned();
         cases.push(Case { name: "target".to_owned(), outcome: Judged::Absent(why) });
     }
     Suite { name, cases, time: Duration::try_from_secs_f64(result.seconds).unwrap_or_default() }

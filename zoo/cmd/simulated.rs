@@ -91,7 +91,7 @@ pub(super) fn planted(text: &str) -> Result<(String, i32), String> {
     let (node, power) = text.rsplit_once('=').ok_or("expected NODE=POWER")?;
     let power: i32 = power.parse().map_err(|_| format!("`{power}` is not a whole number"))?;
     if !(-100..=100).contains(&power) {
-        return Err(format!("two to the power of {power} is beyond fp32"));
+        return Err(format!("two to the power of {power} is out of the range of fp32"));
     }
     Ok((node.to_owned(), power))
 }

@@ -140,7 +140,7 @@ fn decode_progressive(
     while let Event::Scan(scan) = header.next_event(markers)? {
         scans += 1;
         if scans > MAX_SCANS {
-            return Err(JpegError::Corrupt("more scans than any encoder writes"));
+            return Err(JpegError::Corrupt("too many scans"));
         }
         for part in &scan.components {
             // A component keeps the table that was in force at its first scan.

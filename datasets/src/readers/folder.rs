@@ -116,7 +116,7 @@ impl Listing<'_> {
             return Ok(());
         }
         if entry.depth() == 1 {
-            return stray("a file beside the class folders");
+            return stray("a file next to the class folders");
         }
         if !entry.file_type().is_file() || !is_image(entry.path()) {
             return stray("not an image (.png, .jpg, .jpeg)");

@@ -48,7 +48,7 @@ pub enum EngineError {
         hint: Option<String>,
     },
     /// A node whose results are not rounded on the simulated device.
-    #[error("`{0}` computes in f32 on this device: nothing is rounded there, and a fault in it would show nothing")]
+    #[error("`{0}` computes in f32 on this device, where nothing is rounded: a planted fault would have no effect")]
     NotRounded(String),
     /// A variable that cannot be initialised.
     #[error("cannot initialise `{name}`: {message}")]
@@ -100,7 +100,7 @@ pub enum KernelError {
     #[error(transparent)]
     Ranks(#[from] RanksError),
     /// A label that names no class.
-    #[error("label {label} of sample {sample} names no class: there are {classes}")]
+    #[error("label {label} of sample {sample} is not below {classes}, the number of classes")]
     Label {
         /// The label.
         label: u32,
@@ -110,7 +110,7 @@ pub enum KernelError {
         classes: usize,
     },
     /// An index that names no row of a table: a token outside of the vocabulary.
-    #[error("index {} at place {} names no row: there are {}", .0.index, .0.place, .0.rows)]
+    #[error("index {} at position {} is not below {}, the number of rows", .0.index, .0.place, .0.rows)]
     Row(zoo_kernels::rows::NoRow),
     /// A convolution that the fast kernels do not take.
     #[error(transparent)]
@@ -119,10 +119,10 @@ pub enum KernelError {
     #[error(transparent)]
     Pool(#[from] zoo_kernels::window::PoolError),
     /// The kernels do not know this layout.
-    #[error("the reference kernels compute row-major tensors only, this one is in {0}")]
+    #[error("the reference kernels support only row-major tensors, not {0}")]
     Layout(Layout),
     /// The kernels do not know this element type.
-    #[error("the reference kernels compute floating-point tensors only, this one is {0}")]
+    #[error("the reference kernels support only floating-point tensors, not {0}")]
     DType(zoo_graph::DType),
     /// An operand that the kernel of its node was not made for.
     #[error("operand {place} is not {expected}")]
@@ -144,7 +144,7 @@ pub enum KernelError {
     #[error("a formula was not expanded before its kernel")]
     Unexpanded,
     /// A node with more or fewer operands or results than its shape rule allows.
-    #[error("{found} operands or results where the operator has others")]
+    #[error("unexpected number of operands or results: {found}")]
     Arity {
         /// How many there are.
         found: usize,

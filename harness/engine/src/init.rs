@@ -117,7 +117,7 @@ impl Fans {
         };
         weight.as_ref().and_then(Self::of_shape).ok_or_else(|| EngineError::Initializer {
             name: variable.name.clone(),
-            message: "its initialiser needs a weight of two axes or more: give a constant or a bound".into(),
+            message: "its initialiser needs a weight with at least two axes: use a constant or a bound".into(),
         })
     }
 

@@ -44,8 +44,8 @@ impl<'c> At<'c> {
     /// An argument that has another form than is known.
     pub fn unknown_form(&self, key: &str) -> Refusal {
         self.refuse(
-            format!("its argument `{key}` has a form that is not known"),
-            "plain numbers, switches and tensors are",
+            format!("its argument `{key}` has a form that is not supported"),
+            "numbers, booleans and tensors are supported",
         )
     }
 
@@ -70,7 +70,7 @@ impl<'c> At<'c> {
 
     /// The tensor that the call gives, the first of several.
     pub fn made(&self) -> Result<&'c Made, Refusal> {
-        let none = || self.refuse("it gives no tensor", "what a network computes are tensors");
+        let none = || self.refuse("its result is not a tensor", "only tensors are supported");
         self.call.outputs.values().next().ok_or_else(none)
     }
 
@@ -86,10 +86,10 @@ impl<'c> At<'c> {
         let names = names.map(|(name, it)| (format!("`{name}`"), it));
         let is_read = |it: &Argument| *it == Argument::None || self.read.iter().any(|read| std::ptr::eq(*read, it));
         match places.chain(names).find(|(_, it)| !is_read(it)) {
-            Some((name, _)) => Err(self.refuse(
-                format!("it is given the argument {name}, which no layer has"),
-                "leave it out where its default does the same",
-            )),
+            Some((name, _)) => {
+                Err(self
+                    .refuse(format!("its argument {name} is not supported"), "omit it if its default does the same"))
+            }
             None => Ok(()),
         }
     }

@@ -9,23 +9,23 @@ use crate::Trace;
 #[derive(Debug, Error)]
 pub enum ImportError {
     /// The file is no trace.
-    #[error("it is not a trace that this version can read: {0}")]
+    #[error("not a trace that this version can read: {0}")]
     Malformed(String),
     /// The network does something that recipes cannot say.
     #[error(transparent)]
     Refused(Box<Refusal>),
     /// The network has sizes or names that recipes may not have.
-    #[error("the recipe would not be valid, so nothing is written:\n{0}")]
+    #[error("the resulting recipe is not valid, so nothing is written:\n{0}")]
     Invalid(Box<Diagnostics>),
     /// The recipe that was found is not the network that was traced: a defect of the importer, and so nothing is
     /// written.
-    #[error("the recipe would not be the network that was traced, so nothing is written: {0}")]
+    #[error("the resulting recipe differs from the traced network, so nothing is written: {0}")]
     Differs(String),
 }
 
 /// What recipes cannot say, where it stands, and what comes nearest.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("recipes cannot say what {} does: {what}\n --> {at}\n  = `{operator}`: {nearest}", module_text(module))]
+#[error("cannot import {}: {what}\n --> {at}\n  = `{operator}`: {nearest}", module_text(module))]
 pub struct Refusal {
     /// Path of the module.
     pub module: String,

@@ -104,7 +104,7 @@ impl Reader<'_> {
         };
         if !drops_samples || !keeps_scale {
             return Err(at.refuse(
-                "it drops the whole batch, or does not scale what it keeps",
+                "it drops the whole batch, or does not scale what remains",
                 "`drop_path` drops samples and scales the others",
             ));
         }

@@ -69,7 +69,7 @@ impl Body<'_> {
                         module: self.module.path.clone(),
                         operator: self.module.class.clone(),
                         at: unit.at().to_owned(),
-                        what: "it uses a tensor that another module has made and that it is not given".to_owned(),
+                        what: "it uses a tensor of another module that is not one of its arguments".to_owned(),
                         nearest: "modules of recipes take one tensor and give one".to_owned(),
                     });
                 }
@@ -199,7 +199,7 @@ impl Body<'_> {
                         module: self.module.path.clone(),
                         operator: operation.what.key(),
                         at: operation.at.clone(),
-                        what: "it joins a tensor with itself".to_owned(),
+                        what: "it combines a tensor with itself".to_owned(),
                         nearest: "`scale` multiplies by a number".to_owned(),
                     });
                 }

@@ -109,7 +109,7 @@ fn what_a_layer_does_not_have_is_refused() {
         ("torch.Tensor.mean", json!([]), json!({}), &[], "a mean over axes [0, 1, 2, 3]"),
         ("torch.Tensor.permute", json!([0, 1, 9, 2, 3]), json!({}), SAME, "`dims` has a form"),
         ("torch.Tensor.T", json!([]), json!({}), &[6, 6, 8, BATCH], "it moves the batch"),
-        ("torch.nn.functional.pad", json!([[1, -1, 0, 0]]), json!({}), SAME, "it cuts margins off"),
+        ("torch.nn.functional.pad", json!([[1, -1, 0, 0]]), json!({}), SAME, "it crops margins"),
         ("torch.max_pool2d", json!([[2, -2]]), json!({}), SAME, "`kernel_size` has a form"),
         ("torch.max_pool2d", json!([2]), json!({"return_indices": true}), SAME, "its return_indices is true"),
         ("torch.nn.functional.boolean_dispatch", json!([2]), json!({}), SAME, "there is no layer"),

@@ -421,7 +421,7 @@ impl Translation<'_> {
             }
             Op::PairLogSoftmax(_) => self.pair_log_softmax(node),
             Op::DepthwiseCorrelation(_) => self.correlation(node),
-            Op::ExtractPatches(_) => return Err(refuse(node, "ONNX has no operator that makes windows a batch")),
+            Op::ExtractPatches(_) => return Err(refuse(node, "ONNX has no operator that turns windows into a batch")),
             not_of_inference!() => return Err(refuse(node, "it belongs to training or to a device")),
         }
         Ok(())
@@ -455,7 +455,7 @@ impl Translation<'_> {
                 (output.get(2 + axis)? + pad[2 * axis] + pad[2 * axis + 1]).checked_sub(reach)
             })
             .collect();
-        let extra = extra.ok_or_else(|| refuse(node, "its output is smaller than its windows reach"))?;
+        let extra = extra.ok_or_else(|| refuse(node, "its output is smaller than the range of its windows"))?;
         let mut attributes = window_attributes(&conv.window, pad);
         attributes.push(Attribute::ints("dilations", &dilation));
         attributes.push(Attribute::int("group", conv.groups));

@@ -47,7 +47,7 @@ use thiserror::Error;
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum RanksError {
     /// Another rank has ended, or the thread of the transfers has.
-    #[error("another rank has gone: the training cannot go on without it (its own messages say why)")]
+    #[error("another rank has stopped, and the training cannot continue without it (see the messages of that rank)")]
     Gone,
     /// The ranks do not ask for the same transfer.
     #[error(

@@ -111,7 +111,7 @@ impl Exchange for Member {
 }
 
 fn apart(what: &str) -> RanksError {
-    RanksError::Apart(format!("not all of them take part in {what} of the same length"))
+    RanksError::Apart(format!("the ranks do not all take part in {what} of the same length"))
 }
 
 impl Drop for Member {

@@ -143,7 +143,7 @@ impl Diagnostics {
             self.0.retain(|d| d.severity == Severity::Error);
         }
         if let Some(next) = self.0.get(MOST) {
-            let more = format!("more than {MOST} mistakes; those from here on are not listed");
+            let more = format!("more than {MOST} mistakes; further ones are not listed");
             let more = Diagnostic {
                 severity: next.severity,
                 ..Diagnostic::error(next.span.clone(), ConfigPath::default(), more)
@@ -227,7 +227,7 @@ pub(crate) fn suggest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a s
         None => {
             let mut all: Vec<_> = candidates.into_iter().map(|c| format!("`{c}`")).collect();
             if all.is_empty() {
-                return "nothing is known here".to_owned();
+                return "no keys are allowed here".to_owned();
             }
             all.sort_unstable();
             let more = all.len() > 24;

@@ -34,13 +34,15 @@ pub fn json_schema() -> Value {
     allow_from(&mut definitions);
 
     let set = json!({
-        "description": "Single values to change, by path: `model.conv1.stride: 1`. Applied after everything else of this file or profile.",
+        "description": "Single values to change, by path: `model.conv1.stride: 1`. They are applied after everything \
+                        else in this file or profile.",
         "type": "object",
     });
-    let extends =
-        json!({ "description": "Recipe that this one changes: a name, or a path from this file.", "type": "string" });
+    let description = "The recipe that this one extends: a name, or a path relative to this file.";
+    let extends = json!({ "description": description, "type": "string" });
     let profiles = json!({
-        "description": "Named changes to the recipe, chosen with `--profile`; `zoo run` takes `mini` if nothing is said.",
+        "description": "Named sets of changes to the recipe, chosen with `--profile`. The default of `zoo run` is \
+                        `mini`.",
         "type": "object",
         "additionalProperties": { "anyOf": [{ "$ref": "#/$defs/Profile" }, { "type": "null" }] },
     });
@@ -66,9 +68,9 @@ pub fn json_schema() -> Value {
 /// Lets blocks say `from` in the place of a body.
 fn allow_from(definitions: &mut Map<String, Value>) {
     let from = json!({
-        "description": "Takes the block of this name, and the blocks that it uses, from another recipe (a name, or a path \
-                        from this file) or from a file of blocks (`blocks/NAME`), in place of a body. What else is \
-                        written here changes it.",
+        "description": "Instead of a body: takes the block of this name, and the blocks that it uses, from another \
+                        recipe (a name, or a path relative to this file) or from a block file (`blocks/NAME`). Other \
+                        keys here change the block.",
         "type": "string",
     });
     if let Some(block) = definitions.get_mut("Block").and_then(Value::as_object_mut) {

@@ -287,10 +287,10 @@ impl<'a> Loading<'a> {
         if let Some(start) = self.chain.iter().position(|(path, _)| *path == known) {
             let mut names: Vec<_> = self.chain[start..].iter().map(|(_, name)| name.as_str()).collect();
             names.push(names[0]);
-            return Some(format!("recipes {verb} each other in a circle: {}", names.join(" -> ")));
+            return Some(format!("recipes {verb} each other in a cycle: {}", names.join(" -> ")));
         }
         let too_many = self.chain.len() > MOST_IN_A_ROW;
-        too_many.then(|| format!("more than {MOST_IN_A_ROW} recipes {verb} each other in a row"))
+        too_many.then(|| format!("a chain of more than {MOST_IN_A_ROW} recipes that {verb} each other"))
     }
 
     /// Does something with the file at `path` that may ask for other files.

@@ -39,7 +39,7 @@ impl Override {
             return Err(fail("expected `path=value`").with_hint("for example train.batch=64"));
         };
         if argument.contains(['\n', '\r']) {
-            return Err(fail("a value must be on one line"));
+            return Err(fail("a value must fit on one line"));
         }
         let offset = path.chars().count() + 1;
         let move_right = |span: &mut Span| *span = place(span.column + offset);
@@ -148,7 +148,7 @@ impl Walk<'_> {
             (Shape::List { .. }, Step::Name(name)) => self.search(node, id, path, name, rest),
             (_, Step::Index(_)) => Err(self.change.error(&path, format!("`{path}` is not a list"))),
             (_, Step::Name(name)) => {
-                Err(self.change.error(&path.key(name), format!("`{path}` has no parts, so there is no `{name}` in it")))
+                Err(self.change.error(&path.key(name), format!("`{path}` is a plain value, so it has no `{name}`")))
             }
         }
     }
@@ -227,13 +227,13 @@ impl Walk<'_> {
             }
             (Some(_), more) => {
                 let error = self.change.error(&path.key(name), format!("{} layers are called `{name}`", more + 1));
-                Err(error.with_hint("address one by its place: `model.body[3]`"))
+                Err(error.with_hint("use its position: `model.body[3]`"))
             }
             (None, _) => {
                 if let (".stack" | ".block", Some(block)) = (last_key(&path), node.get("block").or(node.get("use")))
                     && let Some(block) = block.as_text()
                 {
-                    let hint = format!("its layers are those of the block `{block}`: model.blocks.{block}.{name}");
+                    let hint = format!("its layers belong to the block `{block}`: use model.blocks.{block}.{name}");
                     return Err(self.unknown(&path, name, hint));
                 }
                 let fields = if let Shape::Struct(fields) = self.shapes.shape(id) { Some(fields.keys()) } else { None };

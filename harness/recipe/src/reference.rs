@@ -71,17 +71,19 @@ fn first(
     let page = Writer { file: FIRST, definitions, pages };
     let mut text = format!(
         "# Every option of a recipe\n\n{MADE}\n\n\
-         A recipe is one YAML document. Numbers may be fractions (`1/32768`) or percentages (`76.9%`), a variant without \
-         values may be written as its name alone (`- relu`), and inside blocks a number may be an expression of the block's \
-         arguments (`$width*4`). `zoo validate FILE` names every mistake with line and column; `zoo show FILE --resolved` \
-         writes out every default.\n\n\
-         [write-a-recipe.md](write-a-recipe.md) goes from a PyTorch model to a proven recipe in four commands.\n\n## Sections\n\n"
+         A recipe is a single YAML document. Numbers can be fractions (`1/32768`) or percentages (`76.9%`). A variant \
+         without values can be written as its name alone (`- relu`). Inside blocks, a number can be an expression of \
+         block arguments (`$width*4`). `zoo validate FILE` lists all mistakes with line and column. `zoo show FILE \
+         --resolved` shows all defaults.\n\n\
+         [write-a-recipe.md](write-a-recipe.md) leads from a PyTorch model to a proven recipe in four commands.\n\n## \
+         Sections\n\n"
     );
     page.table(root, &mut text);
     let extends = schema["then"]["properties"]["extends"]["description"].as_str().unwrap_or_default();
     let _ = write!(
         text,
-        "\n## Files that change another\n\nA file with `extends` may leave out what it inherits, and takes an entry away with `~`.\n\n\
+        "\n## Files that change another\n\nA file with `extends` can omit inherited keys, and removes an inherited \
+         entry with `~`.\n\n\
          | key | value | default | meaning |\n| --- | --- | --- | --- |\n| `extends` | text | | {} |\n",
         cell(extends)
     );

@@ -260,7 +260,7 @@ impl Shapes {
                 Shape::Bool => "`true` or `false`".to_owned(),
                 Shape::Text(TextShape::Free) => "text".to_owned(),
                 Shape::Text(TextShape::Expression) => "an expression like `$width*4`".to_owned(),
-                Shape::Text(TextShape::Period) => "a stretch of training like `5 epochs` or `62 steps`".to_owned(),
+                Shape::Text(TextShape::Period) => "a duration like `5 epochs` or `62 steps`".to_owned(),
                 Shape::Null => "nothing".to_owned(),
                 Shape::Any | Shape::AnyOf(_) => "anything".to_owned(),
             };

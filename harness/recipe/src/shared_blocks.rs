@@ -111,10 +111,9 @@ impl Loading<'_> {
             let Some(value) = changes.shift_remove(FROM).map(|entry| entry.node) else { continue };
             let source = Source { block: name.clone(), value, path: path.key(name).key(FROM) };
             if let Some(body) = changes.get("body") {
-                let message = format!("the block `{name}` has a body of its own beside `from`");
+                let message = format!("the block `{name}` has both a body and `from`");
                 let error = Diagnostic::error(body.key_span.clone(), path.key(name).key("body"), message);
-                let hint =
-                    format!("leave one out; `set: {{model.blocks.{name}.LAYER.KEY: ...}}` changes a layer of it");
+                let hint = format!("remove one; `set: {{model.blocks.{name}.LAYER.KEY: ...}}` changes a single layer");
                 return Err(error.with_hint(hint));
             }
             let theirs = self.blocks_at(&source)?;
@@ -140,7 +139,7 @@ impl Loading<'_> {
         let path = match shared {
             Some(shared) => self.library.find_blocks(shared, from).ok_or_else(|| {
                 let known = self.library.block_files(from);
-                let error = source.error(format!("there is no file of blocks `{name}`"));
+                let error = source.error(format!("there is no block file `{name}`"));
                 error.with_hint(suggest(shared, known.iter().map(|(name, _)| name.as_str())))
             })?,
             None => self.library.find(name, Some(from)).ok_or_else(|| {
@@ -149,8 +148,7 @@ impl Loading<'_> {
             })?,
         };
         if let Some(refusal) = self.refusal(&path, "take blocks from") {
-            let hint =
-                format!("write the block in one of them, or in a file of the folder `{FOLDER}` that both take it from");
+            let hint = format!("define the block in one of them, or in a file in the folder `{FOLDER}` that both use");
             return Err(source.error(refusal).with_hint(hint));
         }
         let key = identity(&path);
@@ -209,10 +207,11 @@ fn take_used(blocks: &mut Map, source: &Source, theirs: &Map) -> Result<(), Diag
                 Some(own) if own.node == their.node => {}
                 Some(own) => {
                     let (block, file) = (&source.block, source.name());
-                    let message =
-                        format!("the block `{block}` of `{file}` uses a block `{name}`; here that is another");
-                    let hint =
-                        format!("call the block at {} differently; theirs is at {}", own.key_span, their.key_span);
+                    let message = format!(
+                        "the block `{block}` of `{file}` uses a block `{name}`, but `{name}` is a different \
+                                 block here"
+                    );
+                    let hint = format!("rename the block at {}; the other one is at {}", own.key_span, their.key_span);
                     return Err(source.error(message).with_hint(hint));
                 }
             }

@@ -267,14 +267,14 @@ impl Builder {
             }
             Event::Alias(anchor) => {
                 let Some((node, count)) = self.anchors.get(&anchor) else {
-                    return Err(self.error(span, "this alias refers to a value that it is part of"));
+                    return Err(self.error(span, "this alias refers to a value that contains it"));
                 };
                 let (count, node) = (*count, node.clone());
                 self.grow(&span, count)?;
                 self.finish(node, 0, count)
             }
             Event::DocumentStart(_) if self.root.is_some() => {
-                Err(self.error(span, "a second document begins here; a recipe is one document"))
+                Err(self.error(span, "a second YAML document begins here, but a recipe is a single document"))
             }
             _ => Ok(()),
         }
@@ -284,8 +284,8 @@ impl Builder {
         if !tagged {
             return Ok(());
         }
-        let error = self.error(span.clone(), "recipes do without YAML tags (`!name`)");
-        Err(error.with_hint("write variants as a map with one key: `conv: {...}`"))
+        let error = self.error(span.clone(), "YAML tags (`!name`) are not supported");
+        Err(error.with_hint("write a variant as a map with one key: `conv: {...}`"))
     }
 
     fn grow(&mut self, span: &Span, by: usize) -> Result<(), Diagnostic> {
@@ -293,8 +293,7 @@ impl Builder {
         if self.count <= MAX_NODES {
             return Ok(());
         }
-        Err(self
-            .error(span.clone(), format!("more than {MAX_NODES} values, counting what aliases (`*name`) stand for")))
+        Err(self.error(span.clone(), format!("more than {MAX_NODES} values, with aliases (`*name`) expanded")))
     }
 
     fn begin(&mut self, span: Span, anchor: usize, content: Content) -> Result<(), Diagnostic> {
@@ -322,7 +321,7 @@ impl Builder {
                         slot.insert(Entry { key_span, node });
                     }
                     MapEntry::Occupied(slot) => {
-                        let message = format!("`{}` stands here a second time", slot.key());
+                        let message = format!("duplicate key `{}`", slot.key());
                         let first = format!("the first is at {}", slot.get().key_span);
                         return Err(self.error(key_span, message).with_hint(first));
                     }
@@ -339,7 +338,7 @@ fn key_of(node: Node) -> Result<(String, Span), Diagnostic> {
         Value::Int(value) => value.to_string(),
         Value::Bool(value) => value.to_string(),
         _ => {
-            let message = format!("a key must be text, this is {}", node.describe());
+            let message = format!("a key must be text, found {}", node.describe());
             return Err(Diagnostic::error(node.span, ConfigPath::default(), message));
         }
     };

@@ -47,7 +47,7 @@ impl Walker<'_> {
                 Some("put it in quotes")
             }
             Value::Int(_) | Value::Float(_) if wants(|shape| matches!(shape, Shape::Text(TextShape::Period))) => {
-                Some("say of what: `epochs` or `steps`")
+                Some("add a unit: `epochs` or `steps`")
             }
             Value::Text(text) if wants(|shape| matches!(shape, Shape::Bool)) => match text.as_str() {
                 "yes" | "on" => Some("write `true`"),

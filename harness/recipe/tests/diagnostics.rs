@@ -192,7 +192,7 @@ fn slips_are_named_with_their_sources() {
     let train = format!("train: [{norm}]");
     let steps = |split: &str, steps: &str| format!("{split}: [{steps}, {{{norm}}}]");
     let cases: &[(&str, &str, &str, &str)] = &[
-        (", of: three runs", "", "this target does not say where it comes from", "add `of:`"),
+        (", of: three runs", "", "this target has no source", "add `of:`"),
         ("base_lr: 0.1", "base_lr: 1e-4", "learning rate 0.0001 with batch 32 is less than a 32nd", "1706.02677"),
         (
             "cosine: {base_lr: 0.1}",
@@ -263,7 +263,7 @@ fn targets_are_values_of_their_metric() {
         ("metric: top1, value: 150%", "1.5 is not a value of top1", "0 to 1"),
         ("metric: cross_entropy, value: -1", "-1 is not a value of cross_entropy", "0 or more"),
         ("metric: top1, value: 1, also: [{metric: top5, value: 2}]", "2 is not a value of top5", "0 to 1"),
-        ("metric: hmean, value: 50%", "these data are not judged by that metric", "top1, top5, cross_entropy"),
+        ("metric: hmean, value: 50%", "this metric is not available for these data", "top1, top5, cross_entropy"),
     ];
     for (target, message, hint) in wrong {
         let said = of_target(&format!("target: {{{target}, of: three runs}}"));

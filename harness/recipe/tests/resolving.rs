@@ -82,7 +82,8 @@ fn a_layer_may_have_the_parameters_of_the_module_around_it() {
     let own = errors("  body: [bn: {name: .}, flatten, linear: {name: fc, out: 10}]");
     assert!(own[0].1.contains("the module around it") && own[0].0 == "model.body[0].bn.name", "{own:?}");
     let twice = errors(
-        "  body:\n    - sequential: {name: s, body: [bn: {name: .}, bn: {name: .}]}\n    - flatten\n    - linear: {name: fc, out: 10}",
+        "  body:\n    - sequential: {name: s, body: [bn: {name: .}, bn: {name: .}]}\n    - flatten\n    - linear: \
+         {name: fc, out: 10}",
     );
     assert_eq!(
         twice,
@@ -293,7 +294,7 @@ fn what_no_layer_can_be() {
     );
     let found: Vec<_> = found.iter().map(|(path, message)| format!("{path}: {message}")).collect();
     let expected = [
-        "model.blocks.u.args.classes: `classes` is the model's class count everywhere",
+        "model.blocks.u.args.classes: `classes` always means the number of classes of the model",
         "model.blocks.u.args.n: no layer of `u` uses the argument `n`",
         "model.body[0].max_pool.pad: a pool of 2x2 cannot be padded by [2, 2, 2, 2]: windows would see padding only",
         "model.body[1].relu.name: `a.b` is not a module name",

@@ -115,11 +115,11 @@ pub(crate) fn offer(recipe: &Recipe, inputs: &[Input], offered: &[(&str, Element
                     Element::Real => "real numbers",
                     Element::Index => "indices",
                 };
-                format!("the step takes `{name}` as {}, {data} offer it as {}", word(element), word(offered))
+                format!("the network needs `{name}` as {}, but {data} provide it as {}", word(element), word(offered))
             }
             None => {
                 let list = offered.iter().map(|(name, _)| format!("`{name}`")).collect::<Vec<_>>().join(", ");
-                format!("the step takes `{name}`, which {data} do not offer: they offer {list}")
+                format!("the network needs `{name}`, which {data} do not provide; they provide {list}")
             }
         };
         return Err(InputError::at(recipe, "data.source", message));

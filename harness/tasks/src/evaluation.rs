@@ -186,7 +186,7 @@ pub enum EvaluationError {
     #[error("{0}")]
     Prompt(String),
     /// Not one sample could be read.
-    #[error("nothing could be evaluated: every sample of the held-out set was left out")]
+    #[error("nothing to evaluate: every held-out sample was skipped")]
     NothingEvaluated,
     /// The network cannot be computed.
     #[error(transparent)]

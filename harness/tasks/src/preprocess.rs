@@ -52,12 +52,13 @@ pub(crate) fn pipeline(
         Some(size) if [channels, size.height, size.width] == image => Ok(pipeline),
         Some(size) => {
             let made = format!("{channels}x{}x{}", size.height, size.width);
-            Err(refuse(path, format!("images come out as {made}, the model takes {c}x{h}x{w}")))
+            Err(refuse(path, format!("preprocessing makes images of {made}, but the model takes {c}x{h}x{w}")))
         }
         None => Err(refuse(
             path,
             format!(
-                "files may have any size, and no step makes them {c}x{h}x{w}: put `resize_to: {{size: {h}}}` before `normalize`"
+                "image files can have any size, and no step makes them {c}x{h}x{w}: put `resize_to: {{size: {h}}}` \
+                 before `normalize`"
             ),
         )),
     }
@@ -92,8 +93,8 @@ pub(crate) fn only_normalisation(recipe: &Recipe, split: Split) -> Result<Normal
         [] => Ok(Normalize::UNCHANGED),
         [schema::Step::Normalize(normalize)] => Ok(normalisation(normalize)),
         _ => {
-            let message = "only `normalize` may stand here: images with text are varied by `preprocess.text`, those with label \
-                           maps by `preprocess.label_maps`, videos by `preprocess.pairs`";
+            let message = "only `normalize` is allowed here: images with text are augmented by `preprocess.text`, \
+                           images with label maps by `preprocess.label_maps`, videos by `preprocess.pairs`";
             Err(InputError::at(recipe, path, message))
         }
     }

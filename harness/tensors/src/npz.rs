@@ -38,7 +38,7 @@ impl Npz {
     pub fn read(&mut self, name: &str) -> Result<Array, String> {
         let file = self.zip.by_name(&format!("{name}.npy")).map_err(|error| format!("`{name}`: {error}"))?;
         if file.compression() != CompressionMethod::Stored {
-            return Err(format!("`{name}` is compressed: write with numpy.savez, not numpy.savez_compressed"));
+            return Err(format!("`{name}` is compressed: use numpy.savez, not numpy.savez_compressed"));
         }
         if file.size() > self.size {
             return Err(format!("`{name}` claims {} bytes, more than the file has", file.size()));

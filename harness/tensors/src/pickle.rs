@@ -16,7 +16,7 @@ const MOST_VALUES: usize = 8_000_000;
 /// The object that `bytes` describe.
 pub(crate) fn read(bytes: &[u8]) -> Result<Object, String> {
     if bytes.len() > MOST_BYTES {
-        return Err(format!("its description of the tensors has {} bytes, more than {MOST_BYTES}", bytes.len()));
+        return Err(format!("its description of tensors has {} bytes, more than {MOST_BYTES}", bytes.len()));
     }
     let mut rest = bytes;
     let mut stack = Stack::empty();
@@ -39,7 +39,7 @@ fn foresee(rest: &[u8]) -> Result<(), String> {
     match rest {
         // BINUNICODE: a length of four bytes, little-endian, and the text.
         [b'X', a, b, c, d, text @ ..] if u32::from_le_bytes([*a, *b, *c, *d]) as usize > text.len() => {
-            Err("cut off within a text".to_owned())
+            Err("truncated in a text".to_owned())
         }
         // LONG1: a count and so many bytes of a number, of which candle keeps 64 bits.
         [0x8a, count, ..] if *count > 8 => Err("a number of more than 64 bits".to_owned()),

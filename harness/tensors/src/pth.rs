@@ -107,7 +107,7 @@ impl Archive {
         let zip = ZipArchive::new(BufReader::new(file)).map_err(|error| format!("a damaged zip archive: {error}"))?;
         let names = zip.file_names().filter_map(Result::ok);
         let folder = names.filter_map(|name| name.strip_suffix("data.pkl").map(str::to_owned)).next();
-        let folder = folder.ok_or("a zip archive without data.pkl: not written by torch.save")?;
+        let folder = folder.ok_or("a zip archive without data.pkl: not a file of torch.save")?;
         let mut archive = Self { zip, folder, size };
         let scripted = archive.zip.index_for_name(&format!("{}constants.pkl", archive.folder)).is_some();
         if scripted {
@@ -130,7 +130,7 @@ impl Archive {
             return Err(format!("{name} is compressed, which torch.save never does"));
         }
         if file.size() > most {
-            return Err(format!("{name} claims {} bytes, more than there can be", file.size()));
+            return Err(format!("{name} claims {} bytes, more than possible", file.size()));
         }
         let mut bytes = Vec::with_capacity(file.size() as usize);
         file.take(most).read_to_end(&mut bytes).map_err(|error| format!("{name} in the archive: {error}"))?;
@@ -176,7 +176,7 @@ fn state_dict(root: Object, entry: Option<&str>) -> Result<(State, Option<String
     let Object::Dict(mut pairs) = root else {
         return Err(match root {
             Object::Reduce { .. } | Object::Build { .. } => {
-                "a whole module, which only its own code can read: save its state_dict instead, \
+                "a whole module, which cannot be read without its code: save its state_dict instead, \
                  torch.save(module.state_dict(), FILE)"
             }
             _ => "not a state_dict: a dictionary from names to tensors",
@@ -190,7 +190,7 @@ fn state_dict(root: Object, entry: Option<&str>) -> Result<(State, Option<String
             match found {
                 Some((_, Object::Dict(inner))) => pairs = inner,
                 Some(_) => return Err(format!("its entry `{key}` is not a dictionary")),
-                None => return Err(format!("it has no entry `{key}`; there are {known}")),
+                None => return Err(format!("it has no entry `{key}`; its entries: {known}")),
             }
         }
         return match has_tensors(&pairs) {
@@ -216,10 +216,10 @@ fn state_dict(root: Object, entry: Option<&str>) -> Result<(State, Option<String
             let (name, state) = inner.swap_remove(index);
             Ok((state, Some(name)))
         }
-        None if inner.is_empty() => Err(format!("there is no state_dict in it; it has {known}")),
+        None if inner.is_empty() => Err(format!("it contains no state_dict; its entries: {known}")),
         None => {
             let names = inner.iter().map(|(name, _)| format!("`{name}`")).collect::<Vec<_>>().join(", ");
-            Err(format!("it has several state_dicts, {names}: say which with --entry"))
+            Err(format!("it has several state_dicts, {names}: choose one with --entry"))
         }
     }
 }

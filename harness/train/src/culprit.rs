@@ -54,17 +54,17 @@ impl fmt::Display for Culprit {
         match cause {
             Cause::Input { name, sample } => write!(
                 f,
-                "the batch itself: {bad} of {of} numbers of the input `{name}` are not finite (the first is {first}, in \
-                 sample {sample} of the batch, counted from 0): look at the data and at `preprocess`"
+                "the batch itself: {bad} of {of} values of the input `{name}` are not finite (the first is {first}, \
+                 in sample {sample} of the batch, counted from 0): check the data and `preprocess`"
             ),
             Cause::Variable { name } => {
-                write!(f, "`{name}` before the step: {bad} of {of} numbers, the first is {first}")
+                write!(f, "`{name}` before the step: {bad} of {of} values, the first is {first}")
             }
             Cause::Node { name, op, phase, line, largest } => {
                 write!(
                     f,
-                    "node {name} ({op}), {phase}: {bad} of {of} numbers, the first is {first}; its operands are finite, \
-                     none above {largest:.3e}"
+                    "node {name} ({op}), {phase}: {bad} of {of} values, the first is {first}; its operands are \
+                     finite, at most {largest:.3e}"
                 )?;
                 line.iter().try_for_each(|(place, path)| write!(f, "\n  --> {place} ({path})"))
             }

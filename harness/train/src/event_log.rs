@@ -95,7 +95,7 @@ fn lines(path: &Path) -> io::Result<(Vec<Event>, bool)> {
         }
     }
     if let Some(first) = first_wrong {
-        tracing::warn!("{}:{first}: not an event of a run; left out, as {wrong} lines altogether", path.display());
+        tracing::warn!("{}:{first}: not an event of a run; {wrong} such lines are ignored", path.display());
     }
     Ok((events, first_wrong.is_some()))
 }

@@ -74,7 +74,7 @@ pub fn forecast(job: Job<'_>) -> Result<Memory, TrainError> {
         let memory = StepMemory::of(graph, options, arithmetic)?;
         step = step.filter(|largest| largest.peak() >= memory.peak()).or(Some(memory));
     }
-    let Some(step) = step else { return Err(TrainError::Mismatch("there is no epoch to train".into())) };
+    let Some(step) = step else { return Err(TrainError::Mismatch("no epochs to train".into())) };
     let network = network(job)?;
     let ahead = ahead(job);
     let kept: u64 = data.samples.kept_bytes().iter().sum();

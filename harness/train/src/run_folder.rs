@@ -95,16 +95,18 @@ impl RunFolder {
             return refuse("its name is not UTF-8".to_owned());
         }
         if path.join(EVENTS).exists() {
-            return refuse("there is a run in this folder already; resume it, or choose another folder".to_owned());
+            return refuse("this folder already contains a run; resume it, or choose another folder".to_owned());
         }
         // What was killed before its first event has left its lock, and perhaps its recipe.
         let killed = path.join(LOCK).exists();
         let others = [REPORT, RESULT, PICTURES, TENSORBOARD].into_iter().chain((!killed).then_some(RECIPE));
         if let Some(name) = others.into_iter().find(|name| path.join(name).exists()) {
-            return refuse(format!("there is `{name}` in this folder, which a run would write: choose another folder"));
+            return refuse(format!(
+                "this folder contains `{name}`, which a run would overwrite: choose another folder"
+            ));
         }
         if !CheckpointStore::new(path.join(CHECKPOINTS)).is_empty()? {
-            return refuse("there are checkpoints in this folder, but no run: choose another folder".to_owned());
+            return refuse("this folder contains checkpoints, but no run: choose another folder".to_owned());
         }
         Ok(())
     }
@@ -203,7 +205,7 @@ impl RunFolder {
         }
         let (step, rejected) = newest(&store, trainer)?;
         for Rejected { error, .. } in &rejected {
-            tracing::warn!("{error}; going on from step {step}");
+            tracing::warn!("{error}; resuming from step {step}");
         }
         store.rewind(step)?;
         let (log, events) = EventLog::resume(self.path.join(EVENTS), step)?;

@@ -109,7 +109,7 @@ impl Session {
         if fit.taken.is_empty() {
             let file = fit.file.display();
             let hint = fit.hint.map(|hint| format!(" ({hint})")).unwrap_or_default();
-            return Err(TrainError::Variables(format!("{file} has nothing that this network could start from{hint}")));
+            return Err(TrainError::Variables(format!("{file} has no tensors that fit this network{hint}")));
         }
         Ok(fit)
     }

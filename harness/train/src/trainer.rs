@@ -129,7 +129,7 @@ impl<'a> Trainer<'a> {
         if let Some(source) = &self.job.recipe.train.init_from {
             // Not inside the message: what nobody listens to is not computed.
             let fit = self.session.init_from(source)?;
-            let rest = if fit.is_enough() { "" } else { "\n  what the file does not give starts anew" };
+            let rest = if fit.is_enough() { "" } else { "\n tensors that are not in the file are initialised" };
             tracing::info!("init_from: {fit}{rest}");
         }
         self.initialised = true;
@@ -326,9 +326,9 @@ impl<'a> Trainer<'a> {
             let (device, next) = (self.job.device_name(), self.session.loss_scale().scale);
             match overflowed {
                 true => tracing::warn!(
-                    "step {step} updates nothing: it overflows on {device} at the loss scale {loss_scale} (next: {next})"
+                    "step {step} is skipped: it overflows on {device} with the loss scale {loss_scale} (next: {next})"
                 ),
-                false => tracing::warn!("step {step} updates nothing: its loss is {loss}"),
+                false => tracing::warn!("step {step} is skipped: its loss is {loss}"),
             }
         } else if losses.iter().any(|(_, value)| !value.is_finite()) {
             return Err(TrainError::LossNotFinite { step, lr, losses, culprit: None });
@@ -500,5 +500,5 @@ impl<'a> Trainer<'a> {
 
 /// The resolved recipe as a checkpoint keeps it.
 fn recipe_value(recipe: &Recipe) -> Result<serde_json::Value, TrainError> {
-    serde_json::to_value(recipe).map_err(|error| TrainError::Mismatch(format!("the recipe cannot be kept: {error}")))
+    serde_json::to_value(recipe).map_err(|error| TrainError::Mismatch(format!("the recipe cannot be stored: {error}")))
 }

@@ -20,7 +20,7 @@ const NOTABLE: f64 = 1e-3;
 /// scale saves; `sets` are what `--set` says.
 pub(super) fn print(report: &DeviceReport, all: bool, sets: &[String], out: &mut Console) -> Result<(), Failure> {
     let (recipe, device) = (paint(HEADING, &report.recipe), &report.device);
-    writeln!(out, "{recipe}  {device}, each node on the operands that it reads there\n")?;
+    writeln!(out, "{recipe} {device}, each node on the operands that it reads there\n")?;
     write!(out, "{}", report::stages(&report.stages, ["nodes", "bound"]))?;
     if !report.end_to_end.is_empty() {
         let off = report.end_to_end.iter();
@@ -112,7 +112,7 @@ fn loss_scale(scale: &ScaleReport, out: &mut Console) -> Result<(), Failure> {
     let mut table = Table::new([
         ("loss scale", Align::Left),
         ("", Align::Right),
-        ("elements of the gradients that vanish", Align::Right),
+        ("gradient elements that underflow", Align::Right),
     ]);
     for (which, value, lost) in [
         ("none", 1.0, scale.lost_at_1),

@@ -25,13 +25,13 @@ pub(in crate::cmd) fn print(report: &Report, sets: &[String], out: &mut impl Wri
     let fused: usize = report.stages.iter().map(|stage| stage.fused).sum();
     if fused > 0 {
         let note =
-            format!("{fused} module outputs are inside fused operators: the unfused run of this check covers them");
+            format!("{fused} module outputs are inside fused operators; the unfused run of this check covers them");
         writeln!(out, "{}", paint(DIM, note))?;
     }
     for stage in &report.stages {
         if let Some(item) = &stage.in_f32 {
             let note = format!(
-                "{}: up to {} floors apart in f32 ({}), which rounding alone may make here: judged in f64",
+                "{}: up to {} floors apart in f32 ({}), which rounding alone can cause here: judged in f64",
                 stage.stage,
                 Ratio(item.ratio),
                 item.name
@@ -48,8 +48,8 @@ pub(in crate::cmd) fn print(report: &Report, sets: &[String], out: &mut impl Wri
     conditions(&report.conditions_differ, out)?;
     writeln!(out, "\n{}: {}", report.recipe, verdict_line(&report.stages, report.verdict))?;
     if report.baseline {
-        let note = "zoo recorded this golden itself: it is a baseline, which tells regressions. It proves nothing about a \
-                    reference framework";
+        let note = "zoo recorded this golden itself: it is a baseline, which detects regressions. It does not prove \
+                    agreement with a reference framework";
         writeln!(out, "{}", paint(WARN, note))?;
     }
     Ok(())
@@ -109,7 +109,7 @@ pub(in crate::cmd) fn failures(stage: &StageReport, out: &mut impl Write) -> Res
         writeln!(out, "  {}", paint(DIM, format!("... and {} more", stage.failed.len() - LISTED)))?;
     }
     if let Some(ratio) = stage.would_pass_at.filter(|ratio| ratio.is_finite()) {
-        writeln!(out, "  {}", paint(DIM, format!("would pass at {} x floor", Ratio(ratio))))?;
+        writeln!(out, "  {}", paint(DIM, format!("would pass with a limit of {} x floor", Ratio(ratio))))?;
     }
     Ok(())
 }

@@ -35,7 +35,7 @@ pub(in crate::cmd) fn open(
     let generated = recipe.data.source.generated();
     let own_target = overridden.iter().any(|path| path.as_str().starts_with("target"));
     if (generated || classes != recipe.model.classes) && !own_target && recipe.target.take().is_some() {
-        info!("no target: the recipe's is for other data (--set target.value=... sets one)");
+        info!("no target: the target of the recipe is for other data (set one with --set target.value=...)");
     }
     if classes != recipe.model.classes {
         info!(
@@ -63,8 +63,8 @@ pub(super) fn expect_divided(sets: &DataSets) -> Result<(), Failure> {
         return Ok(());
     }
     Err(Failure::Usage(format!(
-        "{}: the {} that train would be those that are evaluated. Divide them: train/images with train/gts, and test/images \
-         with test/gts. (`zoo eval --data` evaluates on all of them.)",
+        "{}: the same {} would be used for training and for evaluation. Divide them: train/images with train/gts, and \
+         test/images with test/gts. (`zoo eval --data` evaluates on all of them.)",
         sets.description,
         sets.samples.noun()
     )))
@@ -84,7 +84,7 @@ pub(super) fn linear_baseline(
     let Some(baseline) = baseline else { return Ok(None) };
     let needed = beyond_now(Bytes(baseline.bytes()));
     if let Some(limit) = memory.limit().filter(|limit| needed > limit.bytes) {
-        info!("no linear baseline: it would take {needed}, {} is {}", limit.by, limit.bytes);
+        info!("no linear baseline: it needs {needed}, but {} is {}", limit.by, limit.bytes);
         return Ok(None);
     }
     let mut watch = progress.counted("the linear baseline");
@@ -108,7 +108,7 @@ pub(super) fn announce(recipe: &Recipe, sets: &DataSets, baseline: Option<f64>, 
     };
     info!("data: {} ({} + {} {}{classes})", sets.description, samples.train_len(), samples.val_len(), samples.noun());
     if sets.skipped > 0 {
-        info!("{} entries that cannot be used are left out", sets.skipped);
+        info!("{} unusable entries are skipped", sets.skipped);
     }
     let target = recipe.target.as_ref().map(|target| {
         let goals: Vec<String> = target.goals().map(|goal| goal.to_string()).collect();

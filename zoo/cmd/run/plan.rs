@@ -36,11 +36,11 @@ impl Plan {
         if RunFolder::is_run(named) {
             let run = named.display();
             if !args.resume || args.out.is_some() {
-                let message = format!("{run} is the folder of a run: zoo run --resume {run} goes on with it");
+                let message = format!("{run} is a run folder: zoo run --resume {run} resumes it");
                 return Err(Failure::Usage(message));
             }
             let Some(begun) = Launch::read(named)? else {
-                let message = format!("{run} does not say how it was begun: zoo run RECIPE --resume --out {run}");
+                let message = format!("{run} does not store its command: zoo run RECIPE --resume --out {run}");
                 return Err(Failure::Usage(message));
             };
             launch = Launch { recipe: begun.recipe.clone(), ..launch }.over(begun);

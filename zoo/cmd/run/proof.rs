@@ -79,7 +79,7 @@ pub(super) fn prove(
     let (verdict, golden) =
         (if report.baseline { GoldenVerdict::Baseline } else { GoldenVerdict::Pass }, &report.golden);
     let only = if report.baseline {
-        ", a baseline that zoo recorded itself: unchanged since, but not compared with a reference framework"
+        ", a baseline that zoo recorded itself: unchanged since then, but not compared with a reference framework"
     } else {
         ""
     };

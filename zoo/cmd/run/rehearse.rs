@@ -53,8 +53,8 @@ pub(super) fn rehearse(
     if let Some(scale) = report.loss_scale.filter(|scale| scale.lost_at_present > scale.lost_at_best + NOTABLE) {
         let (lost, best) = (percent(scale.lost_at_present), percent(scale.lost_at_best));
         warn!(
-            "with the loss scale {}, {lost} of the gradients' elements vanish in the numbers of {device}: with \
-             `npu.loss_scale={{fixed: {{scale: {}}}}}` it would be {best}",
+            "with the loss scale {}, {lost} of the gradient elements underflow on {device}; with \
+             `npu.loss_scale={{fixed: {{scale: {}}}}}` only {best}",
             scale.present, scale.best
         );
     }
@@ -62,7 +62,8 @@ pub(super) fn rehearse(
         let node = first.node.as_deref().unwrap_or(&first.tensor);
         let hints = first.hints.join("; ");
         warn!(
-            "on {device}, {node} is the first operator that loses more than rounding ({hints}): zoo check {name} --device {device}"
+            "on {device}, {node} is the first operator that loses more than rounding explains ({hints}): zoo check \
+             {name} --device {device}"
         );
     }
     let event = Event::Device(Box::new(before::device(&report, device)));

@@ -12,10 +12,10 @@ pub(super) fn relu_on_logits(recipe: &Recipe, model: &ResolvedModel) -> Option<D
     if !matches!(layer.kind, Layer::Relu(_)) {
         return None;
     }
-    let message = "there is a ReLU on the logits: trained from scratch, this network stays at chance";
+    let message = "there is a ReLU on the logits: trained from scratch, this network does not learn";
     let mut warning = recipe.error_at(&layer.path, message).with_hint(
-        "the softmax of logits that the ReLU holds at zero is uniform, and no gradient gets past it; switch it off with \
-         `enabled: false`, as the profile `mini` of the recipe alexnet does, or start from trained weights",
+        "logits that the ReLU sets to zero have a uniform softmax and get no gradient; remove the ReLU with `enabled: \
+         false`, as the profile `mini` of the recipe alexnet does, or start from trained weights",
     );
     warning.severity = Severity::Warning;
     Some(warning)

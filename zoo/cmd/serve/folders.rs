@@ -79,7 +79,7 @@ impl Folders {
 fn read(folder: &Path) -> Result<Box<ComparedRun>, String> {
     let record = RunRecord::read(folder).map_err(|error| error.to_string())?;
     let mut compared = compare(&[record]).map_err(|error| error.to_string())?.runs;
-    compared.pop().map(Box::new).ok_or_else(|| "there is nothing to show".to_owned())
+    compared.pop().map(Box::new).ok_or_else(|| "there are no runs to show".to_owned())
 }
 
 fn collect(folder: &Path, depth: usize, found: &mut Vec<PathBuf>) {

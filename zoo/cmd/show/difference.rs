@@ -47,7 +47,7 @@ pub(super) fn show(
     let (first, change) = match other {
         Some(_) => (context.load(catalog, &recipe.recipe, &recipe.change)?, &recipe.change),
         None if profile.is_none() && sets.is_empty() => {
-            let usage = "--diff compares with another recipe, or with what --profile or --set make of this one";
+            let usage = "--diff needs another recipe, or --profile or --set";
             return Err(Failure::Usage(usage.to_owned()));
         }
         None => (context.load(catalog, &recipe.recipe, &Change::default())?, &recipe.change),

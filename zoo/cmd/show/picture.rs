@@ -19,10 +19,10 @@ use zoo_recipe::Recipe;
 /// Where pictures go.
 #[derive(Clone, Debug, clap::Args)]
 pub(super) struct Pictures {
-    /// Draw the architecture into this SVG file: modules as frames, branches side by side, shapes on the lines
+    /// Draw the architecture as SVG to this file: modules as frames, branches side by side, shapes on the edges
     #[arg(long, value_name = "FILE", conflicts_with_all = ["graph", "schedule", "precision", "resolved"])]
     svg: Option<PathBuf>,
-    /// Write the architecture for Graphviz into this DOT file
+    /// Write the architecture as a Graphviz file (DOT)
     #[arg(long, value_name = "FILE", conflicts_with_all = ["graph", "schedule", "precision", "resolved"])]
     dot: Option<PathBuf>,
 }

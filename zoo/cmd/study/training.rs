@@ -123,7 +123,7 @@ impl Runs<'_> {
         };
         let needed = Bytes(memory::forecast(job)?.peak);
         let what = format!("the training of `{}`", row.what);
-        self.memory.expect(&what, needed, |_| "--no-train shows the rows that are trained already".to_owned())?;
+        self.memory.expect(&what, needed, |_| "--no-train shows only rows that are already trained".to_owned())?;
         let mut trainer = Trainer::new(job)?;
         trainer.initialise()?;
         info!("{}: {} ({device}), in {}", table.title, row.what, prepared.folder.display());

@@ -68,7 +68,7 @@ impl Indices {
                 expect_float(first, x)?;
                 let rows = rows(x);
                 match numbers.iter().max().filter(|row| **row as usize >= rows) {
-                    Some(row) => Err(OpError::Attribute(format!("there is no row {row} of {rows}"))),
+                    Some(row) => Err(OpError::Attribute(format!("row {row} is not below {rows}, the number of rows"))),
                     None => Ok((x, [numbers.len()].into())),
                 }
             }

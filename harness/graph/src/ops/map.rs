@@ -148,7 +148,7 @@ impl Map {
             return Err(OpError::Attribute(format!("a formula over more axes than {} has", self.space)));
         }
         if self.formula.terms().iter().any(|term| matches!(term, Term::Step(_))) {
-            return Err(OpError::Attribute("learning rate, decay and number of a step are for updates only".into()));
+            return Err(OpError::Attribute("learning rate, decay and step number can only be used in updates".into()));
         }
         for ty in inputs {
             let fits = ty.shape.len() <= rank

@@ -177,10 +177,10 @@ pub enum OpError {
     #[error("{0}")]
     Attribute(String),
     /// A result with more elements than can be addressed.
-    #[error("the result has more elements than any machine can hold")]
+    #[error("the result has too many elements")]
     TooLarge,
     /// Differentiation met an operator that has no gradient.
-    #[error("{0} has no gradient: it may not stand between a parameter and the loss")]
+    #[error("{0} has no gradient: it cannot be used between a parameter and the loss")]
     NoGradient(&'static str),
 }
 

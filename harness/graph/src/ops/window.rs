@@ -36,7 +36,7 @@ impl Window {
                 return Err(OpError::Attribute(format!("{name} must be at least 1, found {}x{}", pair[0], pair[1])));
             }
         }
-        let overflow = || OpError::Attribute("kernel, dilation or padding is absurdly large".into());
+        let overflow = || OpError::Attribute("kernel, dilation or padding is too large".into());
         let extent = |axis: usize| {
             (self.kernel[axis] - 1).checked_mul(self.dilation[axis]).and_then(|e| e.checked_add(1)).ok_or_else(overflow)
         };

@@ -143,7 +143,7 @@ impl PrecisionPolicy {
         let candidates = graph.nodes.iter().map(|node| node.name.as_str()).chain(operators);
         let hint = crate::did_you_mean(unknown, candidates).map(|name| format!(": did you mean `{name}`?"));
         let message = format!(
-            "npu.keep_fp32 names `{unknown}`, and no operator, layer or node has that name{}",
+            "npu.keep_fp32 names `{unknown}`, but there is no operator, layer or node with this name{}",
             hint.unwrap_or_default()
         );
         Err(GraphError::Model { origin, message })

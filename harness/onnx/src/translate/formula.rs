@@ -30,9 +30,9 @@ impl Translation<'_> {
                     let size: usize = map.space[rank - formula.rows()..].iter().product();
                     self.floats(node, "number", &[], &[size as f32])
                 }
-                Term::Step(_) => return Err(refuse(node, "it reads what only a training step has")),
+                Term::Step(_) => return Err(refuse(node, "it reads values that exist only in a training step")),
                 Term::Coordinate(0) if self.batch == Batch::Any => {
-                    return Err(refuse(node, "it reads the places of samples in the batch"));
+                    return Err(refuse(node, "it reads the positions of samples in the batch"));
                 }
                 Term::Coordinate(axis) => {
                     let places: Vec<f32> = (0..map.space[*axis]).map(|place| place as f32).collect();

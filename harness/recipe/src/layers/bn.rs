@@ -73,8 +73,8 @@ impl Word for Bn {
 
     fn lint(&self, lints: &mut Lints<'_>) {
         if self.momentum >= 0.5 {
-            let message = format!("momentum {} is the share of the new batch here", self.momentum);
-            let hint = "TensorFlow and MindSpore write the share of the old statistics: 0.9 there is 0.1 here";
+            let message = format!("momentum {} is the weight of the new batch here", self.momentum);
+            let hint = "TensorFlow and MindSpore specify the weight of the old statistics: 0.9 there is 0.1 here";
             lints.warn("momentum", message, hint);
         }
         if self.eps > 0.01 || self.eps < 1e-8 {
@@ -85,8 +85,8 @@ impl Word for Bn {
         let train = &lints.recipe.train;
         if train.batch < 4 && train.parts.is_empty() {
             let message =
-                format!("batch normalisation over {} samples: their statistics are mostly noise", train.batch);
-            let hint = "16 or more per device; error rises below (arXiv 1803.08494, figure 1)";
+                format!("the statistics of batch normalisation over {} samples are mostly noise", train.batch);
+            let hint = "use 16 or more per device; the error rises below (arXiv 1803.08494, figure 1)";
             lints.warn_at("train.batch", message, hint);
         }
     }

@@ -23,7 +23,7 @@ impl Word for ChannelShuffle {
     fn build(&self, at: &mut Builder<'_, '_>, x: ValueId) -> Result<ValueId, GraphError> {
         let (shape, groups) = (at.shape(x).clone(), self.groups.0);
         let [n, c, h, w] = shape[..] else {
-            return Err(at.refuse(format!("channels of {shape}: `[C, H, W]` is what has them")));
+            return Err(at.refuse(format!("expected [C, H, W], found {shape}")));
         };
         if !c.is_multiple_of(groups) {
             return Err(at.refuse(format!("{c} channels cannot be split in {groups} equal groups")));

@@ -29,8 +29,7 @@ impl Word for Crop {
 
     fn resolve(&mut self, at: &mut Place<'_, '_>) -> Option<()> {
         if self.margin.is_some() == self.like.is_some() {
-            at.error("", "says what is cut off either by `margin` or by `like`").hint =
-                Some("for example `margin: 4`".to_owned());
+            at.error("", "needs either `margin` or `like`").hint = Some("for example `margin: 4`".to_owned());
             return None;
         }
         if let Some(like) = &mut self.like {
@@ -41,7 +40,7 @@ impl Word for Crop {
 
     fn build(&self, at: &mut Builder<'_, '_>, x: ValueId) -> Result<ValueId, GraphError> {
         let Some([n, c, h, w]) = at.shape(x).nchw() else {
-            return Err(at.refuse(format!("no height and width in {}", at.shape(x))));
+            return Err(at.refuse(format!("expected a value with height and width, found {}", at.shape(x))));
         };
         if self.narrower_than.is_some_and(|limit| w >= limit.0) {
             return Ok(x);

@@ -13,8 +13,8 @@ use crate::schema::Size;
 
 /// Scaled dot-product attention of several heads (arXiv 1706.03762; PyTorch's scaled_dot_product_attention): softmax(q
 /// k^T / sqrt(d)) v. It reads queries, keys and values from one value `[T, (heads + 2*kv_heads)*d]`, one after another
-/// as a dense layer of so many outputs gives them, or keys and values from taps. Gives `[T, heads*d]`. Axes before T, as
-/// of `windows`, are so many attentions.
+/// as a dense layer of so many outputs gives them, or keys and values from taps. Gives `[T, heads*d]`. Axes before T,
+/// as of `windows`, are so many attentions.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct DotProductAttention {
@@ -77,7 +77,7 @@ impl Rotary {
     /// Queries or keys `[n, heads, t, d]`, turned.
     fn turned(self, at: &mut Builder<'_, '_>, part: &str, x: ValueId) -> Result<ValueId, GraphError> {
         let Some([.., t, d]) = at.shape(x).nchw().filter(|[.., d]| d.is_multiple_of(2)) else {
-            return Err(at.refuse("rotary positions turn pairs: a head needs an even number of channels".to_owned()));
+            return Err(at.refuse("rotary positions rotate pairs: a head needs an even number of channels".to_owned()));
         };
         // Sines and cosines are the same for all samples and heads: tables.
         let zeros = ops::Fill { value: 0.0, ty: TensorType::plain([1, 1, t, d], at.graph().ty(x).dtype) };
@@ -108,7 +108,7 @@ impl Word for DotProductAttention {
 
     fn resolve(&mut self, at: &mut Place<'_, '_>) -> Option<()> {
         if self.key.is_some() != self.value.is_some() {
-            at.error("", "keys and values both come from taps, or neither does");
+            at.error("", "either both keys and values come from taps, or neither");
             return None;
         }
         let taps = [
@@ -197,13 +197,11 @@ impl Heads {
             return Err(at.refuse("a sample is to be tokens, [T, E]".to_owned()));
         };
         if leading.is_empty() {
-            return Err(at.refuse("a sample is to be tokens, [T, E]; this value has one axis".to_owned()));
+            return Err(at.refuse("expected tokens, [T, E], for each sample; this value has one axis".to_owned()));
         }
         if !width.is_multiple_of(heads) || !self.heads.is_multiple_of(self.kv_heads) {
-            let message = format!(
-                "{width} numbers per token cannot be shared out among {heads} heads ({} of queries)",
-                self.heads
-            );
+            let message =
+                format!("{width} numbers per token cannot be divided among {heads} heads ({} of queries)", self.heads);
             return Err(at.refuse(message));
         }
         let split = [leading, &[*t, heads, width / heads]].concat();

@@ -35,7 +35,7 @@ impl Word for Dropout {
     fn lint(&self, lints: &mut Lints<'_>) {
         if self.rate > 0.8 {
             let message = format!("rate {} is the share of elements that are dropped", self.rate);
-            lints.warn("rate", message, "TensorFlow 1 writes the share that is kept");
+            lints.warn("rate", message, "TensorFlow 1 specifies the share that is kept");
         }
     }
 }

@@ -34,7 +34,7 @@ impl Word for GroupNorm {
     fn build(&self, at: &mut Builder<'_, '_>, x: ValueId) -> Result<ValueId, GraphError> {
         let shape = at.shape(x).clone();
         let [n, c, ..] = shape[..] else {
-            return Err(at.refuse(format!("groups of channels of {shape}, which has no channels")));
+            return Err(at.refuse(format!("{shape} has no channels to group")));
         };
         let (groups, eps) = (self.groups.0, self.eps);
         if !c.is_multiple_of(groups) {

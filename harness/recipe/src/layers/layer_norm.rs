@@ -56,10 +56,8 @@ impl Word for LayerNorm {
         let (axes, eps) = (if self.channels_first { 1 } else { self.axes.0 }, self.eps);
         let shape = at.shape(x).to_vec();
         if axes >= shape.len() {
-            let message = format!(
-                "{axes} axes are to be normalised, and the value has {}: the batch is not one of them",
-                shape.len() - 1
-            );
+            let message =
+                format!("cannot normalise {axes} axes of a value with {} axes besides the batch", shape.len() - 1);
             return Err(at.refuse(message));
         }
         let own = &shape[shape.len() - axes..];

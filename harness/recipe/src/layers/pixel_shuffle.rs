@@ -23,10 +23,10 @@ impl Word for PixelShuffle {
     fn build(&self, at: &mut Builder<'_, '_>, x: ValueId) -> Result<ValueId, GraphError> {
         let (shape, r) = (at.shape(x).clone(), self.by.0);
         let [n, c, h, w] = shape[..] else {
-            return Err(at.refuse(format!("pixels of {shape}: `[C, H, W]` is what has them")));
+            return Err(at.refuse(format!("expected [C, H, W], found {shape}")));
         };
         if !c.is_multiple_of(r * r) {
-            return Err(at.refuse(format!("{c} channels are no multiple of {r} x {r} pixels")));
+            return Err(at.refuse(format!("{c} channels are not a multiple of {r} x {r}")));
         }
         let channels = c / (r * r);
         let x = at.add_part("split", ops::Reshape { shape: [n, channels, r, r, h, w].into() }, &[x])?;

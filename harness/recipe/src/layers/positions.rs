@@ -31,7 +31,7 @@ impl Word for Positions {
     fn build(&self, at: &mut Builder<'_, '_>, x: ValueId) -> Result<ValueId, GraphError> {
         let [_, t, e] = at.tokens(x)?;
         if t > self.rows.0 {
-            return Err(at.refuse(format!("{t} tokens, and there are {} positions: raise `rows`", self.rows.0)));
+            return Err(at.refuse(format!("{t} tokens, but only {} positions: increase `rows`", self.rows.0)));
         }
         let table = at.parameter("weight", VariableRole::Weight, &[self.rows.0, e], &self.init)?;
         let cut = ops::Slice { start: vec![0, 0], size: vec![t, e] };

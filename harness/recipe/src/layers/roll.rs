@@ -23,7 +23,7 @@ impl Word for Roll {
     fn build(&self, at: &mut Builder<'_, '_>, x: ValueId) -> Result<ValueId, GraphError> {
         let extents = at.shape(x).get(1..).unwrap_or_default().to_vec();
         if self.by.len() > extents.len() {
-            let message = format!("{} axes are to be moved, and a sample has {}", self.by.len(), extents.len());
+            let message = format!("cannot shift {} axes of a sample with {}", self.by.len(), extents.len());
             return Err(at.refuse(message));
         }
         (1..).zip(extents.iter().zip(&self.by)).try_fold(x, |x, (axis, (extent, by))| {

@@ -38,16 +38,15 @@ fn complete_layer(tag: &str, name: &str, definitions: &mut Map<String, Value>) {
     let Some(mut definition) = definitions.remove(name) else { return };
     let needs_name = match Layer::module(tag) {
         Some(Module::Parameters) => {
-            Some("Module name; required outside `sequential`. `.`: its parameters are those of the module around it.")
+            Some("Module name; required outside `sequential`. With `.`, the parameters belong to the enclosing module.")
         }
-        Some(Module::Container) => Some("Module name, put before the names inside."),
+        Some(Module::Container) => Some("Module name: the prefix of the names inside."),
         Some(Module::Function) => Some("Module name."),
         Some(Module::None) | None => None,
     };
     if let Some(meaning) = needs_name {
         definition["properties"]["name"] = json!({ "description": meaning, "type": ["string", "null"] });
-        definition["properties"]["enabled"] =
-            json!({ "description": "`false` leaves the layer out.", "type": "boolean" });
+        definition["properties"]["enabled"] = json!({ "description": "`false` removes the layer.", "type": "boolean" });
     }
     for property in
         definition.get_mut("properties").and_then(Value::as_object_mut).into_iter().flat_map(Map::values_mut)

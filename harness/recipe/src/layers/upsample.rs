@@ -9,7 +9,8 @@ use super::{Description, Module, Step, Word, Work};
 use crate::lower::Builder;
 use crate::resolve::Place;
 use crate::schema::Pair;
-/// Enlarges (or shrinks) height and width, by `scale`, to `size`, or to those of a tap or an input of the model, `like`.
+/// Enlarges (or shrinks) height and width, by `scale`, to `size`, or to those of a tap or an input of the model,
+/// `like`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Upsample {
@@ -48,8 +49,7 @@ impl Word for Upsample {
         if [self.scale.is_some(), self.size.is_some(), self.like.is_some()].into_iter().filter(|said| *said).count()
             != 1
         {
-            at.error("", "says how large by one of `scale`, `size` and `like`").hint =
-                Some("for example `scale: 2`".to_owned());
+            at.error("", "needs one of `scale`, `size` and `like`").hint = Some("for example `scale: 2`".to_owned());
             return None;
         }
         if let Some(like) = &mut self.like {
@@ -60,14 +60,14 @@ impl Word for Upsample {
 
     fn build(&self, at: &mut Builder<'_, '_>, x: ValueId) -> Result<ValueId, GraphError> {
         let Some([_, _, h, w]) = at.shape(x).nchw() else {
-            return Err(at.refuse(format!("no height and width in {}", at.shape(x))));
+            return Err(at.refuse(format!("expected a value with height and width, found {}", at.shape(x))));
         };
         let Pair([by_h, by_w]) = self.scale.unwrap_or(Pair::ONES);
         let out = match &self.like {
             Some(like) => {
                 let other = at.shape(at.tapped(like)?);
                 let Some([.., h, w]) = other.nchw() else {
-                    return Err(at.refuse(format!("no height and width in `{like}`, which is {other}")));
+                    return Err(at.refuse(format!("`{like}` is {other} and has no height and width")));
                 };
                 [h, w]
             }

@@ -31,7 +31,8 @@ pub(super) fn one(Pair([height, width]): Pair) -> String {
 pub(super) fn check(kernel: Pair, pad: Padding, at: &mut Place<'_, '_>) {
     let [top, bottom, left, right] = pad.0;
     if top.max(bottom) >= kernel.0[0] || left.max(right) >= kernel.0[1] {
-        let message = format!("a pool of {kernel} cannot be padded by {:?}: windows would see padding only", pad.0);
+        let message =
+            format!("a pool of {kernel} cannot be padded by {:?}: some windows would contain only padding", pad.0);
         at.error("pad", message);
     }
 }

@@ -57,7 +57,9 @@ impl Grid {
         let ([h, w], [rows, columns]) = (self.window, self.count());
         let shape = at.shape(x).to_vec();
         let [n, windows, tokens, c] = shape[..] else {
-            return Err(at.refuse(format!("layers of windows give [windows, T, C], not {} axes", shape.len() - 1)));
+            return Err(
+                at.refuse(format!("the layers inside windows must give [windows, T, C], not {} axes", shape.len() - 1))
+            );
         };
         if [windows, tokens] != [rows * columns, h * w] {
             let message =
@@ -111,7 +113,7 @@ impl Word for Windows {
 
     fn build(&self, at: &mut Builder<'_, '_>, x: ValueId) -> Result<ValueId, GraphError> {
         let Some([n, height, width, _]) = at.shape(x).nchw() else {
-            return Err(at.refuse(format!("windows are cut from [H, W, C], this value has {} axes", at.rank(x))));
+            return Err(at.refuse(format!("expected [H, W, C] to cut windows; this value has {} axes", at.rank(x))));
         };
         let (extents, window) = ([height, width], self.size.0);
         let map = [0, 1].map(|axis| extents[axis].div_ceil(window[axis]) * window[axis]);

@@ -51,7 +51,7 @@ impl FormulaTerm {
     pub(crate) fn build(&self, name: &str, at: &mut Terms<'_>) -> Result<(), GraphError> {
         let names = names(&self.formula);
         let Some(whole) = names.iter().find_map(|name| at.output(name)).map(|value| at.shape(value).clone()) else {
-            return Err(at.refuse(format!("`{}` reads no output of the network", self.formula)));
+            return Err(at.refuse(format!("`{}` uses no output of the network", self.formula)));
         };
         let mut operands = Vec::new();
         for operand in &names {

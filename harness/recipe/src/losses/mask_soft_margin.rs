@@ -66,7 +66,7 @@ impl LossTerm for MaskSoftMargin {
             _ => [(shape[0] / batch.max(1)).isqrt(); 2],
         };
         if op.logit_layout(&shape, [batch, 1, h, w]).is_ok_and(|layout| layout == LogitLayout::Rows) && h * w == 0 {
-            return Err(at.refuse(format!("no positions in {shape}")));
+            return Err(at.refuse(format!("{shape} has no positions")));
         }
         // What the windows of all positions cover, without the padding.
         let covered =

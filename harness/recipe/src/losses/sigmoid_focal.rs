@@ -80,7 +80,10 @@ pub(super) fn anchor_labels(
     label: &str,
 ) -> Result<ValueId, GraphError> {
     let [n, anchors, _] = at.shape(prediction)[..] else {
-        let message = format!("is about anchors, [T, K]; its prediction is {} with its batch", at.shape(prediction));
+        let message = format!(
+            "needs a prediction per anchor, [T, K]; this prediction is {} including the batch",
+            at.shape(prediction)
+        );
         return Err(at.refuse(message));
     };
     let label = at.input(label, [n, anchors])?;

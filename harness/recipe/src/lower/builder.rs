@@ -162,8 +162,9 @@ impl Builder<'_, '_> {
 
     /// Samples, tokens and numbers per token of a value.
     pub(crate) fn tokens(&self, value: ValueId) -> Result<[usize; 3], GraphError> {
-        let message =
-            || format!("a sample is to be tokens, [T, E]; this value is {} with its batch", self.shape(value));
+        let message = || {
+            format!("expected tokens, [T, E], for each sample; this value is {} including the batch", self.shape(value))
+        };
         self.shape(value)[..].try_into().map_err(|_| self.refuse(message()))
     }
 
@@ -378,8 +379,8 @@ impl Builder<'_, '_> {
             let theirs = &self.network.graph.ty(self.network.graph.variable(known).value).shape;
             return match self.network.again {
                 true if *theirs == ty.shape => Ok(known),
-                true => Err(self.refuse(format!("`{name}` has shape {theirs}, this call would need {}", ty.shape))),
-                false => Err(self.refuse(format!("`{name}` is there already: give this layer a name of its own"))),
+                true => Err(self.refuse(format!("`{name}` has shape {theirs}, but this call needs {}", ty.shape))),
+                false => Err(self.refuse(format!("`{name}` already exists: give this layer a unique name"))),
             };
         }
         if ty.shape.checked_numel().is_none_or(|n| n == 0 || n > 1 << 40) {

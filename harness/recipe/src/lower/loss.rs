@@ -32,7 +32,7 @@ fn total(graph: &mut Graph, recipe: &Recipe, components: Vec<Component>) -> Resu
     let scope = section(recipe, "loss", Phase::Loss);
     match components.as_slice() {
         [] => {
-            let message = "the loss has no component: add `softmax_cross_entropy: {}`".into();
+            let message = "the loss has no term: add `softmax_cross_entropy: {}`".into();
             Err(GraphError::Model { origin: scope.origin, message })
         }
         [(_, 1.0, only)] => {

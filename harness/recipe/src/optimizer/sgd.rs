@@ -63,7 +63,7 @@ impl Rule for Sgd {
             found.push(Finding {
                 severity: Severity::Error,
                 key: "nesterov",
-                message: "Nesterov's form needs momentum".into(),
+                message: "Nesterov momentum needs a momentum".into(),
                 hint: "set momentum, for example 0.9",
             });
         }

@@ -27,7 +27,7 @@ impl Expander<'_> {
             block.body.written().iter().for_each(|layer| arguments_in(layer, &mut used));
             for argument in block.args.keys() {
                 if argument == "classes" {
-                    self.error(&path.key(argument), "`classes` is the model's class count everywhere");
+                    self.error(&path.key(argument), "`classes` always means the number of classes of the model");
                 } else if !used.contains(argument) {
                     self.error(&path.key(argument), format!("no layer of `{name}` uses the argument `{argument}`"))
                         .hint = Some(format!("layers say `${argument}`"));
@@ -53,7 +53,7 @@ impl Expander<'_> {
         };
         if self.inside.iter().any(|outer| outer == block_name) {
             let chain = self.inside.iter().map(String::as_str).chain([block_name]).collect::<Vec<_>>().join(" -> ");
-            self.error(path, format!("blocks use each other in a circle: {chain}"));
+            self.error(path, format!("blocks use each other in a cycle: {chain}"));
             return None;
         }
         let args = self.arguments(block, block_name, given, path)?;

@@ -42,7 +42,7 @@ pub(crate) fn expand(model: &Model, spans: &SpanTable) -> Result<ResolvedModel, 
         let error = Diagnostic::error(spans.get(&path), path, format!("nothing uses the input `{input}`"));
         expander
             .errors
-            .push(error.with_hint(format!("the body starts from the first input; `- from: {input}` gets at this one")));
+            .push(error.with_hint(format!("the body starts from the first input; use `- from: {input}` for this one")));
     }
     if !expander.errors.is_empty() {
         return Err(expander.errors);
@@ -111,7 +111,7 @@ impl Expander<'_> {
         self.count += 1;
         if self.count > MAX_LAYERS {
             if self.count == MAX_LAYERS + 1 {
-                self.error(path, format!("more than {MAX_LAYERS} layers, counting those of blocks each time"));
+                self.error(path, format!("more than {MAX_LAYERS} layers, with blocks expanded"));
             }
             return None;
         }
@@ -182,7 +182,7 @@ impl Expander<'_> {
     pub(super) fn full_name(&mut self, own: &str, inner: &ConfigPath, scope: &Scope) -> String {
         if !own.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-') {
             self.error(&inner.key("name"), format!("`{own}` is not a module name")).hint =
-                Some("letters, digits and `_`; names of enclosing modules are put before it with a dot".to_owned());
+                Some("use letters, digits and `_`; the names of enclosing modules are prepended with dots".to_owned());
         }
         format!("{}{own}", scope.prefix)
     }
@@ -191,12 +191,12 @@ impl Expander<'_> {
     fn name_around(&mut self, module: Module, inner: &ConfigPath, scope: &Scope) -> Option<String> {
         let name = scope.prefix.trim_end_matches('.');
         if module != Module::Parameters || name.is_empty() {
-            self.error(&inner.key("name"), "`.` names a layer whose parameters are those of the module around it")
-                .hint = Some("it is for layers with parameters inside a module with a name".to_owned());
+            self.error(&inner.key("name"), "`.` is for a layer whose parameters belong to the enclosing module").hint =
+                Some("use it for layers with parameters inside a named module".to_owned());
             return None;
         }
         if !self.own.insert(name.to_owned()) {
-            self.error(&inner.key("name"), format!("`{name}` has another layer with the name `.`"));
+            self.error(&inner.key("name"), format!("`{name}` already has a layer with the name `.`"));
         }
         Some(name.to_owned())
     }

@@ -128,7 +128,7 @@ impl<'p, 'a> Place<'p, 'a> {
     pub(crate) fn new_tap(&mut self, tap: &str) -> String {
         let full = self.beside(tap);
         if !self.expander.taps.insert(full.clone()) {
-            self.error("", format!("there is a tap or input `{tap}` already"));
+            self.error("", format!("a tap or input `{tap}` already exists"));
         }
         full
     }
@@ -145,7 +145,7 @@ impl<'p, 'a> Place<'p, 'a> {
         let known = full.into_iter().find(|name| modules.contains_key(name));
         if known.is_none() {
             let hint = suggest(name, modules.keys().map(String::as_str));
-            self.error(key, format!("there is no module `{name}` above")).hint = Some(hint);
+            self.error(key, format!("there is no earlier module `{name}`")).hint = Some(hint);
         }
         known
     }
@@ -157,8 +157,7 @@ impl<'p, 'a> Place<'p, 'a> {
         let known = callable.get(&full).or_else(|| callable.get(name)).cloned();
         if known.is_none() {
             let hint = suggest(name, callable.keys().map(String::as_str));
-            self.error("", format!("there is no module `{name}` above with layers or parameters in it")).hint =
-                Some(hint);
+            self.error("", format!("there is no earlier module `{name}` with layers or parameters")).hint = Some(hint);
         }
         known
     }

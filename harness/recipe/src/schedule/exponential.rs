@@ -64,7 +64,7 @@ impl Curve for Exponential {
         if !matches!(self.every, Period::Steps(0) | Period::Epochs(0.0)) {
             return Vec::new();
         }
-        let message = "a decay needs a time of more than 0".to_owned();
+        let message = "the decay period must be more than 0".to_owned();
         vec![Finding { severity: Severity::Error, key: "every", message, hint: "for example `1 epoch`" }]
     }
 }

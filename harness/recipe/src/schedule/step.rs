@@ -52,7 +52,7 @@ impl Curve for StepDecay {
         let finding = |severity, message, hint| vec![Finding { severity, key: "every", message, hint }];
         match self.every {
             Period::Steps(0) | Period::Epochs(0.0) => {
-                let message = "drops need a distance of more than 0".to_owned();
+                let message = "the distance of drops must be more than 0".to_owned();
                 finding(Severity::Error, message, "for example `30 epochs`")
             }
             // A drop after the end is none: the schedule was written for a longer training.

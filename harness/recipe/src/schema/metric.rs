@@ -65,7 +65,7 @@ const COST: (Better, [f64; 2], Unit) = (Better::Lower, [0.0, f64::INFINITY], Uni
 
 macro_rules! metrics {
     ($($metric:ident = $name:literal, $kind:expr, $documentation:literal;)*) => {
-        /// What is measured on the held-out set.
+        /// The metric measured on the held-out set.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum Metric {
             $(#[doc = $documentation] $metric,)*
@@ -89,24 +89,26 @@ macro_rules! metrics {
 
 // The one list. How each is computed stands in its file in harness/tasks/src/metrics/.
 metrics! {
-    Top1 = "top1", SHARE, "Share of samples whose class comes first.";
-    Top5 = "top5", SHARE, "Share of samples whose class is among the first five.";
+    Top1 = "top1", SHARE, "Share of samples whose true class is ranked first.";
+    Top5 = "top5", SHARE, "Share of samples whose true class is among the first five.";
     CrossEntropy = "cross_entropy", COST,
         "Mean cross entropy in nats, of samples, tokens or pixels, without smoothing and regularisation.";
     Perplexity = "perplexity", (Better::Lower, [1.0, f64::INFINITY], Unit::Plain),
-        "Exponential of the mean cross entropy of a token: among how many that are alike the network is undecided.";
+        "Exponential of the mean cross entropy per token.";
     BitsPerCharacter = "bits_per_character", COST, "Mean cross entropy of a character in bits.";
-    Hmean = "hmean", SHARE, "Harmonic mean of precision and recall of found text (ICDAR 2015's protocol).";
-    Precision = "precision", SHARE, "Share of the found texts that are texts.";
-    Recall = "recall", SHARE, "Share of the texts that are found.";
+    Hmean = "hmean", SHARE, "Harmonic mean of precision and recall of text detection (protocol of ICDAR 2015).";
+    Precision = "precision", SHARE, "Share of the detected texts that are correct.";
+    Recall = "recall", SHARE, "Share of the texts that are detected.";
     MeanIou = "mean_iou", SHARE,
         "Intersection over union of the pixels of a class over all images, mean over the classes (PASCAL VOC).";
-    PixelAccuracy = "pixel_accuracy", SHARE, "Share of the pixels whose class comes first.";
+    PixelAccuracy = "pixel_accuracy", SHARE, "Share of the pixels whose true class is ranked first.";
     MaskIou = "mask_iou", SHARE,
-        "Mean intersection over union of the target's mask, read where the network sees the target.";
-    Tracked = "tracked", SHARE, "Share of the sequences whose target is followed from the first frame to the last.";
-    Overlap = "overlap", SHARE, "Mean intersection over union of the target's box over all tracked frames.";
-    Eao = "eao", SHARE, "Expected average overlap by VOT's supervised protocol, over sequences of 100 to 356 frames.";
+        "Mean intersection over union of the mask of the target, at the position where the network detects the target.";
+    Tracked = "tracked", SHARE, "Share of the sequences in which the target is tracked from the first frame to the \
+                                 last.";
+    Overlap = "overlap", SHARE, "Mean intersection over union of the box of the target over all tracked frames.";
+    Eao = "eao", SHARE, "Expected average overlap by the supervised protocol of VOT, over sequences of 100 to 356 \
+                         frames.";
 }
 
 impl Metric {
@@ -203,7 +205,7 @@ impl JsonSchema for Metric {
             json_schema!({"description": documentation, "type": "string", "const": name})
         };
         let all: Vec<Schema> = Self::ALL.iter().map(one).collect();
-        json_schema!({"description": "What is measured on the held-out set.", "oneOf": all})
+        json_schema!({"description": "The metric measured on the held-out set.", "oneOf": all})
     }
 }
 

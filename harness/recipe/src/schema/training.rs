@@ -52,7 +52,7 @@ fn each_epoch() -> Period {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Target {
-    /// What is measured on the held-out set.
+    /// The metric measured on the held-out set.
     pub metric: Metric,
     /// The value to reach, in the metric's range; shares as a fraction or with `%`.
     pub value: f64,
@@ -102,7 +102,7 @@ impl Target {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Goal {
-    /// What is measured on the held-out set.
+    /// The metric measured on the held-out set.
     pub metric: Metric,
     /// The value to reach, in the metric's range; shares as a fraction or with `%`.
     pub value: f64,

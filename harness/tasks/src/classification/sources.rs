@@ -58,7 +58,7 @@ pub(super) fn characters(recipe: &Recipe, section: &schema::Characters) -> Resul
         10 => Alphabet::Digits,
         36 => Alphabet::Alphanumeric,
         n => {
-            let message = format!("there are characters for 10 classes (digits) or 36 (digits and letters), not {n}");
+            let message = format!("characters have 10 classes (digits) or 36 (digits and letters), not {n}");
             return Err(InputError::at(recipe, "data.source.characters.classes", message));
         }
     };

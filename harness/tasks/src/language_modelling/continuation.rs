@@ -42,7 +42,10 @@ impl Alphabet<'_> {
         let number = |character| {
             let unknown = || {
                 let known = self.0.list();
-                EvaluationError::Prompt(format!("the prompt has {character:?}; the network knows {known:?}"))
+                EvaluationError::Prompt(format!(
+                    "the prompt contains {character:?}, which is not in the vocabulary of \
+                                                 the network: {known:?}"
+                ))
             };
             self.0.number(character).ok_or_else(unknown)
         };

@@ -37,7 +37,7 @@ fn length(recipe: &Recipe) -> Result<usize, InputError> {
     match recipe.model.inputs.values().next() {
         Some(InputShape::Indices(shape)) if shape.indices.len() == 1 => Ok(shape.indices[0].0),
         Some(InputShape::Indices(_) | InputShape::Image(_) | InputShape::Numbers(_)) | None => {
-            Err(InputError::at(recipe, "model.inputs", "windows of text need a network that takes {indices: [T]}"))
+            Err(InputError::at(recipe, "model.inputs", "windows of text need a network with an input {indices: [T]}"))
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Which classes are taken for which.
+//! Confusion matrix.
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;

@@ -135,7 +135,7 @@ pub(super) fn predicted_size(shape: &[usize], whole: Size) -> Result<Size, Evalu
         [] => None,
     };
     size.ok_or_else(|| {
-        let message = format!("its output is {shape:?} for images of {whole} pixels, not a class for each pixel");
+        let message = format!("the output is {shape:?} for images of {whole} pixels, not a class per pixel");
         EvaluationError::Mismatch(message)
     })
 }

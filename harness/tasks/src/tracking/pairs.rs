@@ -39,7 +39,7 @@ fn side(recipe: &Recipe, name: &str) -> Result<usize, InputError> {
         Some(_) => Err(InputError::at(
             recipe,
             &format!("model.inputs.{name}"),
-            format!("`{name}` has to be a square of three channels"),
+            format!("`{name}` must be a square with three channels"),
         )),
         None => Err(InputError::at(recipe, "model.inputs", format!("videos need an input `{name}`"))),
     }
@@ -96,8 +96,7 @@ pub(super) fn training(
     pairs: usize,
 ) -> Result<(Pairs, Normalize), InputError> {
     let classes = inputs.iter().find(|input| input.name == CLASSES).and_then(|input| input.shape.last());
-    let grid =
-        classes.ok_or_else(|| InputError::at(recipe, "loss", format!("no term of the loss takes `{CLASSES}`")))?;
+    let grid = classes.ok_or_else(|| InputError::at(recipe, "loss", format!("no loss term uses `{CLASSES}`")))?;
     let (config, normalize) = pair_config(recipe, Split::Train, *grid)?;
     let pairs = Pairs::new(train, config, pairs)?;
     let expected = inputs.iter().find(|input| input.name == CLASSES).map_or(0, |input| input.shape.iter().product());

@@ -98,7 +98,7 @@ impl Checkpoint {
         let entries = || metadata.metadata().iter().flatten();
         let Some((_, text)) = entries().find(|(key, _)| *key == KEY) else {
             return Err(match entries().find(|(_, text)| serde_json::from_str::<Sealed>(text).is_ok()) {
-                Some((key, _)) => garbled(path, format!("its metadata have `{key}` in place of `{KEY}`")),
+                Some((key, _)) => garbled(path, format!("its metadata have `{key}` instead of `{KEY}`")),
                 None => foreign(path, format!("its metadata have no `{KEY}`")),
             });
         };
@@ -122,7 +122,7 @@ impl Checkpoint {
             serde_json::from_str(sealed.progress.get()).map_err(|e| garbled(path, e.to_string()))?;
         if let Some(LossScale { skipped, .. }) = progress.loss_scale.filter(|scale| scale.skipped > progress.step) {
             let step = progress.step;
-            return Err(garbled(path, format!("{skipped} updates left out in {step} steps")));
+            return Err(garbled(path, format!("{skipped} updates skipped in {step} steps")));
         }
         let variables: BTreeMap<String, Tensor> = file
             .iter()
@@ -169,7 +169,7 @@ fn each_chunk(tensor: &Tensor, take: &mut dyn FnMut(&[u8]) -> io::Result<()>) ->
         Storage::Cpu(CpuStorage::F64(values)) => encode(&values[range], f64::to_le_bytes, take),
         Storage::Cpu(CpuStorage::F16(values)) => encode(&values[range], f16::to_le_bytes, take),
         Storage::Cpu(CpuStorage::BF16(values)) => encode(&values[range], bf16::to_le_bytes, take),
-        _ => Err(io::Error::other(format!("a variable of type {} cannot be kept", tensor.dtype().as_str()))),
+        _ => Err(io::Error::other(format!("a variable of type {} cannot be stored", tensor.dtype().as_str()))),
     }
 }
 

@@ -154,7 +154,7 @@ pub enum CheckpointError {
         source: io::Error,
     },
     /// A file that is no safetensors file, or cut off.
-    #[error("{}: no readable safetensors file: {source}", path.display())]
+    #[error("{}: not a readable safetensors file: {source}", path.display())]
     Format {
         /// The file.
         path: PathBuf,
@@ -178,7 +178,7 @@ pub enum CheckpointError {
         reason: String,
     },
     /// Content that is not what was written.
-    #[error("{}: damaged: its content has the checksum {found:08x}, {expected:08x} was written", path.display())]
+    #[error("{}: damaged: the checksum is {found:08x}, expected {expected:08x}", path.display())]
     Damaged {
         /// The file.
         path: PathBuf,

@@ -15,7 +15,8 @@ pub(super) fn golden(check: &GoldenCheck) -> Section {
         duration(check.seconds)
     )];
     if check.baseline {
-        let note = "zoo recorded this golden itself: it is a baseline, which shows regressions but proves nothing about a reference framework.";
+        let note = "zoo recorded this golden itself: it is a baseline, which detects regressions but does not prove \
+                    agreement with a reference framework.";
         notes.push(note.to_owned());
     }
     if !check.changes.is_empty() {
@@ -74,9 +75,9 @@ pub(super) fn device(check: &DeviceCheck) -> Section {
     let share = |share: f64| format!("{:.2} %", 100.0 * share);
     let mut notes = vec![match check.verdict {
         GoldenVerdict::Pass | GoldenVerdict::Baseline => {
-            format!("No operator loses more on {} than rounding must.", check.device)
+            format!("No operator loses more on {} than rounding explains.", check.device)
         }
-        GoldenVerdict::Fail => format!("On {} operators lose more than rounding must.", check.device),
+        GoldenVerdict::Fail => format!("On {}, some operators lose more than rounding explains.", check.device),
         GoldenVerdict::Absent => format!("The step was not rehearsed on {}.", check.device),
     }];
     notes.extend(check.first_divergence.as_ref().map(divergence));
@@ -95,7 +96,7 @@ pub(super) fn device(check: &DeviceCheck) -> Section {
     }
     if !check.losses.is_empty() {
         let columns = [("node", false), ("type", false), ("become zero", true), ("overflow", true)];
-        let mut grid = Grid::new("Operators that lose most", columns);
+        let mut grid = Grid::new("Operators with the largest loss of precision", columns);
         for loss in &check.losses {
             let (node, dtype) = (loss.node.as_str(), loss.dtype.as_str());
             grid.rows.push(vec![node.into(), dtype.into(), share(loss.underflow).into(), share(loss.overflow).into()]);
@@ -113,11 +114,12 @@ pub(super) fn device(check: &DeviceCheck) -> Section {
 pub(super) fn cost(cost: &Cost, steps: Option<u64>) -> Result<Section, minijinja::Error> {
     let limit = match cost.limit.as_str() {
         "input" => "its input pipeline",
-        "floor" => "the network's own host code",
+        "floor" => "host code of the network",
         _ => "the device",
     };
     let mut notes = vec![format!(
-        "A step of this run is predicted to take {} ms on {}: {} samples per second with batch {} on each of {}, {} MiB of memory. It waits for {limit}.",
+        "A step of this run is predicted to take {} ms on {}: {} samples per second with batch {} on each of {}, {} \
+         MiB of memory. It waits for {limit}.",
         Unit::Plain.format(cost.step_ms),
         cost.device,
         Unit::Plain.format(cost.images_per_s.round()),
@@ -127,7 +129,7 @@ pub(super) fn cost(cost: &Cost, steps: Option<u64>) -> Result<Section, minijinja
     )];
     if let Some(steps) = steps {
         let seconds = steps as f64 * cost.step_ms / 1e3;
-        notes.push(format!("All {} steps would take {} there.", grouped(steps), duration(seconds)));
+        notes.push(format!("All {} steps would take {} on it.", grouped(steps), duration(seconds)));
     }
     let columns = [("operator", false), ("kernels", true), ("ms", true), ("share", true), ("bound", false)];
     let mut grid = Grid::new("Operators, most expensive first", columns);

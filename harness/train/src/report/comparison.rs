@@ -28,7 +28,7 @@ pub struct Comparison {
     pub schema_version: u32,
     /// The runs.
     pub runs: Vec<ComparedRun>,
-    /// Settings that are not the same in all runs.
+    /// Settings that differ between runs.
     pub settings: Vec<Setting>,
 }
 
@@ -235,7 +235,7 @@ impl Comparison {
             ("samples/s", true),
             ("simulated step", true),
         ];
-        let mut grid = Grid::new("What each run reached, and what it took", columns);
+        let mut grid = Grid::new("Results and time of each run", columns);
         for (run, name) in self.runs.iter().zip(names) {
             let unit = run.metric.map_or(Unit::Plain, Metric::unit);
             let metric = run.metric.map(Metric::name).unwrap_or_default();
@@ -265,13 +265,13 @@ impl Comparison {
     }
 
     fn settings_section(&self, names: &[String]) -> Section {
-        let (id, title) = ("settings".to_owned(), "What they differ in".to_owned());
+        let (id, title) = ("settings".to_owned(), "Differences".to_owned());
         if self.settings.is_empty() {
             let notes = vec!["Nothing: the runs have the same settings and the same seed.".to_owned()];
             return Section { id, title, notes, ..Section::default() };
         }
         let columns = std::iter::once("setting").chain(names.iter().map(String::as_str));
-        let mut grid = Grid::new("Settings that are not the same in all runs", columns.map(|name| (name, false)));
+        let mut grid = Grid::new("Settings that differ between runs", columns.map(|name| (name, false)));
         for setting in &self.settings {
             let cell = |value: &Option<String>| match value {
                 Some(value) => value.chars().take(LONGEST).collect::<String>().into(),

@@ -152,14 +152,14 @@ impl Report {
         }
         for Baseline { answer, score } in self.started.iter().flat_map(|started| &started.baselines) {
             let value = score.metric.unit().format(score.value);
-            lines.push(format!("On the same data {answer} reaches {} {value}.", score.metric));
+            lines.push(format!("On the same data, {answer} reaches {} {value}.", score.metric));
         }
         if let Some(started) = &self.started {
             lines.push(match started.golden {
                 GoldenVerdict::Pass => "The training step agrees with its golden tensors.".to_owned(),
                 GoldenVerdict::Baseline => {
-                    "The training step agrees with a baseline that zoo recorded itself: it has not changed \
-                                            since. It was not compared with a reference framework."
+                    "The training step agrees with a baseline that zoo recorded itself: it has not changed since \
+                     then. It was not compared with a reference framework."
                         .to_owned()
                 }
                 GoldenVerdict::Fail => "The training step does not agree with its golden tensors.".to_owned(),
@@ -176,7 +176,7 @@ impl Report {
         columns.extend(with_loss.then_some("held-out loss"));
         columns.extend(first.scores.iter().map(|score| score.metric.name()));
         let mut grid =
-            Grid::new("What each evaluation of the held-out samples found", columns.into_iter().map(|c| (c, true)));
+            Grid::new("Results of each evaluation on held-out samples", columns.into_iter().map(|c| (c, true)));
         for Evaluated { step, epoch, loss, scores, .. } in &self.evaluations {
             let mut row: Vec<Cell> = vec![step.to_string().into(), format!("{epoch:.2}").into()];
             row.extend(with_loss.then(|| loss.map(|loss| format!("{loss:.4}")).unwrap_or_default().into()));
@@ -247,7 +247,7 @@ impl<'a> FromIterator<&'a Event> for Report {
 fn provenance(reference: &Reference) -> Option<Facts> {
     let known = [("paper", &reference.paper), ("code", &reference.code)];
     let rows: Vec<_> = known.into_iter().filter_map(|(name, text)| Some((name, text.clone()?))).collect();
-    (!rows.is_empty()).then_some(Facts { title: "Where the recipe comes from", rows })
+    (!rows.is_empty()).then_some(Facts { title: "Source of the recipe", rows })
 }
 
 fn verdict_of(result: &RunResult) -> (&'static str, String, Vec<String>) {
@@ -260,11 +260,11 @@ fn verdict_of(result: &RunResult) -> (&'static str, String, Vec<String>) {
             let also = result.also.iter().map(|Reached { metric, target, achieved, met }| {
                 let word = if *met { "met" } else { "missed" };
                 let (achieved, target) = (reached(*metric, *achieved), metric.unit().format(*target));
-                format!("As well: {metric} {achieved}, target {target}, {word}.")
+                format!("Also: {metric} {achieved}, target {target}, {word}.")
             });
             (class, format!("{word}: {metric} {achieved}, target {target}"), also.collect())
         }
-        _ => ("", format!("finished: {metric} {achieved}"), vec!["The recipe names no target for these data.".into()]),
+        _ => ("", format!("finished: {metric} {achieved}"), vec!["The recipe has no target for these data.".into()]),
     }
 }
 

@@ -215,7 +215,7 @@ pub(super) fn sections(folder: &Path) -> Vec<Section> {
             Some(Picture { base64: BASE64.encode(&bytes), alt, caption, wide })
         })
         .collect();
-    let mut notes = vec!["What was farthest off in the last evaluation, the worst first.".to_owned()];
+    let mut notes = vec!["The worst predictions of the last evaluation.".to_owned()];
     notes.extend(key.map(|key| format!("In the pictures {key}.")));
     let worst = (!pictures.is_empty()).then(|| Section {
         id: "worst".into(),
@@ -230,17 +230,20 @@ pub(super) fn sections(folder: &Path) -> Vec<Section> {
 /// Which classes were taken for which.
 fn confused(confusion: &Confusion) -> Section {
     let mistakes = confusion.mistakes();
-    let (id, title) = ("confusion".into(), "Which classes are taken for which".into());
+    let (id, title) = ("confusion".into(), "Confusion matrix".into());
     let mut notes = Vec::new();
     if let Some(&Mistaken { class, found, count }) = mistakes.first() {
         let (name, other, of) = (confusion.name(class), confusion.name(found), confusion.samples(class));
-        notes.push(format!("The most frequent mistake in the last evaluation: {count} of {of} samples of {name} were taken for {other}."));
+        notes.push(format!(
+            "The most frequent mistake in the last evaluation: {count} of {of} samples of {name} were \
+                            classified as {other}."
+        ));
     }
     let classes = confusion.classes.len();
     let grid = if classes <= WHOLE {
         let columns =
             std::iter::once(("class", false)).chain(confusion.classes.iter().map(|name| (name.as_str(), true)));
-        let mut grid = Grid::new("Rows are what samples are, columns what they are taken for", columns);
+        let mut grid = Grid::new("Rows: true classes; columns: predicted classes", columns);
         for class in 0..classes {
             let of = confusion.samples(class);
             let cells = (0..classes).map(|found| {

@@ -44,10 +44,10 @@ pub struct Elsewhere {
 #[derive(Debug, thiserror::Error)]
 pub enum ResultsError {
     /// A run that is not done.
-    #[error("{} is not done: only finished runs have results", .0.display())]
+    #[error("{} is not finished: only finished runs have results", .0.display())]
     NotDone(PathBuf),
     /// A run without a value.
-    #[error("{}: the last evaluation measured no {metric}", folder.display())]
+    #[error("{}: the last evaluation has no {metric}", folder.display())]
     NoValue {
         /// The run.
         folder: PathBuf,
@@ -176,7 +176,8 @@ fn section(training: &[&Finished<'_>], elsewhere: &[Elsewhere], page: &mut Strin
     // Writing to a string cannot fail.
     let _ = write!(
         page,
-        "\n## {}\n\n{}{} samples to train on, {} held out. {} epochs, {} steps{}. {}\n\n| | {metric} | sigma | time | seeds |\n\
+        "\n## {}\n\n{}{} samples to train on, {} held out. {} epochs, {} steps{}. {}\n\n| | {metric} | sigma | time | \
+         seeds |\n\
          | --- | --- | --- | --- | --- |\n",
         recipe.name,
         recipe.description.as_ref().map_or_else(String::new, |description| format!("{description}. ")),
@@ -233,7 +234,7 @@ fn proven(golden: &GoldenCheck) -> String {
     let worst = golden.stages.iter().filter_map(|stage| stage.worst.as_ref()?.ratio).fold(0.0, f64::max);
     let verdict = match golden.verdict {
         GoldenVerdict::Pass => "passed",
-        GoldenVerdict::Baseline => "passed against zoo's own recording",
+        GoldenVerdict::Baseline => "passed against a baseline of zoo",
         GoldenVerdict::Fail => "failed",
         GoldenVerdict::Absent => return "There is no golden.".to_owned(),
     };

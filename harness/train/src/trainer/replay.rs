@@ -22,7 +22,7 @@ impl Trainer<'_> {
     ) -> Option<Culprit> {
         if self.ranks.size() > 1 {
             // The others may have ended by now.
-            tracing::info!("a run in one process would find the node behind it");
+            tracing::info!("to find the node that caused it, train in one process");
             return None;
         }
         match self.replay(store, failed, cancel) {
@@ -49,7 +49,7 @@ impl Trainer<'_> {
             }
         }
         let from = self.session.done();
-        tracing::info!("step {failed} is not finite: repeating from step {from} to find the node behind it");
+        tracing::info!("step {failed} is not finite: repeating from step {from} to find the node that caused it");
         let (mut batches, mut search) = (None, Search::default());
         while self.session.done() + 1 < failed {
             if cancel.load(Ordering::Relaxed) {

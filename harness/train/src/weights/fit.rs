@@ -144,8 +144,8 @@ impl Fit {
     fn origin(&self, weights: &Weights) -> Option<String> {
         let origin = weights.origin.as_ref().filter(|_| !self.is_exact())?;
         Some(match origin.data.classes {
-            0 => format!("the checkpoint is of the recipe `{}`", origin.recipe),
-            classes => format!("the checkpoint is of the recipe `{}` with {classes} classes", origin.recipe),
+            0 => format!("the checkpoint is from the recipe `{}`", origin.recipe),
+            classes => format!("the checkpoint is from the recipe `{}` with {classes} classes", origin.recipe),
         })
     }
 }

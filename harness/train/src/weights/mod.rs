@@ -94,7 +94,7 @@ impl Weights {
     pub fn read(path: &Path, entry: Option<&str>) -> Result<Self, WeightsError> {
         let weights = Self::read_any(path, entry)?;
         if let Ok(Some(name)) = not_finite(&weights.tensors) {
-            tracing::warn!("{}: `{name}` has numbers that are not finite", weights.file.display());
+            tracing::warn!("{}: `{name}` has values that are not finite", weights.file.display());
         }
         Ok(weights)
     }
@@ -116,7 +116,7 @@ impl Weights {
             return Err(unreadable(reason));
         }
         if let Some(entry) = entry {
-            return Err(unreadable(format!("a safetensors file has no entry `{entry}`: its tensors lie side by side")));
+            return Err(unreadable(format!("a safetensors file has no entries, so there is no `{entry}`")));
         }
         match Checkpoint::decode(path, &bytes) {
             Ok(checkpoint) => Ok(Self::of(path.to_owned(), checkpoint)),
