@@ -1,4 +1,4 @@
-//! Ctrl-C: the first asks the training to stop and leave a checkpoint, the second stops at once.
+//! Ctrl-C: the first one asks the training to write a checkpoint and stop, the second one stops at once.
 
 use crate::Exit;
 use crate::progress::Progress;

@@ -1,4 +1,4 @@
-//! How much memory a command may take.
+//! Memory limits of commands.
 
 use crate::Failure;
 use std::fs;
@@ -24,13 +24,13 @@ pub struct Limit {
     pub by: &'static str,
 }
 
-/// What this process has now, what it will have anyway, and `more`.
+/// The current memory of this process, its fixed overhead, and `more`.
 pub fn beyond_now(more: Bytes) -> Bytes {
     resident().unwrap_or_default() + OVERHEAD + more
 }
 
 impl MemoryArgs {
-    /// The least of what the user, the control group and the machine allow; `None` where nobody says anything.
+    /// The smallest limit of user, control group and machine; `None` if there is none.
     pub fn limit(&self) -> Option<Limit> {
         let given = self.memory_limit.map(|bytes| Limit { bytes, by: "--memory-limit" });
         let group = control_group().map(|bytes| Limit { bytes, by: "the control group's memory.max" });
@@ -38,10 +38,10 @@ impl MemoryArgs {
         [given, group, machine].into_iter().flatten().min_by_key(|limit| limit.bytes)
     }
 
-    /// Refuses what does not fit.
+    /// Refuses a command that exceeds the limit.
     ///
     /// # Errors
-    /// [`Failure::Memory`]; `instead` says what would fit.
+    /// [`Failure::Memory`]; `instead` describes what fits.
     pub fn expect(&self, what: &str, needed: Bytes, instead: impl FnOnce(Bytes) -> String) -> Result<(), Failure> {
         match self.limit().filter(|limit| needed > limit.bytes) {
             None => Ok(()),
@@ -77,7 +77,7 @@ fn size(text: &str) -> Result<Bytes, String> {
     Ok(Bytes(bytes as u64))
 }
 
-/// What the machine could give without swapping, and what this process has of it already.
+/// The memory available without swapping, plus the memory of this process.
 fn available() -> Option<Bytes> {
     let info = fs::read_to_string("/proc/meminfo").ok()?;
     let line = info.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;

@@ -4,7 +4,7 @@ use crate::console::{HEADING, paint};
 use anstyle::Style;
 use std::fmt;
 
-/// Which side of its column a cell keeps to.
+/// Alignment of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Align {
     /// Text.
@@ -13,7 +13,7 @@ pub enum Align {
     Right,
 }
 
-/// A cell: text, perhaps in a style.
+/// A cell: text with a style.
 #[derive(Clone, Debug)]
 pub struct Cell {
     text: String,
@@ -37,9 +37,9 @@ impl Cell {
     }
 }
 
-/// A text in the last column stays beside the others only if so many characters are left for it.
+/// Text in the last column stays there only if at least this many characters are left for it.
 const NARROWEST: usize = 24;
-/// How far a text is indented that moves below its row.
+/// Indentation of text that is moved below its row.
 const INDENT: usize = 4;
 
 /// Rows under headings, each column as wide as its widest cell. A terminal that is too narrow gets the texts of the last
@@ -156,14 +156,19 @@ fn total(widths: &[usize]) -> usize {
 
 /// A text in lines that fit the terminal, if results go to one.
 pub fn fitted(text: &str) -> String {
+    fitted_after(text, 0)
+}
+
+/// The same for a text after a margin of `indent` characters, which later lines get as spaces.
+pub fn fitted_after(text: &str, indent: usize) -> String {
     match screen_width() {
-        Some(width) => wrapped(text, width).join("\n"),
+        Some(width) => wrapped(text, width.saturating_sub(indent)).join(&format!("\n{}", " ".repeat(indent))),
         None => text.to_owned(),
     }
 }
 
-/// Columns of the terminal that results go to; `None` if they go elsewhere, and COLUMNS does not say.
-fn screen_width() -> Option<usize> {
+/// Width of the terminal on stdout; `None` if stdout is not a terminal and COLUMNS is not set.
+pub fn screen_width() -> Option<usize> {
     let said = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
     said.or_else(|| terminal_size::terminal_size_of(std::io::stdout()).map(|(width, _)| width.0.into()))
 }
@@ -176,7 +181,7 @@ fn wrapped(text: &str, width: usize) -> Vec<String> {
     }
     let mut lines = vec![String::new()];
     for word in text.split_inclusive(' ') {
-        // A word that has no line of its own is taken apart.
+        // A word that is too long for a line is split.
         let pieces = if length(word.trim_end()) > width { parts(word) } else { vec![word] };
         for piece in pieces {
             match lines.last_mut() {

@@ -1,4 +1,4 @@
-//! What can go wrong with data, always with the path (or generated sample) and the reason.
+//! Errors of data, always with the path (or generated sample) and the reason.
 
 use std::io;
 use std::path::PathBuf;
@@ -26,11 +26,16 @@ pub enum DataError {
         source: DecodeError,
     },
     /// A folder was expected.
-    #[error("{}: no such folder", .0.display())]
+    #[error("{}: {}", .0.display(), if .0.exists() { "not a folder" } else { "no such folder" })]
     NotAFolder(PathBuf),
+    /// The folder that a recipe names does not exist.
+    #[error("{}: no such folder. Use --data DIR for another folder", .0.display())]
+    NoSource(PathBuf),
     /// The folder of a published data set is not there.
-    #[error("{}: no such folder. It should contain {holds} (download: {from}). Use --data DIR for another folder", 
-             root.display())]
+    #[error(
+        "{}: no such folder. It should contain {holds} (download: {from}). Use --data DIR for another folder",
+        root.display()
+    )]
     Unfetched {
         /// The folder.
         root: PathBuf,
@@ -93,7 +98,7 @@ pub enum DataError {
     },
     /// A `--data` folder in none of the known layouts.
     #[error(
-        "{}: no data set found; looked for data_batch_*.bin and test_batch.bin (CIFAR-10 binary), 
+        "{}: no data set found; looked for data_batch_*.bin and test_batch.bin (CIFAR-10 binary), \
          train-images-idx3-ubyte and so on (MNIST), train/CLASS/* with val/CLASS/*, and CLASS/*; found {found}",
         root.display()
     )]
@@ -104,8 +109,10 @@ pub enum DataError {
         found: String,
     },
     /// A deterministic split that left one side without samples.
-    #[error("{}: splitting {total} images by hash leaves no {empty} sample; use train/ and val/ folders", 
-             root.display())]
+    #[error(
+        "{}: splitting {total} images by hash leaves no {empty} sample; use train/ and val/ folders",
+        root.display()
+    )]
     EmptySplit {
         /// The folder.
         root: PathBuf,
@@ -196,7 +203,7 @@ pub enum DataError {
         /// Size of the image.
         expected: Size,
     },
-    /// A frame without its file, or with a number that is left out.
+    /// A frame without a file, or with a missing number.
     #[error("{}: {reason}", path.display())]
     MissingFrame {
         /// Where the frame should be.

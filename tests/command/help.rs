@@ -203,7 +203,7 @@ fn weights_are_written_in_the_format_that_their_name_says() {
     assert!(refused.err.contains(".safetensors, .pth or .pt"), "{}", refused.err);
 }
 
-/// What the shell asks when a word is completed.
+/// The request of the shell when a word is completed.
 #[test]
 fn names_complete() {
     let folder = tempfile::tempdir().unwrap();

@@ -55,7 +55,7 @@ fn a_run_reads_other_files_by_its_own_characters() {
     assert!(evaluated["loss"].as_f64().unwrap() < 11f64.ln(), "{evaluated}");
     let unknown = file("c.txt", &"a mat\nsits. ".repeat(60));
     let refused = language(&["eval", out_text], Some(("--data", &unknown))).expect(3);
-    assert!(refused.err.contains("c.txt:1:6: '\\n' is not among the 11 characters"), "{}", refused.err);
+    assert!(refused.err.contains("c.txt:1:6: '\\n' is not in the vocabulary of 11 characters"), "{}", refused.err);
 }
 
 #[test]
@@ -89,7 +89,7 @@ fn a_run_continues_a_prompt() {
     let text = said(command().args(["eval", run, "--prompt", "the fox", "--length", "30"]).args(RECIPES)).expect(0);
     assert_eq!(text.out, format!("the fox{first}\n"));
     let unknown = asked(&["--prompt", "the fox: 7"]).expect(2);
-    assert!(unknown.err.contains("the prompt has ':'; the network knows"), "{}", unknown.err);
+    assert!(unknown.err.contains("the prompt contains ':', which is not in the vocabulary"), "{}", unknown.err);
     assert!(asked(&["--prompt", ""]).expect(2).err.contains("the prompt is empty"));
     assert!(asked(&["--prompt", "a", "--temperature", "-1"]).expect(2).err.contains("not negative"));
 }

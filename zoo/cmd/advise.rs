@@ -5,6 +5,7 @@ use super::{Context, SCHEMA_VERSION};
 use crate::cli::{Format, RecipeArgs};
 use crate::console::{DIM, HEADING, WARN, paint};
 use crate::excerpt::excerpt;
+use crate::table::{fitted, fitted_after};
 use crate::{Exit, Failure};
 use serde::Serialize;
 use std::io::Write;
@@ -37,7 +38,9 @@ struct Report {
     advice: Vec<Advice>,
 }
 
-/// Looks and prints.
+const INSTEAD: &str = "= instead:";
+
+/// Prints the advice.
 pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
     let catalog = context.catalog()?;
     let (recipe, device) = args.machine.load(&args.recipe.recipe, &args.recipe.change, &catalog, context)?;
@@ -66,9 +69,11 @@ fn print(report: &Report, sets: &[String], context: &mut Context) -> Result<(), 
             Some(ms) => format!("hidden while the step waits for its input, otherwise {ms:.2} ms per step"),
             None => format!("{:.2} ms per step ({:.1} %)", advice.cost_ms, 100.0 * advice.cost),
         };
-        writeln!(out, "\n{}: {}, {cost}", paint(WARN, advice.pattern), advice.message)?;
+        let text = fitted(&format!("{}, {cost}: {}", advice.pattern, advice.message));
+        writeln!(out, "\n{}", text.replacen(advice.pattern, &paint(WARN, advice.pattern), 1))?;
         writeln!(out, "{}", excerpt(&advice.line, sets))?;
-        writeln!(out, "{} {}", paint(DIM, "= instead:"), advice.remedy)?;
+        let remedy = fitted_after(&format!("{INSTEAD} {}", advice.remedy), 2);
+        writeln!(out, "{}", remedy.replacen(INSTEAD, &paint(DIM, INSTEAD), 1))?;
     }
     Ok(())
 }

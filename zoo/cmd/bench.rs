@@ -65,7 +65,7 @@ pub struct Args {
 /// Steps before the first that is measured: pages, caches and clock settle.
 const WARM_UP: u32 = 2;
 
-/// What one kind of operator costs in a step.
+/// The cost of one kind of operator in a step.
 #[derive(Clone, Debug, Serialize)]
 struct OpCost {
     op: &'static str,
@@ -88,7 +88,7 @@ struct Report {
     kernels: &'static str,
     fusion: bool,
     batch: usize,
-    /// Height of the images; 0 of what is no image.
+    /// Height of the images; 0 if the input is not an image.
     image: usize,
     /// Of each rank.
     threads: usize,
@@ -98,10 +98,10 @@ struct Report {
     images_per_s: f64,
     /// Work of the graph before any pass, in GFLOP per second of the median step.
     gflops: f64,
-    /// What the same threads reach with nothing but multiply-adds in registers.
+    /// The peak of the same threads: multiply-adds in registers only.
     peak_gflops: f64,
     peak_share: f64,
-    /// Largest resident set of this process, as Linux tells it.
+    /// Largest resident set of this process, as reported by Linux.
     peak_rss_bytes: Option<u64>,
     /// Tensors of the step, as the engine plans them.
     tensor_bytes: u64,

@@ -20,8 +20,9 @@ use zoo_train::LossScale;
 
 /// Find the smallest set of operators that must stay fp32 on a device.
 ///
-/// Runs the step of the recipe's golden on the simulated device, over and over, until no node loses more than three
-/// times what rounding must cost; then gives back what turns out not to be needed. `npu.keep_fp32` takes the result.
+/// Repeats the step of the golden on the simulated device, with more and more operators in fp32, until no node loses
+/// more than three times the error that rounding explains. Then removes operators that turn out to be unnecessary. Use
+/// the result for `npu.keep_fp32`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:

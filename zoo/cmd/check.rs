@@ -216,13 +216,13 @@ pub(super) fn check(
     }
 }
 
-/// Refuses a check that has no room in memory for what is forecast.
+/// Refuses a check whose forecast exceeds the memory.
 pub(super) fn expect_room(
     recipe: &Recipe,
     forecast: impl FnOnce() -> Result<Bytes, GoldenError>,
     memory: MemoryArgs,
 ) -> Result<(), Failure> {
-    // What has no forecast has no step either: the report will say why.
+    // Without a forecast there is no step either: the report contains the reason.
     let Ok(more) = forecast() else { return Ok(()) };
     let (what, needed) = (format!("the golden check of {}", recipe.name), memory::beyond_now(more));
     debug!("memory: {what} takes about {needed}");
@@ -273,7 +273,7 @@ fn on_device(
     Ok(report.verdict != Verdict::Fail)
 }
 
-/// Writes all values of the first step, and says where.
+/// Writes all values of the first step, and prints the path.
 fn write_dump(
     args: &Args,
     arithmetic: Arithmetics<'_>,
@@ -317,8 +317,8 @@ pub(super) fn golden(catalog: &Catalog, loaded: &Loaded, other: Option<&Path>) -
     Ok((Golden::read(&manifest)?, folder))
 }
 
-/// Where a recipe's other truths lie: in the folder of its name beside that of its step, which it may share with
-/// another recipe, or else with the step.
+/// The folder of the other golden files of a recipe: the folder with its name next to that of its step golden, which
+/// may belong to another recipe, or else the folder of the step golden.
 fn folder_of(recipe: &Recipe, manifest: &Path) -> PathBuf {
     let beside = manifest.parent().unwrap_or(Path::new(""));
     let own = beside.parent().map(|goldens| goldens.join(&recipe.name));

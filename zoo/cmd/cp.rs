@@ -1,4 +1,4 @@
-//! `zoo cp`: a copy of a recipe.
+//! `zoo cp`: copy a recipe.
 
 use super::{Context, SCHEMA_VERSION, new};
 use crate::cli::Format;

@@ -78,11 +78,11 @@ struct Report {
     run: Option<PathBuf>,
     /// The file of the weights.
     checkpoint: PathBuf,
-    /// What was evaluated on.
+    /// The evaluated data.
     data: String,
-    /// Whether that is what the weights were trained with; null where another program trained them.
+    /// Whether the weights were trained with it; null for weights of other programs.
     own_data: Option<bool>,
-    /// What computed.
+    /// The device.
     device: String,
     /// Steps that the weights were trained for; null where another program trained them.
     step: Option<u64>,
@@ -94,10 +94,10 @@ struct Report {
     target: Option<f64>,
     achieved: Option<f64>,
     met: Option<bool>,
-    /// What trivial answers reach.
+    /// The scores of trivial answers.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     baselines: Vec<Baseline>,
-    /// What was drawn, and where.
+    /// The drawings and their folder.
     #[serde(skip_serializing_if = "Option::is_none")]
     drawn: Option<PathBuf>,
 }
@@ -183,7 +183,7 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
 /// The data to evaluate on: those in `given`, or those that the run was given, or the recipe's.
 fn open(trained: &Trained, given: Option<&Path>, recipe: &mut Recipe) -> Result<DataSets, Failure> {
     match (given, &trained.run) {
-        // The recipe has taken over from the run's data what there is to take over.
+        // The settings from the data of the run are already in the recipe.
         (None, Some(_)) => Ok(zoo_tasks::open(recipe, None)?),
         _ => data::open(recipe, &trained.loaded.overridden, given),
     }
@@ -206,7 +206,7 @@ fn expect_own_recipe(recipe: &Recipe, weights: &Weights) -> Result<(), Failure> 
     }
 }
 
-/// Refuses other data than those of the training, unless they were asked for.
+/// Refuses data other than those of the training, unless requested.
 fn expect_own_data(args: &Args, trained: &Trained, weights: &Weights, sets: &DataSets) -> Result<(), Failure> {
     let (now, Some(origin)) = (DataIdentity::new(sets), &weights.origin) else { return Ok(()) };
     if origin.data == now {

@@ -1,4 +1,4 @@
-//! `zoo import`: the recipe of a PyTorch network.
+//! `zoo import`: write the recipe of a PyTorch network.
 
 use super::{Context, SCHEMA_VERSION, new};
 use crate::cli::Format;

@@ -1,4 +1,4 @@
-//! `zoo judge`: a training step that ran elsewhere.
+//! `zoo judge`: judge a training step that ran elsewhere.
 
 use super::{
     Context,

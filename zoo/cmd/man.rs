@@ -1,4 +1,4 @@
-//! `zoo man`: manual pages.
+//! `zoo man`: write manual pages.
 
 use super::Context;
 use crate::{Cli, Exit, Failure};
@@ -18,7 +18,7 @@ pub struct Args {
     folder: PathBuf,
 }
 
-/// Writes the pages and says where.
+/// Writes the pages and prints the folder.
 pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
     let unwritable = |source| Failure::Unwritable { path: args.folder.clone(), source };
     std::fs::create_dir_all(&args.folder).map_err(unwritable)?;

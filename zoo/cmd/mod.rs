@@ -1,4 +1,4 @@
-//! One file per verb.
+//! The commands, one file each.
 
 mod advise;
 mod bench;
@@ -167,22 +167,22 @@ fn expect_apart<'a>(files: impl IntoIterator<Item = &'a Path>) -> Result<(), Fai
     Ok(())
 }
 
-/// Lets everything that computes in parallel use so many threads.
+/// Sets the number of threads of all parallel computations.
 fn use_threads(threads: Option<usize>) -> Result<(), Failure> {
     let Some(threads) = threads else { return Ok(()) };
     let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build_global();
     pool.map_err(|error| Failure::Usage(format!("cannot use {threads} threads: {error}")))
 }
 
-/// What verbs share.
+/// State shared by commands.
 pub struct Context {
     /// Results.
     pub out: Console,
     /// Messages and progress.
     pub progress: Progress,
-    /// What CI systems are told.
+    /// Output for CI systems.
     pub ci: Ci,
-    /// What results look like.
+    /// Output format.
     pub format: Format,
     /// The processes that train together, of which this is one.
     pub ranks: Ranks,
@@ -190,7 +190,7 @@ pub struct Context {
 }
 
 impl Context {
-    /// As the command line says.
+    /// From the command line.
     pub fn new(global: &Global) -> Self {
         let progress = Progress::new(global);
         Self {
@@ -203,8 +203,7 @@ impl Context {
         }
     }
 
-    /// Joins the processes that a launcher has started together with this one. All but the first say nothing but
-    /// errors.
+    /// Joins the processes that a launcher started together with this one. All except the first only print errors.
     ///
     /// # Errors
     /// Processes that cannot work together.
@@ -217,8 +216,7 @@ impl Context {
         Ok(())
     }
 
-    /// Searches recipes and devices in these folders too, after those of the command line; those that are gone are left
-    /// out.
+    /// Searches recipes and devices in these folders too, after those of the command line; missing folders are ignored.
     pub fn also_search(&mut self, folders: impl IntoIterator<Item = PathBuf>) {
         for folder in folders {
             if folder.is_dir() && !self.recipes.contains(&folder) {
@@ -235,7 +233,7 @@ impl Context {
         self.recipes.iter().map(std::path::absolute).collect()
     }
 
-    /// Where recipes and goldens are found.
+    /// Finds recipes and goldens.
     ///
     /// # Errors
     /// A folder of `--recipes` that is none.
@@ -243,7 +241,7 @@ impl Context {
         Catalog::new(&self.recipes)
     }
 
-    /// Where simulated devices are found: beside the recipes.
+    /// The library of devices, next to the recipes.
     ///
     /// # Errors
     /// A folder of `--recipes` that is none.
@@ -294,7 +292,7 @@ impl Context {
         Ok((name_of, self.load(catalog, name, &options(profile))?))
     }
 
-    /// Shows why a command failed: on stderr, and as JSON on stdout where that is asked for.
+    /// Reports why a command failed: on stderr, and as JSON on stdout with `--format json`.
     pub fn report(&mut self, failure: &Failure) {
         #[derive(Serialize)]
         struct Report<'a> {

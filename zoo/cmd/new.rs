@@ -1,4 +1,4 @@
-//! `zoo new`: a recipe to start from.
+//! `zoo new`: write a recipe to start from.
 
 use super::{Context, SCHEMA_VERSION};
 use crate::catalog::Catalog;

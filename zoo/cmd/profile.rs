@@ -78,7 +78,7 @@ pub(super) struct Machine {
 }
 
 impl Machine {
-    /// Loads a recipe for the machine that is asked for, with the options of its stack before those of `change`.
+    /// Loads a recipe for the selected machine, with the options of its stack before those of `change`.
     pub(super) fn load(
         &self,
         name: &str,
@@ -98,7 +98,7 @@ impl Machine {
         Ok((recipe, device))
     }
 
-    /// Puts what was said into the recipe, and loads the device.
+    /// Applies the options to the recipe, and loads the device.
     fn apply(&self, recipe: &mut Recipe, context: &Context) -> Result<Device, Failure> {
         let npu = &mut recipe.npu;
         if let Some(device) = &self.device {

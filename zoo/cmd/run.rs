@@ -104,7 +104,7 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
 }
 
 impl Args {
-    /// As it can be asked for again from anywhere.
+    /// The settings of this run, with absolute paths.
     fn launch(&self, context: &Context) -> Result<Launch, Failure> {
         let is_file = self.recipe.ends_with(".yaml") || self.recipe.contains(['/', '\\']);
         let absolute = |path: &Path| std::path::absolute(path);
@@ -123,8 +123,7 @@ impl Args {
     }
 }
 
-/// Opens the data, proves the step, trains once or with several seeds. What can be refused at once comes before what
-/// takes its time.
+/// Opens the data, proves the step, trains once or with several seeds. Cheap checks come first.
 fn carry_out(plan: &Plan, limit: MemoryArgs, context: &mut Context) -> Result<Exit, Failure> {
     let interrupt = Interrupt::install(&context.progress);
     let (launch, loaded) = (&plan.launch, &plan.loaded);
@@ -132,7 +131,7 @@ fn carry_out(plan: &Plan, limit: MemoryArgs, context: &mut Context) -> Result<Ex
     let mut recipe = loaded.recipe.clone();
     let spinner = context.progress.spinner();
     spinner.message("opening the data");
-    // What is made or unpacked for all is made by the first.
+    // The first process creates or unpacks shared files.
     let open = || data::open(&mut recipe, &loaded.overridden, launch.data.as_deref());
     let sets = ranks::first_before_others(&context.ranks, open)?;
     drop(spinner);
@@ -147,7 +146,7 @@ fn carry_out(plan: &Plan, limit: MemoryArgs, context: &mut Context) -> Result<Ex
     let golden = GoldenVerdict::Absent;
     let job =
         Job { recipe: &recipe, model: &model, data: &sets, linear_baseline: None, baselines: &[], golden, device };
-    // What processes that share a machine leave each other is not forecast.
+    // The memory of several processes on one machine is not forecast.
     let memory = match context.ranks.size() {
         1 => Some(memory::expect(job, limit, context)?),
         _ => None,
@@ -158,7 +157,7 @@ fn carry_out(plan: &Plan, limit: MemoryArgs, context: &mut Context) -> Result<Ex
     if golden == GoldenVerdict::Fail {
         return not_begun(loaded, context);
     }
-    // A checkpoint has what was found out before.
+    // A resumed run already has these results in its log.
     let anew = first && begins_anew(plan)?;
     let rehearsed = match simulated.as_ref().filter(|_| !launch.no_check && anew) {
         Some(simulated) => rehearse::rehearse(&launch.recipe, &recipe, simulated, &plan.catalog, limit, context)?,
@@ -184,8 +183,8 @@ fn begins_anew(plan: &Plan) -> Result<bool, Failure> {
     Ok(CheckpointStore::of_run(folder).is_empty().map_err(TrainError::from)?)
 }
 
-/// What a step of this run costs on the device that it names; `None` where that cannot be told, which is not a reason
-/// not to train.
+/// The predicted cost of a step of this run on its device; `None` if it cannot be predicted, which does not prevent the
+/// training.
 fn price(recipe: &Recipe, context: &Context) -> Option<Event> {
     let spinner = context.progress.spinner();
     spinner.message(format!("{}: pricing a step on {}", recipe.name, recipe.npu.device));
@@ -202,7 +201,7 @@ fn price(recipe: &Recipe, context: &Context) -> Option<Event> {
 /// Trainings of one recipe, one after the other.
 struct Series<'a> {
     plan: &'a Plan,
-    /// What was found out before.
+    /// Results obtained before the training.
     begun: Vec<Event>,
     cancel: &'a AtomicBool,
 }
@@ -297,7 +296,7 @@ impl Series<'_> {
     }
 }
 
-/// What goes on with the run in a folder, as a shell takes it.
+/// The shell command that resumes the run in a folder.
 fn resume_command(folder: &Path, ranks: usize) -> String {
     let folder = zoo_train::quoted(&folder.display().to_string());
     let launcher = if ranks > 1 { format!("mpirun -n {ranks} ") } else { String::new() };
@@ -333,7 +332,7 @@ fn prove(plan: &Plan, limit: MemoryArgs, context: &mut Context) -> Result<Proof,
     proof::prove(&plan.launch.recipe, profile, &plan.loaded, &plan.catalog, limit, context)
 }
 
-/// The failed check has been reported; says that nothing was trained.
+/// The failed check has been reported; prints that nothing was trained.
 fn not_begun(loaded: &Loaded, context: &mut Context) -> Result<Exit, Failure> {
     let target = loaded.recipe.target.as_ref();
     match context.format {
@@ -399,7 +398,7 @@ fn diverging(name: String, failure: &Failure) -> Suite {
     Suite { name, cases: vec![case], time: Duration::ZERO }
 }
 
-/// The verdict; JSON has had it as the last event.
+/// The verdict; in JSON it is the last event.
 fn finished(result: &RunResult, folder: &Path, context: &mut Context) -> Result<Exit, Failure> {
     if !context.ranks.is_first() {
         return Ok(Exit::Pass);

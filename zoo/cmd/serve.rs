@@ -136,8 +136,7 @@ impl Site {
         }
     }
 
-    /// Whether the browser asks for this machine by its own name: another site's name may lead here, too (DNS
-    /// rebinding).
+    /// Whether the request has a host name of this machine: names of other sites can resolve to it too (DNS rebinding).
     fn is_meant(&self, request: &Request) -> bool {
         let host = request.headers().iter().find(|header| header.field.equiv("Host"));
         let own = ["127.0.0.1", "localhost"].map(|name| format!("{name}:{}", self.port));

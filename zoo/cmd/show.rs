@@ -1,4 +1,4 @@
-//! `zoo show`: what a recipe builds.
+//! `zoo show`: show what a recipe builds.
 
 mod difference;
 mod graph;

@@ -48,7 +48,7 @@ pub(super) struct Trained {
 pub(super) struct Run {
     /// The folder.
     pub folder: PathBuf,
-    /// How it was asked for; `None` for runs of versions that did not keep it.
+    /// The settings with which it was started; `None` for runs of versions that did not store them.
     pub launch: Option<Launch>,
 }
 
@@ -113,7 +113,7 @@ impl Run {
         Err(Failure::Usage(format!("{folder} was trained {own}, not `{given}`: remove --profile")))
     }
 
-    /// What is taken from the folder.
+    /// The settings taken from the folder.
     fn describe(&self, recipe: &str) -> String {
         let mut parts = vec![format!("recipe {recipe}")];
         if let Some(launch) = &self.launch {
@@ -126,7 +126,7 @@ impl Run {
     }
 }
 
-/// The folder of the run that a checkpoint is of: the folder itself, or the one whose `checkpoints` it lies in.
+/// The run folder of a checkpoint: the folder itself, or the parent of its folder `checkpoints`.
 fn run_of(checkpoint: &Path) -> Option<&Path> {
     [Some(checkpoint), checkpoint.parent().and_then(Path::parent)].into_iter().flatten().find(|path| has_recipe(path))
 }

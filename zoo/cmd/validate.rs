@@ -1,4 +1,4 @@
-//! `zoo validate`: all mistakes of recipes at once.
+//! `zoo validate`: list all mistakes in recipes.
 
 use super::{Context, SCHEMA_VERSION};
 use crate::cli::Format;

@@ -47,11 +47,11 @@ impl From<&Names> for Naming {
     }
 }
 
-/// A file for weights, whose name says what is written.
+/// A file for weights; its name determines the format.
 fn state_file(path: &str) -> Result<PathBuf, String> {
     let path = PathBuf::from(path);
     let extension = path.extension().and_then(|extension| extension.to_str());
-    // What is not a regular file, such as /dev/null, may be called anything.
+    // Special files, such as /dev/null, can have any name.
     let is_special = path.metadata().is_ok_and(|there| !there.is_file());
     match extension {
         Some("safetensors" | "pth" | "pt") => Ok(path),

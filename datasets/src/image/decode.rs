@@ -26,7 +26,7 @@ pub enum DecodeError {
         /// The size claimed.
         size: Size,
     },
-    /// A part was asked for that is empty or not inside the image.
+    /// The requested part is empty or not inside the image.
     #[error("the part {region:?} is not inside an image of {size} pixels")]
     RegionOutside {
         /// The part.

@@ -88,7 +88,7 @@ pub enum IdxError {
     Length {
         /// Sizes in the header.
         dimensions: Vec<u32>,
-        /// Bytes that they stand for.
+        /// Number of bytes.
         expected: u64,
         /// Bytes after the header.
         found: u64,

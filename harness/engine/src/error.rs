@@ -1,4 +1,4 @@
-//! What can go wrong between a graph and its numbers.
+//! Errors of the execution of a graph.
 
 use thiserror::Error;
 use zoo_graph::{GraphError, Layout, TensorType};
@@ -15,7 +15,7 @@ pub enum EngineError {
     MissingInput {
         /// Name in the graph.
         name: String,
-        /// What it should be.
+        /// The expected type.
         ty: TensorType,
     },
     /// A step was given an input that it does not have.
@@ -23,17 +23,17 @@ pub enum EngineError {
     UnknownInput {
         /// The name that was given.
         name: String,
-        /// The names that there are.
+        /// Existing names.
         known: Vec<String>,
     },
-    /// A tensor from outside does not fit what the graph says.
+    /// An input tensor does not fit the graph.
     #[error("`{name}` should be {expected}, found {found}")]
     Tensor {
         /// Input or variable.
         name: String,
-        /// What it should be.
+        /// The expected type.
         expected: TensorType,
-        /// What was given.
+        /// The given type.
         found: String,
     },
     /// There is no variable of this name.
@@ -68,7 +68,7 @@ pub enum EngineError {
         name: String,
         /// Its operator.
         op: &'static str,
-        /// What the kernel says.
+        /// The error of the kernel.
         source: KernelError,
     },
     /// Another rank cannot be reached.
@@ -87,7 +87,7 @@ pub enum EngineError {
     },
 }
 
-/// What most kernels take and give.
+/// The usual type of kernels.
 pub(crate) const MAP: &str = "a map of four axes";
 
 /// An operator that cannot be computed.
@@ -118,10 +118,10 @@ pub enum KernelError {
     /// A pool that the fast kernels do not take.
     #[error(transparent)]
     Pool(#[from] zoo_kernels::window::PoolError),
-    /// The kernels do not know this layout.
+    /// The kernels do not support this layout.
     #[error("the reference kernels support only row-major tensors, not {0}")]
     Layout(Layout),
-    /// The kernels do not know this element type.
+    /// The kernels do not support this element type.
     #[error("the reference kernels support only floating-point tensors, not {0}")]
     DType(zoo_graph::DType),
     /// An operand that the kernel of its node was not made for.
@@ -129,7 +129,7 @@ pub enum KernelError {
     Operand {
         /// Its place.
         place: usize,
-        /// What the kernel takes.
+        /// The expected operand.
         expected: &'static str,
     },
     /// A result that the kernel of its node was not made for.
@@ -137,10 +137,10 @@ pub enum KernelError {
     Result {
         /// Its place.
         place: usize,
-        /// What the kernel gives.
+        /// The expected result.
         expected: &'static str,
     },
-    /// A formula with terms that kernels know only in parts.
+    /// A formula with terms that kernels only support in expanded form.
     #[error("a formula was not expanded before its kernel")]
     Unexpanded,
     /// A node with more or fewer operands or results than its shape rule allows.

@@ -1,5 +1,5 @@
-//! The arguments of a call, by place and name, with PyTorch's defaults. What is not asked for is not left out: a call
-//! with an argument that nothing has read is refused.
+//! The arguments of a call, by position and name, with PyTorch's defaults. A call with an argument that was not read is
+//! refused, so that no argument is ignored.
 
 use zoo_recipe::schema::{Padding, Pair};
 
@@ -7,7 +7,7 @@ use crate::Refusal;
 use crate::operation::Unit;
 use crate::trace::{Argument, FunctionCall, Made};
 
-/// Arguments that change nothing of what is computed, of any function.
+/// Arguments of any function that do not change the result.
 const WITHOUT_EFFECT: &[&str] = &["inplace", "_stacklevel", "memory_format", "non_blocking", "copy", "device"];
 
 /// The place of an argument that is given by name alone.
@@ -21,7 +21,7 @@ pub(crate) struct At<'c> {
     pub call: &'c FunctionCall,
     /// The operations so far.
     pub units: &'c mut Vec<Unit>,
-    /// Arguments that have been asked for.
+    /// Arguments that have been read.
     read: Vec<&'c Argument>,
 }
 
@@ -30,7 +30,7 @@ impl<'c> At<'c> {
         Self { module, call, units, read: Vec::new() }
     }
 
-    /// Why recipes cannot say it.
+    /// Why it is not supported.
     pub fn refuse(&self, what: impl Into<String>, nearest: impl Into<String>) -> Refusal {
         Refusal {
             module: self.module.to_owned(),

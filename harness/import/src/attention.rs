@@ -1,4 +1,4 @@
-//! Attention: what is between its products has no place of its own in a recipe.
+//! Attention: operations between its products cannot be written separately in a recipe.
 
 use zoo_recipe::Layer;
 use zoo_recipe::layers as zoo;
@@ -177,7 +177,7 @@ impl Reader<'_> {
     }
 }
 
-/// Whether queries, keys and values lie one after another in the last axis of one tensor.
+/// Whether queries, keys and values are consecutive parts of the last axis of one tensor.
 fn is_packed(seen: &[(Tensor, Vec<View>)], [n, heads, t, d]: [usize; 4]) -> bool {
     seen.iter().enumerate().all(|(part, (_, views))| {
         let by_head = [View::Reshape(vec![n, t, 3, heads, d]), View::Select(2, part), View::Permute(vec![0, 2, 1, 3])];

@@ -1,4 +1,4 @@
-//! Functions that move elements and compute nothing: shapes, the order of axes, parts of a tensor.
+//! Functions that only move elements: reshapes, permutations, slices.
 
 use crate::Refusal;
 use crate::arguments::{At, wrapped};
@@ -74,7 +74,7 @@ impl Reader<'_> {
         }
     }
 
-    /// The shape of what the function works on; `None` of what recipes cannot say, which its results cannot be either.
+    /// The shape of the operand of the function; `None` for unsupported values, whose results are unsupported too.
     fn shape_of_input(&mut self, at: &mut At<'_>) -> Result<Option<Vec<usize>>, Refusal> {
         if let Some(Argument::Value(value)) = at.input()
             && let Some(shape) = self.shape(*value)

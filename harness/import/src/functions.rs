@@ -1,4 +1,4 @@
-//! Which function of torch is read by what.
+//! The table of supported torch functions and their readers.
 
 use zoo_recipe::Layer;
 use zoo_recipe::layers as zoo;

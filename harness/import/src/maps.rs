@@ -1,4 +1,4 @@
-//! Functions that change height and width of maps: pools, margins, other sizes.
+//! Functions that change height and width of maps: pooling, padding, cropping, resizing.
 
 use zoo_recipe::Layer;
 use zoo_recipe::layers as zoo;
@@ -143,8 +143,7 @@ impl Reader<'_> {
             && !recomputes
             && !align_corners
         {
-            // PyTorch's pixels lie at the scale that is given, not at the quotient of the sizes, which `upsample`
-            // takes.
+            // PyTorch uses the given scale for pixel positions, but `upsample` uses the quotient of the sizes.
             let scales = match scale {
                 Argument::List(scales) => scales.iter().map(Argument::number).collect(),
                 one => vec![one.number(); 2],

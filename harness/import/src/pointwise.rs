@@ -1,4 +1,4 @@
-//! Functions of each element or row: activations, softmax, what is left to chance.
+//! Functions of each element or row: activations, softmax, dropout.
 
 use zoo_recipe::Layer;
 use zoo_recipe::layers as zoo;

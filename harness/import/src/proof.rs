@@ -1,4 +1,4 @@
-//! That a recipe is the network that was traced: the same operations on the same operands, the same modules and
+//! Proves that a recipe equals the traced network: the same operations on the same operands, the same modules and
 //! parameters.
 
 use std::collections::{BTreeMap, HashMap};
@@ -89,7 +89,7 @@ impl Account {
         number
     }
 
-    /// The module output that a named layer stands for: none where its name is that of a parameter.
+    /// The module output of a named layer: none if its name is the name of a parameter.
     fn layer(&mut self, word: &Word, name: &str, number: usize) {
         match word.kind {
             Kind::Parameter => {}

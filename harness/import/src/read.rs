@@ -1,5 +1,4 @@
-//! From a trace to what the network does: modules with their operations, views put together, what is no module left
-//! out.
+//! From a trace to the operations of the network: modules with their operations, with combined views.
 
 use std::collections::{HashMap, HashSet};
 
@@ -16,7 +15,7 @@ use crate::{ImportError, Refusal};
 /// Reads what a network does.
 ///
 /// # Errors
-/// The first thing that recipes cannot say.
+/// The first unsupported operation.
 pub fn read(trace: &Trace) -> Result<Network, ImportError> {
     let mut reader =
         Reader { trace, seen: HashMap::new(), shapes: HashMap::new(), types: HashMap::new(), real: None, next: 0 };
@@ -48,7 +47,7 @@ pub(crate) enum Seen {
     Expanded(String),
     /// A parameter in another shape.
     Reshaped(String, Vec<usize>),
-    /// Something that recipes cannot say and that must not be used, and what it is.
+    /// Something unsupported that must not be used, with a description.
     Unsaid(&'static str),
 }
 
@@ -161,7 +160,7 @@ impl Reader<'_> {
             self.tensor(value, outer, &call.at, &call.module, units)?;
         }
         let mut module = self.call(call)?;
-        // One that picks a tensor out of several says so.
+        // A function that selects one of several tensors is marked.
         let picks = module.body.is_empty() && module.inputs.len() > 1;
         if module.inputs.contains(&module.output) && !picks {
             return Err(self.refuse_module(call, "it is a module without operations").into());
@@ -445,10 +444,10 @@ impl Reader<'_> {
     }
 }
 
-/// Modules that give what they are given, and whose outputs goldens leave out.
+/// Modules that return their argument, and whose outputs are not in goldens.
 const EMPTY: [&str; 2] = ["torch.nn.modules.linear.Identity", "torch.nn.modules.container.Sequential"];
 
-/// Whether a layer of a recipe may stand for a module.
+/// Whether a layer of a recipe can represent a module.
 fn can_be_named(what: &What) -> bool {
     match what {
         What::Layer(word) => word.kind != Kind::Formula,
@@ -461,7 +460,7 @@ fn gives_first(what: &What) -> bool {
     matches!(what, What::Layer(word) if word.kind == Kind::First)
 }
 
-/// A shape and what is made of it, for messages.
+/// A shape and its conversions, for messages.
 fn text(shape: &[usize], views: &[View]) -> String {
     let mut shape = shape.to_vec();
     let mut text = format!("{shape:?}");

@@ -1,4 +1,4 @@
-//! From operations with operands to lists of layers: branches that begin at one tensor and are joined again.
+//! From operations with operands to lists of layers: finds branches that start from one tensor and are joined again.
 
 use std::collections::{HashMap, HashSet};
 
@@ -41,7 +41,7 @@ pub fn layers(module: &Module, inputs: &[(String, Tensor)]) -> Result<(Vec<Item>
 struct Body<'m> {
     module: &'m Module,
     input: Tensor,
-    /// Inputs of the network beside the first.
+    /// Inputs of the network, except the first.
     further: HashMap<Tensor, String>,
     /// Place of the unit that gives a tensor.
     producers: HashMap<Tensor, usize>,

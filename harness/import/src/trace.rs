@@ -1,4 +1,4 @@
-//! The document that `python -m zoo_golden` writes of one call of a network (golden/export/zoo_golden/trace.py).
+//! The trace of one call of a network, written by `python -m zoo_golden` (golden/export/zoo_golden/trace.py).
 
 use std::collections::HashSet;
 
@@ -55,7 +55,7 @@ pub struct Made {
     pub value: usize,
     /// Its extents, batch included.
     pub shape: Vec<usize>,
-    /// Its element type, in PyTorch's words.
+    /// Its element type, as named by PyTorch.
     pub dtype: String,
 }
 
@@ -299,7 +299,7 @@ pub struct Training {
     /// Label smoothing over all classes.
     #[serde(default)]
     pub label_smoothing: f64,
-    /// The optimizer, in the recipe's words.
+    /// The optimizer, as named in recipes.
     pub optimizer: zoo_recipe::schema::Optimizer,
     /// Bound on the norm of all gradients.
     #[serde(default)]

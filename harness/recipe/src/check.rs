@@ -1,5 +1,5 @@
-//! What a schema cannot say: values that contradict each other (errors), and values far from what anybody trains with
-//! (warnings), each with the source of what is usual.
+//! Checks beyond the schema: values that contradict each other (errors), and unusual values (warnings), each with a
+//! source for the usual value.
 
 mod preprocess;
 
@@ -19,7 +19,7 @@ use zoo_graph::{
 
 /// All that is wrong or unusual in a recipe that fits the schema.
 ///
-/// Layers are asked where the architecture resolves.
+/// Layers are checked if the architecture resolves.
 pub(crate) fn check(recipe: &Recipe, model: Option<&ResolvedModel>) -> Vec<Diagnostic> {
     let mut check = Check { recipe, found: Vec::new() };
     check.name();
@@ -103,8 +103,8 @@ impl Check<'_> {
         }
         let kind = self.recipe.data.source.kind();
         let Some(target) = &self.recipe.target else { return };
-        // A value that others cannot trace is not a target that a run can be held to: MLPerf's rules ask for a
-        // reference run behind each (arXiv 1910.01500, section 3.3). What the command line says needs no source.
+        // A target needs a source that others can check: the rules of MLPerf require a reference run for each (arXiv
+        // 1910.01500, section 3.3). Values from the command line need no source.
         if target.of.is_none() && self.recipe.spans.override_within("target").is_none() {
             let message = "this target has no source";
             let hint = "add `of:` with who reached it, in how many runs, and where it is published";
@@ -266,14 +266,14 @@ impl Check<'_> {
                 );
                 self.warn(&path, message, "0.1 per 256 samples (arXiv 1706.02677)");
             }
-            // Whoever takes over a batch and not its learning rate: the rate goes with the batch (arXiv 1706.02677,
-            // section 2). Trainings that go on from other weights use less on purpose.
+            // A batch taken over without its learning rate: the rate scales with the batch (arXiv 1706.02677, section
+            // 2). Fine-tuning uses a smaller rate on purpose.
             UsualRate::WithBatch if peak > 0.0 && per_256 < 0.1 / 32.0 && recipe.train.init_from.is_none() => {
                 let batch = recipe.train.batch;
                 let message = format!("learning rate {peak} with batch {batch} is less than 1/32 of the usual one");
                 self.warn(&path, message, "0.1 per 256 samples; scale it with the batch (arXiv 1706.02677)");
             }
-            // A batch from one file and a rate from another: who wrote the batch has not looked at the rate.
+            // The batch and the learning rate come from different files, so they may not fit each other.
             UsualRate::WithBatch
                 if peak > 0.0
                     && !(0.025..=0.4).contains(&per_256)
@@ -343,7 +343,7 @@ impl Check<'_> {
     }
 }
 
-/// Where a layer says what is unusual about it.
+/// Where a layer reports unusual settings.
 pub(crate) struct Lints<'a> {
     pub(crate) recipe: &'a Recipe,
     layer: &'a ResolvedLayer,

@@ -1,4 +1,4 @@
-//! The JSON Schema for editors: the schema of [`crate::Recipe`], plus what a file may have beyond a recipe.
+//! The JSON Schema for editors: the schema of [`crate::Recipe`], and the additional keys of files.
 
 use std::collections::HashSet;
 
@@ -14,9 +14,9 @@ const FRAGMENT: &str = "Fragment";
 
 /// The JSON Schema of recipe files.
 ///
-/// Beyond the types of [`crate::schema`] it knows `extends`, `set` and `profiles`, lets a file that extends another
-/// leave out what it inherits or take it away with `null`, and accepts the short forms of values: fractions and
-/// percentages for numbers, a variant's name for a variant without values.
+/// In addition to the types of [`crate::schema`], it supports `extends`, `set` and `profiles`, lets a file that extends
+/// another one omit inherited keys or remove them with `null`, and accepts the short forms of values: fractions and
+/// percentages for numbers, and the name of a variant without values.
 pub fn json_schema() -> Value {
     let mut recipe = schema_of::<Recipe>();
     let mut definitions = Map::new();
@@ -65,7 +65,7 @@ pub fn json_schema() -> Value {
     schema
 }
 
-/// Lets blocks say `from` in the place of a body.
+/// Allows `from` instead of a body in blocks.
 fn allow_from(definitions: &mut Map<String, Value>) {
     let from = json!({
         "description": "Instead of a body: takes the block of this name, and the blocks that it uses, from another \
@@ -93,7 +93,7 @@ pub fn block_file_schema() -> Value {
     schema
 }
 
-/// Says beside the key of each choice what it is: editors show what stands at the key.
+/// Copies the description of each choice to its key, because editors show the description of the key.
 fn describe_choices(definition: &mut Value) {
     for option in definition.get_mut("oneOf").and_then(Value::as_array_mut).into_iter().flatten() {
         let Some(meaning) = option.get("description").cloned() else { continue };
@@ -188,7 +188,7 @@ fn bare_variants(definitions: &Map<String, Value>) -> Vec<String> {
     bare.flat_map(|(name, _)| [format!("#/$defs/{name}"), format!("#/$defs/{name}{FRAGMENT}")]).collect()
 }
 
-/// Lets numbers be fractions or percentages, and variants without values be words, everywhere below `schema`.
+/// Accepts fractions and percentages for numbers, and names for variants without values, everywhere below `schema`.
 fn accept_short_forms(schema: &mut Value, bare: &[String]) {
     match schema {
         Value::Array(list) => list.iter_mut().for_each(|value| accept_short_forms(value, bare)),

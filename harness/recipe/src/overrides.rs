@@ -2,8 +2,8 @@
 //!
 //! A path follows the keys of the recipe (`train.batch`); elements of lists are addressed by index
 //! (`model.body[3].kernel`) or, for layers, by name (`model.conv1.stride`, `model.features.0.out`,
-//! `model.blocks.bottleneck.conv2.stride`), whatever unnamed branches they are in. The key that says what something is
-//! (`conv`, `sgd`) may be left out.
+//! `model.blocks.bottleneck.conv2.stride`), even inside unnamed branches. The key of a variant (`conv`, `sgd`) can be
+//! omitted.
 
 use std::sync::Arc;
 
@@ -12,8 +12,8 @@ use crate::shape::{Shape, ShapeId, Shapes};
 use crate::span::{ConfigPath, Span};
 use crate::tree::{self, Entry, Map, Node, Value};
 
-/// The texts of the list that an override `path=[a, b]` gives to this path; none if it changes something else. What is
-/// wrong with it is for who applies it to say.
+/// The elements of the list that an override `path=[a, b]` assigns to this path; none if it changes something else.
+/// Errors are reported when it is applied.
 pub fn texts_of(argument: &str, path: &str) -> Vec<String> {
     let Ok(change) = Override::from_argument(argument, 0) else { return Vec::new() };
     let Value::List(nodes) = change.value.value else { return Vec::new() };
@@ -188,7 +188,7 @@ impl Walk<'_> {
         self.descend(&mut entry.node, id, path, rest)
     }
 
-    /// At a choice with one key, which the path may name or leave out.
+    /// At a choice with one key, which the path can name or omit.
     fn choice(&self, node: &mut Node, id: ShapeId, path: ConfigPath, steps: &[Step]) -> Outcome {
         let Shape::Union { variants, .. } = self.shapes.shape(id) else { return self.descend(node, id, path, steps) };
         let Some(Step::Name(name)) = steps.first() else {
@@ -259,8 +259,8 @@ fn last_key(path: &ConfigPath) -> &str {
     path.as_str().rfind('.').map_or("", |dot| &path.as_str()[dot..])
 }
 
-/// Layers in the lists below `node` and the steps that lead to them; goes through containers without a name. A layer
-/// without a name is called by its index if `indexed`, or else by what it is.
+/// Layers in the lists below `node` and the steps that lead to them; looks inside unnamed containers. An unnamed layer
+/// is addressed by its index if `indexed`, otherwise by its kind.
 fn named_layers(node: &Node, indexed: bool, route: &[Step], out: &mut Vec<(String, Vec<Step>)>) {
     let step = |step: Step| [route, &[step]].concat();
     match &node.value {

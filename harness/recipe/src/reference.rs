@@ -1,4 +1,4 @@
-//! Every option of a recipe as Markdown, from the same schema that editors use.
+//! The reference of all recipe options in Markdown, generated from the schema for editors.
 
 use std::collections::HashMap;
 use std::fmt::Write;
@@ -93,7 +93,7 @@ fn first(
 /// Characters of a line of prose.
 const WIDTH: usize = 120;
 
-/// Lines of prose broken at spaces; rows of tables stay what they are.
+/// Wraps prose at spaces; rows of tables are unchanged.
 fn wrapped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for line in text.lines() {
@@ -202,7 +202,7 @@ impl Writer<'_> {
             let Some(value) = value.as_object() else { continue };
             let default = match value.get("default") {
                 _ if required.iter().any(|name| name == key) => "required".to_owned(),
-                // What a section is without a word is told where it is explained.
+                // The meaning of an omitted section is described in its explanation.
                 Some(Value::Null | Value::Object(_)) | None => String::new(),
                 Some(default) => format!("`{default}`"),
             };
@@ -211,7 +211,7 @@ impl Writer<'_> {
         }
     }
 
-    /// What may be written, in words.
+    /// A description of allowed values.
     fn kind(&self, schema: &Map<String, Value>) -> String {
         if let Some(name) = reference_of(schema) {
             return self.link(name);
@@ -255,7 +255,7 @@ impl Writer<'_> {
             },
             _ => "text".to_owned(),
         };
-        // Text beside a number is its fraction or percentage.
+        // If text is allowed for a number, it is a fraction or percentage.
         let is_number = types.contains(&"number");
         let kinds = types.iter().filter(|kind| **kind != "null" && !(is_number && **kind == "string"));
         kinds.map(|kind| word(kind)).collect::<Vec<_>>().join(" or ")

@@ -1,8 +1,8 @@
 //! Blocks that are written elsewhere: `blocks: {bottleneck: {from: resnet50}}` takes a block of another recipe, with
 //! the blocks that it uses, and `from: blocks/NAME` one of a file of blocks.
 //!
-//! This works on the spanned tree, before anything is read as types: a block that is taken keeps the places where it
-//! was written, and stands in the recipe as if it had been written there.
+//! This works on the spanned tree, before deserialisation: a shared block keeps its source positions, and is inserted
+//! as if it had been written in the recipe.
 
 use std::path::Path;
 use std::rc::Rc;
@@ -21,12 +21,12 @@ use crate::span::ConfigPath;
 use crate::tree::{self, Entry, Map, Node, Value};
 use crate::validate::{Extent, validate};
 
-/// The key of a block that says where it is taken from.
+/// The key of a block with its source.
 const FROM: &str = "from";
-/// What stands before the name of a file of blocks, and the folder beside recipes in which such files are.
+/// The prefix of the name of a block file, and the folder next to recipes that contains such files.
 pub(crate) const FOLDER: &str = "blocks";
 
-/// A file of blocks that several networks share, in the folder `blocks` beside recipes.
+/// A file of shared blocks, in the folder `blocks` next to recipes.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct BlockFile {
@@ -73,11 +73,11 @@ pub(crate) fn without_sources(mut fragment: Node) -> Node {
     fragment
 }
 
-/// Where a block is taken from, as an author wrote it.
+/// The source of a block, as written.
 struct Source {
     /// The name of the block, here and there.
     block: String,
-    /// What stands at `from`.
+    /// The value of `from`.
     value: Node,
     path: ConfigPath,
 }

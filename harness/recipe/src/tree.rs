@@ -1,4 +1,4 @@
-//! YAML as a tree in which every node keeps the place where it was written.
+//! YAML as a tree in which every node has its source position.
 //!
 //! Parsing refuses, before any work that grows with what an attacker wrote: nesting deeper than [`MAX_DEPTH`] and more
 //! than [`MAX_NODES`] values after aliases have been replaced.
@@ -20,7 +20,7 @@ pub(crate) const MAX_NODES: usize = 65_536;
 /// So many bytes of text count as one more value.
 const TEXT_PER_VALUE: usize = 64;
 
-/// A value and where it was written.
+/// A value and its source position.
 #[derive(Clone, Debug)]
 pub(crate) struct Node {
     pub(crate) span: Span,
@@ -42,7 +42,7 @@ pub(crate) enum Value {
 /// A map in the order in which it was written.
 pub(crate) type Map = IndexMap<String, Entry>;
 
-/// Value of a key, and where the key was written.
+/// The value of a key, and the source position of the key.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Entry {
     pub(crate) key_span: Span,
@@ -138,7 +138,7 @@ impl Node {
         }
     }
 
-    /// A value without places; tags, which validated trees do not have, are left out.
+    /// A value without source positions; tags, which validated trees do not have, are omitted.
     pub(crate) fn from_yaml(value: serde_yaml::Value) -> Self {
         use serde_yaml::Value as Yaml;
         let entry = |(key, value): (Yaml, Yaml)| {
@@ -206,7 +206,7 @@ pub(crate) fn parse(text: &str, file: &Arc<str>) -> Result<Node, Diagnostic> {
     Ok(builder.root.unwrap_or(Node { span: start, value: Value::Null }))
 }
 
-/// A list or map whose end has not come yet.
+/// A list or map that is not complete yet.
 struct Open {
     anchor: usize,
     span: Span,
@@ -305,8 +305,7 @@ impl Builder {
         Ok(())
     }
 
-    /// Puts a finished value where it belongs: into the innermost open list or map, as a key or value there, or as the
-    /// root.
+    /// Adds a complete value to the innermost open list or map, as a key or value, or as the root.
     fn finish(&mut self, node: Node, anchor: usize, count: usize) -> Result<(), Diagnostic> {
         if anchor != 0 {
             self.anchors.insert(anchor, (node.clone(), count));

@@ -1,4 +1,4 @@
-//! What a step gets at once.
+//! A batch of inputs for a step.
 
 use zoo_recipe::Recipe;
 
@@ -31,7 +31,7 @@ pub enum Numbers {
     Index(Vec<u32>),
 }
 
-/// What the numbers of an input are.
+/// The element type of an input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Element {
     /// Real numbers.
@@ -79,7 +79,7 @@ impl Numbers {
 }
 
 impl Batch {
-    /// Real numbers of all samples, joined per field. `fields` gives the numbers of a sample under each name.
+    /// Real numbers of all samples, concatenated per field. `fields` returns the numbers of a sample for each name.
     pub(crate) fn join<S, const N: usize>(
         samples: Vec<S>,
         names: [&str; N],

@@ -1,4 +1,4 @@
-//! From decoded images to the network's input.
+//! From decoded images to the input of the network.
 
 use zoo_datasets::{Image, Normalize, Pipeline, Size, transforms};
 use zoo_recipe::{
@@ -17,9 +17,9 @@ pub(crate) enum Split {
     Eval,
 }
 
-/// Builds the preprocessing of a recipe, and checks that it delivers what the model takes: `image` is `[channels,
-/// height, width]`, where one channel stands for grey images, `from` the size of all images of the data set if they
-/// share one.
+/// Builds the preprocessing of a recipe, and checks that its result fits the model: `image` is `[channels, height,
+/// width]`, where one channel means grey images, and `from` is the common size of all images of the data set, if there
+/// is one.
 ///
 /// # Errors
 /// Steps after the normalisation, impossible steps, or images of another size than the model's input.
@@ -64,7 +64,7 @@ pub(crate) fn pipeline(
     }
 }
 
-/// Whether both lists of steps bring files of any size to what the model takes.
+/// Whether both lists of steps produce the input size of the model from files of any size.
 ///
 /// # Errors
 /// As [`pipeline`].
@@ -74,8 +74,7 @@ pub(crate) fn expect_any_size(recipe: &Recipe) -> Result<(), InputError> {
     [Split::Train, Split::Eval].into_iter().try_for_each(|split| pipeline(recipe, split, None, shape).map(|_| ()))
 }
 
-/// The preprocessing of images whose size another section of the recipe decides: normalisation alone, whatever the
-/// size.
+/// The preprocessing of images whose size is determined elsewhere in the recipe: only normalisation.
 ///
 /// # Errors
 /// Other steps.
@@ -83,7 +82,7 @@ pub(crate) fn unresized(recipe: &Recipe, split: Split) -> Result<Pipeline, Input
     Ok(Pipeline::new(Vec::new(), only_normalisation(recipe, split)?)?)
 }
 
-/// The normalisation of a list of steps that may do nothing else, where samples are varied by a section of their own.
+/// The normalisation of a list of steps in which nothing else is allowed, because another section augments samples.
 pub(crate) fn only_normalisation(recipe: &Recipe, split: Split) -> Result<Normalize, InputError> {
     let (steps, path) = match split {
         Split::Train => (&recipe.preprocess.train, "preprocess.train"),
@@ -100,7 +99,7 @@ pub(crate) fn only_normalisation(recipe: &Recipe, split: Split) -> Result<Normal
     }
 }
 
-/// The normalisation that a recipe asks for.
+/// The normalisation of a recipe.
 fn normalisation(n: &schema::Normalize) -> Normalize {
     let scale = match n.scale {
         Levels::Unit => transforms::PixelScale::Unit,
@@ -126,7 +125,7 @@ pub(crate) fn size(size: ImageSize) -> Size {
     Size { width, height }
 }
 
-/// The transforms that a step of the recipe stands for.
+/// The transforms of a step of the recipe.
 fn geometry(step: &schema::Step) -> Vec<transforms::Step> {
     use transforms::Step;
     let shorter = |size, f| Step::ShorterSide(transforms::ShorterSide { size, filter: filter(f) });

@@ -11,7 +11,7 @@ const ALIGNMENT: usize = 64;
 /// The array in the bytes of a file.
 ///
 /// # Errors
-/// What is wrong with it. An array of Python objects is refused: only executing its pickle would give them.
+/// What is wrong with it. An array of Python objects is refused, because reading it would require executing a pickle.
 pub fn parse(bytes: &[u8]) -> Result<Array, String> {
     let cut = || "truncated in its header".to_owned();
     let rest = bytes.strip_prefix(MAGIC).ok_or("not an .npy file")?;
@@ -75,7 +75,7 @@ pub fn encode(array: &Array) -> Vec<u8> {
     [MAGIC, &[1, 0], &(padded as u16).to_le_bytes(), header.as_bytes(), &data].concat()
 }
 
-/// What stands behind a key of the header.
+/// The value of a key in the header.
 fn field<'h>(header: &'h str, key: &str) -> Result<&'h str, String> {
     let missing = || format!("its header has no readable `{key}`");
     let behind = [format!("'{key}':"), format!("\"{key}\":")];

@@ -18,7 +18,7 @@ impl Npz {
     /// Opens an archive.
     ///
     /// # Errors
-    /// What is wrong with it; a file in it that is no array, or compressed.
+    /// The reason; a file in it that is not an array, or compressed.
     pub fn open(file: File) -> Result<Self, String> {
         let size = file.metadata().map_err(|error| error.to_string())?.len();
         let zip = ZipArchive::new(BufReader::new(file)).map_err(|error| format!("a damaged zip archive: {error}"))?;

@@ -1,5 +1,5 @@
-//! What `torch.save` has written since PyTorch 1.6: a zip archive with `data.pkl`, which describes the tensors, and a
-//! file for each storage, uncompressed (<https://pytorch.org/docs/stable/notes/serialization.html>).
+//! The format of `torch.save` since PyTorch 1.6: an uncompressed zip archive with `data.pkl`, which describes the
+//! tensors, and a file for each storage (<https://pytorch.org/docs/stable/notes/serialization.html>).
 
 use candle_core::{Device, Tensor, pickle::Object};
 use std::{
@@ -15,9 +15,9 @@ use crate::{Array, ElementType, array::numel, pickle};
 const ZIP: [u8; 4] = *b"PK\x03\x04";
 /// How PyTorch before 1.6 began: protocol 2, and the magic number as a LONG1 of ten bytes.
 const OLDER: [u8; 4] = [0x80, 2, 0x8a, 10];
-/// Under what trainings keep their state_dict, in the order in which it is looked for.
+/// The usual entries for state_dicts, in search order.
 const USUAL: [&str; 7] = ["state_dict", "model_state_dict", "model", "module", "net", "network", "weights"];
-/// The tensors may take this many times the file's size: f16 becomes f64, and tied weights stand there several times.
+/// The tensors can take this multiple of the file size: f16 becomes f64, and tied weights occur several times.
 const MOST_GROWTH: usize = 16;
 
 type Tensors = BTreeMap<String, Tensor>;
@@ -40,7 +40,7 @@ pub fn is_older(bytes: &[u8]) -> Option<String> {
 /// All tensors of the state_dict in f32, and the entry that holds it if that is not the file itself.
 ///
 /// # Errors
-/// What is wrong with the file; no state_dict, or several.
+/// Errors of the file; no state_dict, or several.
 pub fn read(file: File, entry: Option<&str>) -> Result<(Tensors, Option<String>), String> {
     let mut archive = Archive::open(file)?;
     let root = pickle::read(&archive.file("data.pkl", pickle::MOST_BYTES as u64)?)?;
@@ -59,11 +59,10 @@ pub fn read(file: File, entry: Option<&str>) -> Result<(Tensors, Option<String>)
     Ok((tensors, entry))
 }
 
-/// The tensors that were saved, whatever holds them: a tensor by itself has no name, those of dictionaries within
-/// dictionaries the keys joined by `/`.
+/// All saved tensors: a single tensor has no name; tensors in nested dictionaries have the keys joined by `/`.
 ///
 /// # Errors
-/// What is wrong with the file; no tensor.
+/// Errors of the file; no tensor.
 pub fn read_all(file: File) -> Result<Vec<(String, Array)>, String> {
     let mut archive = Archive::open(file)?;
     let root = pickle::read(&archive.file("data.pkl", pickle::MOST_BYTES as u64)?)?;
@@ -80,7 +79,7 @@ pub fn read_all(file: File) -> Result<Vec<(String, Array)>, String> {
     Ok(arrays)
 }
 
-/// The tensors of an object that lies where `name` says. Nesting is bounded: [`pickle::read`] does that.
+/// The tensors of an object at `name`. [`pickle::read`] bounds the nesting.
 fn collect(object: Object, name: String, described: &mut Vec<(String, Described)>) {
     match object {
         Object::Dict(pairs) => {
@@ -93,7 +92,7 @@ fn collect(object: Object, name: String, described: &mut Vec<(String, Described)
     }
 }
 
-/// The archive, all of whose files lie below one folder.
+/// The archive, with all files in one folder.
 struct Archive {
     zip: ZipArchive<BufReader<File>>,
     folder: String,
@@ -171,7 +170,7 @@ impl Archive {
 
 type State = Vec<(Object, Object)>;
 
-/// The state_dict in what was saved: that itself, the entry that is asked for, or the usual one.
+/// The state_dict in a saved object: the object itself, the requested entry, or the usual entry.
 fn state_dict(root: Object, entry: Option<&str>) -> Result<(State, Option<String>), String> {
     let Object::Dict(mut pairs) = root else {
         return Err(match root {

@@ -11,7 +11,7 @@ use std::{
 };
 use zoo_datasets::files;
 
-/// Longest header that is read: what tens of millions of values would need.
+/// Longest header that is read: enough for tens of millions of values.
 const MAX_HEADER: u64 = 1 << 30;
 
 /// An open file.

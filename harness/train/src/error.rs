@@ -1,4 +1,4 @@
-//! Why a training cannot begin or go on.
+//! Errors of a training.
 
 use std::path::PathBuf;
 use thiserror::Error;
@@ -15,7 +15,7 @@ use crate::{
     weights::{Fit, WeightsError},
 };
 
-/// Why a training or an evaluation cannot begin or go on.
+/// Errors of a training or an evaluation.
 #[derive(Debug, Error)]
 pub enum TrainError {
     /// The recipe makes no step.
@@ -27,7 +27,7 @@ pub enum TrainError {
     /// The data are missing, unreadable, or do not fit the recipe.
     #[error(transparent)]
     Data(#[from] DataError),
-    /// The data or the preprocessing are not as the recipe says.
+    /// Errors of data or preprocessing.
     #[error(transparent)]
     Input(#[from] InputError),
     /// The data do not fit the network.
@@ -61,7 +61,7 @@ pub enum TrainError {
     RecipeChanged {
         /// Steps done in the checkpoint.
         step: u64,
-        /// What differs.
+        /// The differences.
         changes: Vec<Change>,
     },
     /// A checkpoint of a training on other data.
@@ -153,7 +153,7 @@ impl From<EvaluationError> for TrainError {
 }
 
 impl TrainError {
-    /// The step after which numbers are not finite, and where that is to be explained.
+    /// The step after which values are not finite, and the origin if it was found.
     pub(crate) fn not_finite(&mut self) -> Option<(u64, &mut Option<Box<Culprit>>)> {
         match self {
             Self::LossNotFinite { step, culprit, .. } | Self::VariableNotFinite { step, culprit, .. } => {

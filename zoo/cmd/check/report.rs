@@ -1,4 +1,4 @@
-//! A golden check for people.
+//! Prints a golden check.
 
 use crate::Failure;
 use crate::console::{BAD, DIM, GOOD, HEADING, WARN, paint};
@@ -14,7 +14,7 @@ use zoo_golden::{Precision, Report, Verdict};
 /// Failed tensors that are listed under the table.
 const LISTED: usize = 8;
 
-/// Prints stages, the first divergence, differing conditions and the verdict; `sets` are what `--set` says.
+/// Prints stages, the first divergence, differing conditions and the verdict; `sets` are the values of `--set`.
 pub(in crate::cmd) fn print(report: &Report, sets: &[String], out: &mut impl Write) -> Result<(), Failure> {
     let arithmetic = match report.dtype {
         Precision::F32 => "f32 (kernels)",
@@ -63,7 +63,7 @@ fn style(verdict: Verdict) -> Style {
     }
 }
 
-/// A row per stage; `counted` is what is compared, `floor` what errors are held against.
+/// One row per stage; `counted` and `floor` are the headings of the number of comparisons and of the limit.
 pub(in crate::cmd) fn stages(stages: &[StageReport], [counted, floor]: [&'static str; 2]) -> Table {
     let mut table = Table::new([
         ("stage", Align::Left),
@@ -93,7 +93,7 @@ pub(in crate::cmd) fn stages(stages: &[StageReport], [counted, floor]: [&'static
     table
 }
 
-/// What failed in a stage, beyond the worst.
+/// The failures of a stage.
 pub(in crate::cmd) fn failures(stage: &StageReport, out: &mut impl Write) -> Result<(), Failure> {
     writeln!(out, "\n{} of {} failed in {}:", stage.failed.len(), stage.tensors, paint(BAD, stage.stage))?;
     for item in stage.failed.iter().take(LISTED) {
@@ -114,7 +114,7 @@ pub(in crate::cmd) fn failures(stage: &StageReport, out: &mut impl Write) -> Res
     Ok(())
 }
 
-/// Where it begins, with the line of the recipe and what it looks like.
+/// The first divergence, with the line of the recipe and hints.
 pub(in crate::cmd) fn first_divergence(
     divergence: &Divergence,
     sets: &[String],
@@ -157,7 +157,7 @@ pub(super) fn conditions(differences: &[Difference], out: &mut impl Write) -> Re
     Ok(())
 }
 
-/// The verdict, with what failed.
+/// The verdict, with the failed stages.
 pub(in crate::cmd) fn verdict_line(stages: &[StageReport], verdict: Verdict) -> String {
     let judged = stages.iter().filter(|stage| stage.verdict != Verdict::Absent).count();
     let failed: Vec<String> =

@@ -30,7 +30,7 @@ pub struct Args {
 struct Report {
     schema_version: u32,
     description: String,
-    /// Stray or unreadable entries left out when the folder was listed.
+    /// Unexpected or unreadable entries skipped when the folder was listed.
     skipped: usize,
     splits: Vec<Inspection>,
 }

@@ -40,7 +40,7 @@ struct Report {
     images: usize,
 }
 
-/// Writes the sheet and says where.
+/// Writes the sheet and prints the path.
 pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
     let (recipe, sets) = args.selection.open(context)?;
     let file = args.out.clone().unwrap_or_else(|| format!("{}.png", recipe.name).into());

@@ -1,4 +1,4 @@
-//! `zoo eval --prompt`: a text that the network continues.
+//! `zoo eval --prompt`: text generation.
 
 use crate::Failure;
 use crate::cli::Format;
@@ -11,7 +11,7 @@ use std::sync::atomic::AtomicBool;
 use zoo_tasks::Sampling;
 use zoo_train::{Job, Weights, continue_text};
 
-/// What is continued, and how.
+/// Options of text generation.
 #[derive(Clone, Debug, clap::Args)]
 pub struct PromptArgs {
     /// Generate text after this prompt with a language model, instead of evaluating it
@@ -45,7 +45,7 @@ struct Report<'a> {
     seed: u64,
 }
 
-/// Writes the prompt and what follows, as it comes. False if it was interrupted.
+/// Writes the prompt and the generated text as it is generated. False if it was interrupted.
 pub fn run(
     args: &PromptArgs,
     prompt: &str,

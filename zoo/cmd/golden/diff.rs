@@ -18,7 +18,8 @@ use zoo_train::HOST;
 /// Operators at fault that are listed.
 const LISTED: usize = 12;
 
-/// Compare two dumps of a step: the first operator whose error is its own, and not inherited from what it reads.
+/// Compare two dumps of a step and find the first operator with an error of its own, which is not inherited from its
+/// operands.
 ///
 /// The dumps are of one recipe with the same weights and inputs: in fp32 and on an NPU, on two devices, or of two
 /// versions. `zoo check RECIPE --dump DIR` writes them. Passes if all differences are rounding, or follow from it.

@@ -110,7 +110,7 @@ fn described(conditions: &Conditions) -> Result<String, Failure> {
     Ok(text + "\n")
 }
 
-/// Writes tensors in the format that the file's name says.
+/// Writes tensors in the format given by the file name.
 fn save(path: &Path, arrays: &[(String, Array)]) -> Result<(), Failure> {
     let refused = |reason: String| Failure::Unwritable { path: path.to_owned(), source: std::io::Error::other(reason) };
     match path.extension().and_then(|extension| extension.to_str()) {

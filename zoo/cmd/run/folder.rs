@@ -1,4 +1,4 @@
-//! Where runs go that are not told where.
+//! Default run folders.
 
 use crate::Failure;
 use std::fs;

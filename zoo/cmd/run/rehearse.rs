@@ -1,4 +1,4 @@
-//! One step on the simulated device before a training on it: what its range will cost, and what to do about it.
+//! The rehearsal: one step on the simulated device before a training, with recommendations.
 
 use super::before;
 use crate::Failure;
@@ -21,8 +21,8 @@ use zoo_train::{Event, LossScale};
 /// Share of the gradients' elements that a better loss scale would save, from which on it is worth a word.
 const NOTABLE: f64 = 0.01;
 
-/// Runs the step of the recipe's golden, as written but for its `npu` and `engine` sections, and warns of what the
-/// device loses. Without a golden there is nothing to run it on.
+/// Runs the step of the golden of the recipe as written, except for its sections `npu` and `engine`, and warns about
+/// losses of precision on the device. Does nothing without a golden.
 pub(super) fn rehearse(
     name: &str,
     recipe: &Recipe,

@@ -1,4 +1,4 @@
-//! The list of all runs.
+//! The page with the list of all runs.
 
 use super::{folders::Row, href};
 use crate::Failure;

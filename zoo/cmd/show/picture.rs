@@ -1,4 +1,4 @@
-//! The architecture as a picture: SVG to look at and print, DOT for Graphviz.
+//! Draws the architecture: SVG, or DOT for Graphviz.
 
 mod dot;
 mod layout;
@@ -28,7 +28,7 @@ pub(super) struct Pictures {
 }
 
 impl Pictures {
-    /// Whether any is asked for.
+    /// Whether any picture is requested.
     pub(super) fn wanted(&self) -> bool {
         self.svg.is_some() || self.dot.is_some()
     }
@@ -41,7 +41,7 @@ struct Report<'a> {
     files: Vec<&'a Path>,
 }
 
-/// Writes the pictures and says where.
+/// Writes the pictures and prints the paths.
 pub(super) fn draw(recipe: &Recipe, pictures: &Pictures, context: &mut Context) -> Result<(), Failure> {
     let model = recipe.resolve()?;
     let graph = zoo_recipe::build(recipe, &model, &BuildOptions::eval(1))?;

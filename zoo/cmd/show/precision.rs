@@ -1,4 +1,4 @@
-//! Which operator computes in which type on a device, why, and where numbers are cast.
+//! The types in which operators compute on a device, the reasons, and the casts.
 
 use crate::Failure;
 use crate::cli::Format;
@@ -26,7 +26,7 @@ struct Row {
     dtype: DType,
     /// Why; absent for a cast.
     why: Option<Why>,
-    /// What a cast makes its result of; absent for other operators.
+    /// The source type of a cast; absent for other operators.
     from: Option<DType>,
     line: Option<String>,
 }

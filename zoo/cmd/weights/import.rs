@@ -53,7 +53,7 @@ struct Report<'a> {
     #[serde(flatten)]
     fit: &'a Fit,
     fits: bool,
-    /// What was written.
+    /// The written file.
     out: Option<&'a Path>,
 }
 
@@ -108,7 +108,7 @@ fn print(report: &Report<'_>, context: &mut Context) -> Result<(), Failure> {
             table.row([more, "".into(), "".into(), what.into()]);
         }
     }
-    // Where all names differ by a prefix, a list of all of them says nothing more.
+    // If all names differ only by a prefix, a complete list is not helpful.
     let prefixed = fit.taken.is_empty() && fit.hint.is_some();
     if !fit.is_exact() && !prefixed {
         writeln!(context.out, "{table}")?;

@@ -91,7 +91,7 @@ fn coefficient_in(bits: u32, entry: u16) -> Coefficient {
     Coefficient { value: extend(value_bits, size), run, length: (length + size) as u8 }
 }
 
-/// The value that `size` bits stand for (T.81, F.2.2.1: EXTEND).
+/// The value of `size` bits (T.81, F.2.2.1: EXTEND).
 #[inline(always)]
 fn extend(bits: u32, size: u32) -> i16 {
     // A first bit of 0 means negative: bits - (2^size - 1).

@@ -39,7 +39,7 @@ pub(super) fn grad<T: FloatDType>(window: &Window, [x, _, dy]: [&Tensor; 3]) -> 
     })?)
 }
 
-/// Index in the plane of the first maximum of a window, `None` for one that lies wholly in the padding.
+/// Index in the plane of the first maximum of a window; `None` if it contains only padding.
 fn greatest<T: FloatDType>(window: &Window, x: &[T], [h, w]: [usize; 2], [oi, oj]: [usize; 2]) -> Option<usize> {
     let mut best: Option<usize> = None;
     for r in 0..window.kernel[0] {

@@ -8,13 +8,13 @@ use super::{Expression, Formula, Outcome, Term, Unary, expression::Sheet};
 use crate::did_you_mean;
 use thiserror::Error;
 
-/// What is wrong with a formula, and where.
+/// An error in a formula, with its position.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{message}")]
 pub struct ParseError {
     /// Where, in characters from 0.
     pub at: usize,
-    /// What is wrong, and what would be right.
+    /// The error, with a suggestion.
     pub message: String,
 }
 
@@ -30,7 +30,7 @@ const ROW_SIZE: &str = "row_size";
 /// Deepest nesting of brackets, calls and signs.
 const MOST_NESTED: usize = 100;
 
-/// Reads a formula of these operands over so many axes, the last of which is a row.
+/// Parses a formula of these operands over the given number of axes, the last of which is a row.
 ///
 /// # Errors
 /// The first thing that does not belong there.

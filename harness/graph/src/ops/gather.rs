@@ -1,4 +1,4 @@
-//! `GatherV2` and its gradient `UnsortedSegmentSum`: rows of a table by their numbers.
+//! `GatherV2` and its gradient `UnsortedSegmentSum`: rows of a table by index.
 
 use super::{Kind, OpError, Operand, Operator, Read, Work, expect_float, operands, per_element};
 use crate::{
@@ -47,7 +47,7 @@ impl Gather {
 }
 
 impl Indices {
-    /// The first operand, and the shape of the indices, which are numbers of at most so many rows.
+    /// The first operand, and the shape of the indices, which are below the number of rows.
     fn with<'t>(
         &self,
         first: &'static str,

@@ -1,4 +1,4 @@
-//! Sliding windows: what convolutions and pools have in common.
+//! Sliding windows of convolutions and pools.
 
 use super::OpError;
 
@@ -65,7 +65,7 @@ impl Window {
         self.kernel[0] * self.kernel[1]
     }
 
-    /// Requires that no window of a pool lies wholly in the padding: PyTorch's rule `pad <= kernel / 2`.
+    /// Requires that no window of a pool contains only padding: PyTorch's rule `pad <= kernel / 2`.
     ///
     /// # Errors
     /// Padding of more than half the kernel.

@@ -1,4 +1,4 @@
-//! From an image to the network's input: what contradicts itself, and what is usually a slip.
+//! Checks of the preprocessing: contradictions, and likely mistakes.
 
 use super::Check;
 use crate::schema::{Levels, Normalize, Step};
@@ -25,7 +25,7 @@ impl Check<'_> {
     }
 
     fn steps(&mut self, split: &str, steps: &[Step]) {
-        // Height and width below which no image is at this step, where a step before made them.
+        // Smallest height and width of images at this step, if an earlier step determines them.
         let mut least: Option<[usize; 2]> = None;
         for (index, step) in steps.iter().enumerate() {
             let path = |rest: &str| format!("preprocess.{split}[{index}].{rest}");

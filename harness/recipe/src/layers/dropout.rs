@@ -11,7 +11,7 @@ use crate::lower::Builder;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Dropout {
-    /// Share of elements set to zero (1 minus TensorFlow's keep probability).
+    /// Share of elements set to zero (1 minus the keep probability of TensorFlow).
     #[schemars(range(min = 0), extend("exclusiveMaximum" = 1))]
     pub rate: f64,
 }

@@ -1,4 +1,4 @@
-//! Neighbouring pixels as one.
+//! Merges adjacent pixels.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -8,13 +8,13 @@ use super::{Description, Module, Step, Word, Work};
 use crate::lower::Builder;
 use crate::schema::Pair;
 
-/// `[H, W, C]` to `[H/2, W/2, 4C]`: pixels that are neighbours become one, with their channels one after another,
-/// column by column (the patch merging of Swin, arXiv 2103.14030). A map of odd extent is filled up with zeros below
-/// and on the right.
+/// `[H, W, C]` to `[H/2, W/2, 4C]`: adjacent pixels are merged into one, with their channels concatenated column by
+/// column (patch merging of Swin, arXiv 2103.14030). A map with an odd size is padded with zeros at the bottom and on
+/// the right.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct MergePatches {
-    /// How many pixels become one, down and across.
+    /// Number of pixels to merge, vertically and horizontally.
     #[serde(default = "two")]
     pub size: Pair,
 }

@@ -1,4 +1,4 @@
-//! Channels become pixels.
+//! Rearranges channels into pixels.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -8,12 +8,12 @@ use super::{Description, Module, Step, Word, Work};
 use crate::lower::Builder;
 use crate::schema::Size;
 
-/// `[C*r*r, H, W]` to `[C, H*r, W*r]`: the channels of a block are the pixels of a square (arXiv 1609.05158; PyTorch's
-/// PixelShuffle).
+/// `[C*r*r, H, W]` to `[C, H*r, W*r]`: the channels of a block become the pixels of a square (arXiv 1609.05158;
+/// PyTorch's PixelShuffle).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PixelShuffle {
-    /// How many times as high and as wide: r.
+    /// The factor r for height and width.
     pub by: Size,
 }
 

@@ -1,5 +1,5 @@
-//! The JSON Schema of a kind of file with what holds for all layers: the keys of modules, the first words of a layer's
-//! own description, and expressions wherever a number or switch may stand.
+//! The JSON Schema of a kind of file with the common parts of all layers: the keys of modules, the first sentence of
+//! each layer's description, and expressions in place of numbers and switches.
 
 use schemars::JsonSchema;
 use serde_json::{Map, Value, json};
@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use super::{Layer, Module};
 use crate::schema::Expression;
 
-/// What schemars makes of a kind of file, completed where layers stand in it.
+/// The schema of a kind of file from schemars, completed for layers.
 pub(crate) fn schema_of<T: JsonSchema>() -> Value {
     let mut schema = schemars::schema_for!(T).to_value();
     if let Some(definitions) = schema.get_mut("$defs").and_then(Value::as_object_mut) {
@@ -56,7 +56,7 @@ fn complete_layer(tag: &str, name: &str, definitions: &mut Map<String, Value>) {
     definitions.insert(name.to_owned(), definition);
 }
 
-/// Lets an expression stand for every number and switch that a value consists of.
+/// Allows expressions for all numbers and switches of a value.
 fn allow_expressions(schema: &mut Value, definitions: &mut Map<String, Value>) {
     let allowed = |schema: &Value| {
         let mut options = schema["anyOf"].as_array().into_iter().flatten();
@@ -77,7 +77,7 @@ fn allow_expressions(schema: &mut Value, definitions: &mut Map<String, Value>) {
         }
         return;
     }
-    // A definition of several forms (`Pair`) is of layers alone: the forms are changed where they are defined.
+    // Definitions with several forms (`Pair`) are used only by layers: their forms are changed in place.
     if let Some(name) = definition_name(schema).map(str::to_owned)
         && let Some(mut forms) =
             definitions.get_mut(&name).filter(|forms| forms.get("anyOf").is_some()).map(Value::take)

@@ -8,11 +8,11 @@ use super::{Description, Module, Step, Word, Work};
 use crate::lower::Builder;
 use crate::schema::Size;
 
-/// `[C, H, W]` to `[H*W, C]`: each pixel, row by row, as a token; or as several tokens of `size` numbers.
+/// `[C, H, W]` to `[H*W, C]`: each pixel becomes a token, row by row; or several tokens of `size` numbers.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Tokens {
-    /// Numbers of a token, where a pixel is several: what a detector predicts for each anchor of a place.
+    /// Numbers per token, if a pixel becomes several tokens: for example, what a detector predicts for each anchor.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub size: Option<Size>,
 }

@@ -50,7 +50,7 @@ fn total(graph: &mut Graph, recipe: &Recipe, components: Vec<Component>) -> Resu
     }
 }
 
-/// Where a term of the loss adds its operators.
+/// The context in which a loss term adds its operators.
 pub(crate) struct Terms<'a> {
     graph: &'a mut Graph,
     recipe: &'a Recipe,
@@ -152,7 +152,7 @@ impl Terms<'_> {
         Ok(results)
     }
 
-    /// A number of the step that is shown beside the losses.
+    /// A number of the step that is reported with the losses.
     pub fn metric(&mut self, name: &str, value: ValueId) {
         self.graph.metrics.push((name.into(), value));
     }

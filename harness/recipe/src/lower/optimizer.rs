@@ -117,7 +117,7 @@ fn update(
     Ok(())
 }
 
-/// A variable that is kept beside a parameter, named `PARAMETER/name`.
+/// A variable that belongs to a parameter, named `PARAMETER/name`.
 fn beside(graph: &mut Graph, parameter: VariableId, name: &str, role: VariableRole, init: Init) -> VariableId {
     let variable = graph.variable(parameter).clone();
     let ty = graph.ty(variable.value).clone();

@@ -1,4 +1,4 @@
-//! Blocks: what they declare, what a use passes them, and their layers in the place of the use.
+//! Blocks: their arguments, the values of a use, and the expansion of their layers.
 
 use std::collections::HashSet;
 
@@ -12,7 +12,7 @@ use crate::schema::{Block, Expression, Scalar};
 use crate::span::ConfigPath;
 use crate::tree::{Node, Value};
 
-/// Arguments of a use, and where they stand.
+/// Arguments of a use, and their positions.
 pub(super) struct Given<'g> {
     pub(super) args: &'g IndexMap<String, Scalar>,
     pub(super) path: ConfigPath,

@@ -1,4 +1,4 @@
-//! From the architecture as written to the architecture with everything decided.
+//! Resolves the architecture.
 
 use std::collections::{HashMap, HashSet};
 
@@ -59,13 +59,13 @@ pub(super) struct Scope {
     /// Name of the enclosing module with a dot behind it, or nothing.
     pub(super) prefix: String,
     pub(super) args: Args,
-    /// How parameters start where their layer does not say.
+    /// Initialisation of parameters whose layer has none.
     pub(super) init: InitDefaults,
     /// Whether layers without a name are named by their index.
     pub(super) indexed: bool,
 }
 
-/// What a module name stands for.
+/// The meaning of a module name.
 pub(super) struct Known {
     /// A name with parameters, or of a module with others inside, is used once.
     exclusive: bool,
@@ -79,7 +79,7 @@ pub(super) struct Expander<'a> {
     pub(super) modules: HashMap<String, Known>,
     /// Modules with others or parameters inside, for `again`.
     pub(super) callable: HashMap<String, ResolvedLayer>,
-    /// Modules that have parameters of their own beside what is in them.
+    /// Modules that have their own parameters in addition to inner modules.
     own: HashSet<String>,
     /// Full names of taps and inputs known so far.
     pub(super) taps: HashSet<String>,
@@ -201,7 +201,7 @@ impl Expander<'_> {
         Some(name.to_owned())
     }
 
-    /// Taps under other names: what a module or the network gives.
+    /// Taps under other names: the outputs of a module or of the network.
     pub(super) fn named_taps(
         &mut self,
         names: &IndexMap<String, String>,

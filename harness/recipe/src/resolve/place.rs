@@ -1,4 +1,4 @@
-//! What a layer asks of the place where it stands while it resolves.
+//! The context in which a layer is resolved.
 
 use indexmap::IndexMap;
 
@@ -33,7 +33,7 @@ impl<'p, 'a> Place<'p, 'a> {
         Self { expander, scope, path, inner, name, returns: IndexMap::new() }
     }
 
-    /// Name of the module, and the taps that it gives to its caller.
+    /// Name of the module, and the taps that it returns.
     pub(super) fn into_parts(self) -> (Option<String>, IndexMap<String, String>) {
         (self.name, self.returns)
     }
@@ -50,7 +50,7 @@ impl<'p, 'a> Place<'p, 'a> {
         self.error("", message).span = span;
     }
 
-    /// How parameters start where their layer does not say.
+    /// Initialisation of parameters whose layer has none.
     pub(crate) fn init(&self) -> &InitDefaults {
         &self.scope.init
     }
@@ -107,7 +107,7 @@ impl<'p, 'a> Place<'p, 'a> {
         format!("{}{item}", self.scope.inside(self.name.as_deref(), true).prefix)
     }
 
-    /// Says which taps of its inside the module gives to its caller.
+    /// Declares the inner taps that the module returns.
     pub(crate) fn returns(&mut self, names: &IndexMap<String, String>) {
         let inside = self.scope.inside(self.name.as_deref(), true);
         self.returns = self.expander.named_taps(names, &self.at("returns"), &inside);
@@ -124,7 +124,7 @@ impl<'p, 'a> Place<'p, 'a> {
         self.expander.known_tap(tap, self.scope)
     }
 
-    /// Makes a tap known; gives its full name.
+    /// Declares a tap; returns its full name.
     pub(crate) fn new_tap(&mut self, tap: &str) -> String {
         let full = self.beside(tap);
         if !self.expander.taps.insert(full.clone()) {
@@ -133,12 +133,12 @@ impl<'p, 'a> Place<'p, 'a> {
         full
     }
 
-    /// The full name of what stands beside this layer.
+    /// The full name of a sibling of this layer.
     pub(crate) fn beside(&self, name: &str) -> String {
         format!("{}{name}", self.scope.prefix)
     }
 
-    /// The full name of a module above that stands under `key`: within the module around this layer, or in full.
+    /// The full name of an earlier module given by `key`: relative to the enclosing module, or in full.
     pub(crate) fn module_name(&mut self, key: &str, name: &str) -> Option<String> {
         let modules = &self.expander.modules;
         let full = [self.beside(name), name.to_owned()];

@@ -19,10 +19,10 @@ pub struct MultiStep {
     #[serde(default = "gamma")]
     #[schemars(range(min = 0, max = 1))]
     pub gamma: f64,
-    /// When it drops, counted from the start of training: `[30 epochs, 60 epochs]`.
+    /// Times of the drops, counted from the start of training: `[30 epochs, 60 epochs]`.
     #[schemars(length(min = 1))]
     pub milestones: Vec<Period>,
-    /// Rise at the beginning.
+    /// Warm-up at the beginning.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub warmup: Option<Warmup>,
 }

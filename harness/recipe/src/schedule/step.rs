@@ -1,4 +1,4 @@
-//! Drops at equal distances: torch.optim.lr_scheduler.StepLR.
+//! Drops at equal intervals: torch.optim.lr_scheduler.StepLR.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -18,9 +18,9 @@ pub struct StepDecay {
     #[serde(default = "gamma")]
     #[schemars(range(min = 0, max = 1))]
     pub gamma: f64,
-    /// Distance of the drops.
+    /// Interval between drops.
     pub every: Period,
-    /// Rise at the beginning.
+    /// Warm-up at the beginning.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub warmup: Option<Warmup>,
 }

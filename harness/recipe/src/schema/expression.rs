@@ -1,4 +1,4 @@
-//! Expressions of block arguments, which may stand wherever a layer has a number or switch.
+//! Expressions of block arguments, which are allowed in place of every number or switch of a layer.
 
 use std::fmt;
 

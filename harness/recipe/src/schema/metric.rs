@@ -1,4 +1,4 @@
-//! What an evaluation measures.
+//! Metrics.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -6,7 +6,7 @@ use std::fmt;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
 
-/// What everybody has to know of a metric who compares, shows or draws its values.
+/// Properties of a metric for comparing, formatting and drawing its values.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Facts {
     name: &'static str,
@@ -87,7 +87,7 @@ macro_rules! metrics {
     };
 }
 
-// The one list. How each is computed stands in its file in harness/tasks/src/metrics/.
+// The list of metrics. Their computations are in harness/tasks/src/metrics/.
 metrics! {
     Top1 = "top1", SHARE, "Share of samples whose true class is ranked first.";
     Top5 = "top5", SHARE, "Share of samples whose true class is among the first five.";
@@ -95,7 +95,7 @@ metrics! {
         "Mean cross entropy in nats, of samples, tokens or pixels, without smoothing and regularisation.";
     Perplexity = "perplexity", (Better::Lower, [1.0, f64::INFINITY], Unit::Plain),
         "Exponential of the mean cross entropy per token.";
-    BitsPerCharacter = "bits_per_character", COST, "Mean cross entropy of a character in bits.";
+    BitsPerCharacter = "bits_per_character", COST, "Mean cross entropy per character, in bits.";
     Hmean = "hmean", SHARE, "Harmonic mean of precision and recall of text detection (protocol of ICDAR 2015).";
     Precision = "precision", SHARE, "Share of the detected texts that are correct.";
     Recall = "recall", SHARE, "Share of the texts that are detected.";
@@ -157,7 +157,7 @@ impl Metric {
         }
     }
 
-    /// A value for people: `92.7 %`, or with four decimals.
+    /// Formats a value: `92.7 %`, or with four decimals.
     pub fn format(self, value: f64) -> String {
         match self.unit() {
             Unit::Share => format!("{:.1} %", 100.0 * value),
@@ -165,7 +165,7 @@ impl Metric {
         }
     }
 
-    /// A difference of two values, or a spread, for people: one digit more than the values in per cent.
+    /// Formats a difference of two values, or a spread: with one more digit than values in per cent.
     pub fn format_difference(self, difference: f64) -> String {
         match self.unit() {
             Unit::Share => format!("{:.2} %", 100.0 * difference),
@@ -216,7 +216,7 @@ pub struct Score {
     pub metric: Metric,
     /// In the metric's range; a share as a fraction.
     pub value: f64,
-    /// Number of things that it is a share of, where they are few enough to be named.
+    /// The denominator of the share, if it is small enough to be shown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub of: Option<u64>,
 }

@@ -1,4 +1,4 @@
-//! Stretches of training.
+//! Durations of training.
 
 use std::borrow::Cow;
 use std::fmt;

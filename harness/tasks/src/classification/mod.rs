@@ -1,4 +1,4 @@
-//! Classes of images.
+//! Image classification.
 
 mod evaluate;
 mod sources;
@@ -29,7 +29,7 @@ use crate::{
 /// Name of the input that holds the classes.
 const LABEL: &str = "label";
 
-/// Classes of images.
+/// Image classification.
 pub(crate) struct Classification;
 
 /// Images with a class.

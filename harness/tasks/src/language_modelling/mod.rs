@@ -1,4 +1,4 @@
-//! Text that a network continues: for each character of a window the one that comes after it.
+//! Language modelling by characters: predicts the next character for each position of a window.
 
 mod continuation;
 mod evaluate;

@@ -1,4 +1,4 @@
-//! Where text comes from.
+//! Sources of text.
 
 use std::{path::Path, sync::Arc};
 
@@ -42,7 +42,7 @@ fn length(recipe: &Recipe) -> Result<usize, InputError> {
     }
 }
 
-/// A file in place of what the recipe has: its settings stay where they are those of a file.
+/// A file instead of the source of the recipe; settings of a file source are kept.
 pub(super) fn file(path: &Path, before: &Source) -> Source {
     let path = path.to_owned();
     Source::TextFile(match before {

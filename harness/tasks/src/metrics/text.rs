@@ -1,4 +1,4 @@
-//! Precision, recall and their harmonic mean over found text.
+//! Precision, recall and their harmonic mean for text detection.
 
 use super::Meter;
 use zoo_datasets::text::Counts;

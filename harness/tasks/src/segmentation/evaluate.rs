@@ -1,4 +1,4 @@
-//! Mean intersection over union, and pictures of what was taken for what.
+//! Mean intersection over union, and pictures of predictions.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -85,7 +85,7 @@ fn taken(
     Ok((found, counts))
 }
 
-/// An image with its classes, and beside it with those that were found.
+/// An image with its true classes, and next to it with the predicted ones.
 fn show(HeldOutImage { name, sample }: &HeldOutImage, found: &LabelMap, counts: &Confusion, witness: &mut Witness<'_>) {
     let share = mean_iou(counts).value;
     let Size { width, height } = found.size();

@@ -1,4 +1,4 @@
-//! Where images with label maps come from.
+//! Sources of images with label maps.
 
 use std::{path::Path, sync::Arc};
 

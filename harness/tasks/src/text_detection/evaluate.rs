@@ -90,7 +90,7 @@ fn find(
     let (Some(first), n) = (images.first(), images.len()) else { return Ok(Vec::new()) };
     let Size { width, height } = first.size;
     let input = first_input(network)?.name;
-    // A network of its own for other images than it was made for: as many at once as there are.
+    // A separate network for each other image size, for the given number of images.
     let known = network.inputs().iter().any(|input| input.shape == [3, height, width]);
     network.resize(if known { network.batch() } else { n }, &input, &[3, height, width])?;
     let per_run = network.batch();

@@ -1,4 +1,4 @@
-//! Where images with text come from.
+//! Sources of images with text.
 
 use std::{path::Path, sync::Arc};
 

@@ -1,4 +1,4 @@
-//! A target's mask in held-out pairs, and the way through held-out sequences.
+//! Evaluation of masks in held-out pairs, and of tracking in held-out sequences.
 
 use std::sync::{
     Arc,
@@ -36,7 +36,7 @@ pub(super) struct Setting {
     window: MaskWindow,
 }
 
-/// Where in the search image the mask of a place lies: `size` pixels from `place * stride - pad` on.
+/// The position of the mask of a place in the search image: `size` pixels from `place * stride - pad`.
 #[derive(Clone, Copy)]
 struct MaskWindow {
     size: usize,
@@ -205,7 +205,7 @@ impl HeldOut for HeldOutTargets {
             supervised::Found::TooShort => {}
             supervised::Found::Overlap(value) => scores.push(Score { metric: Metric::Eao, value, of: None }),
         }
-        // What nothing is known about is not measured.
+        // Frames without annotation are not measured.
         scores.retain(|score| !score.value.is_nan());
         Ok(Some(Evaluation { samples, loss: None, scores }))
     }
@@ -313,7 +313,7 @@ fn follow_all(
     Ok(Some(tracks))
 }
 
-/// What a tracker looks at in a frame.
+/// The search image of a tracker in a frame.
 struct View {
     frame: VideoFrame,
     pixels: Vec<f32>,

@@ -1,4 +1,4 @@
-//! From videos to what SiamMask is trained and evaluated on.
+//! Training and evaluation samples of SiamMask from videos.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ pub(super) const SEARCH: &str = "search";
 /// Name of the input that holds the anchors' classes, `[A, G, G]`.
 const CLASSES: &str = "label_cls";
 
-/// What videos offer to a step.
+/// The inputs that videos provide for a step.
 pub(super) const FIELDS: [&str; 7] =
     [TEMPLATE, SEARCH, CLASSES, "label_loc", "label_loc_weight", "label_mask", "label_mask_weight"];
 
@@ -88,7 +88,7 @@ fn pair_config(recipe: &Recipe, split: Split, grid: usize) -> Result<(PairConfig
     Ok((config, normalize))
 }
 
-/// What a step with these inputs is trained on.
+/// The training data of a step with these inputs.
 pub(super) fn training(
     recipe: &Recipe,
     inputs: &[Input],

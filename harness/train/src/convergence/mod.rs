@@ -1,4 +1,4 @@
-//! Whether runs of one recipe, which differ by their seeds, converge as they should.
+//! Tests whether runs of one recipe with different seeds converge as they should.
 
 pub mod noninferiority;
 mod outliers;
@@ -19,7 +19,7 @@ use outliers::outlier;
 pub(crate) const FREE: [&str; 6] =
     ["description", "reference", "golden", "engine.threads", "train.checkpoint_every", "train.seed"];
 
-/// What a user may want otherwise.
+/// Options of a verdict.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rules {
     /// Probability that runs that are too bad pass.
@@ -60,8 +60,11 @@ pub enum ConvergenceError {
         changes: Vec<Change>,
     },
     /// Two runs that are one.
-    #[error("{} and {} have the same seed, {seed}: such runs are bit-identical and count only once", first.display(), 
-             other.display())]
+    #[error(
+        "{} and {} have the same seed, {seed}: such runs are bit-identical and count only once",
+        first.display(),
+        other.display()
+    )]
     SameSeed {
         /// A run.
         first: PathBuf,
@@ -87,7 +90,7 @@ pub enum ConvergenceError {
     Margin {
         /// The margin.
         margin: f64,
-        /// What is judged.
+        /// The judged metric.
         metric: Metric,
     },
     /// A run that cannot be read.
@@ -179,7 +182,7 @@ fn expect_one_training(first: &RunRecord, records: &[RunRecord]) -> Result<(), C
     Ok(())
 }
 
-/// What two runs differ in: values of the recipe but for the `free` ones, device, and data.
+/// The differences between two runs: values of the recipe except the `free` ones, device, and data.
 pub fn setting_changes(first: &RunRecord, other: &RunRecord, free: &[&str]) -> Vec<Change> {
     let value = |record: &RunRecord| serde_json::to_value(&record.recipe).unwrap_or_default();
     let mut changes = differences(&value(first), &value(other), free);
@@ -276,7 +279,7 @@ fn hypotheses(metric: Metric, margin: Option<f64>, bound: f64) -> Hypotheses {
     }
 }
 
-/// Where values lie that are worse than another, and where those that are not.
+/// Words for the directions of worse and better values.
 fn sides(metric: Metric) -> (&'static str, &'static str) {
     match metric.better() {
         Better::Higher => ("below", "at least"),

@@ -1,4 +1,4 @@
-//! What was found out before the training, as sections: golden check, device, cost.
+//! Report sections for results obtained before the training: golden check, device, cost.
 
 use zoo_pages::{Cell, Grid, Lane, Section, Span, Timeline, bound_class, duration, grouped};
 use zoo_recipe::schema::Unit;
@@ -23,7 +23,7 @@ pub(super) fn golden(check: &GoldenCheck) -> Section {
         notes.push(format!("This run changes {}.", check.changes.join(", ")));
     }
     notes.extend(check.first_divergence.as_ref().map(divergence));
-    // The verdict comes first: a narrow screen shows what is left, and scrolls.
+    // The verdict is the first column, because narrow screens show the left side.
     let columns = [
         ("stage", false),
         ("verdict", false),
@@ -70,7 +70,7 @@ fn divergence(found: &FirstDivergence) -> String {
     format!("First divergence in {}: {}{line}.{hints}", found.stage, found.tensor)
 }
 
-/// What the numbers of a device lose.
+/// The losses of precision on a device.
 pub(super) fn device(check: &DeviceCheck) -> Section {
     let share = |share: f64| format!("{:.2} %", 100.0 * share);
     let mut notes = vec![match check.verdict {
@@ -107,7 +107,7 @@ pub(super) fn device(check: &DeviceCheck) -> Section {
     Section { id: "device".into(), title, notes, grids, ..Section::default() }
 }
 
-/// What a step costs on a device, and when what happens; `steps` is how many the training has.
+/// The predicted cost of a step on a device, with a timeline; `steps` is the number of steps of the training.
 ///
 /// # Errors
 /// A template that does not render.

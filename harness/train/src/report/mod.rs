@@ -1,4 +1,4 @@
-//! The page about a run, and the comparison of several.
+//! The page of a run, and the comparison of several runs.
 
 mod before;
 mod comparison;
@@ -20,7 +20,7 @@ use crate::event::{
 use crate::launch::Launch;
 use curves::Point;
 
-/// What a page tells, gathered from the events of a run.
+/// The content of a page, collected from the events of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
     started: Option<Started>,
@@ -33,18 +33,18 @@ pub struct Report {
     end: End,
 }
 
-/// What a page tells beyond the events.
+/// The content of a page beyond the events.
 #[derive(Clone, Copy, Debug)]
 pub struct Source<'a> {
     /// The resolved recipe, as a file.
     pub yaml: &'a str,
-    /// What the recipe says of itself.
+    /// The description of the recipe.
     pub description: &'a str,
     /// Where it comes from.
     pub reference: &'a Reference,
     /// Folder of pictures, which may not be there.
     pub pictures: &'a Path,
-    /// How the run was asked for, where that is known.
+    /// The settings with which the run was started, if known.
     pub launch: Option<&'a Launch>,
 }
 
@@ -90,7 +90,7 @@ impl Report {
         self.page(source, Vec::new())
     }
 
-    /// The page as a server gives it, with links to others.
+    /// The page for the server, with links to others.
     ///
     /// # Errors
     /// A template that does not render.

@@ -1,4 +1,4 @@
-//! What runs reached beside the published figure and beside other frameworks on the same data, as a page in Markdown.
+//! Results of runs, compared with published results and with other frameworks on the same data, as a Markdown page.
 
 use serde::Deserialize;
 use std::{
@@ -26,9 +26,9 @@ pub struct Elsewhere {
     pub recipe: String,
     /// The framework and its version.
     pub by: String,
-    /// What was measured.
+    /// The metric.
     pub metric: Metric,
-    /// What it reached, in the metric's range.
+    /// Its result, in the range of the metric.
     pub value: f64,
     /// Seconds of training.
     pub seconds: f64,
@@ -51,7 +51,7 @@ pub enum ResultsError {
     NoValue {
         /// The run.
         folder: PathBuf,
-        /// What its target is about.
+        /// The metric of its target.
         metric: Metric,
     },
     /// A file that cannot be read.
@@ -69,7 +69,7 @@ pub enum ResultsError {
         path: PathBuf,
         /// Number of the line, from 1.
         line: usize,
-        /// What is wrong with it.
+        /// The reason.
         source: serde_json::Error,
     },
 }
@@ -222,14 +222,14 @@ impl Row {
     }
 }
 
-/// What a run changes of its recipe, as the end of a sentence.
+/// The changes of a run to its recipe, as the end of a sentence.
 fn changed(golden: &GoldenCheck) -> String {
     let kept = |change: &&String| !change.starts_with("train.seed") && !change.starts_with("engine.");
     let changes: Vec<&str> = golden.changes.iter().filter(kept).map(String::as_str).collect();
     if changes.is_empty() { String::new() } else { format!(" (of the recipe are changed: {})", changes.join(", ")) }
 }
 
-/// What the golden check before the run found, as a sentence.
+/// The result of the golden check before the run, as a sentence.
 fn proven(golden: &GoldenCheck) -> String {
     let worst = golden.stages.iter().filter_map(|stage| stage.worst.as_ref()?.ratio).fold(0.0, f64::max);
     let verdict = match golden.verdict {

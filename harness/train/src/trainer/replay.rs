@@ -1,7 +1,7 @@
-//! The way to a failed step, a second time.
+//! Repeats the steps up to a failed one.
 //!
-//! A step leaves no copy of what it starts from. But a training repeats itself bit for bit, so the weights before a
-//! failed step can be had again from the last checkpoint, at no cost for trainings that do not fail.
+//! A step keeps no copy of its initial state. But a training is reproducible bit for bit, so the weights before a
+//! failed step can be recomputed from the last checkpoint, without overhead for trainings that do not fail.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -12,8 +12,8 @@ use crate::{
 };
 
 impl Trainer<'_> {
-    /// Goes back to the last checkpoint, or to the beginning, and takes the steps up to `failed` again, the last of
-    /// them under observation. `None` if `cancel` was set, or if the way cannot be gone again; the log says why.
+    /// Goes back to the last checkpoint, or to the beginning, and repeats the steps up to `failed`, and observes the
+    /// last one. `None` if `cancel` was set, or if the steps cannot be repeated; the log contains the reason.
     pub(super) fn find_culprit(
         &mut self,
         store: &CheckpointStore,
