@@ -11,7 +11,8 @@ pub fn excerpt(place: &str, sets: &[String]) -> String {
     if let Some((line, column, source)) = source(place, sets) {
         let margin = " ".repeat(line.len());
         let bar = paint(DIM, "|");
-        let room = screen_width().unwrap_or(usize::MAX).saturating_sub(line.len() + 3).max(LEAST_WIDTH);
+        // The bar and its blanks, and the indentation of some reports.
+        let room = screen_width().unwrap_or(usize::MAX).saturating_sub(line.len() + 5).max(LEAST_WIDTH);
         let (source, column) = part_around(&source, column, room);
         let mark = " ".repeat(column.saturating_sub(1));
         text = format!("{margin}{text}\n{margin} {bar}\n{} {bar} {source}\n{margin} {bar} {mark}^", paint(DIM, &line));

@@ -193,11 +193,11 @@ fn wrapped(text: &str, width: usize) -> Vec<String> {
     lines.iter().map(|line| line.trim_end().to_owned()).collect()
 }
 
-/// Where a text may be cut: behind spaces, and in words with letters behind `.`, `/`, `_` and `-`.
+/// Where a text can be split: after spaces, and in words with letters after `.`, `/`, `_` and `-`. Numbers stay whole.
 fn parts(text: &str) -> Vec<&str> {
     let words = text.split_inclusive(' ');
     words
-        .flat_map(|word| match word.chars().any(char::is_alphabetic) {
+        .flat_map(|word| match word.chars().any(char::is_alphabetic) && word.trim_end().parse::<f64>().is_err() {
             true => word.split_inclusive(['.', '/', '_', '-']).collect(),
             false => vec![word],
         })
@@ -225,6 +225,11 @@ mod tests {
         assert_eq!(anstream::adapter::strip_str(&table.fitted(Some(30))).to_string(), wrapped);
         let below = "name\n    note\na\n    a note of more\n    than twenty-four\n    characters\n";
         assert_eq!(anstream::adapter::strip_str(&table.fitted(Some(20))).to_string(), below);
+    }
+
+    #[test]
+    fn numbers_stay_whole() {
+        assert_eq!(parts("layer1.conv 1.0e-9 a-b"), ["layer1.", "conv ", "1.0e-9 ", "a-", "b"]);
     }
 
     #[test]

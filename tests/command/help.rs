@@ -231,3 +231,21 @@ fn names_complete() {
         assert!(said.lines().any(|line| line == expected), "{words}: {said}");
     }
 }
+
+#[test]
+fn a_misspelt_command_gets_only_its_near_miss() {
+    let refused = zoo("chek resnet50").expect(2);
+    assert!(refused.err.contains("'check'") && !refused.err.contains("schema"), "{}", refused.err);
+}
+
+#[test]
+fn an_unknown_option_named_like_a_setting_points_to_set() {
+    let refused = zoo("run resnet50 --epochs 3").expect(2);
+    assert!(refused.err.contains("--set train.epochs=3"), "{}", refused.err);
+}
+
+#[test]
+fn a_folder_is_not_a_recipe() {
+    let refused = zoo("run recipes").expect(2);
+    assert!(refused.err.contains("`recipes` is a folder, not a recipe"), "{}", refused.err);
+}

@@ -4,7 +4,7 @@ use crate::Failure;
 use crate::console::{BAD, DIM, GOOD, HEADING, WARN, paint};
 use crate::excerpt::excerpt;
 use crate::numbers::{Ratio, Small};
-use crate::table::{Align, Cell, Table};
+use crate::table::{Align, Cell, Table, fitted, fitted_after};
 use anstyle::Style;
 use std::io::Write;
 use zoo_golden::conditions::Difference;
@@ -26,7 +26,7 @@ pub(in crate::cmd) fn print(report: &Report, sets: &[String], out: &mut impl Wri
     if fused > 0 {
         let note =
             format!("{fused} module outputs are inside fused operators; the unfused run of this check covers them");
-        writeln!(out, "{}", paint(DIM, note))?;
+        writeln!(out, "{}", paint(DIM, fitted(&note)))?;
     }
     for stage in &report.stages {
         if let Some(item) = &stage.in_f32 {
@@ -36,7 +36,7 @@ pub(in crate::cmd) fn print(report: &Report, sets: &[String], out: &mut impl Wri
                 Ratio(item.ratio),
                 item.name
             );
-            writeln!(out, "{}", paint(DIM, note))?;
+            writeln!(out, "{}", paint(DIM, fitted(&note)))?;
         }
     }
     for stage in report.stages.iter().filter(|stage| stage.verdict == Verdict::Fail) {
@@ -50,7 +50,7 @@ pub(in crate::cmd) fn print(report: &Report, sets: &[String], out: &mut impl Wri
     if report.baseline {
         let note = "zoo recorded this golden itself: it is a baseline, which detects regressions. It does not prove \
                     agreement with a reference framework";
-        writeln!(out, "{}", paint(WARN, note))?;
+        writeln!(out, "{}", paint(WARN, fitted(note)))?;
     }
     Ok(())
 }
@@ -114,6 +114,8 @@ pub(in crate::cmd) fn failures(stage: &StageReport, out: &mut impl Write) -> Res
     Ok(())
 }
 
+const HINT: &str = "hint:";
+
 /// The first divergence, with the line of the recipe and hints.
 pub(in crate::cmd) fn first_divergence(
     divergence: &Divergence,
@@ -133,10 +135,12 @@ pub(in crate::cmd) fn first_divergence(
         writeln!(out, "{}", indented(&excerpt(line, sets)))?;
     }
     if divergence.local != Some(true) && !divergence.suspects.is_empty() {
-        writeln!(out, "  suspects, nearest first: {}", divergence.suspects.join(", "))?;
+        let text = format!("suspects, nearest first: {}", divergence.suspects.join(", "));
+        writeln!(out, "  {}", fitted_after(&text, 4))?;
     }
     for hint in &divergence.hints {
-        writeln!(out, "  {} {hint}", paint(WARN, "hint:"))?;
+        let text = fitted_after(&format!("{HINT} {hint}"), 4);
+        writeln!(out, "  {}", text.replacen(HINT, &paint(WARN, HINT), 1))?;
     }
     Ok(())
 }
