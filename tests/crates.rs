@@ -1,4 +1,4 @@
-//! Keeps the crates apart: who may import whom, and where `unsafe` may stand. ARCHITECTURE.md explains why.
+//! Checks the dependencies between crates, and the location of `unsafe` code. ARCHITECTURE.md explains why.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -73,7 +73,7 @@ fn manifest(folder: &Path) -> Table {
     fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display())).parse().unwrap()
 }
 
-/// Names of the workspace's own crates among the dependencies of a manifest, of whatever kind.
+/// Names of workspace crates among the dependencies of a manifest, of any kind.
 fn imports(manifest: &Table) -> BTreeSet<String> {
     let kinds = ["dependencies", "dev-dependencies", "build-dependencies"];
     let tables = kinds.iter().filter_map(|kind| manifest.get(*kind)?.as_table());

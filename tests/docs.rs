@@ -110,7 +110,7 @@ fn shown(lines: &[&str], block: &Block) -> Vec<Shown> {
     all
 }
 
-/// Commands of a block of the language `sh`; they go on after a backslash.
+/// Commands of an `sh` block; they continue after a backslash.
 fn commands(lines: &[&str]) -> Vec<String> {
     let mut all: Vec<String> = Vec::new();
     for line in lines {

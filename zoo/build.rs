@@ -1,4 +1,4 @@
-//! Builds again when a recipe or golden is added: the command carries all of them.
+//! Rebuilds if a recipe or golden is added, because all of them are embedded in the binary.
 
 fn main() {
     println!("cargo::rerun-if-changed=recipes");

@@ -1,4 +1,4 @@
-//! Where recipes and goldens are found.
+//! Finds recipes and goldens.
 
 use crate::Failure;
 use include_dir::{Dir, include_dir};
@@ -14,12 +14,12 @@ static RECIPES: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/recipes");
 /// Their goldens, so that it proves them anywhere.
 static GOLDENS: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/golden");
 
-/// Folders with recipes, and the goldens beside them.
+/// Folders with recipes, and the goldens next to them.
 #[derive(Clone, Debug)]
 pub struct Catalog {
     dirs: Vec<PathBuf>,
     library: Library,
-    /// Set once the goldens of the built-in recipes lie beside them.
+    /// Set once the goldens of the built-in recipes have been unpacked.
     goldens: OnceLock<()>,
 }
 
@@ -105,7 +105,7 @@ fn nearest() -> Option<PathBuf> {
     Some(std::iter::repeat_n("..", above).collect::<PathBuf>().join("recipes"))
 }
 
-/// The folder `name` beside `dir`.
+/// The folder `name` next to `dir`.
 fn sibling(dir: &Path, name: &str) -> PathBuf {
     let mut parts = dir.components();
     match parts.next_back() {
@@ -114,7 +114,7 @@ fn sibling(dir: &Path, name: &str) -> PathBuf {
     }
 }
 
-/// Where something built in lies as files.
+/// Where built-in files are unpacked.
 fn unpacked_to(name: &str) -> Option<PathBuf> {
     Some(cache_folder()?.join(concat!("zoo/", env!("CARGO_PKG_VERSION"))).join(name))
 }

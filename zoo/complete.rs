@@ -1,6 +1,7 @@
-//! What the shell completes beyond options: names of recipes, profiles, devices, studies, and folders of runs.
+//! Shell completion of names: recipes, profiles, devices, studies, and run folders.
 //!
-//! The shell runs this command again (`COMPLETE=bash zoo -- zoo check res`), which is cheap: names are those of files.
+//! The shell runs this command again (`COMPLETE=bash zoo -- zoo check res`). This is fast, because names are file
+//! names.
 
 use crate::catalog::Catalog;
 use clap_complete::engine::{ArgValueCompleter, CompletionCandidate, PathCompleter, ValueCompleter};
@@ -10,7 +11,7 @@ use std::path::{Path, PathBuf};
 use zoo_npu::DeviceLibrary;
 use zoo_train::{HOST, RunFolder};
 
-/// Folders of runs are looked for so deep below `runs` here: those of `--repeat` lie a level deeper.
+/// Search depth for run folders below `runs`: those of `--repeat` are one level deeper.
 const DEPTH: usize = 2;
 
 /// Names of recipes, and files.

@@ -1,4 +1,4 @@
-//! Stdout: results, and nothing else.
+//! Standard output, which contains only results.
 
 use anstream::AutoStream;
 use anstyle::{AnsiColor, Style};
@@ -9,7 +9,7 @@ use std::io::{self, ErrorKind, Stdout, Write};
 /// When to colour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Color {
-    /// On a terminal, unless NO_COLOR says otherwise.
+    /// On a terminal, unless NO_COLOR is set.
     Auto,
     /// Always.
     Always,
@@ -28,15 +28,15 @@ impl Color {
     }
 }
 
-/// What headings look like.
+/// Style of headings.
 pub const HEADING: Style = Style::new().bold();
-/// What has passed.
+/// Style of passes.
 pub const GOOD: Style = AnsiColor::Green.on_default().bold();
-/// What has failed.
+/// Style of failures.
 pub const BAD: Style = AnsiColor::Red.on_default().bold();
-/// What deserves a look.
+/// Style of warnings.
 pub const WARN: Style = AnsiColor::Yellow.on_default().bold();
-/// What matters less.
+/// Style of secondary text.
 pub const DIM: Style = Style::new().dimmed();
 
 /// Text in a style.
@@ -44,8 +44,8 @@ pub fn paint(style: Style, text: impl std::fmt::Display) -> String {
     format!("{style}{text}{style:#}")
 }
 
-/// Stdout. A reader that goes away (`| head`) is not an error: what it would have read is dropped, and the command's
-/// verdict stays what it is.
+/// Standard output. A closed pipe (`| head`) is not an error: further output is dropped, and the verdict of the command
+/// does not change.
 pub struct Console {
     stdout: AutoStream<Stdout>,
     muted: bool,
@@ -57,7 +57,7 @@ impl Console {
         Self { stdout: AutoStream::new(io::stdout(), color.choice()), muted: false }
     }
 
-    /// Writes nothing any more: another process gives the results.
+    /// Suppresses all output, because another process prints the results.
     pub fn mute(&mut self) {
         self.muted = true;
     }

@@ -1,4 +1,4 @@
-//! What the exit codes mean.
+//! Exit codes.
 
 use std::process::ExitCode;
 
@@ -6,7 +6,7 @@ use std::process::ExitCode;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Exit {
-    /// Done; whatever was judged has passed.
+    /// Success; all judgements passed.
     Pass = 0,
     /// A golden or a target was missed.
     Missed = 1,

@@ -1,4 +1,4 @@
-//! Everything that can end a command, and the exit code of each.
+//! All errors of commands, and their exit codes.
 
 use crate::{Exit, excerpt::excerpt, memory::Limit};
 use std::io::{self, ErrorKind};
@@ -20,10 +20,10 @@ use zoo_train::{
     report::{ComparisonError, ResultsError},
 };
 
-/// Why a command could not do what it was asked.
+/// Errors of commands.
 #[derive(Debug, Error)]
 pub enum Failure {
-    /// The command line asks for something that makes no sense.
+    /// Invalid use of the command line.
     #[error("{0}")]
     Usage(String),
     /// The recipe is wrong.
@@ -32,13 +32,13 @@ pub enum Failure {
     /// The recipe makes no graph.
     #[error(transparent)]
     Graph(#[from] GraphError),
-    /// Data or preprocessing cannot be had as the recipe says.
+    /// Errors of data or preprocessing.
     #[error(transparent)]
     Input(#[from] InputError),
     /// Data are missing or unreadable.
     #[error(transparent)]
     Data(#[from] DataError),
-    /// A golden is missing or unreadable, or could not be held against the recipe.
+    /// A golden is missing or unreadable, or cannot be compared with the recipe.
     #[error(transparent)]
     Golden(#[from] GoldenError),
     /// A golden that a recipe names was found nowhere.
@@ -46,7 +46,7 @@ pub enum Failure {
         "recipe `{recipe}` names the golden {}, which is in none of: {}{}", manifest.display(),
         searched.iter().map(|p| p.display().to_string()).collect::<Vec<_>>().join(", "),
         manifest.strip_prefix("golden").map_or_else(|_| String::new(), |rest| format!(
-            "\nIts path begins inside the folder: golden: {{manifest: {}}}", rest.display()
+            "\nThe path is relative to the folder `golden`. Write golden: {{manifest: {}}}", rest.display()
         ))
     )]
     GoldenNotFound {
@@ -60,7 +60,7 @@ pub enum Failure {
     /// The engine refused or failed.
     #[error(transparent)]
     Engine(#[from] EngineError),
-    /// A training or an evaluation cannot begin or go on.
+    /// Errors of a training or an evaluation.
     #[error(transparent)]
     Train(#[from] TrainError),
     /// The processes that were started together cannot work together.
@@ -89,7 +89,7 @@ pub enum Failure {
         /// Why.
         source: ImportError,
     },
-    /// The simulated NPU cannot price what it was asked.
+    /// Errors of predictions.
     #[error(transparent)]
     Npu(#[from] NpuError),
     /// A file that was named and is not there, or cannot be read.
@@ -109,15 +109,15 @@ pub enum Failure {
         source: std::io::Error,
     },
     /// More memory would be taken than there may be.
-    #[error("{what} would take {needed}, {} is {}: {instead}", limit.by, limit.bytes)]
+    #[error("{what} needs {needed}, but {} is {}: {instead}", limit.by, limit.bytes)]
     Memory {
-        /// What was asked for.
+        /// The requested resource.
         what: String,
-        /// What it would take at its peak.
+        /// Its peak memory.
         needed: Bytes,
-        /// What may be taken.
+        /// The limit.
         limit: Limit,
-        /// What would fit.
+        /// What fits instead.
         instead: String,
     },
     /// The results could not be written.
@@ -171,7 +171,7 @@ fn unwritable(source: &io::Error) -> Exit {
     }
 }
 
-/// The recipe's line behind an operator that ONNX has not.
+/// The line of the recipe of an operator that ONNX does not have.
 fn line(error: &OnnxError) -> String {
     match error {
         OnnxError::Operator { origin: Some(origin), .. } => {

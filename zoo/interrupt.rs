@@ -1,4 +1,4 @@
-//! Ctrl-C: the first asks the training to stop and leave a checkpoint, the second stops at once.
+//! Ctrl-C: the first one asks the training to write a checkpoint and stop, the second one stops at once.
 
 use crate::Exit;
 use crate::progress::Progress;
@@ -23,10 +23,10 @@ impl Interrupt {
             if !armed.load(Ordering::SeqCst) || requested.swap(true, Ordering::SeqCst) {
                 std::process::exit(Exit::Interrupted as i32);
             }
-            progress.line("stopping after this step and writing a checkpoint; Ctrl-C again stops at once");
+            progress.line("stopping after this step and writing a checkpoint; press Ctrl-C again to stop at once");
         };
         if let Err(error) = ctrlc::set_handler(handler) {
-            warn!("Ctrl-C will leave no checkpoint: {error}");
+            warn!("Ctrl-C will not write a checkpoint: {error}");
         }
         interrupt
     }

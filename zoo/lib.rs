@@ -1,7 +1,7 @@
 //! The `zoo` command: joins recipes, graphs, goldens, data sets and training.
 //!
-//! Results go to stdout, progress and messages to stderr. `cmd` has one file per verb, [`Exit`] what the exit codes
-//! mean, [`Failure`] the one place where errors are mapped to them.
+//! Results go to stdout, progress and messages to stderr. `cmd` has one file per command. [`Exit`] lists the exit
+//! codes, and [`Failure`] is the only place where errors are mapped to them.
 //!
 //! ```
 //! use clap::Parser;
@@ -30,6 +30,7 @@ pub use cli::Cli;
 pub use exit::Exit;
 pub use failure::Failure;
 
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, Parser};
 use clap_complete::CompleteEnv;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -37,19 +38,46 @@ use std::process::ExitCode;
 
 /// Runs the command with the arguments of this process.
 pub fn main() -> ExitCode {
-    // The shell asks what could follow; then nothing else is done.
+    // If the shell requests completions, print them and exit.
     CompleteEnv::with_factory(Cli::command).complete();
     // Before there are threads; without it, memory is only forecast less well.
     zoo_engine::share_one_arena();
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
-        Err(error) => {
-            // Help asked for goes to stdout and a usage error to stderr; a reader that has gone away is not a failure.
+        Err(mut error) => {
+            keep_near_misses(&mut error);
+            suggest_set(&mut error);
+            // Requested help goes to stdout and usage errors to stderr; a closed pipe is not a failure.
             let _ = error.print();
             return if error.use_stderr() { Exit::Invalid } else { Exit::Pass }.into();
         }
     };
     catch_unwind(AssertUnwindSafe(|| run(&cli))).unwrap_or(Exit::Internal).into()
+}
+
+/// Suggests only the command that was probably meant: clap also lists names that merely have some letters in common.
+fn keep_near_misses(error: &mut clap::Error) {
+    let Some(ContextValue::String(given)) = error.get(ContextKind::InvalidSubcommand) else { return };
+    let Some(ContextValue::Strings(similar)) = error.get(ContextKind::SuggestedSubcommand) else { return };
+    let Some(near) = zoo_graph::did_you_mean(given, similar.iter().map(String::as_str)) else { return };
+    let near = ContextValue::Strings(vec![near.to_owned()]);
+    error.insert(ContextKind::SuggestedSubcommand, near);
+}
+
+/// Explains how to change a recipe if an option was given that looks like one of its settings: `--epochs 3`.
+fn suggest_set(error: &mut clap::Error) {
+    let Some(ContextValue::String(option)) = error.get(ContextKind::InvalidArg) else { return };
+    let setting = match option.trim_start_matches('-') {
+        "epochs" => "train.epochs=3",
+        "batch" | "batch-size" => "train.batch=64",
+        "seed" => "train.seed=1",
+        "lr" | "learning-rate" => "schedule.cosine.base_lr=0.1",
+        _ => return,
+    };
+    if error.kind() == ErrorKind::UnknownArgument {
+        let tip = format!("settings of a recipe are changed with '--set', for example '--set {setting}'").into();
+        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip]));
+    }
 }
 
 /// Runs one command; errors have been reported when it returns.

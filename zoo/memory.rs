@@ -1,4 +1,4 @@
-//! How much memory a command may take.
+//! Memory limits of commands.
 
 use crate::Failure;
 use std::fs;
@@ -6,41 +6,42 @@ use std::path::{Path, PathBuf};
 use zoo_graph::Bytes;
 use zoo_train::memory::{OVERHEAD, resident};
 
-/// The option of the verbs that compute.
+/// Options of the commands that compute.
 #[derive(Clone, Copy, Debug, Default, clap::Args)]
 pub struct MemoryArgs {
-    /// Refuse to start if this much memory is not enough, for example 4GiB or 800M; by default the machine's memory
+    /// Refuse to start if the command needs more memory than this, for example 4GiB or 800M; by default the memory of
+    /// the machine
     #[arg(long, value_name = "SIZE", value_parser = size)]
     memory_limit: Option<Bytes>,
 }
 
-/// What may be taken.
+/// A memory limit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limit {
     /// Bytes.
     pub bytes: Bytes,
-    /// Who says so.
+    /// Where the limit comes from.
     pub by: &'static str,
 }
 
-/// What this process has now, what it will have anyway, and `more`.
+/// The current memory of this process, its fixed overhead, and `more`.
 pub fn beyond_now(more: Bytes) -> Bytes {
     resident().unwrap_or_default() + OVERHEAD + more
 }
 
 impl MemoryArgs {
-    /// The least of what the user, the control group and the machine allow; `None` where nobody says anything.
+    /// The smallest limit of user, control group and machine; `None` if there is none.
     pub fn limit(&self) -> Option<Limit> {
         let given = self.memory_limit.map(|bytes| Limit { bytes, by: "--memory-limit" });
         let group = control_group().map(|bytes| Limit { bytes, by: "the control group's memory.max" });
-        let machine = available().map(|bytes| Limit { bytes, by: "what this machine has left" });
+        let machine = available().map(|bytes| Limit { bytes, by: "the free memory of this machine" });
         [given, group, machine].into_iter().flatten().min_by_key(|limit| limit.bytes)
     }
 
-    /// Refuses what does not fit.
+    /// Refuses a command that exceeds the limit.
     ///
     /// # Errors
-    /// [`Failure::Memory`]; `instead` says what would fit.
+    /// [`Failure::Memory`]; `instead` describes what fits.
     pub fn expect(&self, what: &str, needed: Bytes, instead: impl FnOnce(Bytes) -> String) -> Result<(), Failure> {
         match self.limit().filter(|limit| needed > limit.bytes) {
             None => Ok(()),
@@ -66,17 +67,17 @@ fn size(text: &str) -> Result<Bytes, String> {
         "mb" => 1e6,
         "gb" => 1e9,
         "tb" => 1e12,
-        other => return Err(format!("`{other}` is not a unit of memory: write for example 800M or 4GiB")),
+        other => return Err(format!("`{other}` is not a unit of memory: write, for example, 800M or 4GiB")),
     };
-    let number: f64 = number.parse().map_err(|_| "a size begins with a number: 800M, 4GiB".to_owned())?;
+    let number: f64 = number.parse().map_err(|_| "a size starts with a number: 800M, 4GiB".to_owned())?;
     let bytes = number * factor;
     if bytes < 1.0 {
-        return Err("a limit has at least one byte".to_owned());
+        return Err("a limit must be at least one byte".to_owned());
     }
     Ok(Bytes(bytes as u64))
 }
 
-/// What the machine could give without swapping, and what this process has of it already.
+/// The memory available without swapping, plus the memory of this process.
 fn available() -> Option<Bytes> {
     let info = fs::read_to_string("/proc/meminfo").ok()?;
     let line = info.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;

@@ -1,4 +1,4 @@
-//! Stderr: messages and progress bars, which must not run into each other.
+//! Standard error: messages and progress bars, which must not interleave.
 
 use crate::cli::Global;
 use crate::console::{BAD, Color, DIM, WARN, paint};
@@ -18,12 +18,12 @@ use tracing_subscriber::registry::LookupSpan;
 pub struct Progress {
     bars: MultiProgress,
     color: Color,
-    /// Which of several processes this is; all but the first are muted and say nothing but errors.
+    /// The index of this process; all except the first are muted and only print errors.
     rank: Arc<AtomicUsize>,
 }
 
 impl Progress {
-    /// Sets up messages (`tracing`) and progress as the command line says.
+    /// Sets up messages (`tracing`) and progress according to the command line.
     pub fn new(global: &Global) -> Self {
         let visible = !global.quiet && io::stderr().is_terminal();
         let target = if visible { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
@@ -48,7 +48,7 @@ impl Progress {
         self.bars.set_draw_target(ProgressDrawTarget::hidden());
     }
 
-    /// A line that says what is being done, with the time it takes; gone when it is dropped.
+    /// A line with the current activity and its duration; removed on drop.
     pub fn spinner(&self) -> Bar {
         let style = ProgressStyle::with_template("{spinner} {msg} {elapsed:.dim}");
         let bar =
@@ -63,7 +63,7 @@ impl Progress {
         Bar(self.bars.add(ProgressBar::new(length).with_style(style.unwrap_or(ProgressStyle::default_bar()))))
     }
 
-    /// A bar for a listener to what is done, and of how much; gone when it is dropped.
+    /// A progress bar that is updated with the current and the total count; removed on drop.
     pub fn counted(&self, what: &str) -> impl FnMut(usize, usize) + use<> {
         let bar = self.bar(0);
         bar.message(what);
@@ -82,8 +82,7 @@ impl Progress {
         Phases { bar: Bar(bar), begun: false }
     }
 
-    /// A bar for a listener to what is being done for `whom`, and to about how many things follow; gone when it is
-    /// dropped.
+    /// A progress bar for a sequence of phases of `whom`; removed on drop.
     pub fn foreseen(&self, whom: &str) -> impl FnMut(&str, usize) + use<> {
         let mut phases = self.phases(1);
         let whom = whom.to_owned();
@@ -122,7 +121,7 @@ impl Progress {
 pub struct Bar(ProgressBar);
 
 impl Bar {
-    /// Says what is being done.
+    /// Shows the current activity.
     pub fn message(&self, text: impl Into<String>) {
         self.0.set_message(text.into());
     }
@@ -163,7 +162,7 @@ impl Phases {
         self.bar.message(what);
     }
 
-    /// So many follow the one that goes on, as far as one can tell by now.
+    /// The expected number of following phases.
     pub fn expect(&self, more: usize) {
         self.bar.0.set_length(self.bar.0.position() + 1 + more as u64);
     }
@@ -218,7 +217,7 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>, N: for<'a> FormatFields<'a> + 'stat
     }
 }
 
-/// Writes the message as it is, and what else an event holds as ` name=value`.
+/// Writes the message unchanged, and other fields of an event as ` name=value`.
 struct Fields<'w> {
     writer: Writer<'w>,
     result: fmt::Result,

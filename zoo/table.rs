@@ -4,7 +4,7 @@ use crate::console::{HEADING, paint};
 use anstyle::Style;
 use std::fmt;
 
-/// Which side of its column a cell keeps to.
+/// Alignment of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Align {
     /// Text.
@@ -13,7 +13,7 @@ pub enum Align {
     Right,
 }
 
-/// A cell: text, perhaps in a style.
+/// A cell: text with a style.
 #[derive(Clone, Debug)]
 pub struct Cell {
     text: String,
@@ -37,9 +37,9 @@ impl Cell {
     }
 }
 
-/// A text in the last column stays beside the others only if so many characters are left for it.
+/// Text in the last column stays there only if at least this many characters are left for it.
 const NARROWEST: usize = 24;
-/// How far a text is indented that moves below its row.
+/// Indentation of text that is moved below its row.
 const INDENT: usize = 4;
 
 /// Rows under headings, each column as wide as its widest cell. A terminal that is too narrow gets the texts of the last
@@ -156,14 +156,19 @@ fn total(widths: &[usize]) -> usize {
 
 /// A text in lines that fit the terminal, if results go to one.
 pub fn fitted(text: &str) -> String {
+    fitted_after(text, 0)
+}
+
+/// The same for a text after a margin of `indent` characters, which later lines get as spaces.
+pub fn fitted_after(text: &str, indent: usize) -> String {
     match screen_width() {
-        Some(width) => wrapped(text, width).join("\n"),
+        Some(width) => wrapped(text, width.saturating_sub(indent)).join(&format!("\n{}", " ".repeat(indent))),
         None => text.to_owned(),
     }
 }
 
-/// Columns of the terminal that results go to; `None` if they go elsewhere, and COLUMNS does not say.
-fn screen_width() -> Option<usize> {
+/// Width of the terminal on stdout; `None` if stdout is not a terminal and COLUMNS is not set.
+pub fn screen_width() -> Option<usize> {
     let said = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
     said.or_else(|| terminal_size::terminal_size_of(std::io::stdout()).map(|(width, _)| width.0.into()))
 }
@@ -176,7 +181,7 @@ fn wrapped(text: &str, width: usize) -> Vec<String> {
     }
     let mut lines = vec![String::new()];
     for word in text.split_inclusive(' ') {
-        // A word that has no line of its own is taken apart.
+        // A word that is too long for a line is split.
         let pieces = if length(word.trim_end()) > width { parts(word) } else { vec![word] };
         for piece in pieces {
             match lines.last_mut() {
@@ -188,11 +193,11 @@ fn wrapped(text: &str, width: usize) -> Vec<String> {
     lines.iter().map(|line| line.trim_end().to_owned()).collect()
 }
 
-/// Where a text may be cut: behind spaces, and in words with letters behind `.`, `/`, `_` and `-`.
+/// Where a text can be split: after spaces, and in words with letters after `.`, `/`, `_` and `-`. Numbers stay whole.
 fn parts(text: &str) -> Vec<&str> {
     let words = text.split_inclusive(' ');
     words
-        .flat_map(|word| match word.chars().any(char::is_alphabetic) {
+        .flat_map(|word| match word.chars().any(char::is_alphabetic) && word.trim_end().parse::<f64>().is_err() {
             true => word.split_inclusive(['.', '/', '_', '-']).collect(),
             false => vec![word],
         })
@@ -220,6 +225,11 @@ mod tests {
         assert_eq!(anstream::adapter::strip_str(&table.fitted(Some(30))).to_string(), wrapped);
         let below = "name\n    note\na\n    a note of more\n    than twenty-four\n    characters\n";
         assert_eq!(anstream::adapter::strip_str(&table.fitted(Some(20))).to_string(), below);
+    }
+
+    #[test]
+    fn numbers_stay_whole() {
+        assert_eq!(parts("layer1.conv 1.0e-9 a-b"), ["layer1.", "conv ", "1.0e-9 ", "a-", "b"]);
     }
 
     #[test]

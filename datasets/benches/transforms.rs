@@ -2,9 +2,9 @@
 //!
 //!     cargo bench -p zoo-datasets --bench transforms [-- FOLDER]
 //!
-//! FOLDER (or the variable ZOO_BENCH_IMAGES) holds one folder of images per class; without it
-//! `../shared/data/imagenet-sample` is used where present. `pillow.py` beside this file measures Pillow and
-//! torchvision on the same files; run the two in turn.
+//! FOLDER (or the variable ZOO_BENCH_IMAGES) contains one folder of images per class; by default
+//! `../shared/data/imagenet-sample`, if it exists. `pillow.py` next to this file measures Pillow and torchvision on the
+//! same files; run both alternately.
 
 use std::path::PathBuf;
 use std::sync::Arc;

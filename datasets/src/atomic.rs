@@ -1,4 +1,4 @@
-//! Files that are either complete or not there.
+//! Files that are either complete or absent (atomic writes).
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 /// What the name of a file that is not complete yet ends in, behind the number of the process that writes it.
 const PARTIAL: &str = ".partial";
 
-/// Writes `path` through `write`, so that a crash at any moment leaves the old file or the new one, never a part;
-/// whoever writes the same file at the same time, one of them is there in the end. Links are followed; what is there
-/// and is not a regular file, such as a terminal or a pipe, is written to as it is.
+/// Writes `path` through `write`, so that a crash at any moment leaves the old file or the new one, never a part. Of
+/// several concurrent writers, one wins. Links are followed; existing files that are not regular, such as terminals or
+/// pipes, are written directly.
 ///
 /// # Errors
 /// The first refusal of the operating system, or `write`'s own error; the old file is untouched then.
@@ -25,8 +25,8 @@ pub fn replace(path: &Path, write: impl FnOnce(&mut dyn Write) -> io::Result<()>
     }
 }
 
-/// A complete file beside the one that it will replace, so that several can be replaced together. Removed if it is
-/// dropped.
+/// A complete temporary file next to the one that it will replace, so that several can be replaced together. Removed on
+/// drop.
 #[derive(Debug)]
 pub struct Aside {
     partial: PathBuf,
@@ -35,7 +35,7 @@ pub struct Aside {
 }
 
 impl Aside {
-    /// Writes what is to become `path`, and forces it to the disk.
+    /// Writes the new content of `path` to a temporary file, and syncs it.
     ///
     /// # Errors
     /// The first refusal of the operating system, or `write`'s own error.

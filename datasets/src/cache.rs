@@ -7,7 +7,7 @@ use crate::{DataError, Dataset, Image, Size, Source};
 
 /// A data set whose images are kept, decoded, from their first use on, up to a number of bytes.
 ///
-/// What is kept depends on the order of use, what is returned does not.
+/// The contents of the cache depend on the order of use, but results do not.
 pub struct Cached<D> {
     inner: D,
     images: Vec<OnceLock<Arc<Image>>>,

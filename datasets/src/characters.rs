@@ -1,8 +1,9 @@
 //! A generated classification set: rendered characters.
 //!
-//! Each image shows one character in one of nine embedded faces, placed, scaled, turned, sheared and coloured at
-//! random over a textured background with strokes, blur and noise. Contrast goes either way, so that no pixel's
-//! brightness tells much by itself: a linear classifier stays near chance while a network learns the set in minutes.
+//! Each image shows one character in one of nine embedded fonts, with random position, scale, rotation, shear and
+//! colour, on a textured background with strokes, blur and noise. The character can be lighter or darker than the
+//! background, so the brightness of a single pixel carries little information: a linear classifier stays near chance,
+//! while a network learns the set in minutes.
 
 use std::sync::Arc;
 

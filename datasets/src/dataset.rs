@@ -1,4 +1,4 @@
-//! What the loader needs to know about a data set.
+//! The interface between a data set and the loader.
 
 use std::borrow::Cow;
 use std::sync::Arc;

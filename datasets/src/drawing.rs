@@ -1,4 +1,4 @@
-//! Pictures for people: outlines, boxes and masks over images; strips and animations of several.
+//! Visualisation: outlines, boxes and masks on images; strips and animations.
 
 mod animation;
 mod overlay;

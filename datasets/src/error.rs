@@ -1,4 +1,4 @@
-//! What can go wrong with data, always with the path (or generated sample) and the reason.
+//! Errors of data, always with the path (or generated sample) and the reason.
 
 use std::io;
 use std::path::PathBuf;
@@ -26,10 +26,16 @@ pub enum DataError {
         source: DecodeError,
     },
     /// A folder was expected.
-    #[error("{}: no such folder", .0.display())]
+    #[error("{}: {}", .0.display(), if .0.exists() { "not a folder" } else { "no such folder" })]
     NotAFolder(PathBuf),
+    /// The folder that a recipe names does not exist.
+    #[error("{}: no such folder. Use --data DIR for another folder", .0.display())]
+    NoSource(PathBuf),
     /// The folder of a published data set is not there.
-    #[error("{}: no such folder; it holds {holds}, from {from}. Elsewhere: --data DIR", root.display())]
+    #[error(
+        "{}: no such folder. It should contain {holds} (download: {from}). Use --data DIR for another folder",
+        root.display()
+    )]
     Unfetched {
         /// The folder.
         root: PathBuf,
@@ -93,7 +99,7 @@ pub enum DataError {
     /// A `--data` folder in none of the known layouts.
     #[error(
         "{}: no data set found; looked for data_batch_*.bin and test_batch.bin (CIFAR-10 binary), \
-         train-images-idx3-ubyte and its kin (MNIST), train/CLASS/* with val/CLASS/*, and CLASS/*; found {found}",
+         train-images-idx3-ubyte and so on (MNIST), train/CLASS/* with val/CLASS/*, and CLASS/*; found {found}",
         root.display()
     )]
     UnknownLayout {
@@ -103,7 +109,10 @@ pub enum DataError {
         found: String,
     },
     /// A deterministic split that left one side without samples.
-    #[error("{}: splitting {total} images by hash leaves no {empty} sample; use train/ and val/ folders", root.display())]
+    #[error(
+        "{}: splitting {total} images by hash leaves no {empty} sample; use train/ and val/ folders",
+        root.display()
+    )]
     EmptySplit {
         /// The folder.
         root: PathBuf,
@@ -152,13 +161,15 @@ pub enum DataError {
     UnknownTextLayout(PathBuf),
     /// A folder without label maps in any of the known layouts.
     #[error(
-        "{}: no label maps found; looked for train/images with train/labels and their val parts, and for JPEGImages with \
+        "{}: no label maps found; looked for train/images with train/labels and their val parts, and for JPEGImages \
+         with \
          SegmentationClass and ImageSets/Segmentation/train.txt and val.txt (PASCAL VOC)",
         .0.display()
     )]
     UnknownLabelLayout(PathBuf),
     /// A pixel of a label map that belongs to no class.
-    #[error("{}: label {label} at column {x}, row {y} is not below {classes}, the number of classes, nor 255 (no class)", path.display())]
+    #[error("{}: label {label} at column {x}, row {y} is not below {classes}, the number of classes, nor 255 (no \
+             class)", path.display())]
     Label {
         /// The label map.
         path: PathBuf,
@@ -173,8 +184,8 @@ pub enum DataError {
     },
     /// A video whose target cannot be seen.
     #[error(
-        "{video}: the target is in none of {frames} frames that were tried, nor in the first; masks, or a groundtruth.txt \
-         beside the frames, say where it is (its first line alone is enough to follow it)"
+        "{video}: no target in the first frame, nor in {frames} sampled frames. Add masks, or a groundtruth.txt next \
+         to the frames (one line, for the first frame, is enough for tracking)"
     )]
     NoTarget {
         /// The video.
@@ -192,7 +203,7 @@ pub enum DataError {
         /// Size of the image.
         expected: Size,
     },
-    /// A frame without its file, or with a number that is left out.
+    /// A frame without a file, or with a missing number.
     #[error("{}: {reason}", path.display())]
     MissingFrame {
         /// Where the frame should be.
@@ -214,7 +225,7 @@ pub enum DataError {
         byte: usize,
     },
     /// A character that the network does not know.
-    #[error("{name}:{line}:{column}: {character:?} is not among the {known} characters of the vocabulary")]
+    #[error("{name}:{line}:{column}: {character:?} is not in the vocabulary of {known} characters")]
     UnknownCharacter {
         /// The text.
         name: String,
@@ -228,7 +239,7 @@ pub enum DataError {
         known: usize,
     },
     /// A text that is shorter than what a network looks at.
-    #[error("{name}: {characters} characters, and a window with the character after it takes {needed}")]
+    #[error("{name}: {characters} characters are too few: a window and the character after it take {needed}")]
     ShortText {
         /// The text.
         name: String,

@@ -1,6 +1,6 @@
-//! Files from anywhere: only regular ones are opened, and no more is read than they have at that moment.
+//! Safe reading of files: only regular files are opened, and no more is read than their size at that moment.
 //!
-//! A pipe would be waited for without end, and a device such as `/dev/zero` be read until memory is full.
+//! Otherwise zoo could wait forever for a pipe, or read a device such as `/dev/zero` until memory is full.
 
 use std::fs::{self, File};
 use std::io::{self, Read};

@@ -1,7 +1,7 @@
 //! Plane geometry on pixel coordinates: x to the right, y downwards.
 //!
-//! Boolean operations are `i_overlay`'s; what is written here follows OpenCV and Clipper, so that targets, detections
-//! and metrics agree with those of the reference implementations.
+//! Boolean operations come from `i_overlay`. The other functions follow OpenCV and Clipper, so that targets, detections
+//! and metrics agree with the reference implementations.
 
 mod affine;
 mod contour;

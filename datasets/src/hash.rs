@@ -1,7 +1,7 @@
-//! The documented hash from which weights, inputs, sample positions and orders are derived.
+//! The documented hash function for weights, inputs, sample positions and orders.
 //!
-//! Golden data name every pseudo-random number by a string and an index instead of shipping it, so the same
-//! function is the foundation of [`Rng`](crate::Rng) too. All integers are 64 bits wide and wrap:
+//! Goldens do not store pseudo-random numbers, but define them by a name and an index. [`Rng`](crate::Rng) uses the
+//! same function. All integers are 64 bits wide and wrap:
 //!
 //! ```text
 //! fnv1a64      start 0xcbf29ce484222325; per byte: z ^= b; z *= 0x100000001b3        (Fowler, Noll, Vo)
@@ -79,7 +79,7 @@ pub fn sample_positions(key: &str, numel: usize, count: usize) -> impl Iterator<
 
 /// Indices `0..n` sorted by `h("order", index)`: the documented order of the golden trajectory.
 ///
-/// Index `i` stands for the `i`-th of the paths `CLASS/FILE` sorted bytewise, which is the order of
+/// Index `i` is the `i`-th of the paths `CLASS/FILE` sorted bytewise, which is the order of
 /// [`ImageFolder`](crate::ImageFolder).
 pub fn hash_order(n: usize) -> Vec<usize> {
     let name = NameHash::new("order");

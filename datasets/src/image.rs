@@ -1,4 +1,4 @@
-//! Pictures in memory and as files.
+//! Images in memory and in files.
 
 mod decode;
 mod encode;

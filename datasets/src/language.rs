@@ -1,5 +1,4 @@
-//! Text that a network learns to continue, character by character: vocabulary, split, windows, a generated text, and
-//! what counting characters alone reaches.
+//! Text for language modelling by characters: vocabulary, split, windows, a generated text, and n-gram baselines.
 
 mod counting;
 mod sentences;

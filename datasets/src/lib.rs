@@ -1,6 +1,6 @@
 //! Data sets: readers, transforms, loader, generated sets.
 //!
-//! The crate knows no model and no recipe; plain structs configure it.
+//! The crate does not depend on models or recipes; it is configured by plain structs.
 //!
 //! * [`Image`]: 8-bit RGB; [`image::decode`] reads PNG and JPEG as Pillow does.
 //! * [`transforms`]: Pillow's resize to the bit, torchvision's crops, normalisation, joined in a [`Pipeline`].

@@ -1,4 +1,4 @@
-//! The linear baseline: what a data set yields without a network.
+//! The linear baseline of a data set.
 
 use rayon::prelude::*;
 

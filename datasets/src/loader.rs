@@ -1,4 +1,4 @@
-//! Batches for training and evaluation, prepared ahead on other threads.
+//! Batches for training and evaluation, prefetched on other threads.
 
 mod ahead;
 mod samples;
@@ -22,7 +22,7 @@ use slot::{Place, Slot};
 pub struct LoaderConfig {
     /// Samples per batch, all parts of it together.
     pub batch: usize,
-    /// Shuffle anew each epoch (a permutation seeded by seed and epoch); otherwise in order of index.
+    /// Shuffle in each epoch (a permutation seeded by seed and epoch); otherwise in order of index.
     pub shuffle: bool,
     /// Leave out the last batch of an epoch if it is short. Every batch then has exactly `batch` samples: with
     /// [`OnError::Skip`] the place of an unreadable sample is taken by another one, chosen by hash. Otherwise
@@ -36,7 +36,7 @@ pub struct LoaderConfig {
     pub prefetch: usize,
     /// What to do about an unreadable sample.
     pub on_error: OnError,
-    /// Which part of each batch is loaded; another part is for somebody else to load.
+    /// Which part of each batch is loaded; other parts are loaded elsewhere.
     pub share: Share,
 }
 
@@ -87,7 +87,7 @@ impl LoaderConfig {
         }
         let least = if self.drop_last { self.batch } else { 1 };
         if samples < least {
-            let reason = format!("{samples} samples, but at least {least} are needed for one batch");
+            let reason = format!("{samples} samples are too few: one batch needs at least {least}");
             return Err(DataError::Config(reason));
         }
         Ok(())
@@ -155,7 +155,7 @@ impl Loader {
         config.check(dataset.len())?;
         let refuse = |reason: String| Err(DataError::Config(reason));
         let Some(size) = pipeline.output(dataset.image_size()) else {
-            return refuse("the transforms leave the image size open; add a resize or a crop to a fixed size".into());
+            return refuse("the transforms do not fix the image size; add a resize or a crop".into());
         };
         let channels = pipeline.normalize().planes();
         let sample_len = channels * size.area();
@@ -184,13 +184,13 @@ impl Loader {
         self.job.config.batches(self.job.dataset.len())
     }
 
-    /// Number of unreadable samples left out or replaced so far, over all epochs.
+    /// Number of unreadable samples skipped or replaced so far, over all epochs.
     pub fn skipped(&self) -> usize {
         self.job.skipped.load(Ordering::Relaxed)
     }
 
-    /// The batches of `epoch` from number `first` on. Batches do not depend on where an epoch is entered, so an
-    /// interrupted one goes on bit for bit.
+    /// The batches of `epoch` from number `first` on. Batches do not depend on the position at which an epoch is
+    /// entered, so an interrupted epoch can be resumed bit for bit.
     ///
     /// # Errors
     /// If a thread cannot be started.

@@ -1,4 +1,4 @@
-//! Drawing generated images: faces, covered pixels, textured canvases. Everything is a pure function of its inputs.
+//! Rendering of generated images: fonts, coverage, textured backgrounds. All functions are pure.
 
 mod canvas;
 mod coverage;

@@ -2,12 +2,12 @@
 
 use crate::hash::{GOLDEN_GAMMA, splitmix64};
 
-/// Random numbers that are a pure function of what they are for.
+/// Random numbers as a pure function of their purpose.
 ///
-/// A stream is named by (seed, epoch, sample), so results do not depend on the number of threads, on the order in
-/// which samples are worked on, or on where an interrupted epoch is taken up again. The key chains splitmix64 over
-/// the three words; draw `i` is `splitmix64(key + (i+1) * GOLDEN_GAMMA)`, as `h` in [`hash`](crate::hash).
-/// Only integer and exactly rounded f64 operations are used, so streams agree between platforms.
+/// A stream is named by (seed, epoch, sample), so results do not depend on the number of threads, on the order in which
+/// samples are processed, or on the position at which an interrupted epoch is resumed. The key chains splitmix64 over
+/// the three words; draw `i` is `splitmix64(key + (i+1) * GOLDEN_GAMMA)`, as `h` in [`hash`](crate::hash). Only integer
+/// and exactly rounded f64 operations are used, so streams agree between platforms.
 #[derive(Debug, Clone)]
 pub struct Rng {
     state: u64,

@@ -1,4 +1,4 @@
-//! Semantic segmentation: images with a class per pixel, generated ones, and how they are varied for training.
+//! Semantic segmentation: images with a class per pixel, generated scenes, and augmentation.
 
 mod augment;
 mod label_map;

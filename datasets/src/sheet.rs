@@ -1,4 +1,4 @@
-//! A look at a data set.
+//! Contact sheets of data sets.
 
 use crate::image::{Image, Size};
 use crate::transforms::{Filter, resize};

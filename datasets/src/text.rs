@@ -1,7 +1,7 @@
 //! Text in images: regions, targets of DB ("Real-time scene text detection with differentiable binarization", arXiv
 //! 1911.08947), augmentation, detection from probability maps, and the ICDAR 2015 protocol.
 //!
-//! The original implementation is <https://github.com/MhLiao/DB>; functions name the part of it that they follow.
+//! The original implementation is <https://github.com/MhLiao/DB>; functions refer to the parts that they follow.
 
 mod augment;
 mod detect;

@@ -2,8 +2,8 @@
 //! segmentation: a unifying approach", arXiv 1812.05050): generated videos, training pairs and their labels, the
 //! tracker around the network, and the metrics of DAVIS and VOT.
 //!
-//! The original implementation is <https://github.com/foolwood/SiamMask>; functions name the part of it that they
-//! follow. No network is in here: the tracker takes its outputs as arrays.
+//! The original implementation is <https://github.com/foolwood/SiamMask>; functions refer to the parts that they
+//! follow. The crate contains no network: the tracker takes its outputs as arrays.
 
 mod anchors;
 mod blob;

@@ -1,8 +1,8 @@
-//! From images of any size to the network's input.
+//! From images of any size to the input of the network.
 //!
-//! A [`Pipeline`] is a list of [`Step`]s on 8-bit pixels, a [`Normalize`], and perhaps a [`RandomErasing`]. Where a step is random, it draws from
-//! the stream of (seed, epoch, sample), so that results depend on nothing else. Sizes and random draws alone decide
-//! what happens to an image ([`Plan`]); only the part of it that the result depends on is decoded and resized.
+//! A [`Pipeline`] is a list of [`Step`]s on 8-bit pixels, a [`Normalize`], and optionally a [`RandomErasing`]. Random
+//! steps use the random stream of (seed, epoch, sample), so that results depend on nothing else. The operations on an
+//! image only depend on sizes and random numbers ([`Plan`]), so only the required part of it is decoded and resized.
 
 mod adjust;
 mod color_jitter;
@@ -48,7 +48,7 @@ pub enum Step {
     RandomResizedCrop(RandomResizedCrop),
     /// A random crop of random shape and height that covers enough of the image.
     RandomCoveringCrop(RandomCoveringCrop),
-    /// Random mirroring.
+    /// Random flips.
     HorizontalFlip(HorizontalFlip),
     /// Random colours.
     ColorJitter(ColorJitter),

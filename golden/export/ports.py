@@ -73,7 +73,7 @@ def attempt(name: str, folder: Path, most: float, millions: float) -> dict:
     )
     text = run.stdout + run.stderr
     lines = re.search(r"(\d+) lines?; the same as the trace", text)
-    reason = re.search(r"(?:recipes cannot say|error:).*(?:\n -->.*)?(?:\n  =.*)?", text)
+    reason = re.search(r"(?:cannot import|error:).*(?:\n -->.*)?(?:\n  =.*)?", text)
     verdict = {0: "imported" if more else "pass", 2: "refused"}.get(run.returncode, "failed")
     return {
         "name": name,

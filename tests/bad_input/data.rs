@@ -65,11 +65,11 @@ fn jpeg(width: u16, height: u16) -> Vec<u8> {
 #[test]
 fn images_that_claim_more_than_there_can_be_are_named() {
     for (name, bytes, reason) in [
-        ("a.png", png(100_000, 100_000, b""), "100000x100000 pixels are beyond the limits"),
+        ("a.png", png(100_000, 100_000, b""), "100000x100000 pixels exceed the limits"),
         ("a.png", png(0x7fff_ffff, 0x7fff_ffff, b""), "a.png"),
         ("a.png", png(20_000, 3_300, b"\x78\x9c"), "a.png"),
         ("a.png", png(0, 5, b""), "a.png"),
-        ("a.jpg", jpeg(65_500, 65_500), "65500x65500 pixels are beyond the limits"),
+        ("a.jpg", jpeg(65_500, 65_500), "65500x65500 pixels exceed the limits"),
         ("a.jpg", jpeg(20_000, 3_300), "a.jpg"),
         ("a.png", b"".to_vec(), "neither a PNG nor a JPEG"),
     ] {
@@ -131,7 +131,11 @@ fn texts_that_cannot_be_used_are_named() {
     for (content, file, reason) in [
         (Vec::new(), "data", "data: the file is empty"),
         ([&long[..], b"\n\xff"].concat(), "data", "data:2: invalid UTF-8 at byte 1001"),
-        (b"abab".repeat(10), "what is held out", "4 characters, and a window with the character after it takes 17"),
+        (
+            b"abab".repeat(10),
+            "what is held out",
+            "4 characters are too few: a window and the character after it take 17",
+        ),
     ] {
         let folder = TempDir::new().unwrap();
         fs::write(folder.path().join("data"), content).unwrap();

@@ -32,7 +32,7 @@ fn weights_that_claim_more_than_there_is_are_refused() {
     import(&[&90_000_000_u64.to_le_bytes()[..], b"{}"].concat(), "invalid header length");
     let huge = r#"{"a":{"dtype":"F32","shape":[1099511627776,1099511627776],"data_offsets":[0,4]}}"#;
     import(&safetensors(huge, &[0; 4]), "overflow");
-    import(&safetensors(&"[".repeat(100_000), b""), "no readable safetensors file");
+    import(&safetensors(&"[".repeat(100_000), b""), "not a readable safetensors file");
     // An archive whose description is what it says, but packed: a few bytes that become many.
     let mut zip = ZipWriter::new(Cursor::new(Vec::new()));
     zip.start_file("archive/data.pkl", SimpleFileOptions::default().compression_method(zip::CompressionMethod::Stored))
@@ -103,7 +103,7 @@ fn a_golden_with_other_numbers_than_a_step_has_is_never_passed() {
     let mut labels = tensors.clone();
     let end = labels.len();
     labels[end - 8..].fill(0x7f);
-    check(&manifest, &labels, 3, "label", "names no class");
+    check(&manifest, &labels, 3, "label", "the number of classes");
     let mut shape: serde_json::Value = serde_json::from_str(&manifest).unwrap();
     shape["tensors"]["buffer1/bn1.running_mean"]["shape"] = serde_json::json!([1_u64 << 40, 1_u64 << 40]);
     check(&shape.to_string(), &tensors, 3, "golden.json", "more than 2147483648 elements");

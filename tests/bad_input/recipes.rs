@@ -38,7 +38,7 @@ fn absurd_sizes_are_refused_with_line_and_range() {
         ("size: 16}}}", "size: 100000}}}", "at most 512"),
         ("base_lr: 0.05", "base_lr: 1e99999", "expected a number"),
         ("std: [64, 64, 64]", "std: [0, 64, 64]", "must be more than 0"),
-        ("batch: 16", "batch: 8, batch: 16", "stands here a second time"),
+        ("batch: 16", "batch: 8, batch: 16", "duplicate key"),
         ("name: tiny\n", "name: ../../x\n", "is not a valid recipe name"),
     ] {
         let changed = tiny().replacen(old, new, 1);
@@ -58,8 +58,8 @@ fn bombs_and_bytes_that_are_no_text_are_refused() {
             Some(format!("{name}: &{name} [{}]\n", vec![format!("*{of}"); 9].join(", ")))
         })
         .collect();
-    refused(format!("a: &a [x, x]\n{laughs}").as_bytes(), "counting what aliases");
-    refused(b"a: &a [*a]\n", "a value that it is part of");
+    refused(format!("a: &a [x, x]\n{laughs}").as_bytes(), "with aliases");
+    refused(b"a: &a [*a]\n", "a value that contains it");
     refused("[".repeat(100_000).as_bytes(), "recursion limit");
     refused("{a: ".repeat(50_000).as_bytes(), "recursion limit");
     refused("x".repeat(300_000).as_bytes(), "at most 256 KiB");
@@ -91,11 +91,11 @@ fn recipes_that_extend_in_circles_without_end_or_other_files_are_refused() {
     write("outside.yaml", "extends: ../../../../../../../../etc/passwd\n");
     write("absolute.yaml", "extends: /etc/passwd\n");
     for (file, reason) in
-        [("a.yaml", "in a circle"), ("outside.yaml", "there is no recipe"), ("absolute.yaml", "there is no recipe")]
+        [("a.yaml", "in a cycle"), ("outside.yaml", "there is no recipe"), ("absolute.yaml", "there is no recipe")]
     {
         expect(folder.path(), &["validate", file], 2, file, reason);
     }
-    expect(folder.path(), &["validate", "r0.yaml"], 2, "r16.yaml", "more than 16 recipes extend each other");
+    expect(folder.path(), &["validate", "r0.yaml"], 2, "r16.yaml", "more than 16 recipes that extend each other");
     let (_, said) = crate::bounded(folder.path(), &["validate", "outside.yaml"]);
     assert!(!said.contains("root:"), "{said}");
 }

@@ -69,7 +69,7 @@ fn a_run_writes_a_case_per_target() {
     assert!(said.err.contains("::error title=zoo%3A tiny full%2C target top5::top5 "), "{}", said.err);
     let (said, xml) = run("no-target", &[]);
     assert_eq!(said.code, Some(0));
-    assert!(xml.contains("the recipe names no target for these data"), "{xml}");
+    assert!(xml.contains("the recipe has no target for these data"), "{xml}");
     assert!(xml.contains(r#"<testsuite name="tiny golden" tests="1" skipped="1""#), "{xml}");
 }
 

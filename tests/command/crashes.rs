@@ -99,7 +99,7 @@ fn campaign(kills: usize, seed: u64) -> Tally {
         tally.runs += 1;
         let out = dir.path().join(format!("run-{}", tally.runs));
         loop {
-            // What has left no trace begins anew; all else is resumed.
+            // Runs without a folder are started again; all others are resumed.
             let resume: &[&str] = if out.join("lock").exists() { &["--resume"] } else { &[] };
             let mut child = start(&out, resume);
             let share = (random(&mut state) >> 11) as f64 / (1u64 << 53) as f64;
@@ -194,17 +194,17 @@ fn a_bad_checkpoint_is_named_and_the_one_before_is_used() {
     let foreign = fs::read(&newest).unwrap();
     let picture = fs::read(root().join("golden/preprocess/images/m2_shapes_97x61.png")).unwrap();
     let cases: [(&str, Vec<u8>, &str); 11] = [
-        ("empty", Vec::new(), "no readable safetensors file"),
-        ("cut in the header", good[..8 + header / 2].to_vec(), "no readable safetensors file"),
-        ("cut in the values", good[..good.len() - 5].to_vec(), "no readable safetensors file"),
-        ("length of the header", flipped(1), "no readable safetensors file"),
+        ("empty", Vec::new(), "not a readable safetensors file"),
+        ("cut in the header", good[..8 + header / 2].to_vec(), "not a readable safetensors file"),
+        ("cut in the values", good[..good.len() - 5].to_vec(), "not a readable safetensors file"),
+        ("length of the header", flipped(1), "not a readable safetensors file"),
         ("name of a variable", flipped(find("conv1.weight")), "damaged"),
         ("where training stands", flipped(find("train_samples")), "damaged"),
         ("checksum", flipped(digest), "damaged"),
         ("first value", flipped(8 + header), "damaged"),
         ("last value", flipped(good.len() - 1), "damaged"),
         ("another recipe's", foreign, "optimizer.sgd.momentum"),
-        ("a picture", picture, "no readable safetensors file"),
+        ("a picture", picture, "not a readable safetensors file"),
     ];
     for (case, bytes, reason) in cases {
         let run = dir.path().join("run");
@@ -392,7 +392,7 @@ fn a_folder_has_one_run_at_a_time_and_a_crash_releases_it() {
     let second = train(&out, &[&long[..], &["--resume"]].concat()).expect(2);
     assert!(second.err.contains("another process is training in this folder"), "{}", second.err);
     let third = train(&out, &long).expect(2);
-    assert!(third.err.contains("there is a run in this folder already"), "{}", third.err);
+    assert!(third.err.contains("this folder already contains a run"), "{}", third.err);
     first.kill().unwrap();
     first.wait().unwrap();
     let mut fourth = start(&out, &[&long[..], &["--resume"]].concat());

@@ -203,7 +203,7 @@ fn weights_are_written_in_the_format_that_their_name_says() {
     assert!(refused.err.contains(".safetensors, .pth or .pt"), "{}", refused.err);
 }
 
-/// What the shell asks when a word is completed.
+/// The request of the shell when a word is completed.
 #[test]
 fn names_complete() {
     let folder = tempfile::tempdir().unwrap();
@@ -230,4 +230,22 @@ fn names_complete() {
         let said = complete(words);
         assert!(said.lines().any(|line| line == expected), "{words}: {said}");
     }
+}
+
+#[test]
+fn a_misspelt_command_gets_only_its_near_miss() {
+    let refused = zoo("chek resnet50").expect(2);
+    assert!(refused.err.contains("'check'") && !refused.err.contains("schema"), "{}", refused.err);
+}
+
+#[test]
+fn an_unknown_option_named_like_a_setting_points_to_set() {
+    let refused = zoo("run resnet50 --epochs 3").expect(2);
+    assert!(refused.err.contains("--set train.epochs=3"), "{}", refused.err);
+}
+
+#[test]
+fn a_folder_is_not_a_recipe() {
+    let refused = zoo("run recipes").expect(2);
+    assert!(refused.err.contains("`recipes` is a folder, not a recipe"), "{}", refused.err);
 }

@@ -109,7 +109,7 @@ fn names_that_the_step_has_not_fail_unless_they_are_allowed() {
     let extra = folder.path().join("aux.npy");
     fs::copy(folder.path().join("grad/fc.bias.npy"), &extra).unwrap();
     let said = judged(folder.path(), &[]).expect(1);
-    assert!(said.out.contains("1 name of the recording that the step has not (not allowed"), "{}", said.out);
+    assert!(said.out.contains("1 name of the recording that the step does not have (not allowed"), "{}", said.out);
     assert!(said.out.contains("\n  aux\n"), "{}", said.out);
     judged(folder.path(), &["--allow-unmatched"]).expect(0);
     // The same said once and for all, and a name that means something.
@@ -252,7 +252,7 @@ fn modules_of_other_names_are_mapped() {
         text.replace("BatchNorm2d.parameters_grad.0\": {\"weight\"", "BatchNorm2d.parameters_grad.0\": {\"gamma\"");
     fs::write(&manifest, text).unwrap();
     let said = judged(folder.path(), &[]).expect(1);
-    assert!(said.out.contains("18 names of the recording that the step has not (not allowed"), "{}", said.out);
+    assert!(said.out.contains("18 names of the recording that the step does not have (not allowed"), "{}", said.out);
     fs::write(folder.path().join("names.yaml"), "modules: {network: ''}").unwrap();
     judged(folder.path(), &[]).expect(0);
 }

@@ -26,7 +26,7 @@ fn a_new_recipe_validates_and_is_never_overwritten() {
     std::fs::write(here.path().join("recipes/mine.yaml"), uncommented).unwrap();
     zoo("validate mine").expect(0);
     let again = zoo("new my_net --blank").expect(2);
-    assert!(again.err.contains("is there already"), "{}", again.err);
+    assert!(again.err.contains("already exists"), "{}", again.err);
 }
 
 #[test]
@@ -56,7 +56,7 @@ fn a_copy_is_the_original_under_another_name() {
     let text = std::fs::read_to_string(dir.path().join("deep/mine.yaml")).unwrap();
     let original = std::fs::read_to_string("recipes/resnet18.yaml").unwrap();
     assert_eq!(text, original.replace("\nname: resnet18\n", "\nname: mine\n"));
-    assert!(said(&mut copy).expect(2).err.contains("there already"));
+    assert!(said(&mut copy).expect(2).err.contains("already exists"));
     assert!(zoo("cp resnet18 Mine").expect(2).err.contains("not a valid recipe name"));
     assert!(zoo("new mine").expect(2).err.contains("--from <RECIPE>|--blank"));
 }

@@ -21,7 +21,11 @@ fn a_loss_that_explodes_names_the_node_and_keeps_the_checkpoint() {
     let said = tiny(&out, &["schedule={constant: {base_lr: 1e12}}", "train.checkpoint_every=1 steps"]).expect(1);
     assert!(said.err.contains("is not finite"), "{}", said.err);
     // The weights are huge, their squares are not: the statistics of the first convolution overflow.
-    assert!(said.err.contains("The first came from node conv1 (Conv2DBNReduce), forward"), "{}", said.err);
+    assert!(
+        said.err.contains("The first non-finite value came from node conv1 (Conv2DBNReduce), forward"),
+        "{}",
+        said.err
+    );
     assert!(said.err.contains("tests/fixtures/recipes/tiny.yaml:10:7 (model.body[0])"), "{}", said.err);
     assert!(said.err.contains("its operands are finite"), "{}", said.err);
     let mut eval = command();
@@ -33,7 +37,7 @@ fn a_loss_that_explodes_names_the_node_and_keeps_the_checkpoint() {
 fn pixels_that_are_not_finite_are_found_in_the_batch() {
     let dir = tempfile::tempdir().unwrap();
     let said = tiny(&dir.path().join("run"), &[&preprocess("1e-38")]).expect(1);
-    assert!(said.err.contains("The first came from the batch itself"), "{}", said.err);
+    assert!(said.err.contains("The first non-finite value came from the batch itself"), "{}", said.err);
     assert!(said.err.contains("input `image`") && said.err.contains("sample 0"), "{}", said.err);
 }
 

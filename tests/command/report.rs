@@ -49,7 +49,7 @@ fn runs_are_compared() {
     // A run is compared with itself: nothing differs.
     let same = said(command().arg("report").args([&a, &a])).expect(0);
     assert!(same.out.contains("nothing: the same settings and the same seed"), "{}", same.out);
-    // A page of its own, written anew.
+    // Its own page is rewritten.
     fs::remove_file(a.join("report.html")).unwrap();
     said(command().arg("report").arg(&a)).expect(0);
     let own = fs::read_to_string(a.join("report.html")).unwrap();
@@ -113,7 +113,7 @@ fn results_stand_beside_those_of_others() {
 #[test]
 fn pages_show_what_was_found() {
     let dir = tempfile::tempdir().unwrap();
-    for (recipe, expected) in [("tiny_text", "to find"), ("tiny_track", " frames, mean overlap ")] {
+    for (recipe, expected) in [("tiny_text", " detected of "), ("tiny_track", " frames, mean overlap ")] {
         let out = dir.path().join(recipe);
         run(&out, recipe, &[]);
         let page = fs::read_to_string(out.join("report.html")).unwrap();

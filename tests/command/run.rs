@@ -161,7 +161,7 @@ fn data_of_another_kind_bring_their_classes_and_no_target() {
     let result = said.lines().pop().unwrap();
     assert_eq!(said.code, Some(0), "{}", said.err);
     assert!(said.err.contains("model.classes is 2"), "{}", said.err);
-    assert!(said.err.contains("are resized to the network's 16x16"), "{}", said.err);
+    assert!(said.err.contains("are resized to 16x16"), "{}", said.err);
     // `--set` names the target, so it is this run's own.
     assert_eq!(result["target"], 0.5);
     let broken = data.join("train/blobs/3.png");

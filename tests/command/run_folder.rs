@@ -43,7 +43,7 @@ fn a_run_is_evaluated_on_its_own_data_from_anywhere() {
         assert!(evaluated.err.contains(part), "{part}: {}", evaluated.err);
     }
     assert!(zoo(&format!("eval {run}")).expect(0).out.contains("class folders in"));
-    // By the recipe's name it is the same run, whatever the recipe says now.
+    // The name of the recipe refers to the same run, even if the recipe has changed.
     let named = zoo(&format!("eval tiny --recipes tests/fixtures/recipes --checkpoint {run} --format json")).expect(0);
     assert_eq!(named.json()["achieved"], result["achieved"]);
     let other = zoo(&format!("eval {run} --profile mini")).expect(2);
@@ -82,13 +82,13 @@ fn other_data_are_asked_for() {
     assert!(refused.err.contains("trained on") && refused.err.contains("--data DIR"), "{}", refused.err);
     eval(&format!("--data {}", dir.path().join("data").display())).expect(0);
     let other = zoo(&format!("eval resnet18 --checkpoint {}", stray.display())).expect(2);
-    assert!(other.err.contains("the checkpoint is of the recipe `tiny`"), "{}", other.err);
+    assert!(other.err.contains("the checkpoint is from the recipe `tiny`"), "{}", other.err);
     // Generated characters have another number of classes, and the weights are of another network than this recipe's.
     let misfit = zoo(&format!(
         "weights export tiny_text --recipes tests/fixtures/recipes --checkpoint {} --out x.pth",
         run.display()
     ));
-    assert!(misfit.expect(2).err.contains("the checkpoint is of the recipe `tiny` with 2 classes"));
+    assert!(misfit.expect(2).err.contains("the checkpoint is from the recipe `tiny` with 2 classes"));
 }
 
 #[test]
@@ -102,7 +102,7 @@ fn a_run_is_exported_by_its_folder() {
     zoo(&format!("weights export {} --out {}", run.display(), state.display())).expect(0);
     assert!(state.is_file());
     let nothing = zoo("weights export tiny --recipes tests/fixtures/recipes --out x.pth").expect(2);
-    assert!(nothing.err.contains("whose weights?"), "{}", nothing.err);
+    assert!(nothing.err.contains("no weights given"), "{}", nothing.err);
 }
 
 #[test]
@@ -140,5 +140,5 @@ fn weights_of_another_recipe_are_refused_before_their_data() {
     let eval = format!("eval digits --recipes tests/fixtures/recipes --checkpoint {}", run.display());
     let refused = zoo(&eval).expect(2).err;
     assert!(refused.contains("the weights do not fit the network: 5 of 17 tensors fit"), "{refused}");
-    assert!(refused.contains("the checkpoint is of the recipe `tiny`"), "{refused}");
+    assert!(refused.contains("the checkpoint is from the recipe `tiny`"), "{refused}");
 }

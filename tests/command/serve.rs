@@ -73,6 +73,6 @@ fn runs_are_served_to_this_machine_and_nothing_else_is() {
     assert!(served.ask("POST", "/", &own).starts_with("HTTP/1.1 405"));
     assert!(served.ask("GET", "/", "example.com").starts_with("HTTP/1.1 403"));
     let taken = zoo(&format!("serve {} --port {}", runs.display(), served.port)).expect(2);
-    assert!(taken.err.contains("--port names another"), "{}", taken.err);
+    assert!(taken.err.contains("choose another with --port"), "{}", taken.err);
     assert!(zoo("serve no/such/folder").expect(2).err.contains("no such folder"));
 }

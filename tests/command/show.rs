@@ -226,3 +226,15 @@ fn differences_say_where_they_come_from() {
     zoo("show --diff resnet50 no_such_net").expect(2);
     zoo("show resnet50 resnet101").expect(2);
 }
+
+#[test]
+fn long_lines_fit_a_narrow_terminal() {
+    let failing = ["check", "lenet", "--dtype", "f64", "--set", "optimizer.sgd.momentum=0.8"];
+    for (arguments, exit) in
+        [(&["show", "--diff", "resnet50", "resnet101"][..], 0), (&["advise", "alexnet"], 0), (&failing, 1)]
+    {
+        let narrow = said(command().args(arguments).env("COLUMNS", "60")).expect(exit);
+        let long: Vec<&str> = narrow.out.lines().filter(|line| line.chars().count() > 60).collect();
+        assert!(long.is_empty(), "{arguments:?}: {long:?}");
+    }
+}

@@ -82,7 +82,11 @@ fn a_segmenter_is_trained_evaluated_and_drawn() {
     let ignored = run("tiny_segment", &dir.path().join("other"), &["--set", "loss.softmax_cross_entropy.ignore=~"]);
     assert!(ignored.expect(2).err.contains("pixels without class have the label 255: add `ignore: 255`"));
     let classes = run("tiny_segment", &dir.path().join("other"), &["--set", "model.classes=4"]).expect(2);
-    assert!(classes.err.contains("the shapes have 5 classes, background included, the model has 4"), "{}", classes.err);
+    assert!(
+        classes.err.contains("the shapes have 5 classes including background, but the model has 4"),
+        "{}",
+        classes.err
+    );
 }
 
 #[test]
@@ -167,7 +171,7 @@ fn a_backbone_starts_from_another_run() {
     // As the backbone of another network, whose normalisation it has under other names.
     let into = format!("train.init_from={{checkpoint: {}, into: backbone}}", first.display());
     let nothing = run("tiny_track", &dir.path().join("third"), &["--set", &into]).expect(2);
-    assert!(nothing.err.contains("nothing that this network could start from"), "{}", nothing.err);
+    assert!(nothing.err.contains("no tensors that fit this network"), "{}", nothing.err);
 }
 
 #[test]
@@ -176,12 +180,12 @@ fn data_that_do_not_fit_the_step_are_refused() {
     let out = dir.path().join("run");
     let other = ["--set", "data.source={text_scenes: {train: 8, val: 2, size: 64}}"];
     let refused = run("tiny", &out, &other).expect(2);
-    let said = "the step takes `label`, which images with text do not offer: they offer `image`, `gt`, `mask`";
+    let said = "the network needs `label`, which images with text do not provide; they provide `image`, `gt`, `mask`";
     assert!(refused.err.contains(said), "{}", refused.err);
     let metric = run("tiny_text", &out, &["--set", "target={metric: top1, value: 0.5}"]).expect(2);
-    assert!(metric.err.contains("these data are not judged by that metric"), "{}", metric.err);
+    assert!(metric.err.contains("this metric is not available for these data"), "{}", metric.err);
     let anchors = run("tiny_track", &out, &["--set", "preprocess.pairs.anchors.ratios=[1, 2]"]).expect(2);
-    assert!(anchors.err.contains("2 shapes of anchors, but `cls` has 5"), "{}", anchors.err);
+    assert!(anchors.err.contains("2 anchor shapes, but `cls` has 5"), "{}", anchors.err);
 }
 
 /// Annotations with all that can be wrong in them.
@@ -217,7 +221,7 @@ fn broken_annotations_are_named_and_counted() {
     for named in ["gt_c.txt:1: ", "gt_c.txt:3: ", "gt_d.txt:1: "] {
         assert!(trained.err.contains(named), "{named}: {}", trained.err);
     }
-    assert!(trained.err.contains("entries that cannot be used are left out"), "{}", trained.err);
+    assert!(trained.err.contains("unusable entries are skipped"), "{}", trained.err);
     let mut inspect = command();
     inspect.args(["data", "inspect", "tiny_text"]).args(RECIPES).args([
         "--format",

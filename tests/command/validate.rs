@@ -84,7 +84,7 @@ fn recipes_that_extend_each_other_are_refused() {
     fs::write(dir.path().join("a.yaml"), "extends: b\n").unwrap();
     fs::write(dir.path().join("b.yaml"), "extends: a\n").unwrap();
     let said = said(command().arg("validate").arg(dir.path().join("a.yaml"))).expect(2);
-    assert!(said.out.contains("circle"), "{}", said.out);
+    assert!(said.out.contains("cycle"), "{}", said.out);
 }
 
 #[test]

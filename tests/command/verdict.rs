@@ -73,7 +73,7 @@ fn runs_that_are_too_bad_or_too_few_do_not_pass() {
     let few = verdict(&[&one], &[]).expect(1);
     assert!(few.out.contains("inconclusive") && few.out.contains("2 more runs needed"), "{}", few.out);
     let aimless = repeat(&dir.path().join("aimless"), "2", &[]).expect(0);
-    assert!(aimless.err.contains("nothing to judge the runs by"), "{}", aimless.err);
+    assert!(aimless.err.contains("no target to judge the runs by"), "{}", aimless.err);
 }
 
 #[test]
@@ -85,7 +85,7 @@ fn a_run_that_diverges_is_no_reason_to_forget_it() {
     let aimless = [&diverges[2..], &["--junit", junit.to_str().unwrap()]].concat();
     repeat(&dir.path().join("aimless"), "2", &aimless).expect(1);
     assert!(fs::read_to_string(&junit).unwrap().contains("failures=\"2\""));
-    assert!(said.out.contains("2 of 2 runs did not come to their end"), "{}", said.out);
+    assert!(said.out.contains("2 of 2 runs did not finish"), "{}", said.out);
     assert!(said.out.contains("failed after step"), "{}", said.out);
 }
 

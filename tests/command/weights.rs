@@ -71,7 +71,7 @@ fn unreadable_files_are_no_misfits() {
     assert!(refused(&cut).contains("a damaged zip archive"), "{}", refused(&cut));
     assert!(refused(Path::new("no/such.pth")).contains("no/such.pth: "));
     assert!(refused(dir.path()).contains("no checkpoint in this folder"));
-    assert!(refused(Path::new("README.md")).contains("no readable safetensors file"));
+    assert!(refused(Path::new("README.md")).contains("not a readable safetensors file"));
     let entry = tiny(&["weights", "import", "tiny", TRAINING, "--entry", "ema"]).expect(3);
     assert!(entry.err.contains("it has no entry `ema`"), "{}", entry.err);
 }
@@ -91,7 +91,7 @@ fn nothing_is_written_over_what_is_read() {
         &["export", "tiny", "--checkpoint", file, "--out", again],
         &["export", "tiny", "--checkpoint", file, "--out", "net.onnx", "--sample", "net.onnx"],
     ] {
-        assert!(tiny(refused).expect(2).err.contains("one file cannot be read and written"), "{refused:?}");
+        assert!(tiny(refused).expect(2).err.contains("a file cannot be read and written"), "{refused:?}");
         assert_eq!(std::fs::read(file).unwrap(), before);
     }
     tiny(&["weights", "import", "tiny", "/dev/null", "--out", "/dev/null"]).expect(3);

@@ -1,4 +1,4 @@
-//! GitHub's annotations: messages that its pages show beside the line.
+//! GitHub annotations: messages shown next to a line of a file.
 //!
 //! <https://docs.github.com/en/actions/reference/workflow-commands-for-github-actions>; escaped as GitHub's own toolkit
 //! does (actions/toolkit, packages/core/src/command.ts). The runner reads them from stderr as well as from stdout.
@@ -23,7 +23,7 @@ pub fn annotation(severity: Severity, title: &str, message: &str, place: Option<
     format!("::{command} {}::{}", properties.join(","), data(message))
 }
 
-/// The file as GitHub knows it: relative to the checkout, wherever the command runs.
+/// The path for GitHub: relative to the checkout, independent of the working directory.
 fn within(file: &str, workspace: Option<&Path>) -> String {
     let absolute = Path::new(file).canonicalize().ok();
     let workspace = workspace.and_then(|workspace| workspace.canonicalize().ok());

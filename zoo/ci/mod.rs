@@ -1,7 +1,7 @@
-//! What systems of continuous integration read: JUnit XML, and GitHub's annotations.
+//! Output for continuous integration: JUnit XML and GitHub annotations.
 //!
-//! Verbs that judge [`Ci::record`] a [`Suite`] per recipe. A case that went wrong is annotated at once, and all suites
-//! are written as JUnit XML at the end, whatever the end was.
+//! Commands that judge [`Ci::record`] a [`Suite`] per recipe. Failed cases are annotated at once. At the end, all
+//! suites are written as JUnit XML, even if the command fails.
 
 mod github;
 mod junit;
@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use zoo_recipe::{Diagnostic, Severity, Span};
 
-/// Who is told about faults in the way that shows them beside the line.
+/// Which CI system gets annotations next to lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Annotations {
     /// GitHub, if this is one of its workflows (GITHUB_ACTIONS is `true`).
@@ -33,10 +33,10 @@ pub struct JunitArgs {
     pub junit: Option<PathBuf>,
 }
 
-/// Cases that belong together: what was judged about one recipe.
+/// The test cases of one recipe.
 #[derive(Clone, Debug, Default)]
 pub struct Suite {
-    /// The recipe, and what distinguishes this judgement from another one of it.
+    /// The recipe, and what distinguishes this judgement from others of the same recipe.
     pub name: String,
     /// The cases, in order.
     pub cases: Vec<Case>,
@@ -57,11 +57,11 @@ impl Suite {
 pub struct Case {
     /// Its name within the suite.
     pub name: String,
-    /// What came of it.
+    /// The outcome.
     pub outcome: Outcome,
 }
 
-/// What came of a case.
+/// The outcome of a test case.
 #[derive(Clone, Debug)]
 pub enum Outcome {
     /// It is as it should be.
@@ -74,7 +74,7 @@ pub enum Outcome {
     Error(Fault),
 }
 
-/// What is wrong, and where.
+/// A failure and its position.
 #[derive(Clone, Debug, Default)]
 pub struct Fault {
     /// In a line.
@@ -83,7 +83,7 @@ pub struct Fault {
     pub details: String,
     /// The line at fault.
     pub place: Option<Place>,
-    /// Whether this is where it begins: what follows from another fault is not annotated.
+    /// Whether this is the first fault: consequences of other faults are not annotated.
     pub first: bool,
 }
 
@@ -99,7 +99,7 @@ pub struct Place {
 }
 
 impl Place {
-    /// Reads `file:line:column`; `None` for other text and for what `--set` says, which is in no file.
+    /// Parses `file:line:column`; `None` for other text and for `--set`, which is not in a file.
     pub fn parse(text: &str) -> Option<Self> {
         let (rest, column) = text.rsplit_once(':')?;
         let (file, line) = rest.rsplit_once(':')?;
@@ -113,7 +113,7 @@ impl Place {
     }
 }
 
-/// What has been judged so far.
+/// The recorded suites.
 pub struct Ci {
     annotates: bool,
     progress: Progress,
@@ -121,7 +121,7 @@ pub struct Ci {
 }
 
 impl Ci {
-    /// As the command line and the environment say.
+    /// From the command line and the environment.
     pub fn new(global: &Global, progress: &Progress) -> Self {
         let annotates = match global.annotations {
             Annotations::Auto => std::env::var_os("GITHUB_ACTIONS").is_some_and(|value| value == "true"),
@@ -131,7 +131,7 @@ impl Ci {
         Self { annotates, progress: progress.clone(), suites: Vec::new() }
     }
 
-    /// Takes in what was judged, and annotates where it went wrong.
+    /// Records a suite, and annotates its first fault.
     pub fn record(&mut self, suite: Suite) {
         for case in &suite.cases {
             if let Outcome::Fail(fault) | Outcome::Error(fault) = &case.outcome
@@ -144,7 +144,7 @@ impl Ci {
         self.suites.push(suite);
     }
 
-    /// Annotates what is said about a recipe.
+    /// Annotates a diagnostic of a recipe.
     pub fn diagnostic(&self, diagnostic: &Diagnostic) {
         let span = &diagnostic.span;
         let place = Place { file: span.file.to_string(), line: span.line, column: span.column };

@@ -1,19 +1,21 @@
-//! `zoo advise`: what costs a recipe time on a simulated device.
+//! `zoo advise`: what makes a recipe slow on a simulated device.
 
 use super::profile::Machine;
 use super::{Context, SCHEMA_VERSION};
 use crate::cli::{Format, RecipeArgs};
 use crate::console::{DIM, HEADING, WARN, paint};
 use crate::excerpt::excerpt;
+use crate::table::{fitted, fitted_after};
 use crate::{Exit, Failure};
 use serde::Serialize;
 use std::io::Write;
 use zoo_npu::{Advice, Work};
 
-/// Name what the devices' guides warn of, with the line of the recipe and what it costs.
+/// List what makes a recipe slow on a simulated device, with the line of the recipe and the cost.
 ///
-/// Explicit padding, L2 in the loss, transposes that copy, operators on the host, small batches, unfused normalisation,
-/// loops of one step, slow input: each is priced by simulating the step with and without it.
+/// Looks for patterns that the performance guides of the devices warn about: explicit padding, L2 in the loss,
+/// transposes that copy, operators on the host, small batches, unfused normalisation, loops of one step, slow input.
+/// The cost of each is found by simulating the step with and without it.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -36,12 +38,14 @@ struct Report {
     advice: Vec<Advice>,
 }
 
-/// Looks and prints.
+const INSTEAD: &str = "= instead:";
+
+/// Prints the advice.
 pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
     let catalog = context.catalog()?;
     let (recipe, device) = args.machine.load(&args.recipe.recipe, &args.recipe.change, &catalog, context)?;
     let spinner = context.progress.spinner();
-    spinner.message(format!("{}: pricing a step on {}, and what would change it", recipe.name, device.name));
+    spinner.message(format!("{}: predicting a step on {}, with and without each pattern", recipe.name, device.name));
     let step_ms = zoo_npu::profile(&recipe, &device, Work::Train)?.step.ms();
     let advice = zoo_npu::advise(&recipe, &device, Work::Train)?;
     drop(spinner);
@@ -58,16 +62,18 @@ fn print(report: &Report, sets: &[String], context: &mut Context) -> Result<(), 
     let out = &mut context.out;
     writeln!(out, "{}  on {}, {:.1} ms per step", paint(HEADING, &report.recipe), report.device, report.step_ms)?;
     if report.advice.is_empty() {
-        writeln!(out, "\nnothing that the vendors' guides warn of")?;
+        writeln!(out, "\nnone of the patterns that the vendors' guides warn about")?;
     }
     for advice in &report.advice {
         let cost = match advice.hidden_ms {
-            Some(ms) => format!("free while the step waits for its input, else {ms:.2} ms per step"),
+            Some(ms) => format!("hidden while the step waits for its input, otherwise {ms:.2} ms per step"),
             None => format!("{:.2} ms per step ({:.1} %)", advice.cost_ms, 100.0 * advice.cost),
         };
-        writeln!(out, "\n{}: {}, {cost}", paint(WARN, advice.pattern), advice.message)?;
+        let text = fitted(&format!("{}, {cost}: {}", advice.pattern, advice.message));
+        writeln!(out, "\n{}", text.replacen(advice.pattern, &paint(WARN, advice.pattern), 1))?;
         writeln!(out, "{}", excerpt(&advice.line, sets))?;
-        writeln!(out, "{} {}", paint(DIM, "= instead:"), advice.remedy)?;
+        let remedy = fitted_after(&format!("{INSTEAD} {}", advice.remedy), 2);
+        writeln!(out, "{}", remedy.replacen(INSTEAD, &paint(DIM, INSTEAD), 1))?;
     }
     Ok(())
 }

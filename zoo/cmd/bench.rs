@@ -1,4 +1,4 @@
-//! `zoo bench`: what a training step costs here.
+//! `zoo bench`: the cost of a training step on this machine.
 
 mod collectives;
 mod peak;
@@ -24,10 +24,10 @@ use zoo_npu::Work;
 use zoo_recipe::BuildOptions;
 use zoo_recipe::Recipe;
 
-/// Measure a training step on this machine: time, arithmetic, memory, and where the time goes.
+/// Measure a training step on this machine: time, arithmetic, memory, and time by operator.
 ///
 /// Runs the whole step (forward, loss, backward, update) on random images. Several processes, started by mpirun, share
-/// each batch; then sums over them are measured too, as lines for the file of a device that is like this machine.
+/// each batch. In this case the sums over the processes are measured too, and printed as lines for a device file.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -35,7 +35,7 @@ Examples:
   zoo bench resnet50 --batch 8 --image 224 --steps 20 --threads 2
   zoo bench resnet50 --set engine.fusion=false
   zoo bench resnet50 --set engine.kernels=reference --batch 2
-  mpirun -n 2 zoo bench resnet50 --batch 16      two processes, and what their sums take
+  mpirun -n 2 zoo bench resnet50 --batch 16      two processes; also measures the sums over them
   zoo bench resnet50 --format json | jq .step_ms_median")]
 pub struct Args {
     /// Name of a recipe, or path of its file
@@ -43,19 +43,19 @@ pub struct Args {
     recipe: String,
     #[command(flatten)]
     change: Change,
-    /// Images per step, of all processes together
+    /// Images per step, over all processes
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=65536))]
     batch: u32,
-    /// Height and width of the images; the recipe's by default
+    /// Height and width of the images; by default those of the recipe
     #[arg(long, value_name = "PIXELS", value_parser = clap::value_parser!(u16).range(1..=8192))]
     image: Option<u16>,
-    /// Steps to measure, after two that warm up
+    /// Steps to measure, after two warm-up steps
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..))]
     steps: u32,
-    /// Compute with the arithmetic of this device: the name of a file in recipes/devices, or host
+    /// Simulate the arithmetic of this device: the name of a file in recipes/devices, or host
     #[arg(long, value_name = "DEV|host", add = complete::devices_or_host())]
     device: Option<String>,
-    /// Threads; all cores by default
+    /// Number of threads; by default all cores
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     threads: Option<u16>,
     #[command(flatten)]
@@ -65,7 +65,7 @@ pub struct Args {
 /// Steps before the first that is measured: pages, caches and clock settle.
 const WARM_UP: u32 = 2;
 
-/// What one kind of operator costs in a step.
+/// The cost of one kind of operator in a step.
 #[derive(Clone, Debug, Serialize)]
 struct OpCost {
     op: &'static str,
@@ -88,7 +88,7 @@ struct Report {
     kernels: &'static str,
     fusion: bool,
     batch: usize,
-    /// Height of the images; 0 of what is no image.
+    /// Height of the images; 0 if the input is not an image.
     image: usize,
     /// Of each rank.
     threads: usize,
@@ -98,10 +98,10 @@ struct Report {
     images_per_s: f64,
     /// Work of the graph before any pass, in GFLOP per second of the median step.
     gflops: f64,
-    /// What the same threads reach with nothing but multiply-adds in registers.
+    /// The peak of the same threads: multiply-adds in registers only.
     peak_gflops: f64,
     peak_share: f64,
-    /// Largest resident set of this process, as Linux tells it.
+    /// Largest resident set of this process, as reported by Linux.
     peak_rss_bytes: Option<u64>,
     /// Tensors of the step, as the engine plans them.
     tensor_bytes: u64,
@@ -144,7 +144,7 @@ fn measure(recipe: &Recipe, simulated: Option<&Simulated>, args: &Args, context:
     let memory = StepMemory::of(graph.clone(), options, simulated.map(|simulated| &simulated.arithmetic))?;
     // Initial values are drawn, and then laid out as the kernels want them.
     let needed = beyond_now(memory.peak() + memory.inputs + memory.largest + memory.largest);
-    args.memory.expect("this step", needed, |_| format!("--batch takes fewer than {batch} images"))?;
+    args.memory.expect("this step", needed, |_| format!("use a --batch smaller than {batch}"))?;
     let inputs = inputs(&graph, recipe)?;
     let mut step = match simulated {
         Some(simulated) => Step::simulated(graph, options, &simulated.arithmetic)?,
@@ -288,7 +288,7 @@ fn print(report: &Report, context: &mut Context) -> Result<(), Failure> {
     writeln!(out, "step      {:.1} ms {spread}", report.step_ms_median)?;
     writeln!(out, "images    {:.1} per second", report.images_per_s)?;
     let (gflops, share, peak) = (report.gflops, percent(report.peak_share), report.peak_gflops);
-    writeln!(out, "work      {gflops:.0} GFLOP/s, {share} of the {peak:.0} that these threads reach in registers")?;
+    writeln!(out, "work {gflops:.0} GFLOP/s, {share} of the {peak:.0} that these threads reach in registers")?;
     let resident = report.peak_rss_bytes.map(|bytes| format!("{} resident, ", Bytes(bytes))).unwrap_or_default();
     writeln!(out, "memory    {resident}{} of it tensors\n", Bytes(report.tensor_bytes))?;
     let mut table = Table::new([

@@ -1,4 +1,4 @@
-//! `zoo bisect`: what has to stay fp32 on a device.
+//! `zoo bisect`: which operators must stay fp32 on a device.
 
 use super::{Context, SCHEMA_VERSION, check, simulated::Simulated};
 use crate::cli::{Format, RecipeArgs};
@@ -20,8 +20,9 @@ use zoo_train::LossScale;
 
 /// Find the smallest set of operators that must stay fp32 on a device.
 ///
-/// Runs the step of the recipe's golden on the simulated device, over and over, until no node loses more than three
-/// times what rounding must cost; then gives back what turns out not to be needed. `npu.keep_fp32` takes the result.
+/// Repeats the step of the golden on the simulated device, with more and more operators in fp32, until no node loses
+/// more than three times the error that rounding explains. Then removes operators that turn out to be unnecessary. Use
+/// the result for `npu.keep_fp32`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -31,13 +32,13 @@ Examples:
 pub struct Args {
     #[command(flatten)]
     recipe: RecipeArgs,
-    /// Device: the name of a file in recipes/devices; the recipe's by default
+    /// Device: the name of a file in recipes/devices; by default the device of the recipe
     #[arg(long, value_name = "NAME", add = complete::devices())]
     device: Option<String>,
-    /// Take weights and inputs from this golden instead of the recipe's own
+    /// Use weights and inputs of this golden instead of the one that the recipe names
     #[arg(long, value_name = "FILE.json")]
     golden: Option<PathBuf>,
-    /// Plant a fault: this node holds its results times two to this power while it works (may be given several times)
+    /// Plant a fault: this node scales its results by two to this power while it computes (can be repeated)
     #[arg(long, value_name = "NODE=POWER", value_parser = super::simulated::planted)]
     plant: Vec<(String, i32)>,
     #[command(flatten)]
@@ -61,7 +62,7 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
     let mut recipe = loaded.recipe;
     let name = args.device.clone().unwrap_or_else(|| recipe.npu.device.clone());
     let Some(mut simulated) = Simulated::find(Some(&name), Work::Train, &mut recipe, context)? else {
-        return Err(Failure::Usage("this machine computes in fp32: name a device with --device".to_owned()));
+        return Err(Failure::Usage("this machine computes in fp32: choose a device with --device".to_owned()));
     };
     simulated.arithmetic.planted.extend(args.plant.iter().cloned());
     let options = DeviceOptions {
@@ -91,7 +92,7 @@ fn print(report: &Report, context: &mut Context) -> Result<(), Failure> {
             "\n{verdict} with these in fp32: the loss scale, or an operator of the update, is at fault"
         )?;
     } else if keep.is_empty() {
-        writeln!(context.out, "\n{}: nothing has to stay fp32", paint(GOOD, "pass"))?;
+        writeln!(context.out, "\n{}: no operator has to stay fp32", paint(GOOD, "pass"))?;
         return Ok(());
     }
     let mut table = Table::new([("keep in fp32", Align::Left), ("operator", Align::Left)]);

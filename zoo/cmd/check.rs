@@ -37,21 +37,21 @@ use zoo_train::{HOST, LossScale};
 /// Prove one training step against golden tensors of a reference framework.
 ///
 /// Compares conditions, preprocessing, learning rates, initial values, every module output, the loss, every gradient
-/// and every update. In f64 the check decides about the recipe, in f32 (the default) about the kernels that train.
+/// and every update. With f64 the check judges the recipe, with f32 (the default) the kernels that training uses.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   zoo check resnet50
   zoo check resnet50 --dtype f64
   zoo check --all
-  zoo check resnet50 --set optimizer.sgd.momentum=0.9     a planted fault: which stage catches it?
-  zoo check resnet50 --mutants                            known mistakes: are all caught?
-  zoo check resnet50 --golden my_dump.json                your own golden, see golden/README.md
-  zoo check resnet50 --device ascend910                   what the device's fp16 does to it
-  zoo check resnet50 --device ascend910 --dump on_npu     every value of that step, for zoo golden diff
+  zoo check resnet50 --set optimizer.sgd.momentum=0.9     plant a fault and see where it is found
+  zoo check resnet50 --mutants                            plant all known faults, one by one
+  zoo check resnet50 --golden my_dump.json                use your own golden: golden/README.md
+  zoo check resnet50 --device ascend910                   simulate the arithmetic of the device
+  zoo check resnet50 --device ascend910 --dump on_npu     write all values, for `zoo golden diff`
   zoo check resnet50 --format json | jq .first_divergence
-  zoo check resnet50 --memory-limit 1GiB                  refused at once if that is not enough
-  zoo check --all --junit golden.xml                      a test case per stage and recipe, for CI")]
+  zoo check resnet50 --memory-limit 1GiB                  refuse to start if it needs more memory
+  zoo check --all --junit golden.xml                      one test case per stage and recipe")]
 pub struct Args {
     /// Names of recipes, or paths of their files
     #[arg(value_name = "RECIPE", add = complete::recipes(), required_unless_present = "all", id = "names")]
@@ -61,23 +61,23 @@ pub struct Args {
     all: bool,
     #[command(flatten)]
     change: Change,
-    /// Check against this golden instead of the recipe's own
+    /// Check against this golden instead of the one that the recipe names
     #[arg(long, value_name = "FILE.json")]
     golden: Option<PathBuf>,
-    /// Arithmetic to judge: f32 (the default) the kernels, f64 the recipe
+    /// Arithmetic: f32 (the default) judges the kernels, f64 the recipe
     #[arg(long, value_enum, default_value_t = DType::F32, hide_possible_values = true, hide_default_value = true)]
     #[arg(value_name = "f32|f64")]
     dtype: DType,
-    /// Plant known mistakes one at a time, in f64, and show which stage catches each
+    /// Plant known mistakes one at a time, in f64, and show which stage detects each
     #[arg(long, conflicts_with_all = ["all", "dtype"])]
     mutants: bool,
-    /// Judge the arithmetic of this device, node by node: the name of a file in recipes/devices
+    /// Simulate the arithmetic of this device and judge every node: the name of a file in recipes/devices
     #[arg(long, value_name = "DEV", add = complete::devices(), conflicts_with_all = ["all", "dtype", "mutants"])]
     device: Option<String>,
-    /// Plant a fault: this node of the device's step holds its results times two to this power while it works
+    /// Plant a fault: this node scales its results by two to this power while it computes (can be repeated)
     #[arg(long, value_name = "NODE=POWER", requires = "device", value_parser = super::simulated::planted)]
     plant: Vec<(String, i32)>,
-    /// List every node of the device's step, not only those that lose most
+    /// List every node of the device's step, not only those that lose the most precision
     #[arg(long, requires = "device")]
     nodes: bool,
     /// Write every value of the first step to this folder, for `zoo golden diff`
@@ -92,7 +92,7 @@ pub struct Args {
 /// Arithmetic to judge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum DType {
-    /// The kernels that train.
+    /// The kernels that training uses.
     F32,
     /// The recipe, with reference kernels.
     F64,
@@ -207,29 +207,30 @@ pub(super) fn check(
     let mut progress = |what: &str| bar.next(format!("{}: {what}", recipe.name));
     match (zoo_golden::check(recipe, &golden, &folder, &options, &mut progress), limit) {
         (Err(GoldenError::NoRoom { needed }), Some(limit)) => Err(Failure::Memory {
-            what: format!(
-                "the golden check of {}, whose gradients f64 has to decide about (golden/README.md),",
-                recipe.name
-            ),
+            what: format!("the golden check of {}, which needs a step in f64 (golden/README.md),", recipe.name),
             needed: before + needed,
             limit,
-            instead: "`zoo check --dtype f64` takes less; `zoo run --no-check` trains without".to_owned(),
+            instead: "`zoo check --dtype f64` needs less memory; `zoo run --no-check` skips the check".to_owned(),
         }),
         (report, _) => Ok(report?),
     }
 }
 
-/// Refuses a check that has no room in memory for what is forecast.
+/// Refuses a check whose forecast exceeds the memory.
 pub(super) fn expect_room(
     recipe: &Recipe,
     forecast: impl FnOnce() -> Result<Bytes, GoldenError>,
     memory: MemoryArgs,
 ) -> Result<(), Failure> {
-    // What has no forecast has no step either: the report will say why.
+    // Without a forecast there is no step either: the report contains the reason.
     let Ok(more) = forecast() else { return Ok(()) };
     let (what, needed) = (format!("the golden check of {}", recipe.name), memory::beyond_now(more));
     debug!("memory: {what} takes about {needed}");
-    memory.expect(&what, needed, |_| "its batch is the golden's; `zoo run --no-check` trains without it".to_owned())
+    memory.expect(&what, needed, |_| {
+        "the batch is given by the golden; `zoo run --no-check` skips the \
+                                      check"
+            .to_owned()
+    })
 }
 
 /// Runs the step on a simulated device; whether it loses no more than it must.
@@ -272,7 +273,7 @@ fn on_device(
     Ok(report.verdict != Verdict::Fail)
 }
 
-/// Writes all values of the first step, and says where.
+/// Writes all values of the first step, and prints the path.
 fn write_dump(
     args: &Args,
     arithmetic: Arithmetics<'_>,
@@ -316,8 +317,8 @@ pub(super) fn golden(catalog: &Catalog, loaded: &Loaded, other: Option<&Path>) -
     Ok((Golden::read(&manifest)?, folder))
 }
 
-/// Where a recipe's other truths lie: in the folder of its name beside that of its step, which it may share with
-/// another recipe, or else with the step.
+/// The folder of the other golden files of a recipe: the folder with its name next to that of its step golden, which
+/// may belong to another recipe, or else the folder of the step golden.
 fn folder_of(recipe: &Recipe, manifest: &Path) -> PathBuf {
     let beside = manifest.parent().unwrap_or(Path::new(""));
     let own = beside.parent().map(|goldens| goldens.join(&recipe.name));

@@ -1,4 +1,4 @@
-//! `zoo completions`: scripts for shells.
+//! `zoo completions`: completion scripts for shells.
 
 use super::Context;
 use crate::{Exit, Failure};
@@ -8,8 +8,7 @@ use std::io::Write;
 
 /// Print a completion script for a shell.
 ///
-/// It completes commands and options, and names: of recipes, profiles, devices, studies, and folders of runs below
-/// ./runs.
+/// Completes commands, options, and names of recipes, profiles, devices, studies, and run folders below ./runs.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -17,7 +16,7 @@ Examples:
   zoo completions zsh > ~/.zfunc/_zoo
   zoo completions fish > ~/.config/fish/completions/zoo.fish")]
 pub struct Args {
-    /// The shell
+    /// Shell
     #[arg(value_enum)]
     shell: Shell,
 }

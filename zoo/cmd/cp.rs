@@ -1,4 +1,4 @@
-//! `zoo cp`: a copy of a recipe.
+//! `zoo cp`: copy a recipe.
 
 use super::{Context, SCHEMA_VERSION, new};
 use crate::cli::Format;
@@ -9,10 +9,10 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use zoo_recipe::LoadOptions;
 
-/// Copy a recipe under a new name, as it is written: with its comments, and with what it extends.
+/// Copy a recipe under a new name, with its comments and with `extends`.
 ///
-/// The copy names the golden of the original, which proves it as long as network, loss and optimizer stay the same. To
-/// change a few settings only, `zoo new NAME --from RECIPE` is shorter: it extends the recipe.
+/// The copy refers to the golden of the original, which is valid as long as network, loss and optimizer stay the same.
+/// To change only a few settings, use `zoo new NAME --from RECIPE`: the new recipe extends the original.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -24,7 +24,7 @@ pub struct Args {
     recipe: String,
     /// Name of the copy: lower-case letters, digits, `-` and `_`
     name: String,
-    /// The file; NAME.yaml in the folder of recipes by default
+    /// File to write; by default NAME.yaml in the folder `recipes`
     #[arg(short, long, value_name = "FILE")]
     out: Option<PathBuf>,
 }
@@ -37,7 +37,7 @@ struct Report<'a> {
     path: &'a Path,
 }
 
-/// Copies and says where; a file that is there stays as it is.
+/// Copies the recipe and prints the path. Never replaces an existing file.
 pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
     new::expect_name(&args.name)?;
     let catalog = context.catalog()?;

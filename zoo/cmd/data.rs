@@ -1,4 +1,4 @@
-//! `zoo data`: look at the data of a recipe.
+//! `zoo data`: inspect the data of a recipe.
 
 mod inspect;
 mod sheet;
@@ -12,12 +12,12 @@ use std::path::PathBuf;
 use zoo_recipe::Recipe;
 use zoo_tasks::DataSets;
 
-/// The verbs of data.
+/// The subcommands of `zoo data`.
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Write a contact sheet of the first images as PNG
     Make(sheet::Args),
-    /// Count samples and classes, measure pixels, name broken files
+    /// Count samples and classes, compute pixel statistics, list broken files
     Inspect(inspect::Args),
 }
 
@@ -29,8 +29,8 @@ struct Selection {
     recipe: String,
     #[command(flatten)]
     change: Change,
-    /// Data in this folder instead: CIFAR-10 binaries, MNIST's files, train/CLASS/* with val/CLASS/*, or CLASS/*; or in
-    /// this text file
+    /// Use the data in this folder or text file: CIFAR-10 binaries, MNIST files, train/CLASS/* with val/CLASS/*, or
+    /// CLASS/*
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
 }

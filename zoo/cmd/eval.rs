@@ -1,4 +1,4 @@
-//! `zoo eval`: a checkpoint on the held-out data.
+//! `zoo eval`: evaluate a checkpoint on held-out data.
 
 mod pictures;
 mod prompt;
@@ -35,33 +35,33 @@ use zoo_train::{GoldenVerdict, Job, TrainError, Weights, evaluate, memory};
 
 /// Evaluate a checkpoint on the held-out data.
 ///
-/// A run is evaluated as it was trained: on its own data, with its profile, overrides and device, unless options say
-/// otherwise. A state_dict of PyTorch is evaluated on the recipe's data, with the profile `mini` by default, as `zoo
-/// run` trains it.
+/// A run is evaluated as it was trained: on its own data, with its profile, overrides and device, unless options change
+/// them. A PyTorch state_dict is evaluated on the data of the recipe, by default with the profile `mini`, which is also
+/// the default of `zoo run`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   zoo eval runs/resnet50-mini-1
   zoo eval resnet50 --checkpoint runs/resnet50-mini-1/checkpoints/step-00000500.safetensors
-  zoo eval runs/cifar10 --data /data/other               on other data than those of the run
-  zoo eval resnet50 --profile full --data /data/imagenet --checkpoint resnet50.pth       what PyTorch has trained
-  zoo eval runs/db_resnet-mini-1 --draw pictures         images with the text that was found
-  zoo eval runs/siammask-mini-1 --draw pictures          frames with mask and box, and animations
-  zoo eval runs/gpt_shakespeare-full-1 --prompt \"ROMEO:\"   what follows it, by a language model")]
+  zoo eval resnet50 --profile full --data /data/imagenet --checkpoint resnet50.pth
+  zoo eval runs/cifar10 --data /data/other               use other data than the run
+  zoo eval runs/db_resnet-mini-1 --draw pictures         draw images with the detected text
+  zoo eval runs/siammask-mini-1 --draw pictures          draw frames with mask and box
+  zoo eval runs/gpt_shakespeare-full-1 --prompt \"ROMEO:\"   generate text")]
 pub struct Args {
     #[command(flatten)]
     trained: TrainedArgs,
-    /// Compute with the arithmetic of this device: the name of a file in recipes/devices, or host; that of the training
-    /// by default
+    /// Simulate the arithmetic of this device: the name of a file in recipes/devices, or host; by default the one of
+    /// the training
     #[arg(long, value_name = "DEV|host", add = complete::devices_or_host())]
     device: Option<String>,
     /// Evaluate on the data in this folder or file instead of those of the run
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
-    /// Draw predictions beside the truth into this folder: text in images, classes of pixels, targets in videos
+    /// Draw predictions and ground truth to this folder (text detection, segmentation, tracking)
     #[arg(long, value_name = "DIR")]
     draw: Option<PathBuf>,
-    /// How many images or sequences to draw
+    /// Number of images or sequences to draw
     #[arg(long, value_name = "N", default_value_t = 20, requires = "draw")]
     drawn: usize,
     #[command(flatten)]
@@ -78,11 +78,11 @@ struct Report {
     run: Option<PathBuf>,
     /// The file of the weights.
     checkpoint: PathBuf,
-    /// What was evaluated on.
+    /// The evaluated data.
     data: String,
-    /// Whether that is what the weights were trained with; null where another program trained them.
+    /// Whether the weights were trained with it; null for weights of other programs.
     own_data: Option<bool>,
-    /// What computed.
+    /// The device.
     device: String,
     /// Steps that the weights were trained for; null where another program trained them.
     step: Option<u64>,
@@ -94,10 +94,10 @@ struct Report {
     target: Option<f64>,
     achieved: Option<f64>,
     met: Option<bool>,
-    /// What trivial answers reach.
+    /// The scores of trivial answers.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     baselines: Vec<Baseline>,
-    /// What was drawn, and where.
+    /// The drawings and their folder.
     #[serde(skip_serializing_if = "Option::is_none")]
     drawn: Option<PathBuf>,
 }
@@ -125,7 +125,7 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
         device: simulated.as_ref().map(Simulated::device),
     };
     let needed = memory::evaluation(job)?;
-    args.memory.expect("this evaluation", needed, |_| "--set train.batch=N takes fewer images at a time".to_owned())?;
+    args.memory.expect("this evaluation", needed, |_| "use a smaller batch: --set train.batch=N".to_owned())?;
     if let Some(text) = &args.prompt.prompt {
         let done = prompt::run(&args.prompt, text, job, &weights, interrupt.arm(), context)?;
         return Ok(if done { Exit::Pass } else { Exit::Interrupted });
@@ -183,7 +183,7 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
 /// The data to evaluate on: those in `given`, or those that the run was given, or the recipe's.
 fn open(trained: &Trained, given: Option<&Path>, recipe: &mut Recipe) -> Result<DataSets, Failure> {
     match (given, &trained.run) {
-        // The recipe has taken over from the run's data what there is to take over.
+        // The settings from the data of the run are already in the recipe.
         (None, Some(_)) => Ok(zoo_tasks::open(recipe, None)?),
         _ => data::open(recipe, &trained.loaded.overridden, given),
     }
@@ -206,7 +206,7 @@ fn expect_own_recipe(recipe: &Recipe, weights: &Weights) -> Result<(), Failure> 
     }
 }
 
-/// Refuses other data than those of the training, unless they were asked for.
+/// Refuses data other than those of the training, unless requested.
 fn expect_own_data(args: &Args, trained: &Trained, weights: &Weights, sets: &DataSets) -> Result<(), Failure> {
     let (now, Some(origin)) = (DataIdentity::new(sets), &weights.origin) else { return Ok(()) };
     if origin.data == now {
@@ -217,11 +217,11 @@ fn expect_own_data(args: &Args, trained: &Trained, weights: &Weights, sets: &Dat
     let by = if own == recipe { String::new() } else { format!(" by the recipe `{own}`, not by `{recipe}`,") };
     let differ = format!("{file} was trained{by} on {before}; {description}: {now}");
     if args.data.is_some() || names_data(trained) {
-        info!("other data than those of the training: {differ}");
+        info!("other data than in the training: {differ}");
         return Ok(());
     }
     Err(Failure::Usage(format!(
-        "other data than those of the training: {differ}\nName the data to evaluate on: --data DIR"
+        "other data than in the training: {differ}\nChoose the data to evaluate on: --data DIR"
     )))
 }
 

@@ -1,4 +1,4 @@
-//! `zoo export`: a network for inference as an ONNX model.
+//! `zoo export`: write a network as an ONNX model for inference.
 
 use super::trained::{TrainedArgs, Usual};
 use super::{Context, SCHEMA_VERSION, expect_apart, output};
@@ -19,29 +19,29 @@ use zoo_recipe::Recipe;
 use zoo_train::TrainError;
 use zoo_train::weights::{self, Fit, Naming, Weights};
 
-/// Write a network for inference as an ONNX model.
+/// Write a network as an ONNX model for inference.
 ///
-/// The forward pass with stored statistics and without dropout, operator by operator: operator set 18, f32, feature
-/// maps NCHW, weights under their state_dict names, outputs as the recipe calls them; of a recipe without --checkpoint,
-/// initial weights. The model takes any batch, unless an operator of the network mixes batch and channels.
-/// Preprocessing is not part of it.
+/// The model is the forward pass with stored statistics and without dropout: ONNX opset 18, f32, feature maps in NCHW,
+/// weights under their state_dict names, outputs under the names of the recipe. For a recipe without --checkpoint, the
+/// weights are initial ones. The model accepts any batch size, unless an operator of the network mixes batch and
+/// channels. Preprocessing is not included.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   zoo export resnet50 --checkpoint resnet50.pth --out resnet50.onnx
   zoo export runs/resnet50-mini-1 --out mini.onnx
   zoo export runs/siammask --batch 1 --out siammask.onnx
-  zoo export googlenet --out net.onnx --sample net.safetensors     initial weights, with an input and its output")]
+  zoo export googlenet --out net.onnx --sample net.safetensors     also write an input and output")]
 pub struct Args {
     #[command(flatten)]
     trained: TrainedArgs,
-    /// The model to write
+    /// ONNX file to write
     #[arg(short, long, value_name = "FILE")]
     out: PathBuf,
-    /// Fix the batch of the model to this many samples; any batch by default
+    /// Fix the batch size of the model; by default any size is accepted
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65536))]
     batch: Option<u32>,
-    /// Also write random inputs (`input.NAME`) and the network's outputs for them (`output.NAME`), as safetensors
+    /// Also write random inputs (`input.NAME`) and the outputs for them (`output.NAME`) to this safetensors file
     #[arg(long, value_name = "FILE")]
     sample: Option<PathBuf>,
     #[command(flatten)]
@@ -74,7 +74,7 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
     let memory = StepMemory::of(graph.clone(), Options::of(&recipe), None)?;
     // The weights row-major, in the model, and in the bytes of its file.
     let needed = beyond_now(memory.peak() + Bytes(3 * memory.variables.0));
-    args.memory.expect("this model", needed, |_| "its weights alone are too large".to_owned())?;
+    args.memory.expect("this model", needed, |_| "its weights alone exceed this".to_owned())?;
     let mut step = Step::new(graph.clone(), Options::of(&recipe))?;
     step.initialize(recipe.train.seed)?;
     let weights = trained.checkpoint.as_deref().map(|path| load(path, &graph, &mut step)).transpose()?;
@@ -130,7 +130,8 @@ fn load(path: &Path, graph: &Graph, step: &mut Step) -> Result<PathBuf, Failure>
     Ok(weights.file)
 }
 
-/// Numbers between -1 and 1, indices of rows that there are, and the network's outputs for them under the model's names.
+/// Numbers between -1 and 1, indices of rows that there are, and the network's outputs for them under the model's
+/// names.
 fn sample(graph: &Graph, step: &mut Step, names: &[String]) -> Result<Vec<(String, Tensor)>, Failure> {
     let candle = |error: candle_core::Error| Failure::Train(error.into());
     let mut tensors = Vec::new();

@@ -1,4 +1,4 @@
-//! `zoo import`: the recipe of a PyTorch network.
+//! `zoo import`: write the recipe of a PyTorch network.
 
 use super::{Context, SCHEMA_VERSION, new};
 use crate::cli::Format;
@@ -11,13 +11,12 @@ use zoo_import::{MAX_BYTES, Proof, Trace};
 
 /// Write the recipe of a PyTorch network from its trace.
 ///
-/// `python -m zoo_golden port` makes the trace, the golden of one step, and calls this verb and `zoo check`. The recipe
-/// keeps the module tree and the names of the state_dict; what repeats becomes blocks and stacks, defaults are left
-/// out. Before it is written it is held against the trace, operation by operation. What recipes cannot say is refused,
-/// with the module, the operator, file and line, and what comes nearest.
+/// `python -m zoo_golden port` makes the trace and the golden, and calls this command and `zoo check`. The recipe keeps
+/// the module tree and the names of the state_dict. Repeated modules become blocks and stacks, and defaults are
+/// omitted. Before the recipe is written, it is compared with the trace, operation by operation. Operations that
+/// recipes cannot express are refused, with the module, the operator, its file and line, and the closest alternative.
 ///
-/// `python -m zoo_golden port torchvision:resnet18 -o my_nets` makes the trace of the examples; docs/import.md has
-/// more.
+/// `python -m zoo_golden port torchvision:resnet18 -o my_nets` makes the trace of the examples. See docs/import.md.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -28,13 +27,13 @@ pub struct Args {
     /// The trace
     #[arg(value_name = "TRACE")]
     trace: PathBuf,
-    /// The recipe to write; stdout by default
+    /// Recipe to write; by default stdout
     #[arg(short, long, value_name = "FILE")]
     out: Option<PathBuf>,
-    /// Name of the recipe; that of the file, or of the model
+    /// Name of the recipe; by default the name of the file, or of the model
     #[arg(long)]
     name: Option<String>,
-    /// Replace a file that is there
+    /// Replace an existing file
     #[arg(long)]
     force: bool,
 }
@@ -50,7 +49,7 @@ struct Report<'a> {
     text: Option<&'a str>,
 }
 
-/// Writes the recipe, once it is proven to be the network.
+/// Writes the recipe after it is proven to be the same network.
 pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
     let unreadable = |source| Failure::Unreadable { path: args.trace.clone(), source };
     let bytes = zoo_datasets::files::read(&args.trace, MAX_BYTES as u64).map_err(unreadable)?;

@@ -1,4 +1,4 @@
-//! `zoo judge`: a training step that ran elsewhere.
+//! `zoo judge`: judge a training step that ran elsewhere.
 
 use super::{
     Context,
@@ -28,52 +28,54 @@ use zoo_graph::DType;
 use zoo_npu::Work;
 use zoo_train::LossScale;
 
-/// Names that are listed.
+/// Unknown names to list at most.
 const LISTED: usize = 12;
 
-/// Judge a training step that ran elsewhere: on an NPU, in another framework, in somebody's port.
+/// Find the first module that differs in a training step that ran elsewhere: on an NPU, in another framework, or in a
+/// port.
 ///
-/// The step begins with what `zoo golden inputs RECIPE` writes, and is recorded by zoo_golden.capture, by msprobe, or
-/// as named tensors. Each module output, loss, gradient and update is compared with what f64 makes of the operands that
-/// the recording itself has, so that an error shows in the module that made it, and nowhere else.
+/// The step must start from the weights and inputs that `zoo golden inputs RECIPE` writes. Record it with
+/// zoo_golden.capture, with msprobe, or as named tensors. Each module output, loss, gradient and update is compared
+/// with the result that f64 computes from the recorded operands. In this way an error shows only in the module that
+/// made it.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  zoo judge resnet18 recorded                            a folder of zoo_golden.capture, or of .npy files
-  zoo judge resnet18 recorded.npz                        or .safetensors, or what torch.save writes
-  zoo judge resnet18 dump/step0/rank0                    a dump of msprobe, tensors or statistics
-  zoo judge resnet18 recorded --arithmetic bf16          made with automatic mixed precision
+  zoo judge resnet18 recorded                         a folder of zoo_golden.capture, or .npy files
+  zoo judge resnet18 recorded.npz                     or .safetensors, or a file of torch.save
+  zoo judge resnet18 dump/step0/rank0                 a dump of msprobe, tensors or statistics
+  zoo judge resnet18 recorded --arithmetic bf16       recorded with automatic mixed precision
   zoo judge resnet18 dump/step0 --arithmetic ascend910 --loss-scale 1024
-  zoo judge resnet18 recorded --names names.yaml         what its names mean
+  zoo judge resnet18 recorded --names names.yaml      maps other names to those of the golden
   zoo judge resnet18 recorded --format json | jq .first_divergence
 
-A recording names tensors by the golden's keys: out/MODULE#CALL, loss, grad/NAME, param1/NAME, buffer1/NAME,
-momentum1/NAME, start/NAME, input/NAME. names.yaml says what other names mean:
+Tensors of a recording are named by the keys of the golden: out/MODULE#CALL, loss, grad/NAME,
+param1/NAME, buffer1/NAME, momentum1/NAME, start/NAME, input/NAME. names.yaml maps other names:
   names: {logits: 'out/fc#0'}      a name
-  modules: {backbone.stem: conv1}  a module, with all that is inside; '' leaves it out
-  ignore: ['aux.*']                not to be compared")]
+  modules: {backbone.stem: conv1}  a module and everything inside; '' removes the prefix
+  ignore: ['aux.*']                not compared")]
 pub struct Args {
     #[command(flatten)]
     recipe: RecipeArgs,
     /// The recording: a file or a folder
     #[arg(value_name = "RECORDING")]
     recording: PathBuf,
-    /// Judge against this golden instead of the recipe's own
+    /// Judge against this golden instead of the one that the recipe names
     #[arg(long, value_name = "FILE.json")]
     golden: Option<PathBuf>,
-    /// The arithmetic that it was made in: f32, f16, bf16, or the name of a device in recipes/devices
+    /// Arithmetic of the recorded step: f32, f16, bf16, or the name of a device in recipes/devices
     #[arg(long, value_name = "TYPE|DEV", default_value = "f32", add = complete::devices())]
     arithmetic: String,
-    /// What recorded gradients are multiplied by
+    /// Loss scale of the recording: recorded gradients are multiplied by it
     #[arg(long, value_name = "S", default_value_t = 1.0, value_parser = positive)]
     loss_scale: f64,
-    /// What the names of the recording mean; names.yaml in its folder if that is there
+    /// File that maps names of the recording to names of the golden; by default names.yaml in its folder, if it exists
     #[arg(long, value_name = "FILE.yaml")]
     names: Option<PathBuf>,
-    /// Pass although there are names that the step has not
+    /// Do not fail if the recording has names that the step does not have
     #[arg(long)]
     allow_unmatched: bool,
-    /// Pass although stages are recorded in part
+    /// Do not fail if the recording has only a part of a stage
     #[arg(long)]
     allow_missing: bool,
     #[command(flatten)]
@@ -84,7 +86,7 @@ pub struct Args {
 
 fn positive(text: &str) -> Result<f64, String> {
     let number: f64 = text.parse().map_err(|_| format!("`{text}` is not a number"))?;
-    if number.is_finite() && number > 0.0 { Ok(number) } else { Err("a loss scale is above 0".to_owned()) }
+    if number.is_finite() && number > 0.0 { Ok(number) } else { Err("a loss scale must be above 0".to_owned()) }
 }
 
 /// Judges; missed if something differs.
@@ -130,8 +132,8 @@ fn judged(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
         engine: Options::of(recipe),
     };
     if let Ok(more) = memory(recipe, &golden, options.engine) {
-        let what = format!("the judgement of a recording of {}", recipe.name);
-        args.memory.expect(&what, beyond_now(more), |_| "its batch is the golden's".to_owned())?;
+        let what = format!("judging a recording of {}", recipe.name);
+        args.memory.expect(&what, beyond_now(more), |_| "the batch is given by the golden".to_owned())?;
     }
     let begun = Instant::now();
     let mut bar = context.progress.phases(PHASES);
@@ -166,8 +168,8 @@ fn print(report: &JudgeReport, sets: &[String], out: &mut Console) -> Result<(),
     }
     if report.statistics_only > 0 {
         let note = format!(
-            "{}: largest, smallest, mean and norm are compared. They cannot exclude that elements changed places, or \
-             an error that leaves all four as they are; errors are inherited, as no operand is known",
+            "{}: only maximum, minimum, mean and norm are compared. They cannot detect elements that changed places, \
+             or an error that leaves all four unchanged. Errors are inherited, because operands are not known",
             counted(report.statistics_only as u64, "tensor") + " by statistics only"
         );
         writeln!(out, "{}", paint(WARN, note))?;
@@ -181,7 +183,7 @@ fn print(report: &JudgeReport, sets: &[String], out: &mut Console) -> Result<(),
     if !report.unmatched.is_empty() {
         let how = if report.unmatched_allowed { paint(DIM, "allowed") } else { paint(BAD, "not allowed") };
         let what = counted(report.unmatched.len() as u64, "name");
-        writeln!(out, "\n{what} of the recording that the step has not ({how}; names.yaml says what they mean):")?;
+        writeln!(out, "\n{what} of the recording that the step does not have ({how}; names.yaml can map them):")?;
         for name in report.unmatched.iter().take(LISTED) {
             writeln!(out, "  {name}")?;
         }
@@ -191,7 +193,7 @@ fn print(report: &JudgeReport, sets: &[String], out: &mut Console) -> Result<(),
     }
     let stages = report.stages.iter().any(|stage| stage.verdict == Verdict::Fail);
     let verdict = match (report.verdict, stages) {
-        (Verdict::Fail, false) => format!("{}: names that the step has not", paint(BAD, "fail")),
+        (Verdict::Fail, false) => format!("{}: names that the step does not have", paint(BAD, "fail")),
         _ => report::verdict_line(&report.stages, report.verdict),
     };
     writeln!(out, "\n{}: {verdict}", report.recipe)?;

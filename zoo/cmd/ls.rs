@@ -1,4 +1,4 @@
-//! `zoo ls`: what there is.
+//! `zoo ls`: list the recipes.
 
 use super::{Context, SCHEMA_VERSION};
 use crate::cli::{Change, Format};
@@ -17,15 +17,16 @@ use zoo_recipe::schema::Target;
 #[command(after_help = "\
 Examples:
   zoo ls
-  zoo ls resnet                     those with this word in their name or description
-  zoo ls --golden no                those that nothing proves
+  zoo ls resnet                     recipes with this word in their name or description
+  zoo ls --golden no                recipes without a golden
   zoo ls --recipes ~/my-recipes
   zoo ls --format json | jq -r '.recipes[].name'")]
 pub struct Args {
     /// Only recipes with these words in their name or description
     #[arg(value_name = "WORD")]
     words: Vec<String>,
-    /// Only recipes whose golden a reference framework computed (yes), zoo itself (baseline), or nobody (no)
+    /// Only recipes with a golden of a reference framework (yes), with one that zoo recorded itself (baseline), or
+    /// without one (no)
     #[arg(long, value_enum, value_name = "yes|baseline|no", hide_possible_values = true)]
     golden: Option<Golden>,
 }
@@ -37,7 +38,7 @@ enum Golden {
     Yes,
     /// zoo itself.
     Baseline,
-    /// Nobody.
+    /// There is none.
     No,
 }
 
@@ -66,7 +67,7 @@ impl Row {
         }
     }
 
-    /// Whether a word is in the name or the description, in whatever case.
+    /// Whether the name or the description contains a word, ignoring case.
     fn has(&self, word: &str) -> bool {
         let texts = [Some(&self.name), self.description.as_ref()];
         texts.into_iter().flatten().any(|text| text.to_lowercase().contains(&word.to_lowercase()))
@@ -79,7 +80,7 @@ struct List<'a> {
     recipes: &'a [Row],
 }
 
-/// Lists all recipes; a broken one is listed as that.
+/// Lists all recipes; broken ones with their error.
 pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
     let catalog = context.catalog()?;
     let rows: Vec<Row> = catalog
@@ -118,10 +119,9 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
     if rows.is_empty() {
         let dirs: Vec<String> = catalog.dirs().iter().map(|dir| dir.display().to_string()).collect();
         return Err(Failure::Usage(match dirs.is_empty() {
-            true => {
-                "no recipes: no folder `recipes` here or above, and HOME, where the built-in ones are kept, is not set"
-                    .to_owned()
-            }
+            true => "no recipes: there is no folder `recipes` here or above, and HOME, where built-in recipes are \
+                 unpacked, is not set"
+                .to_owned(),
             false => format!("no recipes found in {}", dirs.join(", ")),
         }));
     }

@@ -1,4 +1,4 @@
-//! `zoo man`: manual pages.
+//! `zoo man`: write manual pages.
 
 use super::Context;
 use crate::{Cli, Exit, Failure};
@@ -6,19 +6,19 @@ use clap::CommandFactory;
 use std::io::Write;
 use std::path::PathBuf;
 
-/// Write a manual page for the command and one for each verb.
+/// Write manual pages for zoo and each of its commands.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   zoo man ~/.local/share/man/man1            then: man zoo, man zoo-run
   zoo man build/man")]
 pub struct Args {
-    /// Folder for the pages; created if missing
+    /// Folder to write to; created if missing
     #[arg(value_name = "DIR")]
     folder: PathBuf,
 }
 
-/// Writes the pages and says where.
+/// Writes the pages and prints the folder.
 pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
     let unwritable = |source| Failure::Unwritable { path: args.folder.clone(), source };
     std::fs::create_dir_all(&args.folder).map_err(unwritable)?;

@@ -1,4 +1,4 @@
-//! One file per verb.
+//! The commands, one file each.
 
 mod advise;
 mod bench;
@@ -45,7 +45,7 @@ use zoo_npu::DeviceLibrary;
 use zoo_ranks::Ranks;
 use zoo_recipe::{Diagnostics, Loaded};
 
-/// Version of everything that is printed as JSON; goes up when a field changes its meaning or vanishes.
+/// Version of all JSON output. It increases when a field changes its meaning or is removed.
 pub const SCHEMA_VERSION: u32 = 1;
 
 /// The profile that is trained by default.
@@ -67,21 +67,21 @@ pub enum Command {
     Import(import::Args),
     /// Copy a recipe under a new name
     Cp(cp::Args),
-    /// Check recipes for mistakes, all at once, with line and column
+    /// List all mistakes in recipes, with line and column
     Validate(validate::Args),
     /// Prove one training step against golden tensors of a reference framework
     #[command(alias = "test")]
     Check(check::Args),
-    /// Judge a training step that ran elsewhere: which module differs first?
+    /// Find the first module that differs in a training step that ran elsewhere
     Judge(judge::Args),
     /// Train a recipe to its target
     #[command(alias = "train")]
     Run(run::Args),
-    /// Judge runs with different seeds: do they converge as the reference does?
+    /// Test whether runs with different seeds converge like the reference
     Verdict(verdict::Args),
     /// Compare runs: results, settings, curves
     Report(report::Args),
-    /// Show runs in a browser, live
+    /// Show runs live in a browser
     Serve(serve::Args),
     /// Evaluate a checkpoint on the held-out data
     Eval(eval::Args),
@@ -89,26 +89,26 @@ pub enum Command {
     Bench(bench::Args),
     /// Find the operators that must stay fp32 on a device
     Bisect(bisect::Args),
-    /// Predict what a step costs on a simulated NPU, and why
+    /// Predict the time of a step on a simulated NPU
     Profile(profile::Args),
-    /// Name what costs a recipe time on a simulated NPU, with its line and its price
+    /// List what makes a recipe slow on a simulated NPU, with line and cost
     Advise(advise::Args),
-    /// Replay a published series of measurements, published beside simulated
+    /// Replay a published series of measurements and compare the results
     Study(study::Args),
-    /// Compare the simulated NPUs with published throughput
+    /// Compare predictions with published throughput
     Score(score::Args),
-    /// Make golden tensors, and compare dumps of a step
+    /// Record goldens, and compare dumps of a step
     #[command(subcommand)]
     Golden(golden::Command),
-    /// Write a network for inference as an ONNX model
+    /// Write a network as an ONNX model for inference
     Export(export::Args),
     /// Exchange weights with PyTorch
     #[command(subcommand)]
     Weights(weights::Command),
-    /// Look at the data of a recipe
+    /// Inspect the data of a recipe
     #[command(subcommand)]
     Data(data::Command),
-    /// Print the JSON Schema of recipes, for editors, and of events, for scripts
+    /// Print the JSON Schemas of recipes (for editors) and events (for scripts)
     Schema(schema::Args),
     /// Print a completion script for a shell
     Completions(completions::Args),
@@ -119,7 +119,7 @@ pub enum Command {
 /// Runs a verb.
 ///
 /// # Errors
-/// Why it could not do what it was asked. A judgement that fails is not an error.
+/// Why the verb could not finish. A failed judgement is not an error.
 pub fn run(command: &Command, context: &mut Context) -> Result<Exit, Failure> {
     match command {
         Command::Ls(args) => ls::run(args, context),
@@ -160,29 +160,29 @@ fn expect_apart<'a>(files: impl IntoIterator<Item = &'a Path>) -> Result<(), Fai
         if !is_special && !seen.insert(file.canonicalize().unwrap_or_else(|_| file.to_path_buf())) {
             let file = file.display();
             let message =
-                format!("{file}: one file cannot be read and written, or written twice; name another to write");
+                format!("{file}: a file cannot be read and written, or written twice; choose another file to write");
             return Err(Failure::Usage(message));
         }
     }
     Ok(())
 }
 
-/// Lets everything that computes in parallel use so many threads.
+/// Sets the number of threads of all parallel computations.
 fn use_threads(threads: Option<usize>) -> Result<(), Failure> {
     let Some(threads) = threads else { return Ok(()) };
     let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build_global();
     pool.map_err(|error| Failure::Usage(format!("cannot use {threads} threads: {error}")))
 }
 
-/// What verbs share.
+/// State shared by commands.
 pub struct Context {
     /// Results.
     pub out: Console,
     /// Messages and progress.
     pub progress: Progress,
-    /// What CI systems are told.
+    /// Output for CI systems.
     pub ci: Ci,
-    /// What results look like.
+    /// Output format.
     pub format: Format,
     /// The processes that train together, of which this is one.
     pub ranks: Ranks,
@@ -190,7 +190,7 @@ pub struct Context {
 }
 
 impl Context {
-    /// As the command line says.
+    /// From the command line.
     pub fn new(global: &Global) -> Self {
         let progress = Progress::new(global);
         Self {
@@ -203,8 +203,7 @@ impl Context {
         }
     }
 
-    /// Joins the processes that a launcher has started together with this one. All but the first say nothing but
-    /// errors.
+    /// Joins the processes that a launcher started together with this one. All except the first only print errors.
     ///
     /// # Errors
     /// Processes that cannot work together.
@@ -217,8 +216,7 @@ impl Context {
         Ok(())
     }
 
-    /// Searches recipes and devices in these folders too, after those of the command line; those that are gone are left
-    /// out.
+    /// Searches recipes and devices in these folders too, after those of the command line; missing folders are ignored.
     pub fn also_search(&mut self, folders: impl IntoIterator<Item = PathBuf>) {
         for folder in folders {
             if folder.is_dir() && !self.recipes.contains(&folder) {
@@ -235,7 +233,7 @@ impl Context {
         self.recipes.iter().map(std::path::absolute).collect()
     }
 
-    /// Where recipes and goldens are found.
+    /// Finds recipes and goldens.
     ///
     /// # Errors
     /// A folder of `--recipes` that is none.
@@ -243,7 +241,7 @@ impl Context {
         Catalog::new(&self.recipes)
     }
 
-    /// Where simulated devices are found: beside the recipes.
+    /// The library of devices, next to the recipes.
     ///
     /// # Errors
     /// A folder of `--recipes` that is none.
@@ -294,7 +292,7 @@ impl Context {
         Ok((name_of, self.load(catalog, name, &options(profile))?))
     }
 
-    /// Shows why a command failed: on stderr, and as JSON on stdout where that is asked for.
+    /// Reports why a command failed: on stderr, and as JSON on stdout with `--format json`.
     pub fn report(&mut self, failure: &Failure) {
         #[derive(Serialize)]
         struct Report<'a> {

@@ -1,4 +1,4 @@
-//! `zoo new`: a recipe to start from.
+//! `zoo new`: write a recipe to start from.
 
 use super::{Context, SCHEMA_VERSION};
 use crate::catalog::Catalog;
@@ -11,10 +11,11 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use zoo_recipe::LoadOptions;
 
-/// Write a commented recipe to start from, and the JSON Schema for editors beside it.
+/// Write a commented recipe to start from, and the JSON Schema for editors next to it.
 ///
-/// With --from, the new recipe extends another: it has all of it, and shows in comments what most recipes change. With
-/// --blank, it is a small residual network that trains at once, with every section explained.
+/// With --from, the new recipe extends another one: it inherits everything, and shows the values that most recipes
+/// change in comments. With --blank, it is a small residual network that can be trained at once, with every section
+/// explained.
 #[derive(Debug, clap::Args)]
 #[command(group = clap::ArgGroup::new("start").required(true), after_help = "\
 Examples:
@@ -27,10 +28,10 @@ pub struct Args {
     /// Extend this recipe
     #[arg(long, value_name = "RECIPE", add = complete::recipes(), group = "start")]
     from: Option<String>,
-    /// Start with a small network of its own
+    /// Start with a small residual network
     #[arg(long, group = "start")]
     blank: bool,
-    /// The file; NAME.yaml in the folder of recipes by default
+    /// File to write; by default NAME.yaml in the folder `recipes`
     #[arg(short, long, value_name = "FILE")]
     out: Option<PathBuf>,
 }
@@ -42,7 +43,7 @@ struct Report<'a> {
     path: &'a Path,
 }
 
-/// Writes the file; one that is there stays as it is.
+/// Writes the file. Never replaces an existing one.
 pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
     expect_name(&args.name)?;
     let catalog = context.catalog()?;
@@ -66,7 +67,7 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
     Ok(Exit::Pass)
 }
 
-/// Refuses what recipes cannot be called.
+/// Refuses invalid recipe names.
 pub(super) fn expect_name(name: &str) -> Result<(), Failure> {
     if zoo_recipe::is_name(name) {
         return Ok(());
@@ -75,11 +76,11 @@ pub(super) fn expect_name(name: &str) -> Result<(), Failure> {
     Err(Failure::Usage(message))
 }
 
-/// A new file; its folder is made.
+/// Writes a new file and creates its folder.
 pub(super) fn write(path: &Path, text: &str) -> Result<(), Failure> {
     let failed = |error: std::io::Error| match error.kind() {
         std::io::ErrorKind::AlreadyExists => {
-            Failure::Usage(format!("{} is there already; --out names another file", path.display()))
+            Failure::Usage(format!("{} already exists; --out names another file", path.display()))
         }
         _ => Failure::Usage(format!("cannot write {}: {error}", path.display())),
     };
@@ -89,7 +90,7 @@ pub(super) fn write(path: &Path, text: &str) -> Result<(), Failure> {
     fs::File::create_new(path).and_then(|mut file| file.write_all(text.as_bytes())).map_err(failed)
 }
 
-/// Puts the schema where the recipe's first line says, so that editors complete and check what is written.
+/// Writes the schema to the path in the first line of the recipe, so that editors complete and check it.
 pub(super) fn put_schema(folder: &Path) -> Result<(), Failure> {
     let path = folder.join("schema/recipe.json");
     if path.exists() { Ok(()) } else { write(&path, &format!("{:#}\n", zoo_recipe::json_schema())) }
@@ -105,15 +106,17 @@ fn extending(catalog: &Catalog, name: &str, parent: &str) -> Result<String, Fail
     let chain = chain(catalog, parent)?;
     let mut text = format!(
         "# yaml-language-server: $schema=schema/recipe.json\n\
-         # zoo validate {name}     all mistakes at once, with line and column\n\
-         # zoo show {name}         layers, shapes, parameters, multiply-accumulates\n\
+         # zoo validate {name}     lists all mistakes, with line and column\n\
+         # zoo show {name}         lists layers, shapes, parameters, multiply-accumulates\n\
          # zoo check {name}        proves one training step\n\
          # zoo run {name}          trains it\n\
          name: {name}\n\
-         description: say in one line what differs from {known}\n\
+         description: describe in one line what differs from {known}\n\
          extends: {known}\n\n\
-         # All that is not written here is {known}'s. What follows is how it stands there: take the comment away where yours\n\
-         # differs. Mappings are joined key by key, lists are replaced whole, and `~` takes away what is inherited.\n"
+         # Everything that is not written here is inherited from {known}. The sections below are copied from there: \
+         uncomment and\n\
+         # edit what differs. Mappings are merged key by key, lists are replaced as a whole, and `~` removes an \
+         inherited value.\n"
     );
     for section in SECTIONS {
         if let Some(lines) = chain.iter().find_map(|text| section_of(text, section)) {
@@ -122,7 +125,8 @@ fn extending(catalog: &Catalog, name: &str, parent: &str) -> Result<String, Fail
         }
     }
     text.push_str(&format!(
-        "\n# As long as network, loss and optimizer are {known}'s, its golden proves this recipe too. Then make one of your own:\n\
+        "\n# The golden of {known} proves this recipe too, as long as network, loss and optimizer are the same. \
+         Otherwise, make your own:\n\
          # golden: {{manifest: {name}/step.json}}\n"
     ));
     Ok(text)

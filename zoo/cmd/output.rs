@@ -7,12 +7,12 @@ use std::path::Path;
 use tracing::info;
 use zoo_datasets::atomic;
 
-/// Whether this stands for standard output, which then has nothing else.
+/// Whether this means standard output, which then contains nothing else.
 pub(super) fn is_stdout(path: &Path) -> bool {
     path == Path::new("-")
 }
 
-/// Writes a text that comes beside the results of a command, and says where.
+/// Writes an additional text of a command, and reports the path.
 ///
 /// # Errors
 /// As [`write`].
@@ -28,7 +28,7 @@ pub(super) fn write_beside(path: &Path, text: &str, context: &mut Context) -> Re
 /// that the command lists as its results.
 ///
 /// # Errors
-/// What the operating system refuses.
+/// Errors of the operating system.
 pub(super) fn write(path: &Path, text: &str, context: &mut Context) -> Result<(), Failure> {
     if is_stdout(path) {
         return Ok(context.out.write_all(text.as_bytes())?);
@@ -38,10 +38,10 @@ pub(super) fn write(path: &Path, text: &str, context: &mut Context) -> Result<()
     atomic::replace(path, |out| out.write_all(text.as_bytes())).map_err(unwritable)
 }
 
-/// Makes the folder that a file is to lie in.
+/// Creates the folder of a file.
 ///
 /// # Errors
-/// What the operating system refuses.
+/// Errors of the operating system.
 pub(super) fn expect_folder(file: &Path) -> Result<(), Failure> {
     let unwritable = |source| Failure::Unwritable { path: file.to_owned(), source };
     file.parent().map_or(Ok(()), std::fs::create_dir_all).map_err(unwritable)

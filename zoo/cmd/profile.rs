@@ -1,4 +1,4 @@
-//! `zoo profile`: what a step costs on a simulated device, and why.
+//! `zoo profile`: the predicted cost of a step on a simulated device.
 
 mod against;
 mod report;
@@ -12,21 +12,21 @@ use std::path::PathBuf;
 use zoo_npu::{Device, Work};
 use zoo_recipe::Recipe;
 
-/// Predict what a step costs on a simulated device: time, memory, where both go, and what holds it up.
+/// Predict the cost of a step on a simulated device: time and memory, by operator, and the bottlenecks.
 ///
-/// The step is the graph that `zoo check` proves, rewritten by the device's passes. Options are those of the recipe's
-/// `npu:` section.
+/// The step is the graph that `zoo check` proves, rewritten by the compiler passes of the device. The options are in
+/// the `npu:` section of the recipe.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   zoo profile resnet50                                   on the device that the recipe names
   zoo profile resnet50 --device ascend910 --devices 8 --batch 256
   zoo profile resnet50 --set npu.fusion=false
-  zoo profile resnet50 --what-if                         what each option would bring
+  zoo profile resnet50 --what-if                         the effect of each option
   zoo profile resnet50 --trace step.json --html step.html
-  zoo profile resnet50 --against resnet101               two steps side by side
+  zoo profile resnet50 --against resnet101               compare two steps
   zoo profile resnet50 --against resnet50 --against-set npu.fusion=false --html both.html
-  zoo profile resnet50 --stack mindcv                    as a published software stack runs it
+  zoo profile resnet50 --stack mindcv                    model a published software stack
   zoo profile resnet50 --device ascend310 --eval --batch 8
   zoo profile resnet50 --format json | jq .step_ms")]
 pub struct Args {
@@ -34,28 +34,28 @@ pub struct Args {
     recipe: RecipeArgs,
     #[command(flatten)]
     machine: Machine,
-    /// Price the network alone, with stored statistics, instead of a training step
+    /// Predict the time of inference, with stored statistics, instead of a training step
     #[arg(long)]
     eval: bool,
-    /// List what each option of the recipe's `npu:` section would bring
+    /// List the effect of changing each option of the `npu:` section of the recipe
     #[arg(long)]
     what_if: bool,
-    /// List every kernel, in order
+    /// List every kernel in order
     #[arg(long)]
     kernels: bool,
-    /// Hold the step of another recipe beside it, with the same device, devices and batch
+    /// Compare with the step of another recipe, with the same device, number of devices and batch
     #[arg(long, value_name = "RECIPE", conflicts_with_all = ["what_if", "kernels", "trace"])]
     against: Option<String>,
-    /// Set an option of the other recipe
+    /// Override a value of the other recipe (can be repeated)
     #[arg(long, value_name = "PATH=VALUE", requires = "against")]
     against_set: Vec<String>,
-    /// The other step's device, where it is another
+    /// Device of the other step, if different
     #[arg(long, value_name = "NAME", requires = "against", add = complete::devices())]
     against_device: Option<String>,
-    /// Write the events of the step for chrome://tracing and ui.perfetto.dev
+    /// Write the events of the step to this file, for chrome://tracing and ui.perfetto.dev
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
-    /// Write a page with the timeline, without scripts or anything from elsewhere
+    /// Write an HTML page with the timeline to this file, without scripts or external resources
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
 }
@@ -63,22 +63,22 @@ pub struct Args {
 /// Which machine, and how much of it.
 #[derive(Clone, Debug, clap::Args)]
 pub(super) struct Machine {
-    /// Device: the name of a file in recipes/devices; the recipe's by default
+    /// Device: the name of a file in recipes/devices; by default the device of the recipe
     #[arg(long, value_name = "NAME", add = complete::devices())]
     pub device: Option<String>,
-    /// Devices that train together
+    /// Number of devices that train together
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65536))]
     pub devices: Option<u32>,
     /// Images per step and device
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65536))]
     pub batch: Option<u32>,
-    /// Software stack: one that the device's file names, with its options, kernels and input pipelines
+    /// Software stack: one of the `stacks` in the device file, with its options, kernels and input pipelines
     #[arg(long, value_name = "NAME")]
     pub stack: Option<String>,
 }
 
 impl Machine {
-    /// Loads a recipe for the machine that is asked for, with the options of its stack before those of `change`.
+    /// Loads a recipe for the selected machine, with the options of its stack before those of `change`.
     pub(super) fn load(
         &self,
         name: &str,
@@ -98,7 +98,7 @@ impl Machine {
         Ok((recipe, device))
     }
 
-    /// Puts what was said into the recipe, and loads the device.
+    /// Applies the options to the recipe, and loads the device.
     fn apply(&self, recipe: &mut Recipe, context: &Context) -> Result<Device, Failure> {
         let npu = &mut recipe.npu;
         if let Some(device) = &self.device {
@@ -134,7 +134,7 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
     let work = if args.eval { Work::Eval } else { Work::Train };
     let spinner = context.progress.spinner();
     let options = if args.what_if { " with each option" } else { "" };
-    spinner.message(format!("{}: pricing a step on {}{options}", recipe.name, device.name));
+    spinner.message(format!("{}: predicting a step on {}{options}", recipe.name, device.name));
     let profile = zoo_npu::profile(&recipe, &device, work)?;
     let options = if args.what_if { zoo_npu::what_if(&recipe, &device, work)? } else { Vec::new() };
     drop(spinner);

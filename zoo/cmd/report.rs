@@ -1,4 +1,4 @@
-//! `zoo report`: several runs, compared.
+//! `zoo report`: compare runs.
 
 use super::{Context, output};
 use crate::cli::Format;
@@ -14,30 +14,30 @@ use zoo_recipe::schema::Metric;
 use zoo_train::RunRecord;
 use zoo_train::report::{Comparison, Elsewhere, compare, results};
 
-/// Compare runs: what they reached and what it took, what their settings differ in, and their curves over each other.
+/// Compare runs: results, time, differing settings, and curves.
 ///
-/// Prints tables, or writes one page with --html, without scripts or anything from elsewhere. The page of a single run
-/// is the report.html in its folder; it is written anew as well.
+/// Prints tables. With --html, writes one page without scripts or external resources. For a single run, report.html in
+/// its folder is also rewritten.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   zoo report runs/resnet50-mini-1 runs/resnet50-mini-2
   zoo report runs/* --html comparison.html
-  zoo report runs/resnet50-mini-1                        rewrites its report.html
+  zoo report runs/resnet50-mini-1                        rewrite its report.html
   zoo report runs/* --format json | jq '.settings'
   zoo report runs/* --against pytorch.jsonl --markdown docs/results.md")]
 pub struct Args {
-    /// Folders of runs
+    /// Run folders
     #[arg(value_name = "RUN", add = complete::runs(), required = true)]
     runs: Vec<PathBuf>,
-    /// Write the comparison as a page to this file
+    /// Write the comparison as an HTML page to this file
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
-    /// Write a Markdown table to this file: for each training the published figure, mean and deviation over seeds, and
+    /// Write a Markdown table to this file: for each training the published result, mean and deviation over seeds, and
     /// time
     #[arg(long, value_name = "FILE", conflicts_with = "html")]
     markdown: Option<PathBuf>,
-    /// Trainings of other frameworks for --markdown, a line of JSON each as benches/real writes them
+    /// Add trainings of other frameworks to --markdown: a file with one JSON object per line, as benches/real writes it
     #[arg(long, value_name = "FILE", requires = "markdown")]
     against: Option<PathBuf>,
 }

@@ -1,4 +1,4 @@
-//! `zoo run`: prove the step, train to the target, evaluate, say whether it was met.
+//! `zoo run`: prove the step, train, evaluate, and judge the result against the target.
 
 mod before;
 pub(super) mod data;
@@ -37,50 +37,51 @@ use zoo_train::{
     RunResult, TrainError, Trainer, event::Reached,
 };
 
-/// Prove the training step, train to the target, evaluate, and say whether it was met.
+/// Prove the training step, train, evaluate, and judge the result against the target.
 ///
-/// Trains the recipe's `mini` profile unless told otherwise: built-in data, minutes on a CPU. Before that the recipe as
-/// written is checked against its golden with the kernels that will train. The run folder gets checkpoints, TensorBoard
-/// events, a log of JSON lines and report.html. Ctrl-C leaves a checkpoint.
+/// By default, trains the `mini` profile of the recipe: generated data, minutes on a CPU. First the recipe as written
+/// is checked against its golden, with the same kernels that the training uses. The run folder contains checkpoints,
+/// TensorBoard events, a log (events.jsonl) and report.html. Ctrl-C saves a checkpoint.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   zoo run resnet50
   zoo run resnet50 --data ../cifar10 --set train.epochs=3
   zoo run resnet50 --profile full --data /data/imagenet --out runs/imagenet
-  zoo run resnet50 --memory-limit 2GiB               refused at once if it needs more, with the largest batch that fits
-  zoo run resnet50 --repeat 3                        three seeds, and whether they converge as the reference does
-  zoo run resnet50 --junit run.xml                   a test case per golden stage and target, for CI
-  mpirun -n 4 zoo run resnet50                       on four processes: docs/many-machines.md
-  zoo run resnet50 --resume                          resumes the last run of this recipe
-  zoo run --resume runs/imagenet                     resumes this run
+  zoo run resnet50 --memory-limit 2GiB         refuse to start if it needs more memory
+  zoo run resnet50 --repeat 3                  train with three seeds and judge them together
+  zoo run resnet50 --junit run.xml             one test case per golden stage and target, for CI
+  mpirun -n 4 zoo run resnet50                 use four processes: docs/many-machines.md
+  zoo run resnet50 --resume                    resume the last run of this recipe
+  zoo run --resume runs/imagenet               resume this run
   zoo run resnet50 --set train.seed=1 --format json | jq 'select(.event == \"result\")'")]
 pub struct Args {
-    /// Name of a recipe, or path of its file; with --resume also the folder of a run
+    /// Name of a recipe, or path of its file; with --resume also a run folder
     #[arg(value_name = "RECIPE", add = complete::runs_or_recipes())]
     recipe: String,
     #[command(flatten)]
     change: Change,
-    /// Train on the data in this folder or file: CIFAR-10 binaries, MNIST's files, train/CLASS/* with val/CLASS/*, or
-    /// CLASS/*; images with gts for text; folders of frames (DAVIS, VOT) for tracking; a text file for language models
+    /// Train on the data in this folder or file: CIFAR-10 binaries, MNIST files, train/CLASS/* with val/CLASS/*, or
+    /// CLASS/*; images with gts for text detection; folders of frames (DAVIS, VOT) for tracking; a text file for
+    /// language models
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
-    /// Folder of the run; runs/RECIPE-PROFILE-NUMBER by default, runs/RECIPE-NUMBER without profiles. With --repeat:
-    /// folder of the runs, seed-S for seed S
+    /// Run folder; by default runs/RECIPE-PROFILE-NUMBER, or runs/RECIPE-NUMBER if the recipe has no profiles. With
+    /// --repeat, the folder that contains the run folders, seed-0 and so on
     #[arg(short, long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// Resume an interrupted run, bit for bit as if it had not been interrupted: the run in the given folder, or the
-    /// last one of this recipe, with its own profile, overrides, data and device
+    /// Resume an interrupted run: the one in the given folder, or the last one of this recipe. Profile, overrides, data
+    /// and device are those of the run; the result is bit-identical to an uninterrupted run
     #[arg(long)]
     resume: bool,
-    /// Train with N seeds, counting up from the recipe's, and judge the runs together as `zoo verdict` does
+    /// Train with N seeds, starting from the seed of the recipe, and judge the runs together like `zoo verdict`
     #[arg(long, value_name = "N", default_value_t = 1, hide_default_value = true, conflicts_with = "resume")]
     #[arg(value_parser = clap::value_parser!(u16).range(1..=1000))]
     repeat: u16,
-    /// Threads; results do not depend on their number
+    /// Number of threads; results do not depend on it
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     threads: Option<u16>,
-    /// Compute with the arithmetic of this device: the name of a file in recipes/devices, or host
+    /// Simulate the arithmetic of this device: the name of a file in recipes/devices, or host
     #[arg(long, value_name = "DEV|host", add = complete::devices_or_host())]
     device: Option<String>,
     /// Skip the golden check
@@ -92,7 +93,7 @@ pub struct Args {
     junit: JunitArgs,
 }
 
-/// Trains; missed if golden or target are.
+/// Trains; [`Exit::Missed`] if the golden or the target is missed.
 pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
     context.join()?;
     let end = Plan::new(args, context).and_then(|plan| carry_out(&plan, args.memory, context));
@@ -103,7 +104,7 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
 }
 
 impl Args {
-    /// As it can be asked for again from anywhere.
+    /// The settings of this run, with absolute paths.
     fn launch(&self, context: &Context) -> Result<Launch, Failure> {
         let is_file = self.recipe.ends_with(".yaml") || self.recipe.contains(['/', '\\']);
         let absolute = |path: &Path| std::path::absolute(path);
@@ -122,8 +123,7 @@ impl Args {
     }
 }
 
-/// Opens the data, proves the step, trains once or with several seeds. What can be refused at once comes before what
-/// takes its time.
+/// Opens the data, proves the step, trains once or with several seeds. Cheap checks come first.
 fn carry_out(plan: &Plan, limit: MemoryArgs, context: &mut Context) -> Result<Exit, Failure> {
     let interrupt = Interrupt::install(&context.progress);
     let (launch, loaded) = (&plan.launch, &plan.loaded);
@@ -131,7 +131,7 @@ fn carry_out(plan: &Plan, limit: MemoryArgs, context: &mut Context) -> Result<Ex
     let mut recipe = loaded.recipe.clone();
     let spinner = context.progress.spinner();
     spinner.message("opening the data");
-    // What is made or unpacked for all is made by the first.
+    // The first process creates or unpacks shared files.
     let open = || data::open(&mut recipe, &loaded.overridden, launch.data.as_deref());
     let sets = ranks::first_before_others(&context.ranks, open)?;
     drop(spinner);
@@ -146,7 +146,7 @@ fn carry_out(plan: &Plan, limit: MemoryArgs, context: &mut Context) -> Result<Ex
     let golden = GoldenVerdict::Absent;
     let job =
         Job { recipe: &recipe, model: &model, data: &sets, linear_baseline: None, baselines: &[], golden, device };
-    // What processes that share a machine leave each other is not forecast.
+    // The memory of several processes on one machine is not forecast.
     let memory = match context.ranks.size() {
         1 => Some(memory::expect(job, limit, context)?),
         _ => None,
@@ -157,7 +157,7 @@ fn carry_out(plan: &Plan, limit: MemoryArgs, context: &mut Context) -> Result<Ex
     if golden == GoldenVerdict::Fail {
         return not_begun(loaded, context);
     }
-    // A checkpoint has what was found out before.
+    // A resumed run already has these results in its log.
     let anew = first && begins_anew(plan)?;
     let rehearsed = match simulated.as_ref().filter(|_| !launch.no_check && anew) {
         Some(simulated) => rehearse::rehearse(&launch.recipe, &recipe, simulated, &plan.catalog, limit, context)?,
@@ -183,8 +183,8 @@ fn begins_anew(plan: &Plan) -> Result<bool, Failure> {
     Ok(CheckpointStore::of_run(folder).is_empty().map_err(TrainError::from)?)
 }
 
-/// What a step of this run costs on the device that it names; `None` where that cannot be told, which is not a reason
-/// not to train.
+/// The predicted cost of a step of this run on its device; `None` if it cannot be predicted, which does not prevent the
+/// training.
 fn price(recipe: &Recipe, context: &Context) -> Option<Event> {
     let spinner = context.progress.spinner();
     spinner.message(format!("{}: pricing a step on {}", recipe.name, recipe.npu.device));
@@ -201,7 +201,7 @@ fn price(recipe: &Recipe, context: &Context) -> Option<Event> {
 /// Trainings of one recipe, one after the other.
 struct Series<'a> {
     plan: &'a Plan,
-    /// What was found out before.
+    /// Results obtained before the training.
     begun: Vec<Event>,
     cancel: &'a AtomicBool,
 }
@@ -248,7 +248,7 @@ impl Series<'_> {
             return Ok(Exit::Pass);
         }
         if job.recipe.target.is_none() {
-            info!("no target: there is nothing to judge the runs by");
+            info!("no target to judge the runs by");
             return Ok(if diverged { Exit::Missed } else { Exit::Pass });
         }
         verdict::judge(&folders, Rules::default(), verdict::Form::LastLine, context)
@@ -296,7 +296,7 @@ impl Series<'_> {
     }
 }
 
-/// What goes on with the run in a folder, as a shell takes it.
+/// The shell command that resumes the run in a folder.
 fn resume_command(folder: &Path, ranks: usize) -> String {
     let folder = zoo_train::quoted(&folder.display().to_string());
     let launcher = if ranks > 1 { format!("mpirun -n {ranks} ") } else { String::new() };
@@ -332,7 +332,7 @@ fn prove(plan: &Plan, limit: MemoryArgs, context: &mut Context) -> Result<Proof,
     proof::prove(&plan.launch.recipe, profile, &plan.loaded, &plan.catalog, limit, context)
 }
 
-/// The failed check has been reported; says that nothing was trained.
+/// The failed check has been reported; prints that nothing was trained.
 fn not_begun(loaded: &Loaded, context: &mut Context) -> Result<Exit, Failure> {
     let target = loaded.recipe.target.as_ref();
     match context.format {
@@ -354,7 +354,11 @@ fn not_begun(loaded: &Loaded, context: &mut Context) -> Result<Exit, Failure> {
         }))?,
         Format::Text => {
             let refused = paint(BAD, "not trained");
-            writeln!(context.out, "{refused}: the step is not the golden's (--no-check trains anyway)")?;
+            writeln!(
+                context.out,
+                "{refused}: the step does not agree with the golden (use --no-check to train \
+                                   anyway)"
+            )?;
         }
     }
     Ok(Exit::Missed)
@@ -381,7 +385,7 @@ fn targets(name: String, result: &RunResult) -> Suite {
         cases.push(Case { name: format!("target {metric}"), outcome });
     }
     if cases.is_empty() {
-        let why = "the recipe names no target for these data".to_owned();
+        let why = "the recipe has no target for these data".to_owned();
         cases.push(Case { name: "target".to_owned(), outcome: Judged::Absent(why) });
     }
     Suite { name, cases, time: Duration::try_from_secs_f64(result.seconds).unwrap_or_default() }
@@ -394,7 +398,7 @@ fn diverging(name: String, failure: &Failure) -> Suite {
     Suite { name, cases: vec![case], time: Duration::ZERO }
 }
 
-/// The verdict; JSON has had it as the last event.
+/// The verdict; in JSON it is the last event.
 fn finished(result: &RunResult, folder: &Path, context: &mut Context) -> Result<Exit, Failure> {
     if !context.ranks.is_first() {
         return Ok(Exit::Pass);

@@ -1,4 +1,4 @@
-//! `zoo schema`: the JSON Schemas of what users write.
+//! `zoo schema`: JSON Schemas of the files that users write, and of events.
 
 use super::Context;
 use crate::{Exit, Failure};
@@ -7,24 +7,24 @@ use std::io::Write;
 use std::path::PathBuf;
 use zoo_npu::schemas;
 
-/// Print the JSON Schema of recipes, files of blocks, devices, hosts, studies or throughput files, for editors, or of
-/// the events of a run, for scripts.
+/// Print a JSON Schema: of recipes, block files, devices, hosts, studies or throughput files (for editors), or of the
+/// events of a run (for scripts).
 ///
-/// The first line of a file tells an editor's YAML support where it is:
-/// `# yaml-language-server: $schema=schema/recipe.json`.
+/// YAML language servers find the schema by the first line of a file: `# yaml-language-server:
+/// $schema=schema/recipe.json`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   zoo schema > recipes/schema/recipe.json
-  zoo schema --markdown docs                the same as pages to read: docs/recipe-reference*.md
-  zoo schema blocks                         of files of blocks, recipes/blocks/*.yaml
+  zoo schema --markdown docs                Markdown pages: docs/recipe-reference*.md
+  zoo schema blocks                         block files: recipes/blocks/*.yaml
   zoo schema device > recipes/schema/device.json
-  zoo schema events                         of the lines of a run's log")]
+  zoo schema events                         lines of events.jsonl")]
 pub struct Args {
     /// Which schema
     #[arg(value_enum, default_value_t = Kind::Recipe)]
     kind: Kind,
-    /// Write every option of a recipe as Markdown pages into this folder instead
+    /// Write Markdown pages with every option of a recipe to this folder instead
     #[arg(long, value_name = "DIR")]
     markdown: Option<PathBuf>,
 }
@@ -32,7 +32,7 @@ pub struct Args {
 /// Kinds of files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Kind {
-    /// Networks and how they are trained.
+    /// Recipes.
     Recipe,
     /// Blocks that several networks share.
     Blocks,
@@ -52,7 +52,7 @@ enum Kind {
 pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
     if let Some(folder) = &args.markdown {
         if args.kind != Kind::Recipe {
-            return Err(Failure::Usage("--markdown is for recipes".to_owned()));
+            return Err(Failure::Usage("--markdown is only for recipes".to_owned()));
         }
         for page in zoo_recipe::reference() {
             let path = folder.join(page.file);

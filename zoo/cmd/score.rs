@@ -1,4 +1,4 @@
-//! `zoo score`: published throughput against the clock's.
+//! `zoo score`: compare predictions with published throughput.
 
 use super::{Context, SCHEMA_VERSION};
 use crate::catalog::Catalog;
@@ -15,11 +15,11 @@ use zoo_npu::score::{self, Errors, Group, Summary, summary};
 use zoo_npu::{Comparison, Row, Scored, Throughput};
 use zoo_recipe::Document;
 
-/// Simulate every row of throughput files and compare with what was published.
+/// Predict every row of throughput files and compare with the published throughput.
 ///
-/// Rows that a device or host file names as fitted are counted apart, and so are doubtful ones, with the reason. A row
-/// whose network has no recipe is skipped. The files of recipes/throughput are built in: without a file, all of them
-/// are scored.
+/// Rows that were used to fit a device or host file are counted separately. So are doubtful rows, with the reason. Rows
+/// whose network has no recipe are skipped. The files of recipes/throughput are built in; without arguments, all of
+/// them are scored.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -28,7 +28,7 @@ Examples:
   zoo score my_measurements.yaml
   zoo score --format json | jq .held_out")]
 pub struct Args {
-    /// Throughput files, or names of some in the folder throughput beside the recipes
+    /// Throughput files, or names of files in recipes/throughput
     #[arg(value_name = "FILE|NAME")]
     files: Vec<PathBuf>,
 }
@@ -56,7 +56,7 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
     for path in &paths {
         files::open(path).map_err(|source| Failure::Unreadable { path: path.clone(), source })?;
         let file: Document<Throughput> = Document::read(path)?;
-        let wrong = |(i, _): (usize, &Row)| file.error_at(&format!("rows[{i}]"), "a row has one of `ms` and `ips`");
+        let wrong = |(i, _): (usize, &Row)| file.error_at(&format!("rows[{i}]"), "a row needs either `ms` or `ips`");
         let wrong: Vec<_> =
             file.value.rows.iter().enumerate().filter(|(_, row)| row.published().is_none()).map(wrong).collect();
         if !wrong.is_empty() {

@@ -1,4 +1,4 @@
-//! `zoo serve`: the runs below a folder, in a browser on this machine.
+//! `zoo serve`: show runs in a browser on this machine.
 
 mod folders;
 mod index;
@@ -18,19 +18,19 @@ use zoo_train::{RunRecord, TrainError, served_report};
 
 /// Show the runs below a folder in a browser: live curves, comparisons, and the page of each run.
 ///
-/// Listens on 127.0.0.1 only, and writes nothing. A page is fetched again every two seconds, so that a training can be
-/// watched. Ctrl-C ends it.
+/// Listens on 127.0.0.1 only and writes nothing. Pages reload every two seconds, so you can watch a training. Press
+/// Ctrl-C to stop.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  zoo serve                       the runs below ./runs
+  zoo serve                       show the runs below ./runs
   zoo serve runs/digits --port 8080
-  zoo serve --port 0              any free port; the address is printed")]
+  zoo serve --port 0              use any free port; the address is printed")]
 pub struct Args {
-    /// Folder that is searched for runs
+    /// Folder to search for runs
     #[arg(value_name = "DIR", default_value = "runs")]
     folder: PathBuf,
-    /// Port; 0: any that is free
+    /// Port; 0 uses any free port
     #[arg(long, value_name = "N", default_value_t = 6543)]
     port: u16,
 }
@@ -47,9 +47,10 @@ const SCRIPT: &str = include_str!("serve/live.js");
 /// Answers until it is ended.
 pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
     if !args.folder.is_dir() {
-        return Err(Failure::Usage(format!("{}: no such folder; name one with runs", args.folder.display())));
+        return Err(Failure::Usage(format!("{}: no such folder; name a folder with runs", args.folder.display())));
     }
-    let refused = |error| Failure::Usage(format!("cannot listen on port {}: {error}; --port names another", args.port));
+    let refused =
+        |error| Failure::Usage(format!("cannot listen on port {}: {error}; choose another with --port", args.port));
     let server = Server::http(("127.0.0.1", args.port)).map_err(refused)?;
     let port = server.server_addr().to_ip().map_or(args.port, |address| address.port());
     let address = format!("http://127.0.0.1:{port}/");
@@ -58,13 +59,13 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
         Format::Text => writeln!(context.out, "{address}")?,
     }
     context.out.flush()?;
-    info!("the runs below {}; Ctrl-C ends it", args.folder.display());
+    info!("showing the runs below {}; press Ctrl-C to stop", args.folder.display());
     let mut site = Site { folders: Folders::new(&args.folder), port };
     for request in server.incoming_requests() {
         let answer = site.answer(&request);
         debug!("{} {}: {}", request.method(), request.url(), answer.status);
         if let Err(error) = request.respond(answer.response()) {
-            debug!("the browser has gone away: {error}");
+            debug!("the browser closed the connection: {error}");
         }
     }
     Ok(Exit::Pass)
@@ -119,7 +120,7 @@ impl Site {
             ("/", _) => self.index(),
             ("/run", [run]) => self.run(run),
             ("/compare", [_, ..]) => self.comparison(&wanted),
-            ("/compare", []) => return Answer::refusal(400, "tick the runs that are to be compared"),
+            ("/compare", []) => return Answer::refusal(400, "tick the runs to compare"),
             ("/live.js", _) => {
                 return Answer { status: 200, kind: "text/javascript; charset=utf-8", body: SCRIPT.into() };
             }
@@ -135,8 +136,7 @@ impl Site {
         }
     }
 
-    /// Whether the browser asks for this machine by its own name: another site's name may lead here, too (DNS
-    /// rebinding).
+    /// Whether the request has a host name of this machine: names of other sites can resolve to it too (DNS rebinding).
     fn is_meant(&self, request: &Request) -> bool {
         let host = request.headers().iter().find(|header| header.field.equiv("Host"));
         let own = ["127.0.0.1", "localhost"].map(|name| format!("{name}:{}", self.port));

@@ -1,4 +1,4 @@
-//! `zoo show`: what a recipe builds.
+//! `zoo show`: show what a recipe builds.
 
 mod difference;
 mod graph;
@@ -18,14 +18,14 @@ use crate::{Exit, Failure};
 Examples:
   zoo show resnet50                        layers, output shapes, parameters, MACs
   zoo show resnet50 --profile mini --set model.classes=36
-  zoo show resnet50 --graph                every operator of the training step and what it costs
+  zoo show resnet50 --graph                every operator of the training step, with its cost
   zoo show resnet50 --graph --passes       the same after the engine's passes, and what they changed
-  zoo show resnet50 --precision --device ascend910     which operator computes in which type, and why
+  zoo show resnet50 --precision --device ascend910     the type of each operator, and why
   zoo show resnet50 --schedule --profile mini
-  zoo show resnet50 --resolved             the recipe with everything written out
-  zoo show --diff resnet50 resnet101       what differs, and which line says it
+  zoo show resnet50 --resolved             the recipe with inherited values and defaults
+  zoo show --diff resnet50 resnet101       what differs, and the lines that set it
   zoo show --diff resnet50 --profile mini
-  zoo show resnet50 --svg resnet50.svg     a picture, to look at or print; --dot FILE for Graphviz")]
+  zoo show resnet50 --svg resnet50.svg     a picture; --dot FILE for Graphviz")]
 pub struct Args {
     #[command(flatten)]
     recipe: RecipeArgs,
@@ -44,22 +44,22 @@ pub struct Args {
     /// Show the learning rates
     #[arg(long, conflicts_with = "graph")]
     schedule: bool,
-    /// Batches per epoch for --schedule, where the data set is not at hand
+    /// Batches per epoch for --schedule, if the data set is not available
     #[arg(long, value_name = "N", requires = "schedule", value_parser = clap::value_parser!(u32).range(1..))]
     steps_per_epoch: Option<u32>,
-    /// Show which operator computes in which type on a device, why, and where numbers are cast
+    /// Show the type in which each operator computes on a device, why, and where values are cast
     #[arg(long, conflicts_with_all = ["graph", "schedule", "resolved"])]
     precision: bool,
-    /// Device for --precision: the name of a file in recipes/devices; the recipe's by default
+    /// Device for --precision: the name of a file in recipes/devices; by default the device of the recipe
     #[arg(long, value_name = "NAME", add = complete::devices(), requires = "precision")]
     device: Option<String>,
-    /// Show the recipe as YAML with everything inherited and every default written out
+    /// Show the recipe as YAML, including inherited values and defaults
     #[arg(long, conflicts_with_all = ["graph", "schedule"])]
     resolved: bool,
     #[command(flatten)]
     pictures: picture::Pictures,
-    /// List what differs between two recipes, everything inherited and every default written out; without OTHER,
-    /// between the recipe as written and what --profile and --set make of it
+    /// List the differences between two recipes, including inherited values and defaults; without OTHER, between the
+    /// recipe as written and the recipe with --profile and --set
     #[arg(long, conflicts_with_all = ["graph", "schedule", "precision", "resolved", "svg", "dot"])]
     diff: bool,
     /// The recipe to compare with, for --diff

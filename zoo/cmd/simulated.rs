@@ -30,7 +30,7 @@ impl Simulated {
     /// The device of this name for this work; `None` for this machine itself. The recipe takes the name over.
     ///
     /// # Errors
-    /// No such device, or one that does not train where that is asked for.
+    /// There is no such device, or it cannot train.
     pub fn find(
         name: Option<&str>,
         work: Work,
@@ -86,12 +86,12 @@ fn arithmetic(recipe: &Recipe, device: &Device) -> Arithmetic {
 /// Reads `NODE=POWER`.
 ///
 /// # Errors
-/// What is wrong with it.
+/// The error.
 pub(super) fn planted(text: &str) -> Result<(String, i32), String> {
     let (node, power) = text.rsplit_once('=').ok_or("expected NODE=POWER")?;
     let power: i32 = power.parse().map_err(|_| format!("`{power}` is not a whole number"))?;
     if !(-100..=100).contains(&power) {
-        return Err(format!("two to the power of {power} is beyond fp32"));
+        return Err(format!("two to the power of {power} is out of the range of fp32"));
     }
     Ok((node.to_owned(), power))
 }

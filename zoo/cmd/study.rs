@@ -1,4 +1,4 @@
-//! `zoo study`: published series of measurements, replayed.
+//! `zoo study`: replay published series of measurements.
 
 mod chart;
 mod clock;
@@ -16,33 +16,34 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use zoo_npu::study::{self, Outcome, Study, Trained};
 
-/// Replay a published series of measurements: each row's options simulated, beside what was published.
+/// Replay a published series of measurements, and compare each row with the published result.
 ///
-/// A row agrees if its time is within 35 % of what was published, and its ratio to the first row of its table, the
-/// base, points in the published direction and differs by no more than a quarter; ratios are of the time per image.
-/// Where only a direction is published, a row that meets it illustrates it. Where a row differs, the study says why.
+/// A row agrees if its time is within 35 % of the published time, and if its ratio to the base (the first row of the
+/// table) has the published direction and differs by at most a quarter. Ratios are of the time per image. If only a
+/// direction is published, a row that meets it is marked as an illustration. For rows that differ, the study gives the
+/// reason.
 ///
-/// Rows that are trainings are performed, one after the other, unless their run folder holds the result already; Ctrl-C
-/// leaves a checkpoint, and the next call goes on from there.
+/// Rows that are trainings run one after the other, unless their run folder already has the result. Ctrl-C leaves a
+/// checkpoint, and the next call resumes from there.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  zoo study                        which there are
+  zoo study                        list all studies
   zoo study alexnet-options
-  zoo study alexnet-precision      trains AlexNet in each precision mode
+  zoo study alexnet-precision      train AlexNet in each precision mode
   zoo study db-underflow --no-train --svg db.svg
   zoo study resnet50-cann --format json | jq '.rows[] | [.what, .simulated_ms]'")]
 pub struct Args {
-    /// Name of a study; without it, all are listed
+    /// Name of a study; without it, all studies are listed
     #[arg(value_name = "NAME", add = complete::studies())]
     name: Option<String>,
-    /// Folder of the runs of a study's trainings; runs/study-NAME by default
+    /// Folder for the runs of the study's trainings; by default runs/study-NAME
     #[arg(short, long, value_name = "DIR", requires = "name")]
     out: Option<PathBuf>,
-    /// Train nothing: show the results that are there
+    /// Do not train; show existing results
     #[arg(long, requires = "name")]
     no_train: bool,
-    /// Draw the trainings into this file; NAME.svg in the folder of the runs by default
+    /// Draw a chart of the trainings to this file; by default NAME.svg in the folder of the runs
     #[arg(long, value_name = "FILE", requires = "name")]
     svg: Option<PathBuf>,
     #[command(flatten)]

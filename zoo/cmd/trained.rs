@@ -1,5 +1,5 @@
-//! Whose weights a verb takes: those of a run, whose folder knows recipe, profile, overrides, data and device, or those
-//! of a file.
+//! The weights that a command uses: from a run folder, which stores recipe, profile, overrides, data and device, or
+//! from a file.
 
 use super::{Context, FULL};
 use crate::Failure;
@@ -14,13 +14,13 @@ use zoo_train::{HOST, Launch, RunFolder};
 /// Which weights, and the network that they are for.
 #[derive(Clone, Debug, clap::Args)]
 pub(super) struct TrainedArgs {
-    /// Folder of a run, which knows its recipe, profile, overrides, data and device; or name of a recipe, or path of
-    /// its file
+    /// Run folder, which stores its recipe, profile, overrides, data and device; or name of a recipe, or path of its
+    /// file
     #[arg(value_name = "RUN|RECIPE", add = complete::runs_or_recipes())]
     recipe: String,
     #[command(flatten)]
     change: Change,
-    /// A checkpoint, the folder of a run (its newest checkpoint), or a state_dict: .safetensors, .pth, .pt
+    /// A checkpoint, a run folder (its newest checkpoint is used), or a state_dict: .safetensors, .pth, .pt
     #[arg(long, value_name = "FILE")]
     checkpoint: Option<PathBuf>,
 }
@@ -48,12 +48,12 @@ pub(super) struct Trained {
 pub(super) struct Run {
     /// The folder.
     pub folder: PathBuf,
-    /// How it was asked for; `None` for runs of versions that did not keep it.
+    /// The settings with which it was started; `None` for runs of versions that did not store them.
     pub launch: Option<Launch>,
 }
 
 impl TrainedArgs {
-    /// Loads the recipe. What the run's folder knows is taken from there, and said.
+    /// Loads the recipe. Settings from the run folder are used, and reported.
     ///
     /// # Errors
     /// Everything that is wrong with the recipe; a profile that is not the run's.
@@ -96,7 +96,7 @@ impl Trained {
     /// # Errors
     /// There are none.
     pub(super) fn expect_checkpoint(&self) -> Result<&Path, Failure> {
-        let none = || Failure::Usage("whose weights? Name the folder of a run, or --checkpoint FILE".to_owned());
+        let none = || Failure::Usage("no weights given: name a run folder, or use --checkpoint FILE".to_owned());
         self.checkpoint.as_deref().ok_or_else(none)
     }
 }
@@ -110,10 +110,10 @@ impl Run {
         }
         let folder = self.folder.display();
         let own = if own == FULL { "without a profile".to_owned() } else { format!("with the profile `{own}`") };
-        Err(Failure::Usage(format!("{folder} was trained {own}, not `{given}`: leave --profile out")))
+        Err(Failure::Usage(format!("{folder} was trained {own}, not `{given}`: remove --profile")))
     }
 
-    /// What is taken from the folder.
+    /// The settings taken from the folder.
     fn describe(&self, recipe: &str) -> String {
         let mut parts = vec![format!("recipe {recipe}")];
         if let Some(launch) = &self.launch {
@@ -126,7 +126,7 @@ impl Run {
     }
 }
 
-/// The folder of the run that a checkpoint is of: the folder itself, or the one whose `checkpoints` it lies in.
+/// The run folder of a checkpoint: the folder itself, or the parent of its folder `checkpoints`.
 fn run_of(checkpoint: &Path) -> Option<&Path> {
     [Some(checkpoint), checkpoint.parent().and_then(Path::parent)].into_iter().flatten().find(|path| has_recipe(path))
 }

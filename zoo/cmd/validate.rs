@@ -1,4 +1,4 @@
-//! `zoo validate`: all mistakes of recipes at once.
+//! `zoo validate`: list all mistakes in recipes.
 
 use super::{Context, SCHEMA_VERSION};
 use crate::cli::Format;
@@ -13,19 +13,20 @@ use zoo_recipe::BuildOptions;
 use zoo_recipe::{ConfigPath, Diagnostic, Library, LoadOptions, Severity};
 use zoo_tasks::{InputError, task};
 
-/// Check recipes for mistakes, all at once, with line and column.
+/// List all mistakes in recipes, with line and column.
 ///
-/// Every recipe is read as written and with each of its profiles: unknown keys, wrong types, values out of range,
-/// layers that do not fit each other, images that do not fit the network.
+/// Each recipe is checked as written and with each of its profiles. Mistakes are unknown keys, wrong types, values out
+/// of range, layers that do not fit each other, and images that do not fit the network. Legal but suspicious values are
+/// warnings.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  zoo validate                      every recipe there is
+  zoo validate                      all recipes
   zoo validate resnet50 alexnet
   zoo validate drafts/my_net.yaml
   zoo validate my_net.yaml --format json | jq '.errors[] | \"\\(.line): \\(.message)\"'")]
 pub struct Args {
-    /// Names of recipes, or paths of their files; none: all recipes
+    /// Names of recipes, or paths of their files; by default all recipes
     #[arg(value_name = "RECIPE", add = complete::recipes())]
     recipes: Vec<String>,
 }
@@ -86,7 +87,8 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
     Ok(exit)
 }
 
-/// Layers that do not fit each other and images that do not fit the network, in the recipe as written and in each of its profiles.
+/// Layers that do not fit each other and images that do not fit the network, in the recipe as written and in each of
+/// its profiles.
 fn misfits(library: &Library, name: &str) -> Vec<Diagnostic> {
     let mut found = Vec::new();
     let mut profiles = vec![None];

@@ -1,4 +1,4 @@
-//! `zoo verdict`: whether runs with different seeds converge as they should.
+//! `zoo verdict`: test whether runs with different seeds converge as they should.
 
 use super::Context;
 use crate::ci::{Case, Fault, JunitArgs, Outcome, Suite};
@@ -15,12 +15,12 @@ use zoo_train::convergence::{self, Rules};
 use zoo_train::event::{Convergence, ConvergenceVerdict, RunScore};
 use zoo_train::{Event, GoldenVerdict, RunRecord};
 
-/// Judge runs of one recipe with different seeds: do they converge as the reference does?
+/// Test whether runs of one recipe with different seeds converge like the reference.
 ///
-/// A one-sided test of non-inferiority. H0: the mean of such runs is worse than the reference's by the margin or more;
-/// Student's t with pooled variance refutes it, or not. The reference is the recipe's `target.reference`; without one
-/// the mean is tested against the target itself. Every run counts: an outlier is shown, never dropped, and a run that
-/// failed makes the set fail. Ends with 0 for pass, with 1 for missed and for inconclusive.
+/// A one-sided test of non-inferiority (Student's t-test with pooled variance). H0: the mean of such runs is worse than
+/// the mean of the reference by the margin or more. The reference is `target.reference` of the recipe; without one, the
+/// mean is tested against the target itself. Every run counts: outliers are marked but never dropped, and a failed run
+/// makes the set fail. The exit code is 0 for pass, and 1 for missed or inconclusive.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -29,13 +29,14 @@ Examples:
   zoo verdict runs/seeds/* --margin 1% --alpha 0.01
   zoo verdict runs/seeds/* --format json | jq '.verdict, .more_runs'")]
 pub struct Args {
-    /// Folders of runs
+    /// Run folders
     #[arg(value_name = "RUN", add = complete::runs(), required = true)]
     runs: Vec<PathBuf>,
-    /// How much worse than the reference's the runs' mean may be, as a fraction or with %; the target's by default
+    /// How much worse the mean of the runs may be than the mean of the reference, as a fraction or with %; by default
+    /// `target.margin` of the recipe
     #[arg(long, value_name = "BY", value_parser = difference)]
     margin: Option<f64>,
-    /// Probability that runs pass that are too bad
+    /// Significance level: the probability that runs pass although they are worse than allowed
     #[arg(long, value_name = "P", default_value_t = 0.05, value_parser = level)]
     alpha: f64,
     #[command(flatten)]
@@ -49,7 +50,7 @@ fn difference(text: &str) -> Result<f64, String> {
     value
         .ok()
         .filter(|difference| difference.is_finite() && *difference >= 0.0)
-        .ok_or_else(|| "expected a number of at least 0, perhaps with %".into())
+        .ok_or_else(|| "expected a number of at least 0, optionally with %".into())
 }
 
 /// Reads a level of significance.
@@ -129,7 +130,7 @@ fn more(verdict: &Convergence) -> String {
         (ConvergenceVerdict::Inconclusive, Some(1)) => ", 1 more run needed".to_owned(),
         (ConvergenceVerdict::Inconclusive, Some(more)) => format!(", {more} more runs needed"),
         (ConvergenceVerdict::Inconclusive, None) => {
-            ", and more runs would not settle it: it takes a wider margin, or more runs of the reference".to_owned()
+            "; more runs would not settle it: use a wider margin, or more runs of the reference".to_owned()
         }
         _ => String::new(),
     }
@@ -225,7 +226,7 @@ fn figures(verdict: &Convergence) -> Vec<String> {
     for goal in &verdict.also {
         let mean = goal.mean.map_or("not measured".to_owned(), |mean| goal.metric.format(mean));
         let (name, met) = (goal.metric, if goal.met { "met" } else { "missed" });
-        lines.push(format!("as well    {name} mean {mean}, target {}: {met}", goal.metric.format(goal.target)));
+        lines.push(format!("also {name} mean {mean}, target {}: {met}", goal.metric.format(goal.target)));
     }
     lines
 }

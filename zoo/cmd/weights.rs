@@ -1,4 +1,4 @@
-//! `zoo weights`: weights from PyTorch, and for it.
+//! `zoo weights`: exchange weights with PyTorch.
 
 mod export;
 mod import;
@@ -12,16 +12,16 @@ use zoo_recipe::BuildOptions;
 use zoo_recipe::Recipe;
 use zoo_train::weights::Naming;
 
-/// The verbs of weights.
+/// The subcommands of `zoo weights`.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Compare a state_dict with a recipe's network, and convert it
+    /// Check whether a state_dict fits a recipe, and convert it
     Import(import::Args),
-    /// Write a run's weights for PyTorch
+    /// Write the weights of a run for PyTorch
     Export(export::Args),
 }
 
-/// Does what is asked for.
+/// Runs the subcommand.
 pub(super) fn run(command: &Command, context: &mut Context) -> Result<Exit, Failure> {
     match command {
         Command::Import(args) => import::run(args, context),
@@ -32,10 +32,11 @@ pub(super) fn run(command: &Command, context: &mut Context) -> Result<Exit, Fail
 /// How the names of a file become names of the network.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub(super) struct Names {
-    /// Leave this prefix of the file's names out, for example `module.`
+    /// Remove this prefix from the names in the file, for example `module.`
     #[arg(long, value_name = "PREFIX", default_value = "", hide_default_value = true)]
     strip: String,
-    /// Put this prefix before the file's names, for example `features.`: the file is of this part of the network
+    /// Add this prefix to the names in the file, for example `features.` if the file contains only this part of the
+    /// network
     #[arg(long, value_name = "PREFIX", default_value = "", hide_default_value = true)]
     add: String,
 }
@@ -46,11 +47,11 @@ impl From<&Names> for Naming {
     }
 }
 
-/// A file for weights, whose name says what is written.
+/// A file for weights; its name determines the format.
 fn state_file(path: &str) -> Result<PathBuf, String> {
     let path = PathBuf::from(path);
     let extension = path.extension().and_then(|extension| extension.to_str());
-    // What is not a regular file, such as /dev/null, may be called anything.
+    // Special files, such as /dev/null, can have any name.
     let is_special = path.metadata().is_ok_and(|there| !there.is_file());
     match extension {
         Some("safetensors" | "pth" | "pt") => Ok(path),

@@ -1,10 +1,10 @@
-//! Outlines and masks over an image.
+//! Draws outlines and masks on an image.
 
 use crate::geometry::{Pixel, Polygon, line_pixels};
 use crate::grid::Mask;
 use crate::image::Image;
 
-/// Draws the outline of `polygon`, `width` pixels wide; parts outside the image are left out.
+/// Draws the outline of `polygon`, `width` pixels wide; parts outside the image are clipped.
 pub fn draw_polygon(image: &mut Image, polygon: &Polygon, colour: [u8; 3], width: usize) {
     let size = image.size();
     let around = |width: usize| {
@@ -29,8 +29,7 @@ pub fn draw_rectangle(image: &mut Image, corner: (f64, f64), size: (f64, f64), c
     draw_polygon(image, &Polygon::rectangle(corner.0, corner.1, size.0, size.1), colour, width);
 }
 
-/// Mixes `colour` into the pixels of `mask`, `strength` from 0 to 1. What a mask of another size has beyond the image
-/// is left out.
+/// Mixes `colour` into the pixels of `mask`, `strength` from 0 to 1. Parts of a mask outside the image are ignored.
 pub fn tint(image: &mut Image, mask: &Mask, colour: [u8; 3], strength: f32) {
     let strength = strength.clamp(0.0, 1.0);
     let width = image.width();

@@ -1,4 +1,4 @@
-//! Results over the images they belong to.
+//! Draws results on their images.
 
 use super::{colours, draw_polygon, tint};
 use crate::geometry::Polygon;
@@ -7,7 +7,7 @@ use crate::segmentation::{LabelMap, VOID};
 use crate::text::{Detection, TextRegion};
 use crate::tracking::{Tracked, VideoFrame};
 
-/// An image with the text there is to find (ignored text in a colour of its own), and over it what was found.
+/// An image with the true text (ignored text in another colour) and the detected text.
 pub fn draw_text(image: &Image, regions: &[TextRegion], found: &[Detection]) -> Image {
     let mut drawn = image.clone();
     for region in regions {

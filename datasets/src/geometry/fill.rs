@@ -21,7 +21,7 @@ struct Edge {
     dx: i64,
 }
 
-/// Sets the pixels of a closed polygon, its outline included, to `value`; parts outside the grid are left out.
+/// Sets the pixels of a closed polygon, including its outline, to `value`; parts outside the grid are clipped.
 pub fn fill_polygon<T: Copy>(grid: &mut Grid<T>, corners: &[Pixel], value: T) {
     let size = grid.size();
     if corners.is_empty() || size.area() == 0 {
@@ -44,7 +44,7 @@ pub fn fill_polygon<T: Copy>(grid: &mut Grid<T>, corners: &[Pixel], value: T) {
         crossings.extend(edges.iter().filter(|edge| edge.rows.contains(&y)).map(|e| e.x + e.dx * (y - e.rows.start)));
         crossings.sort_unstable();
         for pair in crossings.as_chunks::<2>().0 {
-            // What lies between the sides; pixels that they cross are drawn with the outline.
+            // The pixels between the sides; pixels that the sides cross are drawn with the outline.
             let (left, right) = ((pair[0] + ONE - 1) >> SHIFT, pair[1] >> SHIFT);
             if left <= right && left < width && right >= 0 {
                 let row = grid.row_mut(y as usize);

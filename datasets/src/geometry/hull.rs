@@ -48,7 +48,7 @@ impl RotatedRect {
     }
 }
 
-/// The rectangle of least area around `points`; `None` if there are none. One of its sides lies on a side of the convex
+/// The minimum-area rectangle around `points`; `None` if there are none. One of its sides lies on a side of the convex
 /// hull (Freeman and Shapira 1975), so all of those are tried.
 pub fn min_area_rect(points: &[Point]) -> Option<RotatedRect> {
     let hull = convex_hull(points);

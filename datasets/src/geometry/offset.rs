@@ -1,4 +1,4 @@
-//! Growing and shrinking polygons (Vatti's offset), as pyclipper does it for DB.
+//! Offsets of polygons (Vatti), as in pyclipper for DB.
 //!
 //! The outline is moved as in Clipper 6.4.2 (`ClipperOffset`, round joins, arc tolerance 0.25, whole coordinates): its
 //! successor Clipper2 rounds arcs differently. The parts of the moved outline that turned over are removed by a union.
@@ -31,7 +31,8 @@ pub fn offset_polygon(polygon: &Polygon, distance: f64) -> Vec<Vec<Pixel>> {
     }
     let raw = if distance.abs() < 1e-20 { corners } else { Moved::new(&corners, distance).outline() };
     let raw: Vec<IntPoint<i32>> = raw.iter().map(|p| IntPoint::new(p.x * FINE, p.y * FINE)).collect();
-    // Growing turns nothing over; what shrinking turns over has the other orientation. Both leave what is positive.
+    // Growing does not invert parts; parts that are inverted by shrinking have the other orientation. In both cases the
+    // positive parts remain.
     let shapes = Overlay::from_subj(&raw).overlay(OverlayRule::Subject, FillRule::Positive);
     let mut outlines: Vec<Vec<Pixel>> = shapes
         .into_iter()
@@ -113,7 +114,7 @@ impl<'a> Moved<'a> {
         let (mut sin, cos) = (m.cross(n), m.dot(n));
         if (sin * self.distance).abs() < 1.0 {
             if cos > 0.0 {
-                // Nearly straight: one point, and Clipper goes on with the side before.
+                // Nearly straight: one point, and Clipper continues with the previous side.
                 self.push(corner, m);
                 return before;
             }

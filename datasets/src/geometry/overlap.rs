@@ -1,4 +1,4 @@
-//! How much polygons have in common.
+//! Overlap of polygons.
 
 use i_overlay::core::fill_rule::FillRule;
 use i_overlay::core::overlay_rule::OverlayRule;
@@ -7,7 +7,7 @@ use i_overlay::float::single::SingleFloatOverlay;
 use super::{Point, Polygon};
 use crate::image::Size;
 
-/// Area of what two polygons have in common (where one crosses itself, all of what it encloses counts).
+/// Area of the intersection of two polygons (for self-intersecting polygons, all enclosed area counts).
 pub fn intersection_area(a: &Polygon, b: &Polygon) -> f64 {
     if !a.bounds().overlaps(&b.bounds()) {
         return 0.0;
@@ -21,7 +21,7 @@ pub fn iou(a: &Polygon, b: &Polygon) -> f64 {
     if common == 0.0 {
         return 0.0;
     }
-    // A polygon with itself gives exactly 1, whatever grid the library rounds to.
+    // The overlap of a polygon with itself is exactly 1, independent of the grid of the library.
     (common / area(a, b, OverlayRule::Union)).min(1.0)
 }
 

@@ -132,7 +132,7 @@ pub enum PolygonError {
     #[error("{0} points (a polygon has 3 to {max})", max = Polygon::MAX_POINTS)]
     PointCount(usize),
     /// A coordinate that is not a number, or beyond [`Polygon::MAX_COORDINATE`].
-    #[error("point {point} has a coordinate that is not within {max} pixels", max = Polygon::MAX_COORDINATE)]
+    #[error("point {point} has a coordinate beyond {max} pixels", max = Polygon::MAX_COORDINATE)]
     Coordinate {
         /// Number of the point, from 0.
         point: usize,

@@ -1,4 +1,4 @@
-//! Fewer corners for an outline (Douglas and Peucker), as OpenCV's `approxPolyDP` for closed curves.
+//! Simplification of outlines (Douglas and Peucker), as in OpenCV's `approxPolyDP` for closed curves.
 
 use super::Point;
 
@@ -57,7 +57,7 @@ fn keep(points: &[Point], start: usize, end: usize, squared: f64, kept: &mut Vec
     }
 }
 
-/// Leaves out corners that lie almost on the line between their neighbours.
+/// Removes corners that are almost on the line between their neighbours.
 fn without_straight_corners(corners: Vec<Point>, squared: f64) -> Vec<Point> {
     let mut corners = corners;
     let mut i = 0;

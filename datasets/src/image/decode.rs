@@ -21,12 +21,12 @@ pub enum DecodeError {
     #[error("neither a PNG nor a JPEG file")]
     UnknownFormat,
     /// The header claims an image beyond [`MAX_SIDE`] or [`MAX_PIXELS`].
-    #[error("{size} pixels are beyond the limits of {MAX_SIDE} a side and {MAX_PIXELS} in all")]
+    #[error("{size} pixels exceed the limits of {MAX_SIDE} per side and {MAX_PIXELS} in total")]
     TooLarge {
         /// The size claimed.
         size: Size,
     },
-    /// A part was asked for that is empty or not inside the image.
+    /// The requested part is empty or not inside the image.
     #[error("the part {region:?} is not inside an image of {size} pixels")]
     RegionOutside {
         /// The part.
@@ -126,7 +126,7 @@ pub(super) fn check_palette(png: &[u8]) -> Result<(), DecodeError> {
         let length = u32::from_be_bytes(*length) as usize;
         match chunk.get(..4) {
             Some(b"PLTE") if !length.is_multiple_of(3) => {
-                return Err(DecodeError::Invalid(format!("a palette of {length} bytes, which are no whole colours")));
+                return Err(DecodeError::Invalid(format!("a palette of {length} bytes, which is not a multiple of 3")));
             }
             Some(b"IDAT") | None => break,
             Some(_) => chunks = chunk.get(length.saturating_add(8)..).unwrap_or_default(),

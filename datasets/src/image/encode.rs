@@ -1,4 +1,4 @@
-//! PNG files for people to look at.
+//! Writes PNG files.
 
 use std::fs::File;
 use std::io::{self, BufWriter};

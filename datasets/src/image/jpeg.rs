@@ -1,9 +1,9 @@
 //! A JPEG decoder whose pixels are those of libjpeg-turbo, and thus Pillow's, to the bit.
 //!
-//! Decoders may differ in the inverse DCT, in how they enlarge subsampled colour, and in colour conversion; here all
-//! three follow libjpeg's integer arithmetic (see [`idct`], [`upsample`], [`colour`]). It decodes baseline, extended
-//! and progressive Huffman files of 8 bits in grey, YCbCr, RGB, CMYK and YCCK, and only the part of an image that is
-//! asked for. Damaged and truncated files are errors, where libjpeg would go on with grey.
+//! Decoders can differ in the inverse DCT, the upsampling of colour, and colour conversion. Here all three follow the
+//! integer arithmetic of libjpeg (see [`idct`], [`upsample`], [`colour`]). It decodes baseline, extended and
+//! progressive Huffman files of 8 bits in grey, YCbCr, RGB, CMYK and YCCK, and only the requested part of an image.
+//! Damaged and truncated files are errors; libjpeg would fill the rest with grey.
 //!
 //! Not decoded: arithmetic coding, lossless and 12-bit files, sampling factors that do not divide each other. Files
 //! whose progressive scans stop short of full precision are decoded without libjpeg's smoothing between blocks.
@@ -140,7 +140,7 @@ fn decode_progressive(
     while let Event::Scan(scan) = header.next_event(markers)? {
         scans += 1;
         if scans > MAX_SCANS {
-            return Err(JpegError::Corrupt("more scans than any encoder writes"));
+            return Err(JpegError::Corrupt("too many scans"));
         }
         for part in &scan.components {
             // A component keeps the table that was in force at its first scan.

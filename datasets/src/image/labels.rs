@@ -16,7 +16,7 @@ use crate::grid::Grid;
 pub fn decode_labels(bytes: &[u8]) -> Result<Grid<u8>, DecodeError> {
     let invalid = |error: DecodingError| DecodeError::Invalid(error.to_string());
     if !bytes.starts_with(b"\x89PNG\r\n\x1a\n") {
-        return Err(DecodeError::Invalid("not a PNG file, as label maps are".to_owned()));
+        return Err(DecodeError::Invalid("not a PNG file, but label maps must be".to_owned()));
     }
     check_palette(bytes)?;
     let mut decoder = Decoder::new_with_limits(Cursor::new(bytes), Limits { bytes: 4 * MAX_PIXELS });
@@ -32,8 +32,8 @@ pub fn decode_labels(bytes: &[u8]) -> Result<Grid<u8>, DecodeError> {
         (colour, depth) => {
             let found = format!("{colour:?} of {} bits", depth as u8);
             return Err(DecodeError::Invalid(format!(
-                "{found} are colours, not classes: a label map has a palette, or grey levels of 8 bits at most, that are \
-                 the classes"
+                "{found} are colours, not classes: the classes of a label map are palette entries, or grey levels of \
+                 at most 8 bits"
             )));
         }
     };

@@ -1,10 +1,10 @@
-//! What counting characters reaches: answers that see nothing, or one character, of what came before.
+//! Baselines for language models: unigram and bigram models of characters.
 //!
 //! Counts start at one for every character (Laplace's rule of succession), so that nothing is impossible.
 
 use super::Text;
 
-/// Mean cross entropy in nats of what is held out, where each character is predicted by how often it occurs.
+/// Mean cross entropy of the held-out text, in nats, with the frequency of each character as its prediction.
 pub fn singles(train: &Text, held_out: &Text, vocabulary: usize) -> f64 {
     by_counts(train, held_out, vocabulary, |_| 0, 1)
 }

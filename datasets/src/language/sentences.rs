@@ -5,8 +5,8 @@
 //! the tall crow hid two grey boats. what was it? two grey boats.
 //! ```
 //!
-//! Counting characters tells how words are spelt and little more: every word of a statement is drawn anew, and what an
-//! answer says stands dozens of characters before it.
+//! Character statistics only give the spelling of words: every word of a statement is drawn at random, and an answer
+//! depends on text dozens of characters before it.
 
 use super::Vocabulary;
 use crate::Rng;

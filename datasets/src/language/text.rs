@@ -1,4 +1,4 @@
-//! A text as numbers of its characters.
+//! A text as a sequence of character indices.
 
 use std::path::Path;
 
@@ -23,7 +23,7 @@ pub fn read_text(path: &Path) -> Result<String, DataError> {
     if content.is_empty() { Err(DataError::EmptyText(path.to_owned())) } else { Ok(content) }
 }
 
-/// A text as numbers of its characters.
+/// A text as a sequence of character indices.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Text {
     /// What it is called in messages.

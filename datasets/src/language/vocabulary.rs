@@ -1,4 +1,4 @@
-//! The characters that a network knows.
+//! The vocabulary of a network.
 
 use std::collections::HashMap;
 

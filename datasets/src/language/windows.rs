@@ -1,4 +1,4 @@
-//! Pieces of a text of one length, with the character that comes after each of theirs.
+//! Windows of a text, with the next character for each position.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ impl Window {
     }
 }
 
-/// Refuses a text that has not one window, and windows of nothing.
+/// Refuses texts that are shorter than a window, and empty windows.
 fn expect_window(text: &Text, length: usize) -> Result<(), DataError> {
     match length {
         0 => Err(DataError::Config("windows of no characters".to_owned())),

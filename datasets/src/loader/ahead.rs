@@ -1,4 +1,4 @@
-//! Work done ahead on another thread, in order.
+//! Prefetching on another thread, in order.
 
 use std::ops::Range;
 use std::sync::Arc;

@@ -69,7 +69,7 @@ where
         self.job.config.batches(self.job.samples.len())
     }
 
-    /// Number of unusable samples left out or replaced so far, over all epochs.
+    /// Number of unusable samples skipped or replaced so far, over all epochs.
     pub fn skipped(&self) -> usize {
         self.job.skipped.load(Ordering::Relaxed)
     }

@@ -1,4 +1,4 @@
-//! One place of a batch, and what is put there if its sample cannot be read.
+//! A slot of a batch, and the replacement if its sample cannot be read.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 

@@ -80,12 +80,12 @@ impl Canvas {
         self.pixels[index]
     }
 
-    /// Paints `colour` on what is covered.
+    /// Paints `colour` on covered pixels.
     pub fn fill(&mut self, coverage: &Coverage, colour: Colour) {
         coverage.for_each_covered(|index, coverage| self.pixels[index] = mix(self.pixels[index], colour, coverage));
     }
 
-    /// The mean colour of the pixels of `rect`, which lies inside.
+    /// The mean colour of the pixels of `rect`, which must be inside.
     pub fn mean(&self, rect: Rect) -> Colour {
         let rows = (rect.y..rect.bottom()).map(|y| &self.pixels[y * self.size.width..][rect.x..rect.right()]);
         let mut sum = [0.0_f64; 3];

@@ -14,7 +14,8 @@ pub(crate) struct Coverage {
 }
 
 impl Coverage {
-    /// Nothing covered. What lies further than `margin` pixels outside the image is moved to the margin's border.
+    /// Creates an empty coverage. Points further than `margin` pixels outside the image are moved to the border of the
+    /// margin.
     pub fn new(size: Size, margin: usize) -> Self {
         Self { canvas: Rasterizer::new(size.width + 2 * margin, size.height + 2 * margin), size, margin }
     }

@@ -1,4 +1,4 @@
-//! Outlines of the embedded faces.
+//! Outlines of the embedded fonts.
 
 use skrifa::{
     FontRef, MetadataProvider,

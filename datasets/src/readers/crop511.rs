@@ -1,8 +1,8 @@
 //! SiamMask's training data: crops of 511 x 511 pixels around their targets, listed in a JSON file.
 //!
-//! `{"VIDEO": {"TRACK": {"000012": [x1, y1, x2, y2]}}}` names `VIDEO/000012.TRACK.x.jpg` and, where the set has masks,
-//! `VIDEO/000012.TRACK.m.png` below its root. Boxes (or `[width, height]`) are those of the original frame; in a crop
-//! the target lies in the middle, at the scale at which its context is 127 pixels wide.
+//! `{"VIDEO": {"TRACK": {"000012": [x1, y1, x2, y2]}}}` refers to `VIDEO/000012.TRACK.x.jpg` and, if the set has masks,
+//! `VIDEO/000012.TRACK.m.png` below its root. Boxes (or `[width, height]`) are in the original frame. In a crop, the
+//! target is in the centre, scaled so that its context is 127 pixels wide.
 
 use std::path::{Path, PathBuf};
 
@@ -44,9 +44,10 @@ impl Crop511 {
     /// YouTube-VOS do, ImageNet DET and VID do not).
     ///
     /// # Errors
-    /// If a file cannot be read or is no such JSON (with its line); and with [`OnError::Fail`] for a box that is no
-    /// list of 2 or 4 numbers or encloses nothing, and a track without frames. With [`OnError::Skip`] these are logged,
-    /// counted and left out. Entries of a track whose name is not a number (`frames`, `hard`) are notes of other tools.
+    /// If a file cannot be read or is not such a JSON file (with its line); and with [`OnError::Fail`] for a box that
+    /// is not a list of 2 or 4 numbers or is empty, and a track without frames. With [`OnError::Skip`] these are
+    /// logged, counted and skipped. Entries of a track whose name is not a number (`frames`, `hard`) are notes of other
+    /// tools.
     pub fn open(root: &Path, index: &Path, has_masks: bool, on_error: OnError) -> Result<Self, DataError> {
         if !root.is_dir() {
             return Err(DataError::NotAFolder(root.to_owned()));
@@ -98,7 +99,7 @@ impl Crop511 {
         Self { frame_range, ..self }
     }
 
-    /// Number of entries left out.
+    /// Number of skipped entries.
     pub fn skipped(&self) -> usize {
         self.skipped
     }

@@ -32,8 +32,8 @@ impl ImageFolder {
     ///
     /// # Errors
     /// If `root` is not a folder or has no class folders; and with [`OnError::Fail`] for a class without images, a file
-    /// that is not an image or does not lie in a class folder, a name that is not UTF-8, and a loop of links.
-    /// With [`OnError::Skip`] these are logged and counted.
+    /// that is not an image or not in a class folder, a name that is not UTF-8, and a loop of links. With
+    /// [`OnError::Skip`] these are logged and counted.
     pub fn open(root: &Path, on_error: OnError) -> Result<Self, DataError> {
         if !root.is_dir() {
             return Err(DataError::NotAFolder(root.to_owned()));
@@ -43,7 +43,7 @@ impl ImageFolder {
         listing.finish()
     }
 
-    /// Number of entries left out when the folder was listed.
+    /// Number of entries skipped when the folder was listed.
     pub fn skipped(&self) -> usize {
         self.skipped
     }
@@ -116,13 +116,13 @@ impl Listing<'_> {
             return Ok(());
         }
         if entry.depth() == 1 {
-            return stray("a file beside the class folders");
+            return stray("a file next to the class folders");
         }
         if !entry.file_type().is_file() || !is_image(entry.path()) {
             return stray("not an image (.png, .jpg, .jpeg)");
         }
         let path = if cfg!(windows) { path.replace('\\', "/") } else { path.to_owned() };
-        // A folder is listed before what it holds.
+        // A folder is listed before its contents.
         if let Some(images) = self.classes.get_mut(class_of(&path)) {
             *images += 1;
         }

@@ -26,7 +26,7 @@ struct Video {
     outlines: Vec<Option<Polygon>>,
 }
 
-/// File of outlines beside the frames of VOT.
+/// File of outlines next to the frames of VOT.
 const OUTLINES: &str = "groundtruth.txt";
 
 /// Folders of DAVIS below which there is one folder per video, by resolution.
@@ -36,9 +36,9 @@ impl FrameFolders {
     /// One video: the images of `frames`, and the masks of the same names (`.png`) in `masks` where there are any.
     ///
     /// # Errors
-    /// If a folder cannot be read or holds no image; and with [`OnError::Fail`] for a number that is left out between
-    /// the first and the last frame, and a frame without mask. With [`OnError::Skip`] these are logged and counted, and
-    /// a frame without mask counts as unknown.
+    /// If a folder cannot be read or contains no image; and with [`OnError::Fail`] for a missing number between the
+    /// first and the last frame, and a frame without mask. With [`OnError::Skip`] these are logged and counted, and a
+    /// frame without mask counts as unknown.
     pub fn open(frames: &Path, masks: Option<&Path>, on_error: OnError) -> Result<Self, DataError> {
         let mut set = Self { videos: Vec::new(), skipped: 0 };
         set.add(frames, masks, on_error)?;
@@ -116,7 +116,7 @@ impl FrameFolders {
         Ok(())
     }
 
-    /// Number of frames left out and masks that are missing.
+    /// Number of missing frames and masks.
     pub fn skipped(&self) -> usize {
         self.skipped
     }

@@ -62,7 +62,7 @@ impl IdxPart {
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum IdxError {
     /// Only the compressed file is there.
-    #[error("there is only {0}: unpack it first (gunzip -k {0})")]
+    #[error("only {0} exists: unpack it first (gunzip -k {0})")]
     Packed(String),
     /// The file begins as gzip does.
     #[error("this is a gzip file: unpack it first (mv FILE FILE.gz; gunzip FILE.gz)")]
@@ -78,17 +78,17 @@ pub enum IdxError {
         dimensions: usize,
     },
     /// Fewer bytes than a header.
-    #[error("{0} bytes, which is less than a header")]
+    #[error("{0} bytes are too few for a header")]
     NoHeader(usize),
     /// A dimension is zero, or there are more elements than a machine can count.
     #[error("dimensions {0:?}")]
     Dimensions(Vec<u32>),
     /// The header promises another number of bytes.
-    #[error("the header says {dimensions:?}, which is {expected} bytes, but {found} follow")]
+    #[error("the header announces {dimensions:?}, which are {expected} bytes, but {found} follow")]
     Length {
         /// Sizes in the header.
         dimensions: Vec<u32>,
-        /// Bytes that they stand for.
+        /// Number of bytes.
         expected: u64,
         /// Bytes after the header.
         found: u64,

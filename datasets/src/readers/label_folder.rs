@@ -10,7 +10,7 @@ use crate::{DataError, Image, OnError, files};
 /// Longest list of names that is read.
 const MAX_LIST: u64 = 16 << 20;
 
-/// File of the names of the classes, one per line, beside the parts.
+/// File with the names of the classes, one per line, next to the splits.
 const CLASSES: &str = "classes.txt";
 
 /// The classes of PASCAL VOC, in the order of its palette.
@@ -72,8 +72,8 @@ impl LabelFolder {
     /// `classes`, or [`VOID`].
     ///
     /// # Errors
-    /// If neither layout is there or no image is found; and with [`OnError::Fail`] for an image without label map. With
-    /// [`OnError::Skip`] these are logged, counted and left out.
+    /// If neither layout exists or no image is found; and with [`OnError::Fail`] for an image without label map. With
+    /// [`OnError::Skip`] these are logged, counted and skipped.
     pub fn open_root(root: &Path, part: LabelPart, classes: usize, on_error: OnError) -> Result<Self, DataError> {
         if !root.is_dir() {
             return Err(DataError::NotAFolder(root.to_owned()));
@@ -116,7 +116,7 @@ impl LabelFolder {
         Ok(folder)
     }
 
-    /// Number of images left out.
+    /// Number of skipped images.
     pub fn skipped(&self) -> usize {
         self.skipped
     }

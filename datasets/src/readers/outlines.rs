@@ -8,8 +8,8 @@ use crate::{DataError, OnError, files};
 /// Longest file that is read.
 const MAX_FILE: u64 = 4 << 20;
 
-/// The outline of each frame, in order: four corners `x1,y1,...,x4,y4`, or `x,y,width,height`. Frames beyond the last
-/// line have none. Returns also how many lines were left out.
+/// The outline of each frame, in order: four corners `x1,y1,...,x4,y4`, or `x,y,width,height`. Frames after the last
+/// line have none. Also returns the number of skipped lines.
 ///
 /// # Errors
 /// A file that cannot be read; and with [`OnError::Fail`] a malformed line, with its number. With [`OnError::Skip`] it

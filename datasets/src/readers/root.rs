@@ -1,4 +1,4 @@
-//! Finding out what a `--data` folder holds.
+//! Detects the layout of a `--data` folder.
 
 use std::fs;
 use std::path::Path;
@@ -32,17 +32,17 @@ pub struct Root {
     pub train: Arc<dyn Dataset>,
     /// Validation part, with the same classes.
     pub val: Arc<dyn Dataset>,
-    /// Number of entries left out ([`OnError::Skip`]).
+    /// Number of skipped entries ([`OnError::Skip`]).
     pub skipped: usize,
 }
 
-/// Part of the images that validate, where a folder holds no division of its own.
+/// Share of held-out images, for folders without a split.
 const VAL_FRACTION: f64 = 0.1;
 
 /// Opens the data set in `dir`, whichever [`Layout`] it has.
 ///
-/// A folder `CLASS/*` is split by the hash of each path below it: an image validates if `h("split:PATH", 0)` is below
-/// a tenth of 2^64, whatever other images there are.
+/// A folder `CLASS/*` is split by the hash of each path below it: an image validates if `h("split:PATH", 0)` is below a
+/// tenth of 2^64, independent of other images.
 ///
 /// # Errors
 /// If no layout fits (the message says what was looked for), if the parts differ in their classes or one would be
@@ -67,7 +67,7 @@ pub fn open_root(dir: &Path, on_error: OnError) -> Result<Root, DataError> {
     }
 }
 
-/// Opens `CLASS/*` in `dir`, divided by hash as [`open_root`] says, whatever the folders are called.
+/// Opens `CLASS/*` in `dir`, split by hash as described for [`open_root`], with any folder names.
 ///
 /// # Errors
 /// If one part would be empty, and as [`ImageFolder::open`].

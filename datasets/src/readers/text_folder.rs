@@ -47,8 +47,8 @@ impl TextFolder {
     ///
     /// # Errors
     /// If a folder cannot be read or holds no image; and with [`OnError::Fail`] for an image without annotation, an
-    /// annotation too long to be one, and a malformed line or a polygon that crosses itself (with its number). With
-    /// [`OnError::Skip`] these are logged, counted and left out. A file without lines is an image without text.
+    /// annotation that is too long, and a malformed line or a self-intersecting polygon (with its number). With
+    /// [`OnError::Skip`] these are logged, counted and skipped. A file without lines is an image without text.
     pub fn open(images: &Path, annotations: &Path, format: TextFormat, on_error: OnError) -> Result<Self, DataError> {
         for folder in [images, annotations] {
             if !folder.is_dir() {
@@ -89,7 +89,7 @@ impl TextFolder {
         }
     }
 
-    /// Number of lines and images left out.
+    /// Number of skipped lines and images.
     pub fn skipped(&self) -> usize {
         self.skipped
     }

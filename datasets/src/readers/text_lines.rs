@@ -6,10 +6,10 @@ use crate::text::TextRegion;
 /// Formats of annotation files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TextFormat {
-    /// ICDAR 2015: `x1,y1,x2,y2,x3,y3,x4,y4,text`; the text may hold commas, `###` is to be ignored.
+    /// ICDAR 2015: `x1,y1,x2,y2,x3,y3,x4,y4,text`; the text can contain commas, `###` is ignored.
     Icdar2015,
-    /// Total-Text: `x1,y1,...,xn,yn,text` with three or more points, as DB's copy has it, or the original
-    /// `x: [[...]], y: [[...]], ornt: [u'c'], transcriptions: [u'...']`; `#` (and `###`) is to be ignored.
+    /// Total-Text: `x1,y1,...,xn,yn,text` with three or more points, as DB's copy has it, or the original `x: [[...]],
+    /// y: [[...]], ornt: [u'c'], transcriptions: [u'...']`; `#` (and `###`) is ignored.
     TotalText,
 }
 
@@ -25,8 +25,8 @@ pub struct LineError {
 /// Longest line that is shown in a message.
 const SHOWN: usize = 60;
 
-/// Every text of an annotation file, or what is wrong with its line. A byte order mark, Windows' ends of lines and
-/// empty lines are harmless; bytes that are not UTF-8 are replaced.
+/// Every text of an annotation file, or the error of its line. Byte order marks, CRLF and empty lines are accepted;
+/// bytes that are not UTF-8 are replaced.
 pub fn parse_text_regions(bytes: &[u8], format: TextFormat) -> Vec<Result<TextRegion, LineError>> {
     let content = String::from_utf8_lossy(bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes));
     records(&content)

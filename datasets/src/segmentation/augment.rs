@@ -1,4 +1,4 @@
-//! The variation of torchvision's `references/segmentation`: resize, mirror, crop.
+//! The augmentation of torchvision's `references/segmentation`: resize, flip, crop.
 
 use super::LabelMap;
 use crate::image::{Image, Size};

@@ -7,7 +7,7 @@ use crate::{DataError, Image};
 /// The class of each pixel, or [`VOID`].
 pub type LabelMap = Grid<u8>;
 
-/// The label of pixels that do not count: contours in PASCAL VOC, what lies beyond the image after a crop.
+/// The label of ignored pixels: contours in PASCAL VOC, padding outside the image after a crop.
 pub const VOID: u8 = 255;
 
 impl LabelMap {

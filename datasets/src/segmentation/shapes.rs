@@ -1,7 +1,7 @@
-//! Generated scenes of shapes: the outline decides the class, and nothing else does.
+//! Generated scenes of shapes: the class depends only on the outline.
 //!
-//! Shapes of random place, size, angle, colour and texture overlap on a textured background with strokes, which belong
-//! to it. What covers a pixel in part has no class there, as contours in PASCAL VOC.
+//! Shapes with random position, size, angle, colour and texture overlap on a textured background with strokes, which
+//! belong to the background. Partly covered pixels have no class, like contours in PASCAL VOC.
 
 use std::f64::consts::TAU;
 
@@ -17,13 +17,13 @@ use crate::{DataError, Rng};
 pub struct ShapesConfig {
     /// Size of the scenes.
     pub size: Size,
-    /// Shapes in a scene.
+    /// Number of shapes in a scene.
     pub shapes: (usize, usize),
     /// Radius of a shape.
     pub radius: (f64, f64),
-    /// Least difference of luminance (0..255) between a shape and what is behind its centre.
+    /// Smallest difference of luminance (0..255) between a shape and the background of its centre.
     pub luminance_gap: (f64, f64),
-    /// Strokes drawn over the background.
+    /// Number of lines drawn over the background.
     pub strokes: usize,
     /// Deviation of the noise, in levels of 0..255.
     pub noise: (f64, f64),

@@ -1,5 +1,5 @@
-//! DB's training augmentation (`AugmentDetectionData`, `RandomCropData`): mirroring, rotation, scaling and a crop that
-//! keeps text whole.
+//! The training augmentation of DB (`AugmentDetectionData`, `RandomCropData`): flips, rotation, scaling and a crop that
+//! does not cut text.
 
 use super::TextRegion;
 use crate::geometry::{Affine, Bounds, Point, Polygon};
@@ -13,7 +13,7 @@ use crate::{DataError, Rng};
 pub struct TextAugment {
     /// Size of the result; the crop is scaled into its upper left corner and the rest stays black.
     pub size: Size,
-    /// Probability of mirroring. Mirrored words cannot be read but are found all the same.
+    /// Probability of a horizontal flip. Flipped words cannot be read, but can be detected.
     pub flip: f64,
     /// Rotation about the centre, in degrees.
     pub rotation: (f64, f64),
@@ -94,7 +94,7 @@ impl TextAugment {
         TextSample { regions: regions.collect(), image: padded(part, self.size) }
     }
 
-    /// Mirroring, rotation and scaling, and the size of what they give.
+    /// Flip, rotation and scaling, and the size of the result.
     fn spread(&self, from: Size, rng: &mut Rng) -> (Affine, Size) {
         let (width, height) = (from.width as f64, from.height as f64);
         let flip = if rng.chance(self.flip) {
@@ -210,7 +210,7 @@ impl Free {
 pub struct TextSample {
     /// The image.
     pub image: Image,
-    /// Its text, in its pixels; parts may lie outside.
+    /// Its text, in pixel coordinates; parts can be outside of the image.
     pub regions: Vec<TextRegion>,
 }
 

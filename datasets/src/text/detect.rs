@@ -9,21 +9,21 @@ use crate::image::Size;
 /// What outlines are reduced to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Shape {
-    /// The rectangle of least area, at any angle.
+    /// The rectangle with the smallest area, at any angle.
     #[default]
     Box,
     /// A polygon of any shape, for curved text.
     Polygon,
 }
 
-/// How text is read off a probability map. The defaults are those of DB's evaluation on ICDAR 2015.
+/// How text is detected in a probability map. The defaults are those of DB's evaluation on ICDAR 2015.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct DetectConfig {
     /// Pixels above this probability belong to text.
     pub threshold: f32,
-    /// Least mean probability inside a detection.
+    /// Smallest mean probability inside a detection.
     pub min_score: f32,
-    /// Most outlines that are looked at.
+    /// Largest number of candidate outlines.
     pub max_candidates: usize,
     /// Least length of the shorter side before growing, in pixels of the map; after growing it is 2 more.
     pub min_side: f64,

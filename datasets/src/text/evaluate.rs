@@ -58,9 +58,9 @@ impl Counts {
 
 /// Compares the detections of one image with its texts.
 ///
-/// A detection of which more than half lies on one ignored text does not count. Others are matched in order, each text
-/// with the first free detection whose intersection over union exceeds 0.5. Polygons that cross themselves, on either
-/// side, are left out.
+/// A detection with more than half of its area on one ignored text is ignored. Others are matched in order, each text
+/// with the first unmatched detection whose intersection over union exceeds 0.5. Self-intersecting polygons are ignored
+/// on both sides.
 pub fn compare(texts: &[TextRegion], detections: &[Polygon]) -> Counts {
     let texts: Vec<&TextRegion> = texts.iter().filter(|text| text.polygon.is_simple()).collect();
     let (ignored, texts): (Vec<&TextRegion>, Vec<&TextRegion>) = texts.into_iter().partition(|text| text.ignore);

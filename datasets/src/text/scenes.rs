@@ -1,7 +1,7 @@
 //! Generated scenes with text.
 //!
 //! Words in nine embedded faces, some bent along an arc, in perspective, at various contrasts, with or without a plate
-//! behind them, over a textured background with shapes that are no text: strokes, boxes, ellipses, rows of bars.
+//! behind them, on a textured background with other shapes: strokes, boxes, ellipses, rows of bars.
 
 use std::sync::Arc;
 
@@ -32,17 +32,17 @@ pub struct TextScenesConfig {
     pub bent: f64,
     /// Largest bend, as a part of a half circle.
     pub bend: f64,
-    /// Least difference of luminance (0..255) between a word and what is behind it.
+    /// Smallest difference of luminance (0..255) between a word and its background.
     pub luminance_gap: (f64, f64),
-    /// Part of the words on a plate of their own.
+    /// Share of the words on a separate plate.
     pub plates: f64,
-    /// Part of the scenes with a word too small to read, which is to be ignored.
+    /// Share of the scenes with a word that is too small to read and must be ignored.
     pub illegible: f64,
     /// Part of the scenes without any text.
     pub empty: f64,
     /// Largest deviation of the texture's grid from the background colour, per channel.
     pub texture: (f64, f64),
-    /// Shapes that are no text.
+    /// Number of shapes that are not text.
     pub distractors: (usize, usize),
     /// Deviation of the Gaussian blur.
     pub blur: (f64, f64),
@@ -86,7 +86,7 @@ pub struct TextScenes {
 /// Attempts to find a place for a word.
 const ATTEMPTS: usize = 40;
 
-/// Least distance between words, in pixels of a 192-pixel scene.
+/// Smallest distance between words, in pixels of a 192-pixel scene.
 const GAP: f64 = 5.0;
 
 /// Size of an em of words too small to read, in pixels of a 192-pixel scene.
@@ -210,7 +210,7 @@ impl<'a> Scene<'a> {
         Some(TextRegion { polygon: word.polygon, text, ignore: false })
     }
 
-    /// The mean colour inside bounds that lie in the scene.
+    /// The mean colour inside bounds, which must be in the scene.
     fn mean(&self, bounds: &Bounds) -> [f32; 3] {
         let (x, y) = (bounds.low.x.max(0.0) as usize, bounds.low.y.max(0.0) as usize);
         let size = self.config.size;

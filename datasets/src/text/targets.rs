@@ -1,4 +1,4 @@
-//! What DB's network is trained towards (`MakeSegDetectionData`, `MakeBorderMap`).
+//! Training targets of DB (`MakeSegDetectionData`, `MakeBorderMap`).
 
 use super::TextRegion;
 use crate::geometry::{Pixel, Point, Polygon, fill_polygon, offset_polygon};

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::{TargetConfig, TextAugment, TextDataset, TextTargets};
 use crate::{DataError, Image, Rng, Samples};
 
-/// A varied image and what is learnt from it.
+/// An augmented image and its training targets.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TextExample {
     /// The image, RGB.

@@ -1,4 +1,4 @@
-//! One drawn word: its shape on the page.
+//! A rendered word and its outline.
 
 use std::f64::consts::PI;
 

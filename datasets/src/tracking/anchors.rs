@@ -6,9 +6,9 @@ use crate::geometry::Point;
 /// The shapes of anchors.
 #[derive(Debug, Clone, PartialEq)]
 pub struct AnchorConfig {
-    /// Distance of neighbouring places, in pixels of the search image.
+    /// Distance between adjacent positions, in pixels of the search image.
     pub stride: usize,
-    /// Height over width.
+    /// Height divided by width.
     pub ratios: Vec<f64>,
     /// Sizes: an anchor of ratio 1 has sides of `scale * stride`.
     pub scales: Vec<f64>,

@@ -1,4 +1,4 @@
-//! Textured things that move, turn, grow and change their shape: what generated videos show.
+//! Textured objects that move, rotate, grow and change their shape, for generated videos.
 
 use std::f64::consts::{PI, TAU};
 
@@ -93,7 +93,7 @@ impl Blob {
         }
     }
 
-    /// The same thing in almost another's colours: what is easily taken for it.
+    /// The same object in almost the colours of another one: a distractor that is easily confused.
     pub fn coloured_like(self, other: &Self, rng: &mut Rng) -> Self {
         let colours = other.colours.map(|colour| colour.map(|channel| channel + rng.uniform(-20.0, 20.0) as f32));
         Self { colours, ..self }

@@ -19,12 +19,12 @@ pub(super) const CONTEXT: f64 = 0.5;
 /// Side of the square around a target from which crops are taken, in pixels of the template's scale.
 const CANVAS: f64 = 511.0;
 
-/// How a crop is varied.
+/// Augmentation of a crop.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct CropAugment {
     /// Largest shift of the crop, in each direction, in pixels of the crop.
     pub shift: f64,
-    /// Largest change of each side, as a factor's distance from 1.
+    /// Largest relative change of each side.
     pub scale: f64,
     /// Probability of blurring along both axes.
     pub blur: f64,
@@ -105,7 +105,7 @@ pub(super) fn planes(image: &Image) -> Vec<f32> {
     (0..3).flat_map(|channel| pixels.iter().map(move |pixel| f32::from(pixel[channel]))).collect()
 }
 
-/// The mean colour of an image, which fills what lies beyond its border.
+/// The mean colour of an image, which fills the area outside its border.
 pub(super) fn mean_colour(image: &Image) -> [u8; 3] {
     let pixels = image.pixels().as_chunks::<3>().0;
     std::array::from_fn(|channel| {

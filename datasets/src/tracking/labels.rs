@@ -1,4 +1,4 @@
-//! What SiamMask's classification and box branches are trained towards (`AnchorTargetLayer`).
+//! Training targets of the classification and box branches of SiamMask (`AnchorTargetLayer`).
 
 use super::{Anchors, TargetBox};
 use crate::Rng;

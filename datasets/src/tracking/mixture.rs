@@ -1,4 +1,4 @@
-//! Several sets of videos as one.
+//! A mixture of several sets of videos.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ impl VideoMixture {
     /// one with more the first are used.
     ///
     /// # Errors
-    /// If a set is empty although videos of it are to be used, or no video is used at all.
+    /// If a used set is empty, or if no video is used.
     pub fn new(sets: Vec<(Arc<dyn VideoDataset>, usize)>) -> Result<Self, DataError> {
         let mut parts: Vec<Part> = Vec::with_capacity(sets.len());
         for (number, (videos, uses)) in sets.into_iter().enumerate() {

@@ -20,11 +20,11 @@ pub struct PairConfig {
     pub anchors: AnchorConfig,
     /// Labels.
     pub labels: LabelConfig,
-    /// Most frames between template and search image.
+    /// Largest number of frames between template and search image.
     pub frame_range: usize,
-    /// Variation of templates.
+    /// Augmentation of templates.
     pub template_augment: CropAugment,
-    /// Variation of search images.
+    /// Augmentation of search images.
     pub search_augment: CropAugment,
     /// Part of the pairs without colour.
     pub grey: f64,

@@ -21,7 +21,7 @@ pub fn mask_iou(found: &Mask, truth: &Mask) -> f64 {
 /// Distance within which boundaries match, as a part of the image's diagonal.
 const TOLERANCE: f64 = 0.008;
 
-/// Contour accuracy F: harmonic mean of the parts of either boundary that lie near the other one (`db_eval_boundary`).
+/// Contour accuracy F: harmonic mean of the shares of either boundary that are near the other one (`db_eval_boundary`).
 pub fn boundary_f(found: &Mask, truth: &Mask) -> f64 {
     let (width, height) = (truth.width() as f64, truth.height() as f64);
     let reach = (TOLERANCE * (width * width + height * height).sqrt()).ceil() as isize;
@@ -57,7 +57,7 @@ fn boundary(mask: &Mask) -> Mask {
     let (width, height) = (mask.width(), mask.height());
     for y in 0..height {
         for x in 0..width {
-            // Beyond the border a mask goes on as it is.
+            // Beyond the border, a mask is continued.
             let at = |dx: usize, dy: usize| mask.row((y + dy).min(height - 1))[(x + dx).min(width - 1)];
             let here = at(0, 0);
             edges.row_mut(y)[x] = at(1, 0) != here || at(0, 1) != here || at(1, 1) != here;

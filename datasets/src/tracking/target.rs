@@ -81,8 +81,8 @@ pub struct VideoFrame {
 
 /// Videos of one target each, addressed by index and frame.
 ///
-/// Implementations are pure: the same indices give the same frame, from any thread. Where a file holds several targets
-/// of one video, each is a video of its own here.
+/// Implementations are pure: the same indices give the same frame, from any thread. If a file contains several targets
+/// of one video, each is a separate video here.
 pub trait VideoDataset: Send + Sync {
     /// Number of videos.
     fn len(&self) -> usize;

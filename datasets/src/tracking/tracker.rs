@@ -1,9 +1,9 @@
-//! SiamMask's tracker around the network (`siamese_init`, `siamese_track`): what to show it, and what to make of its
-//! outputs.
+//! The tracker of SiamMask around the network (`siamese_init`, `siamese_track`): its inputs, and the interpretation of
+//! its outputs.
 //!
-//! For each frame: [`Tracker::search`] cuts the search image, the network runs, [`Tracker::choose`] picks a place from
-//! its class and box outputs, and [`Tracker::follow`] moves the target there and reads off its mask. Between the last
-//! two, a network with a refinement stage computes the mask of the chosen place alone.
+//! For each frame: [`Tracker::search`] crops the search image, the network runs, [`Tracker::choose`] selects a position
+//! from its class and box outputs, and [`Tracker::follow`] moves the target there and extracts its mask. Between the
+//! last two, a network with a refinement stage computes the mask of the selected position only.
 
 use super::crop::{CONTEXT, context_side, mean_colour};
 use super::{AnchorConfig, Anchors, TargetBox};
@@ -24,11 +24,11 @@ pub struct TrackerConfig {
     pub mask: usize,
     /// Anchors.
     pub anchors: AnchorConfig,
-    /// How much a change of size and shape costs.
+    /// Penalty for changes of size and shape.
     pub penalty: f64,
-    /// Weight of the cosine window against the score.
+    /// Weight of the cosine window relative to the score.
     pub window_influence: f64,
-    /// How fast the size follows a certain detection.
+    /// How fast the size follows a confident detection.
     pub rate: f64,
     /// Pixels above this probability belong to the target.
     pub mask_threshold: f32,
@@ -72,7 +72,7 @@ pub struct Tracker {
     /// One weight per anchor, 1 in the middle of the grid.
     window: Vec<f64>,
     target: TargetBox,
-    /// Mean colour of the first frame, which fills what lies beyond the border.
+    /// Mean colour of the first frame, which fills the area outside its border.
     fill: [u8; 3],
 }
 

@@ -1,5 +1,5 @@
-//! Generated videos: a textured thing that moves, turns, grows and changes its shape among others like it, partly
-//! hidden at times, over a textured background.
+//! Generated videos: a textured object that moves, rotates, grows and changes its shape among similar objects,
+//! sometimes partly hidden, on a textured background.
 
 use super::blob::{Blob, BlobRanges, Colour, Pose};
 use super::{TargetBox, VideoDataset, VideoFrame};
@@ -14,9 +14,9 @@ use crate::{DataError, Rng};
 pub struct VideosConfig {
     /// Size of the frames.
     pub size: Size,
-    /// Frames of a video.
+    /// Number of frames of a video.
     pub frames: usize,
-    /// Mean radius of things, in pixels.
+    /// Mean radius of objects, in pixels.
     pub radius: (f64, f64),
     /// Speed in pixels per frame.
     pub speed: (f64, f64),
@@ -92,7 +92,7 @@ impl Videos {
     }
 }
 
-/// What a video shows, whatever the frame.
+/// The contents of a video that do not depend on the frame.
 struct Scene<'a> {
     config: &'a VideosConfig,
     background: Canvas,

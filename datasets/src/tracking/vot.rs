@@ -34,8 +34,8 @@ const BURN_IN: usize = 10;
 /// Runs a tracker over a sequence whose regions are `truth`, in frames of size `frame`. It is started on the first
 /// frame and, five frames after each failure, again.
 ///
-/// `track(number, start)` returns the tracker's region in a frame; with `start` it begins there anew (and its answer
-/// does not matter).
+/// `track(number, start)` returns the tracker's region in a frame; with `start`, it is initialised there (and its
+/// result is ignored).
 ///
 /// # Errors
 /// Those of `track`.
@@ -136,8 +136,8 @@ pub fn robustness(results: &[SequenceResult]) -> f64 {
 /// The overlap to be expected on sequences of `lengths` frames (VOT2016 to 2018: 100 to 356), the mean over these
 /// lengths; `None` if no part of the results is long enough.
 ///
-/// For a length n, parts of the results that reach it count with the mean of their overlaps in frames 2 to n, with
-/// zeros after a failure, for whatever length. All parts weigh the same, wherever in a sequence they begin.
+/// For a length n, all parts of the results that are long enough count with the mean of their overlaps in frames 2 to
+/// n, with zeros after a failure. All parts have the same weight, wherever they start in a sequence.
 pub fn expected_average_overlap(results: &[SequenceResult], lengths: std::ops::RangeInclusive<usize>) -> Option<f64> {
     let fragments: Vec<(Vec<f64>, bool)> = results.iter().flat_map(SequenceResult::fragments).collect();
     let longest = results.iter().map(|result| result.outcomes.len()).max()?;

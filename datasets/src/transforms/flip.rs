@@ -1,4 +1,4 @@
-//! Random mirroring.
+//! Random flips.
 
 use super::plan::Op;
 use crate::Rng;

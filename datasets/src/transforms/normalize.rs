@@ -1,4 +1,4 @@
-//! From 8-bit pixels to the network's numbers.
+//! From 8-bit pixels to the input values of the network.
 
 use crate::image::Image;
 

@@ -1,4 +1,4 @@
-//! What a pipeline does to one image, decided before a pixel is read.
+//! The operations of a pipeline on one image, planned before a pixel is read.
 
 use super::adjust::Adjust;
 use super::resize::WindowedResize;

@@ -42,7 +42,7 @@ impl Filter {
     }
 }
 
-/// Resize to a fixed size, whatever the shape (as `torchvision.transforms.Resize((h, w))`).
+/// Resize to a fixed size, without keeping the aspect ratio (as `torchvision.transforms.Resize((h, w))`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Resize {
     /// Size of the result.

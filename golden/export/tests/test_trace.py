@@ -110,10 +110,10 @@ class Refusals(unittest.TestCase):
         self.assertRegex(str(caught.exception), r"test_trace\.py:\d+")
 
     def test_a_decision_on_numbers(self):
-        self.refused(lambda x: x if (x > 0).any() else -x, "needs the numbers of a tensor")
+        self.refused(lambda x: x if (x > 0).any() else -x, "needs the values of a tensor")
 
     def test_a_number_taken_out(self):
-        self.refused(lambda x: x * x.max().item(), "needs the numbers of a tensor")
+        self.refused(lambda x: x * x.max().item(), "needs the values of a tensor")
 
     def test_a_view_of_what_was_changed_in_place(self):
         def forward(x):

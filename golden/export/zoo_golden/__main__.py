@@ -22,7 +22,7 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     )
     add = parser.add_argument
     add("--model", required=True, help="torchvision:NAME, timm:NAME or MODULE:FACTORY; dropout is set to 0")
-    add("--name", help="the golden's `model`; by default the model's")
+    add("--name", help="name of the model in the golden; by default the name of the model")
     add("--lr", type=float, required=True)
     add("-o", "--output", required=True, help="path without extension")
     training_options(parser)
@@ -35,8 +35,8 @@ def training_options(parser: argparse.ArgumentParser) -> None:
     add("--batch", type=int, default=4)
     add("--classes", type=int, default=1000)
     add("--image-size", "--size", type=int, default=224)
-    add("--channels", type=int, default=3, help="of the images")
-    add("--salt", default="", help="prefix of every hashed name but the samples'")
+    add("--channels", type=int, default=3, help="number of image channels")
+    add("--salt", default="", help="prefix of every hashed name, except those of samples")
     add(
         "--gain",
         metavar="PATTERN=VALUE",
@@ -45,18 +45,18 @@ def training_options(parser: argparse.ArgumentParser) -> None:
         type=_gain,
         help="scale of initial parameters by shell pattern; the last match wins",
     )
-    add("--optimizer", choices=tuple(OPTIMIZERS), default="sgd", help="torch's, and rmsprop_tf: timm's, which is TensorFlow's")
-    add("--momentum", type=float, default=0.0, help="of SGD and RMSprop")
-    add("--nesterov", action="store_true", help="of SGD")
-    add("--alpha", type=float, help="of RMSprop; by default its own")
-    add("--eps", type=float, help="of all but SGD; by default the optimizer's own")
+    add("--optimizer", choices=tuple(OPTIMIZERS), default="sgd", help="optimizer of torch, or rmsprop_tf of timm (TensorFlow's form)")
+    add("--momentum", type=float, default=0.0, help="momentum of SGD and RMSprop")
+    add("--nesterov", action="store_true", help="use Nesterov momentum (SGD)")
+    add("--alpha", type=float, help="alpha of RMSprop; by default that of the optimizer")
+    add("--eps", type=float, help="eps of all optimizers except SGD; by default that of the optimizer")
     add("--weight-decay", type=float, default=0.0)
-    add("--no-decay", default="", help="comma-separated: bn (normalisations), bias (named so), dense (dense layers), positions (tables of relative ones)")
-    add("--l2-in-loss", type=float, default=0.0, help="coefficient of half the squared norm of all parameters, in the loss")
+    add("--no-decay", default="", help="parameters without weight decay, comma-separated: bn (normalisations), bias (named bias), dense (dense layers), positions (tables of relative positions)")
+    add("--l2-in-loss", type=float, default=0.0, help="coefficient of half the squared norm of all parameters in the loss")
     add("--label-smoothing", type=float, default=0.0)
     add("--clip-grad-norm", type=float)
-    add("--samples", type=int, default=64, help="stored values per tensor of more than 64 elements")
-    add("--no-lifted", action="store_true", help="leave the variant `lifted` out, where nothing is left of its gradients")
+    add("--samples", type=int, default=64, help="number of stored values per tensor with more than 64 elements")
+    add("--no-lifted", action="store_true", help="omit the variant `lifted`, for networks in which its gradients vanish")
     add("--threads", type=int, default=2)
 
 

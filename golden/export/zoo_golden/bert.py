@@ -1,6 +1,6 @@
-"""transformers' BERT for pretraining (arXiv 1810.04805): hidden words and next sentences, and goldens of a step of it.
+"""BERT for pretraining from transformers (arXiv 1810.04805): masked words and next sentences, and its goldens.
 
-The table of the embedding is the weight of the last layer too, whose bias has a second name: a golden has the first of each.
+The table of the embedding is also the weight of the last layer, whose bias has a second name: a golden has the first name of each.
 """
 
 from pathlib import Path

@@ -10,10 +10,10 @@
 
     $ zoo judge resnet18 recorded
 
-Weights and inputs are those that `zoo golden inputs` writes. What is recorded, under the keys of golden/README.md:
-parameters and running statistics before the step (`start/`), what the network is given (`in/@root#0.N`) and what each
-module returns (`out/MODULE#CALL`), losses, gradients as they are accumulated, before clipping (`grad/`), and after the
-step parameters (`param1/`), running statistics (`buffer1/`) and what the optimizer keeps (`momentum1/` and so on).
+Weights and inputs are those that `zoo golden inputs` writes. The recording contains, under the keys of golden/README.md:
+parameters and running statistics before the step (`start/`), the arguments of the network (`in/@root#0.N`), the outputs of
+modules (`out/MODULE#CALL`), losses, gradients before clipping (`grad/`), and after the step parameters (`param1/`), running
+statistics (`buffer1/`) and optimizer state (`momentum1/` and so on).
 """
 
 import json
@@ -60,7 +60,7 @@ class Capture:
         if kind is not None:
             return
         if not self._calls["@root"]:
-            raise RuntimeError("the network was not called inside of the capture: call the module itself, not its forward")
+            raise RuntimeError("the network was not called inside the capture: call the module itself, not its forward")
         if self.optimizer is not None:
             self._state("param1", "buffer1")
             self._kept()
@@ -76,7 +76,7 @@ class Capture:
             self._calls[name] += 1
             if name == "@root":
                 if self._calls[name] > 1:
-                    raise RuntimeError("a second forward pass inside of one capture: it records one step")
+                    raise RuntimeError("a second forward pass inside the capture, which records only one step")
                 for place, argument in enumerate((*arguments, *keywords.values())):
                     if isinstance(argument, torch.Tensor):
                         self._keep(f"in/{call}.{place}", argument)

@@ -1,4 +1,4 @@
-"""python -m zoo_golden.compare A B: how far two goldens of the same conditions are apart (paths without extension)."""
+"""python -m zoo_golden.compare A B: the distance between two goldens of the same conditions (paths without extension)."""
 
 import argparse
 import json

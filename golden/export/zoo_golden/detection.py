@@ -1,4 +1,4 @@
-"""torchvision's RetinaNet, its losses, and goldens of a step of it."""
+"""RetinaNet of torchvision, its losses, and its goldens."""
 
 from pathlib import Path
 

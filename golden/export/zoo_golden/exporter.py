@@ -1,10 +1,10 @@
-"""Three training steps of any torch network, in f64 (the truth) and f32 (how far rounding goes), written as a golden.
+"""Three training steps of any torch network, in f64 (the reference) and f32 (the noise floor), written as a golden.
 
-f32 runs twice, with oneDNN's kernels and torch's own: on which side of zero a ReLU input near it falls is chance, and one such
-input moves gradients by far more than arithmetic does. The larger distance of the two from f64 is the noise floor.
+f32 runs twice, with oneDNN's kernels and with torch's own: ReLU inputs near zero flip by chance, and one such flip changes gradients
+by far more than rounding does. The larger distance of the two from f64 is the noise floor.
 
-f64 runs twice too, the second time with inputs, parameters and what each innermost module returns moved in their last place: what
-that does after three steps is how much of any result in f64 is rounding.
+f64 runs twice too, the second time with inputs, parameters and outputs of innermost modules perturbed in their last place. The
+effect after three steps shows how much of a result in f64 is rounding error.
 """
 
 import copy

@@ -1,7 +1,7 @@
 """A decoder-only transformer (GPT-2, Radford et al. 2019; pre-normalisation as in its section 2.3) with the module names of
-nanoGPT's state_dict, its loss, and goldens of a step of it.
+nanoGPT's state_dict, its loss, and its goldens.
 
-The table of the embedding is the weight of the last layer too (arXiv 1608.05859): one parameter with two names, of which a golden
+The table of the embedding is also the weight of the last layer (arXiv 1608.05859): one parameter with two names, of which a golden
 has the first.
 """
 

@@ -1,4 +1,4 @@
-"""Losses of the classification goldens. A loss maps (outputs, inputs, network) to named scalars; `loss` is what is differentiated."""
+"""Losses of the classification goldens. A loss maps (outputs, inputs, network) to named scalars; `loss` is differentiated."""
 
 import torch
 import torch.nn.functional as F

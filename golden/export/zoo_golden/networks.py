@@ -1,4 +1,4 @@
-"""Networks by name: torchvision's, timm's, any importable factory, and the NPU zoo's AlexNet."""
+"""Networks by name: from torchvision, timm, any importable factory, and AlexNet of the Ascend zoo."""
 
 import sys
 from collections import OrderedDict
@@ -23,7 +23,7 @@ def build(name: str, classes: int, **arguments) -> nn.Module:
     elif factory:
         network = getattr(import_module(package), factory)(num_classes=classes, **arguments)
     else:
-        raise ValueError(f"{name!r}: write torchvision:<model>, timm:<model> or <module>:<factory>")
+        raise ValueError(f"{name!r}: use torchvision:<model>, timm:<model> or <module>:<factory>")
     return network
 
 

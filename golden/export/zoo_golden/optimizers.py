@@ -1,4 +1,4 @@
-"""What the JSON says of the optimizer, read from the optimizer itself."""
+"""The description of the optimizer in the JSON file, derived from the optimizer object."""
 
 from typing import NamedTuple
 
@@ -94,7 +94,7 @@ def describe(optimizer: torch.optim.Optimizer, network: nn.Module, clip_grad_nor
         form = {"kind": f"{rule.name}: {rule.formula}", "settings": settings}
     else:
         known = ", ".join(sorted(("torch.SGD", "torch.Adam", *_RULES)))
-        raise ValueError(f"a golden describes the optimizers {known}; not {_named(type(optimizer))}")
+        raise ValueError(f"goldens support the optimizers {known}, not {_named(type(optimizer))}")
     names = {parameter: name for name, parameter in network.named_parameters()}
     form["clip_grad_norm"] = clip_grad_norm
     form["groups"] = [
@@ -127,7 +127,7 @@ def _shared_settings(optimizer: torch.optim.Optimizer) -> dict:
     """The settings that must be one for all groups."""
     first, *others = ({k: v for k, v in group.items() if k not in _GROUP} for group in optimizer.param_groups)
     if any(other != first for other in others):
-        raise ValueError("parameter groups of a golden may differ in learning rate and weight decay only")
+        raise ValueError("parameter groups of a golden can only differ in learning rate and weight decay")
     return first
 
 

@@ -1,4 +1,4 @@
-"""python -m zoo_golden port torchvision:resnet18 -o my_nets: trace, recipe, weights, golden and check of a network in one go."""
+"""python -m zoo_golden port torchvision:resnet18 -o my_nets: makes trace, recipe, weights, golden and check of a network."""
 
 import argparse
 import ast
@@ -25,7 +25,7 @@ TRACED_BATCH = 61
 def parse(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="zoo_golden port",
-        description="Write the recipe of an image classifier, its weights, and the golden of three training steps, and hold recipe and "
+        description="Write the recipe of an image classifier, its weights, and the golden of three training steps, and compare recipe and "
         "golden against each other. DIR gets recipes/NAME.yaml, NAME.safetensors, golden/NAME/step.* and NAME.trace.json; the command "
         "`zoo` does the part after the trace.",
         epilog="Example: python -m zoo_golden port torchvision:efficientnet_b0 --classes 10 --image-size 96 --batch 2 -o my_nets",
@@ -34,12 +34,12 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     add = parser.add_argument
     add("model", help="torchvision:NAME, timm:NAME or MODULE:FACTORY, called with num_classes")
     add("-o", "--output", required=True, metavar="DIR")
-    add("--name", help="of the recipe; by default the model's")
-    add("--arg", action="append", default=[], metavar="KEY=VALUE", type=_keyword, help="a further argument of the factory")
+    add("--name", help="name of the recipe; by default the name of the model")
+    add("--arg", action="append", default=[], metavar="KEY=VALUE", type=_keyword, help="additional argument of the factory")
     add("--trace-only", action="store_true", help="stop after NAME.trace.json")
     add("--no-golden", action="store_true", help="stop after the recipe")
     add("--no-check", action="store_true", help="stop after the golden")
-    add("--zoo", default=os.environ.get("ZOO", "zoo"), help="the command; also from the environment variable ZOO")
+    add("--zoo", default=os.environ.get("ZOO", "zoo"), help="path of the command zoo; by default from the environment variable ZOO, or the PATH")
     add("--lr", type=float)
     training_options(parser)
     parser.set_defaults(batch=2, classes=1000, lr=1e-2, momentum=0.9)

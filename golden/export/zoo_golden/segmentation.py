@@ -1,4 +1,4 @@
-"""Networks that give every pixel a class, their loss, and goldens of a step of them."""
+"""Semantic segmentation networks, their loss, and their goldens."""
 
 from collections.abc import Callable, Iterable
 from pathlib import Path

@@ -1,6 +1,6 @@
-"""DB (differentiable binarisation, arXiv 1911.08947) with a plain ResNet-50, its loss, and goldens of a step of it.
+"""DB (differentiable binarisation, arXiv 1911.08947) with a plain ResNet-50, its loss, and its goldens.
 
-Parameters have the names of the authors' code. The backbone's `smooth` and `fc` are in their checkpoints and never called.
+Parameters have the names of the authors' code. `smooth` and `fc` of the backbone are in their checkpoints, but never called.
 """
 
 from collections import OrderedDict

@@ -1,9 +1,9 @@
-"""What a network computes for one batch, as `zoo import` reads it: every call of a module, and inside it every function of torch.
+"""Traces a network for `zoo import`: records every call of a module, and inside it every torch function, for one batch.
 
-The network runs once on the device `meta`, which has shapes and no numbers: whatever would depend on numbers raises an error, so
-nothing that the batch decided can be taken for the network's structure. A TorchFunctionMode sees each function in order of execution
-with all its arguments, and hooks see where modules begin and end. Tensors are told apart by identity; one that changed behind a view
-of it, or that comes from nowhere, is an error with file and line.
+The network runs once on the device `meta`, whose tensors have shapes but no values: value-dependent control flow raises an error, so
+the trace does not depend on the batch. A TorchFunctionMode records each function in order of execution with all its arguments, and
+hooks record where modules begin and end. Tensors are distinguished by identity; a tensor that was modified through a view, or whose
+origin is unknown, is an error with file and line.
 """
 
 import inspect
@@ -169,10 +169,10 @@ class _Recorder(TorchFunctionMode):
         try:
             result = func(*args, **kwargs)
         except NotImplementedError as error:
-            raise TraceError(f"{module or 'the network'}: {name} at {at} needs the numbers of a tensor: {error}") from error
+            raise TraceError(f"{module or 'the network'}: {name} at {at} needs the values of a tensor: {error}") from error
         except RuntimeError as error:
             if "meta tensor" in str(error):
-                raise TraceError(f"{module or 'the network'}: {name} at {at} needs the numbers of a tensor: {error}") from error
+                raise TraceError(f"{module or 'the network'}: {name} at {at} needs the values of a tensor: {error}") from error
             raise
         results = list(_tensors(result))
         first = args[0] if args else None
@@ -246,9 +246,9 @@ class _Recorder(TorchFunctionMode):
     def _use(self, tensor: torch.Tensor, where: str) -> dict:
         known = self.known.get(id(tensor))
         if known is None:
-            raise TraceError(f"{where}: a tensor that is no input, parameter or buffer, and that nothing seen here has computed")
+            raise TraceError(f"{where}: a tensor of unknown origin: not an input, parameter or buffer, and not computed by a recorded function")
         if "value" in known.encoded and tensor._version != known.version:
-            raise TraceError(f"{where}: this tensor was changed in place through another one that shares its memory")
+            raise TraceError(f"{where}: this tensor was changed in place through another tensor that shares its memory")
         return known.encoded
 
     def _made(self, tensor: torch.Tensor) -> dict:

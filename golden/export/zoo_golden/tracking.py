@@ -1,6 +1,6 @@
-"""SiamMask base (arXiv 1812.05050), its losses, and goldens of a step of it.
+"""SiamMask base (arXiv 1812.05050), its losses, and its goldens.
 
-Parameters have the names of the authors' code. Everything trains, the backbone at a tenth of the rate.
+Parameters have the names of the authors' code. All parameters are trained, the backbone at a tenth of the learning rate.
 """
 
 from pathlib import Path

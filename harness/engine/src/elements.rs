@@ -14,7 +14,7 @@ pub struct Elements<'t> {
 }
 
 impl<'t> Elements<'t> {
-    /// Opens a tensor on the host whose elements lie in row-major order.
+    /// Opens a row-major tensor on the host.
     ///
     /// # Errors
     /// Elements in another order.

@@ -1,4 +1,4 @@
-//! What can go wrong between a graph and its numbers.
+//! Errors of the execution of a graph.
 
 use thiserror::Error;
 use zoo_graph::{GraphError, Layout, TensorType};
@@ -15,7 +15,7 @@ pub enum EngineError {
     MissingInput {
         /// Name in the graph.
         name: String,
-        /// What it should be.
+        /// The expected type.
         ty: TensorType,
     },
     /// A step was given an input that it does not have.
@@ -23,17 +23,17 @@ pub enum EngineError {
     UnknownInput {
         /// The name that was given.
         name: String,
-        /// The names that there are.
+        /// Existing names.
         known: Vec<String>,
     },
-    /// A tensor from outside does not fit what the graph says.
+    /// An input tensor does not fit the graph.
     #[error("`{name}` should be {expected}, found {found}")]
     Tensor {
         /// Input or variable.
         name: String,
-        /// What it should be.
+        /// The expected type.
         expected: TensorType,
-        /// What was given.
+        /// The given type.
         found: String,
     },
     /// There is no variable of this name.
@@ -48,7 +48,7 @@ pub enum EngineError {
         hint: Option<String>,
     },
     /// A node whose results are not rounded on the simulated device.
-    #[error("`{0}` computes in f32 on this device: nothing is rounded there, and a fault in it would show nothing")]
+    #[error("`{0}` computes in f32 on this device, where nothing is rounded: a planted fault would have no effect")]
     NotRounded(String),
     /// A variable that cannot be initialised.
     #[error("cannot initialise `{name}`: {message}")]
@@ -68,7 +68,7 @@ pub enum EngineError {
         name: String,
         /// Its operator.
         op: &'static str,
-        /// What the kernel says.
+        /// The error of the kernel.
         source: KernelError,
     },
     /// Another rank cannot be reached.
@@ -87,7 +87,7 @@ pub enum EngineError {
     },
 }
 
-/// What most kernels take and give.
+/// The usual type of kernels.
 pub(crate) const MAP: &str = "a map of four axes";
 
 /// An operator that cannot be computed.
@@ -100,7 +100,7 @@ pub enum KernelError {
     #[error(transparent)]
     Ranks(#[from] RanksError),
     /// A label that names no class.
-    #[error("label {label} of sample {sample} names no class: there are {classes}")]
+    #[error("label {label} of sample {sample} is not below {classes}, the number of classes")]
     Label {
         /// The label.
         label: u32,
@@ -110,7 +110,7 @@ pub enum KernelError {
         classes: usize,
     },
     /// An index that names no row of a table: a token outside of the vocabulary.
-    #[error("index {} at place {} names no row: there are {}", .0.index, .0.place, .0.rows)]
+    #[error("index {} at position {} is not below {}, the number of rows", .0.index, .0.place, .0.rows)]
     Row(zoo_kernels::rows::NoRow),
     /// A convolution that the fast kernels do not take.
     #[error(transparent)]
@@ -118,18 +118,18 @@ pub enum KernelError {
     /// A pool that the fast kernels do not take.
     #[error(transparent)]
     Pool(#[from] zoo_kernels::window::PoolError),
-    /// The kernels do not know this layout.
-    #[error("the reference kernels compute row-major tensors only, this one is in {0}")]
+    /// The kernels do not support this layout.
+    #[error("the reference kernels support only row-major tensors, not {0}")]
     Layout(Layout),
-    /// The kernels do not know this element type.
-    #[error("the reference kernels compute floating-point tensors only, this one is {0}")]
+    /// The kernels do not support this element type.
+    #[error("the reference kernels support only floating-point tensors, not {0}")]
     DType(zoo_graph::DType),
     /// An operand that the kernel of its node was not made for.
     #[error("operand {place} is not {expected}")]
     Operand {
         /// Its place.
         place: usize,
-        /// What the kernel takes.
+        /// The expected operand.
         expected: &'static str,
     },
     /// A result that the kernel of its node was not made for.
@@ -137,14 +137,14 @@ pub enum KernelError {
     Result {
         /// Its place.
         place: usize,
-        /// What the kernel gives.
+        /// The expected result.
         expected: &'static str,
     },
-    /// A formula with terms that kernels know only in parts.
+    /// A formula with terms that kernels only support in expanded form.
     #[error("a formula was not expanded before its kernel")]
     Unexpanded,
     /// A node with more or fewer operands or results than its shape rule allows.
-    #[error("{found} operands or results where the operator has others")]
+    #[error("unexpected number of operands or results: {found}")]
     Arity {
         /// How many there are.
         found: usize,

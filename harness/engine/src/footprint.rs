@@ -1,4 +1,4 @@
-//! How much memory the live tensors of a step take.
+//! The memory of the live tensors of a step.
 
 use candle_core::Tensor;
 use std::collections::HashMap;
@@ -43,7 +43,7 @@ impl Footprint {
     }
 }
 
-/// What tells one tensor's memory from another's while both live.
+/// Identifies the memory of a live tensor.
 fn address(tensor: &Tensor) -> usize {
     std::ptr::from_ref(&*tensor.storage_and_layout().0).addr()
 }

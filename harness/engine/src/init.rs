@@ -1,4 +1,4 @@
-//! How variables start: distributions of `zoo_recipe`, drawn by a counter-based generator.
+//! Initialisation of variables: distributions of `zoo_recipe`, drawn by a counter-based generator.
 //!
 //! Word `n` of element `i` of a variable is `mix(mix(key + (i + 1) * G) + (n + 1) * G)`, with `mix` the finalizer of
 //! SplitMix64 (Steele, Lea, Flood 2014), `G` its increment and `key = mix(seed) ^ fnv1a64(name)`. So every element is a
@@ -21,7 +21,7 @@ pub fn initial(graph: &Graph, id: VariableId, seed: u64) -> Result<Tensor, Engin
     Ok(Tensor::from_vec(values, ty.shape.to_vec(), &Device::Cpu)?.to_dtype(candle_dtype(ty.dtype))?)
 }
 
-/// The first `count` elements of what a variable starts with, in row-major order.
+/// The first `count` initial elements of a variable, in row-major order.
 ///
 /// # Errors
 /// An initialiser that needs fans where there are none: a tensor of fewer than two axes that is not the bias of a
@@ -117,7 +117,7 @@ impl Fans {
         };
         weight.as_ref().and_then(Self::of_shape).ok_or_else(|| EngineError::Initializer {
             name: variable.name.clone(),
-            message: "its initialiser needs a weight of two axes or more: give a constant or a bound".into(),
+            message: "its initialiser needs a weight with at least two axes: use a constant or a bound".into(),
         })
     }
 

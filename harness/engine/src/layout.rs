@@ -1,6 +1,6 @@
-//! Memory layouts: row-major tensors to blocked ones and back.
+//! Conversion between row-major and blocked tensors.
 //!
-//! A blocked tensor is a candle tensor of one axis with all stored elements, the filling included.
+//! A blocked tensor is a candle tensor with one axis of all stored elements, including padding.
 
 use crate::elements::Elements;
 use candle_core::{DType, Device, Error, Result, Tensor, WithDType};

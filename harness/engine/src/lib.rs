@@ -1,9 +1,9 @@
 //! Executes a step graph on candle tensors.
 //!
-//! A [`Step`] holds a [`Graph`](zoo_graph::Graph) and the variables that outlive a step. Each [`run`](Step::run) takes
-//! the inputs through the whole graph, shows an [`Observer`] the values that it asks for, and replaces the variables by
-//! their next values. The kernels of [`mod@reference`] compute every operator in any floating-point type and decide
-//! what is right.
+//! A [`Step`] holds a [`Graph`](zoo_graph::Graph) and the variables that outlive a step. Each [`run`](Step::run)
+//! executes the whole graph, shows requested values to an [`Observer`], and replaces the variables by their next
+//! values. The kernels of [`mod@reference`] compute every operator in any floating-point type and define the correct
+//! result.
 //!
 //! ```
 //! use zoo_engine::{Options, Step};

@@ -1,4 +1,4 @@
-//! Enlarging of a position's logits to the size of its mask window, and the adjoint of that.
+//! Upsampling of the logits of a position to the size of its mask window, and its adjoint.
 
 use zoo_graph::ops::{Interpolation, ResizeTap};
 
@@ -30,7 +30,7 @@ impl Enlarged {
         pixels
     }
 
-    /// What each logit gets back from the pixels made of it.
+    /// The gradient of each logit from its pixels.
     pub fn reduce(&self, pixels: &[f64]) -> Vec<f64> {
         let mut map = vec![0.0; self.side * self.side];
         for (down, pixels) in self.taps.iter().zip(pixels.chunks_exact(self.taps.len())) {

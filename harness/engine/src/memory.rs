@@ -1,14 +1,14 @@
-//! How much memory a step will take, before any of it is allocated.
+//! Forecast of the memory of a step.
 
 use crate::{EngineError, Kernels, Options, fast, reference, simulate::Arithmetic, step::rewrite};
 use zoo_graph::{Bytes, Graph, MemoryPlan};
 
-/// Memory of a step: the plan of its buffers, and what kernels need beside them.
+/// Memory of a step: the plan of its buffers, and the workspace of kernels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StepMemory {
-    /// What lives in the step at one time: variables, inputs and everything in between.
+    /// Live values of the step: variables, inputs and intermediate values.
     pub values: Bytes,
-    /// What kernels need beside their operands and results, as far as it adds to the most that lives at one time.
+    /// The workspace of kernels, as far as it adds to the peak of live memory.
     pub scratch: Bytes,
     /// All variables as row-major tensors, as a checkpoint takes them out.
     pub variables: Bytes,
@@ -20,8 +20,7 @@ pub struct StepMemory {
     pub kept: Bytes,
 }
 
-/// Pieces of memory below this are cut out of what glibc's allocator keeps, mallopt(3): the most that its
-/// `M_MMAP_THRESHOLD` grows to.
+/// Smaller allocations come from the heap of glibc, mallopt(3): the maximum of its `M_MMAP_THRESHOLD`.
 const OWN_PIECE: u64 = 32 << 20;
 
 impl StepMemory {
@@ -55,7 +54,7 @@ impl StepMemory {
         })
     }
 
-    /// What the step holds while it runs.
+    /// The memory of the running step.
     pub fn peak(&self) -> Bytes {
         self.values + self.scratch
     }

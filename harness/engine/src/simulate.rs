@@ -1,9 +1,9 @@
-//! The arithmetic of a device: where the step's numbers are rounded, and to what.
+//! The arithmetic of a device: where values of the step are rounded, and to which type.
 //!
-//! The graph says which values are half precision: `Arithmetic::place` puts the casts. Such values are held in f32
-//! and rounded as soon as a node has computed them ([`zoo_kernels::half`]). So the matrix unit is exact: operands of 11
-//! bits, exact products, sums in f32, one rounding of the result. Vector operators compute in f32 and round their
-//! result. What overflows raises a sticky flag, because a saturating device shows no infinity.
+//! The graph determines which values are half precision: `Arithmetic::place` inserts the casts. These values are stored
+//! as f32 and rounded as soon as a node has computed them ([`zoo_kernels::half`]). So the matrix unit is exact:
+//! operands of 11 bits, exact products, sums in f32, one rounding of the result. Vector operators compute in f32 and
+//! round their result. What overflows raises a sticky flag, because a saturating device shows no infinity.
 
 use crate::EngineError;
 use std::{cell::Cell, collections::BTreeMap};
@@ -24,9 +24,9 @@ pub struct Arithmetic {
     pub policy: PrecisionPolicy,
     /// Which exponents half precision has.
     pub range: Range,
-    /// Whether the loss is scaled, by [`crate::Scalars::loss_scale`], and what is clipped then.
+    /// Whether the loss is scaled, by [`crate::Scalars::loss_scale`], and which gradients are clipped.
     pub scales_loss: Option<ScaleLoss>,
-    /// Whether a step that overflows leaves out its update.
+    /// Whether the update of a step that overflows is skipped.
     pub skips_overflow: bool,
     /// Operators that hold their results times a power of two while they work: faults that are planted to see whether
     /// they are found. By name of the node.
@@ -37,7 +37,7 @@ impl Arithmetic {
     /// Places casts, and the loss scale, in a graph of f32.
     ///
     /// # Errors
-    /// An operator that the device does not have in the type that is asked for.
+    /// The device does not support an operator in the requested type.
     pub(crate) fn place(&self, graph: &mut Graph) -> Result<Simulation, EngineError> {
         let mut passes: Vec<Box<dyn Pass + Send + Sync>> = vec![Box::new(PlaceCasts(self.policy.clone()))];
         if let Some(pass) = self.scales_loss {
@@ -56,8 +56,8 @@ impl Arithmetic {
         self.planted.keys().try_for_each(|name| self.can_plant(graph, name))
     }
 
-    /// Refuses a fault at a node that is not there, or whose results are not rounded on this device. One that the
-    /// policy keeps in f32 may well be named: that it is safe there is what [`PrecisionPolicy::keep`] is for.
+    /// Refuses a fault at a node that does not exist, or whose results are not rounded on this device. Nodes that the
+    /// policy keeps in f32 are allowed, because [`PrecisionPolicy::keep`] is meant to make them safe.
     fn can_plant(&self, graph: &Graph, name: &str) -> Result<(), EngineError> {
         let half = |v: &ValueId| half_type(graph.ty(*v).dtype).is_some();
         let mut named = graph.nodes.iter().filter(|node| node.name == name).peekable();
@@ -73,7 +73,7 @@ impl Arithmetic {
     }
 }
 
-/// What happens to the numbers of a graph whose casts are placed.
+/// The rounding of values in a graph with casts.
 #[derive(Clone, Debug)]
 pub(crate) struct Simulation {
     range: Range,
@@ -81,14 +81,14 @@ pub(crate) struct Simulation {
     planted: BTreeMap<String, i32>,
 }
 
-/// What a step ran into.
+/// Overflow and underflow of a step.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Findings {
-    /// What rounding did to the results of each node of the graph.
+    /// Effects of rounding on the results of each node of the graph.
     pub tallies: Vec<Tally>,
     /// Whether anything overflowed: the device's sticky flag.
     pub overflow: bool,
-    /// Whether the update was left out.
+    /// Whether the update was skipped.
     pub skipped: bool,
 }
 
@@ -100,8 +100,8 @@ impl Findings {
 }
 
 impl Simulation {
-    /// How the `r`-th result of a node is held; none if the device holds it as it was computed. What is `seen` is
-    /// rounded after the kernel.
+    /// The rounding of the `r`-th result of a node; none if the device stores it as computed. Observed results (`seen`)
+    /// are rounded after the kernel.
     pub(crate) fn held(&self, isa: Isa, graph: &Graph, node: &Node, r: usize, seen: bool) -> Option<Held> {
         let dtype = graph.ty(*node.outputs.get(r)?).dtype;
         let ty = half_type(dtype)?;
@@ -119,7 +119,7 @@ impl Simulation {
         Ok(())
     }
 
-    /// Takes down what rounding did to results of node `n`.
+    /// Records the effects of rounding on results of node `n`.
     pub(crate) fn note(&self, n: usize, tally: Tally, findings: &mut Findings) {
         findings.tallies[n] = findings.tallies[n].plus(tally);
         findings.overflow |= tally.overflowed > 0;
@@ -131,15 +131,15 @@ impl Simulation {
 #[derive(Debug)]
 pub(crate) struct Held {
     rounding: Rounding,
-    /// What the result is multiplied by while it is rounded: a fault.
+    /// A factor on the result before rounding: a planted fault.
     planted: Option<f32>,
-    /// Whether somebody looks at the result before it is rounded.
+    /// Whether the result is observed before rounding.
     seen: bool,
     rounded: Cell<bool>,
 }
 
 impl Held {
-    /// For a kernel that rounds what it computes; it has to then.
+    /// For a kernel that rounds its own results, which is then mandatory.
     pub(crate) fn by_kernel(&self) -> Option<&Rounding> {
         if self.planted.is_some() || self.seen {
             return None;
@@ -148,12 +148,12 @@ impl Held {
         Some(&self.rounding)
     }
 
-    /// Whether somebody looks at the result before and after.
+    /// Whether the result is observed before and after rounding.
     pub(crate) fn seen(&self) -> bool {
         self.seen
     }
 
-    /// Rounds what no kernel has rounded; what was done to the result.
+    /// Rounds results that no kernel has rounded; returns the effects.
     pub(crate) fn finish(self, values: &mut [f32]) -> Tally {
         if !self.rounded.get() {
             let factor = self.planted.unwrap_or(1.0);

@@ -1,4 +1,4 @@
-//! The step: a graph with the variables that outlive it.
+//! The step: a graph with its persistent variables.
 
 use crate::{
     EngineError, candle_dtype, fast, init, reference,
@@ -33,13 +33,13 @@ pub struct Options {
     pub kernels: Kernels,
     /// Threads of the step's own pool; `None`: the pool that the step is run in.
     pub threads: Option<usize>,
-    /// Strongest vector instructions that fast kernels may use; `None`: the processor's best. Each level adds up in an
-    /// order of its own, so bits depend on it.
+    /// Vector instructions that fast kernels use; `None`: the best that the processor supports. Each level sums in a
+    /// different order, so bits depend on it.
     pub level: Option<Level>,
 }
 
 impl Options {
-    /// What the recipe's `engine` section says.
+    /// From the `engine` section of the recipe.
     pub fn of(recipe: &Recipe) -> Self {
         let kernels = match recipe.engine.kernels {
             schema::Kernels::Fast => Kernels::Fast { fusion: recipe.engine.fusion },
@@ -64,10 +64,10 @@ impl Options {
     }
 }
 
-/// What changes from step to step beside the inputs.
+/// Values that change from step to step, apart from the inputs.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Scalars {
-    /// Steps before this one whose update was left out; Adam does not count them.
+    /// Number of earlier steps whose update was skipped; Adam does not count them.
     pub skipped: u64,
     /// Factor on the loss, where the graph scales it.
     pub loss_scale: f64,
@@ -121,32 +121,31 @@ pub trait Observer: Send {
     /// Whether it wants to see this value.
     fn wants(&self, value: ValueId) -> bool;
 
-    /// Shows a value that it wants, as a row-major tensor: an input, a variable before the step, or what a node
-    /// computed.
+    /// Receives a requested value as a row-major tensor: an input, a variable before the step, or the result of a node.
     fn observe(&mut self, value: ValueId, tensor: &Tensor);
 
-    /// What every node that reads a value is given in its place, if anything: a row-major tensor of its shape and
-    /// element type. Asked for each value that it wants, after it has seen it, and by the reference kernels only.
+    /// A replacement of a value for all its readers: a row-major tensor of its shape and element type. Called for each
+    /// requested value after it was shown, and only by reference kernels.
     fn instead(&mut self, _value: ValueId) -> Option<Tensor> {
         None
     }
 
-    /// Whether it wants to see what a node reads and computes.
+    /// Whether it wants the operands and results of a node.
     fn follows(&self, _node: NodeId) -> bool {
         false
     }
 
-    /// Shows what a node that it follows has read and computed, as row-major tensors. A node that left its results as
-    /// they were is not shown.
+    /// Receives the operands and results of a followed node, as row-major tensors. Nodes of a skipped update are not
+    /// shown.
     fn follow(&mut self, _node: NodeId, _operands: &[Tensor], _results: &[Tensor]) {}
 
-    /// Whether it wants to see what a simulated device makes of what a node computes.
+    /// Whether it wants the rounded results of a node on a simulated device.
     fn sees_rounding(&self, _node: NodeId) -> bool {
         false
     }
 
-    /// Shows what a node has computed of a result that the device holds in a narrower type, and what the device holds,
-    /// as row-major tensors: before the node is shown to [`Observer::follow`].
+    /// Receives a result before and after rounding to the narrower type of the device, as row-major tensors, before the
+    /// node is shown to [`Observer::follow`].
     fn rounded(&mut self, _node: NodeId, _result: usize, _computed: &Tensor, _held: &Tensor) {}
 }
 
@@ -159,12 +158,12 @@ impl Observer for () {
     fn observe(&mut self, _value: ValueId, _tensor: &Tensor) {}
 }
 
-/// What a step gives.
+/// The results of a step.
 #[derive(Clone, Debug)]
 pub struct StepResult {
     /// Loss components by name, the total (`loss`) first.
     pub losses: Vec<(String, f64)>,
-    /// What the step reports beside them, by name.
+    /// Other values that the step reports, by name.
     pub metrics: Vec<(String, f64)>,
     /// Whether nothing but running statistics was updated: the loss was not a number or too large, or something
     /// overflowed on the simulated device.
@@ -175,7 +174,7 @@ pub struct StepResult {
     pub peak_memory: Bytes,
 }
 
-/// What an executor gives beside the variables that it keeps.
+/// The results of an executor, apart from variables.
 pub(crate) struct Outcome {
     /// By index of the graph's losses.
     pub losses: Vec<f64>,
@@ -185,7 +184,7 @@ pub(crate) struct Outcome {
     pub outputs: Vec<Tensor>,
 }
 
-/// The kernels with what they keep of a graph: its variables, and what they have prepared.
+/// The kernels with their state for a graph: its variables, and prepared data.
 enum Executor {
     Reference(reference::Executor),
     Fast(Box<fast::Executor>),
@@ -285,18 +284,18 @@ pub struct Step {
 }
 
 impl Step {
-    /// Prepares a graph. All variables are zero until [`Step::initialize`] or [`Step::set_variable`] says otherwise.
+    /// Prepares a graph. All variables are zero until [`Step::initialize`] or [`Step::set_variable`] is called.
     ///
     /// # Errors
-    /// A graph that breaks its own rules or that the kernels cannot compute, or a system that gives no threads.
+    /// An invalid graph, a graph that the kernels do not support, or failure to start threads.
     pub fn new(graph: Graph, options: Options) -> Result<Self, EngineError> {
         Self::prepare(graph, options, None)
     }
 
-    /// The same with the arithmetic of a device: [`Arithmetic`] says where numbers are rounded, and to what.
+    /// The same with the arithmetic of a device: [`Arithmetic`] determines where values are rounded, and to which type.
     ///
     /// # Errors
-    /// As [`Step::new`]; and operators that the device does not have in the type that is asked for.
+    /// As [`Step::new`]; and operators that the device does not support in the requested type.
     pub fn simulated(graph: Graph, options: Options, arithmetic: &Arithmetic) -> Result<Self, EngineError> {
         Self::prepare(graph, options, Some(arithmetic))
     }
@@ -314,8 +313,8 @@ impl Step {
         Ok(Self { graph, executor, pool, has_others: false })
     }
 
-    /// Makes this the step of one of several ranks, each with its own part of the batch: what
-    /// `zoo_recipe::across` has put into the graph goes to the others.
+    /// Makes this the step of one of several ranks, each with its own part of the batch. The communication nodes come
+    /// from `zoo_recipe::across`.
     pub fn join(&mut self, ranks: Ranks) {
         self.has_others = ranks.size() > 1;
         match &mut self.executor {
@@ -339,7 +338,7 @@ impl Step {
         self.executor.node_seconds()
     }
 
-    /// Sets every variable to what its initialiser says (see [`init`]).
+    /// Initialises every variable (see [`init`]).
     ///
     /// # Errors
     /// As [`init::initial`].
@@ -384,7 +383,7 @@ impl Step {
         self.pool.as_ref().map_or_else(look, |pool| pool.install(look))
     }
 
-    /// Gives a variable another value, which comes as a row-major tensor whatever its layout in the graph.
+    /// Sets a variable to a row-major tensor, independent of its layout in the graph.
     ///
     /// # Errors
     /// No variable of this name, or a tensor of another shape or element type.

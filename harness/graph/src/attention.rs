@@ -1,8 +1,8 @@
-//! Attentions in a graph: products with a softmax between them.
+//! Finds attention in a graph: two products with a softmax between them.
 //!
-//! `softmax(q * k^T) * v` is a product, operators on its result alone, one of them a softmax along rows, and a second
-//! product that takes the weighted sum (arXiv 1706.03762, equation 1). Software with a fused attention runs all that as
-//! one kernel, and so the gradient (arXiv 2205.14135).
+//! `softmax(q * k^T) * v` consists of a product, operators on its result (one of them a softmax along rows), and a
+//! second product for the weighted sum (arXiv 1706.03762, equation 1). Software with fused attention runs all of this
+//! as one kernel, and the gradient as another (arXiv 2205.14135).
 
 use crate::{
     formula::Term,
@@ -37,7 +37,7 @@ fn is_softmax(op: &Op) -> bool {
     matches!(op, Op::Map(map) if map.formula.terms().iter().any(|term| matches!(term, Term::Softmax(_))))
 }
 
-/// Whether an operator changes scores one by one or row by row: it may stand between the products.
+/// Whether an operator changes scores one by one or row by row, so that it is allowed between the products.
 fn is_between(op: &Op) -> bool {
     matches!(op, Op::Map(_) | Op::Cast(_) | Op::Dropout(_))
 }
@@ -58,7 +58,7 @@ impl Search<'_> {
             first = self.maker(graph.nodes[first].inputs[0]).filter(|by| self.may_join(*by, phase))?;
             scores.insert(0, first);
         }
-        // Behind it there is one way as well, until products read what it makes.
+        // After it there is also a single path, until products read its result.
         let mut last = softmax;
         let mut sums: Vec<usize> = Vec::new();
         while sums.is_empty() {
@@ -86,7 +86,7 @@ impl Search<'_> {
         self.joins(n, phase) && (is_product(op) || is_between(op))
     }
 
-    /// What makes a value.
+    /// The source of a value.
     fn maker(&self, v: ValueId) -> Option<usize> {
         match self.graph.value(v).source {
             Source::Node(NodeId(n), _) => Some(n),

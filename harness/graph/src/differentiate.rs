@@ -1,8 +1,8 @@
 //! Reverse-mode differentiation as a graph transform.
 //!
-//! Walks the forward nodes backwards; each operator adds the nodes of its own gradient. Values that
-//! no trained parameter stands behind get no gradient at all, so the first convolution computes no
-//! input gradient. Contributions of several consumers are summed by one explicit `AddN`.
+//! Walks the forward nodes backwards; each operator adds the nodes of its own gradient. Values that do not depend on a
+//! trained parameter get no gradient, so the first convolution computes no input gradient. The contributions of several
+//! consumers are summed by one explicit `AddN`.
 
 use crate::{
     error::GraphError,
@@ -11,7 +11,7 @@ use crate::{
     tensor::TensorType,
 };
 
-/// What an operator sees while it adds its gradient: its node, and the gradients of its results.
+/// The context in which an operator adds its gradient: its node, and the gradients of its results.
 pub struct Gradient<'g> {
     graph: &'g mut Graph,
     node: Node,
@@ -42,7 +42,7 @@ impl Gradient<'_> {
         self.result_grads[n]
     }
 
-    /// Whether anybody needs the gradient of the n-th operand.
+    /// Whether the gradient of the n-th operand is needed.
     pub fn wants(&self, n: usize) -> bool {
         self.wanted[n]
     }
@@ -165,7 +165,7 @@ fn needs_gradient(graph: &Graph, trained: &[VariableId]) -> Vec<bool> {
     needs
 }
 
-/// The sum of what the consumers of a value contribute.
+/// The sum of the contributions of the consumers of a value.
 fn total(graph: &mut Graph, node: &Node, parts: Vec<ValueId>) -> Result<Option<ValueId>, GraphError> {
     let scope = Scope { phase: Phase::Backward, origin: node.origin.clone() };
     Ok(match parts.as_slice() {
@@ -175,7 +175,7 @@ fn total(graph: &mut Graph, node: &Node, parts: Vec<ValueId>) -> Result<Option<V
     })
 }
 
-/// A gradient has the shape of what it is the gradient of.
+/// A gradient has the shape of its value.
 fn expect_same_shape(graph: &Graph, node: &Node, operand: ValueId, gradient: ValueId) -> Result<(), GraphError> {
     let (expected, found) = (&graph.ty(operand).shape, &graph.ty(gradient).shape);
     if expected == found {

@@ -1,4 +1,4 @@
-//! What can go wrong between a recipe and its step graph.
+//! Errors of building a step graph from a recipe.
 
 use crate::{ops::OpError, origin::Origin};
 use thiserror::Error;
@@ -16,12 +16,12 @@ pub enum GraphError {
         /// The operator's own complaint.
         source: OpError,
     },
-    /// A model asks for something that the lowering cannot give.
+    /// The model uses something that the lowering does not support.
     #[error("{}{message}", origin.as_ref().map(|o| format!("{}: ", o.span)).unwrap_or_default())]
     Model {
         /// Entry of the recipe.
         origin: Option<Origin>,
-        /// What is wrong and what to do about it.
+        /// The problem and what to do about it.
         message: String,
     },
     /// The graph breaks an invariant: a defect of a pass or of an operator's gradient.
@@ -29,7 +29,7 @@ pub enum GraphError {
     Invariant {
         /// The pass that was applied last.
         after: Option<&'static str>,
-        /// What does not hold.
+        /// The violated invariant.
         message: String,
     },
 }

@@ -1,4 +1,4 @@
-//! The forward half of a step.
+//! The forward pass of a step.
 
 use crate::graph::{Graph, NodeId, Phase, Source, TapState};
 

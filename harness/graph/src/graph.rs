@@ -1,4 +1,4 @@
-//! The graph itself: nodes in execution order, the values between them, and what a step keeps.
+//! The graph: nodes in execution order, the values between them, and persistent variables.
 
 use crate::{
     error::GraphError,
@@ -54,14 +54,14 @@ pub enum Place {
     /// The accelerator.
     #[default]
     Device,
-    /// The host's processor: what crosses over is copied.
+    /// The processor of the host: values that cross over are copied.
     Host,
 }
 
 /// An operator applied to values.
 #[derive(Clone, Debug)]
 pub struct Node {
-    /// Dotted layer name, with `/grad_input` and the like for what belongs to a layer.
+    /// Dotted layer name, with suffixes such as `/grad_input` for nodes that belong to a layer.
     pub name: String,
     /// The operator.
     pub op: Op,
@@ -71,13 +71,13 @@ pub struct Node {
     pub outputs: Vec<ValueId>,
     /// Part of the step.
     pub phase: Phase,
-    /// The recipe entry behind it, `None` for what no entry made.
+    /// Its entry in the recipe; `None` if there is none.
     pub origin: Option<Origin>,
     /// Which machine runs it.
     pub place: Place,
 }
 
-/// What a value is before a node computes it.
+/// The origin of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Source {
     /// Given with each step: index into [`Graph::inputs`].
@@ -109,7 +109,7 @@ pub struct Input {
 /// How the name of a moving average ends: `PARAMETER/ema`.
 pub const EMA: &str = "ema";
 
-/// What a variable is for.
+/// The role of a variable.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum VariableRole {
     /// Filters of a convolution or the matrix of a dense layer.
@@ -124,7 +124,7 @@ pub enum VariableRole {
     RunningMean,
     /// Running variance of a normalisation.
     RunningVar,
-    /// What an optimizer keeps per parameter: its name (`momentum`, `exp_avg`, ...).
+    /// Optimizer state of a parameter, with its name (`momentum`, `exp_avg`, ...).
     Slot {
         /// The parameter that it belongs to.
         parameter: VariableId,
@@ -149,7 +149,7 @@ impl VariableRole {
         matches!(self, Self::RunningMean | Self::RunningVar)
     }
 
-    /// The parameter beside which it is kept, as slots and averages are.
+    /// The parameter to which it belongs, for slots and averages.
     pub fn kept_beside(&self) -> Option<VariableId> {
         match self {
             Self::Slot { parameter, .. } | Self::Average { parameter } => Some(*parameter),
@@ -165,7 +165,7 @@ impl VariableRole {
 pub struct Variable {
     /// `state_dict` name; a slot's is `<parameter>/<slot>`.
     pub name: String,
-    /// What it is for.
+    /// Its role.
     pub role: VariableRole,
     /// How it starts.
     pub init: Init,
@@ -177,7 +177,7 @@ pub struct Variable {
     pub origin: Option<Origin>,
 }
 
-/// Where the output of a named module of the network is to be found.
+/// The location of the output of a named module of the network.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TapState {
     /// In this value.
@@ -193,7 +193,7 @@ pub struct Tap {
     pub module: String,
     /// The module's how-manieth call in this step, from 0.
     pub call: usize,
-    /// Which of several values that the module gives.
+    /// Which of the return values of the module.
     pub part: Option<String>,
     /// Where its output is.
     pub state: TapState,
@@ -218,19 +218,19 @@ pub struct Graph {
     pub nodes: Vec<Node>,
     /// All values, by [`ValueId`].
     pub values: Vec<Value>,
-    /// What is given with each step.
+    /// Inputs of each step.
     pub inputs: Vec<Input>,
-    /// What outlives the step.
+    /// Persistent variables.
     pub variables: Vec<Variable>,
     /// Module outputs in the order of the modules' return.
     pub taps: Vec<Tap>,
     /// Loss components by name, the total (`loss`) first. Empty in an evaluation graph.
     pub losses: Vec<(String, ValueId)>,
-    /// Scalars that a step reports beside its losses, by name: counts, shares, the norm of the gradients.
+    /// Scalars that a step reports in addition to its losses, by name: counts, shares, the norm of the gradients.
     pub metrics: Vec<(String, ValueId)>,
     /// A step whose total loss is above this, or no number, leaves parameters, optimizer slots and averages alone.
     pub skip_loss_above: Option<f64>,
-    /// What differentiation starts from: the gradient of the total loss by itself. None in an evaluation.
+    /// The start of differentiation: the gradient of the total loss by itself. None in an evaluation.
     pub seed: Option<ValueId>,
     /// Gradient of the total loss, per parameter that has one, before any clipping.
     pub gradients: Vec<(VariableId, ValueId)>,
@@ -251,7 +251,7 @@ pub struct Optimized {
     pub longest: LongestStep,
 }
 
-/// What nodes get while they are added: phase, name prefix and origin.
+/// The context for added nodes: phase, name prefix and origin.
 #[derive(Clone, Debug)]
 pub struct Scope {
     /// Phase of the nodes.
@@ -331,7 +331,7 @@ impl Graph {
         id
     }
 
-    /// Adds a node at the end, with outputs as the operator's shape rule says.
+    /// Appends a node, with outputs by the shape rule of the operator.
     ///
     /// # Errors
     /// The operator's complaint about its operands, with the name and the recipe line of the node.
@@ -386,7 +386,7 @@ impl Graph {
         }
     }
 
-    /// Adds a value. Only for who defines its source in the same breath.
+    /// Adds a value. The caller must define its source immediately.
     pub(crate) fn add_value(&mut self, ty: TensorType, source: Source) -> ValueId {
         self.values.push(Value { ty, source });
         ValueId(self.values.len() - 1)
@@ -407,8 +407,8 @@ impl Graph {
     /// Number of results that a node takes unchanged from the operands of the same places, given the total loss and
     /// whether something overflowed on a simulated device; `None`: it computes.
     ///
-    /// A step that is skipped keeps what its optimizer would change. Running statistics still move, as in PyTorch,
-    /// unless the loss is not a number: then they would take over the NaN, and no later step could mend them.
+    /// A skipped step does not change the variables of the optimizer. Running statistics are still updated, as in
+    /// PyTorch, unless the loss is NaN: they would become NaN and never recover.
     pub fn keeps(&self, op: &Op, loss: Option<f64>, overflowed: bool) -> Option<usize> {
         let loss = loss.filter(|_| self.skip_loss_above.is_some());
         let update = op.update()?;
@@ -426,6 +426,5 @@ impl Graph {
     }
 }
 
-/// Largest tensor of a graph, in elements: what a 64-bit machine could address in f64, far beyond what
-/// any could hold, so that byte counts never overflow.
+/// Largest tensor of a graph, in elements: the limit of 64-bit addresses in f64, so that byte counts never overflow.
 const MAX_ELEMENTS: usize = 1 << 48;

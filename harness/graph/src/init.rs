@@ -1,18 +1,18 @@
-//! How variables start: a closed set of distributions, with the names that recipes write.
+//! Initial distributions of variables: a closed set, with the names used in recipes.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Distribution that a parameter tensor is drawn from.
+/// Distribution of the initial values of a parameter.
 ///
-/// `fan_in` is the product of all dimensions but the first of a weight `[out, in, ...]`, `fan_out` that of all but the
-/// second. The fan of a bias is that of its weight.
+/// For a weight `[out, in, ...]`, `fan_in` is the product of all dimensions except the first, `fan_out` the product of
+/// all except the second. The fan of a bias is the fan of its weight.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Init {
     /// N(0, gain^2/fan) (arXiv 1502.01852).
     KaimingNormal(Kaiming),
-    /// U(-b, b), b = gain*sqrt(3/fan) (arXiv 1502.01852). With the defaults this is Keras' `he_uniform`, b =
+    /// U(-b, b), b = gain*sqrt(3/fan) (arXiv 1502.01852). With the defaults, this is `he_uniform` of Keras, b =
     /// sqrt(6/fan_in).
     KaimingUniform(Kaiming),
     /// N(0, gain^2 * 2/(fan_in + fan_out)) (Glorot and Bengio 2010).
@@ -23,11 +23,11 @@ pub enum Init {
     Uniform(UniformInit),
     /// N(0, std^2).
     Normal(NormalInit),
-    /// N(0, std^2), values beyond two std drawn again (TensorFlow's and MindSpore's truncated normal).
+    /// N(0, std^2), with values beyond two standard deviations redrawn (truncated normal of TensorFlow and MindSpore).
     TruncatedNormal(NormalInit),
-    /// Every element the same.
+    /// All elements are equal.
     Constant(f64),
-    /// U(-b, b), b = 1/sqrt(fan_in): what PyTorch gives weights and biases of convolutions and dense layers.
+    /// U(-b, b), b = 1/sqrt(fan_in): PyTorch's default for weights and biases of convolutions and dense layers.
     TorchDefault(TorchDefault),
 }
 
@@ -36,13 +36,13 @@ pub enum Init {
 #[serde(deny_unknown_fields)]
 pub struct TorchDefault {}
 
-/// Fan and gain of He's initialisation.
+/// Fan and gain of He initialisation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Kaiming {
     /// Which fan keeps its variance: `fan_in` that of activations, `fan_out` that of gradients.
     pub mode: FanMode,
-    /// Gain of the nonlinearity; sqrt(2) is that of ReLU.
+    /// Gain of the nonlinearity; sqrt(2) for ReLU.
     #[schemars(range(min = 0))]
     pub gain: f64,
 }
@@ -53,7 +53,7 @@ impl Default for Kaiming {
     }
 }
 
-/// Which fan He's initialisation divides by.
+/// The fan that He initialisation divides by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum FanMode {
@@ -63,7 +63,7 @@ pub enum FanMode {
     FanOut,
 }
 
-/// Gain of Glorot's initialisation.
+/// Gain of Glorot initialisation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Xavier {

@@ -1,8 +1,9 @@
 //! The training step as one explicit, static graph of device operators.
 //!
 //! A [`Graph`] holds the whole step: forward, loss, backward and optimizer update. Recipes build it, it is
-//! differentiated as a graph transform ([`mod@differentiate`]), checked by the verifier ([`mod@verify`]) and
-//! rewritten by [`passes`]. The engine executes it and the device clock prices it; none of these is known here.
+//! differentiated as a graph transform ([`mod@differentiate`]), checked by the verifier ([`mod@verify`]) and rewritten
+//! by [`passes`]. The engine executes it, and the clock of a device predicts its time; this crate does not depend on
+//! them.
 //!
 //! ```
 //! use zoo_graph::{DType, Graph, TensorType, verify};

@@ -1,4 +1,4 @@
-//! When values are needed last, so that their memory can be given back.
+//! Liveness: the last use of each value, after which its memory can be reused.
 
 use crate::graph::{Graph, NodeId, ValueId};
 

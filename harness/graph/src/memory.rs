@@ -1,9 +1,9 @@
-//! Which values share memory: the plan of a step's buffers.
+//! The buffer plan of a step: which values share memory.
 //!
-//! Every value gets a buffer; a buffer serves one live value at a time. Variables and inputs keep theirs. A result
-//! overwrites an operand where its operator allows that and nobody needs the operand later. All else is best fit over
-//! the buffers that are free when a node runs, in execution order (the greedy plan of static-shape inference engines,
-//! e.g. arXiv 2001.03288, section 4).
+//! Every value gets a buffer; a buffer serves one live value at a time. Variables and inputs keep their buffers. A
+//! result overwrites an operand if its operator allows this and the operand is not needed later. All other values use a
+//! best fit over the free buffers, in execution order (the greedy plan of static-shape inference engines, e.g. arXiv
+//! 2001.03288, section 4).
 
 use crate::{
     graph::{Graph, Source, ValueId},
@@ -51,13 +51,12 @@ impl MemoryPlan {
         self.bytes
     }
 
-    /// Largest sum of the values that are live at one time: what no plan can undercut but by overwriting.
+    /// Largest sum of live values: a lower bound for every plan without overwriting.
     pub fn live_bytes(&self) -> Bytes {
         self.live_bytes_with(|_| Bytes(0))
     }
 
-    /// Largest sum of the values that are live while a node runs, and of what it takes `beside` them (by index of the
-    /// node).
+    /// Largest sum of live values and workspace while a node runs; `beside` is the workspace by node index.
     pub fn live_bytes_with(&self, beside: impl Fn(usize) -> Bytes) -> Bytes {
         let peaks = self.live.iter().enumerate().map(|(n, live)| *live + beside(n));
         peaks.max().unwrap_or_default()
@@ -151,8 +150,8 @@ impl<'g> Planner<'g> {
         }
     }
 
-    /// The operand that the `r`-th result of node `n` may overwrite: nobody needs it later, it is as large, and it is
-    /// no other tensor of the node. A variable may only be overwritten by its own next value.
+    /// The operand that the `r`-th result of node `n` may overwrite: it is not needed later, has the same size, and is
+    /// not another tensor of the node. A variable may only be overwritten by its own next value.
     fn overwritten(&self, n: usize, r: usize, taken: &[Option<usize>]) -> Option<usize> {
         let node = &self.graph.nodes[n];
         let allowed = node.op.rules().in_place().iter().filter(|(_, result)| *result == r);

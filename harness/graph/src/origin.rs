@@ -1,4 +1,4 @@
-//! Where a node comes from: its entry in the recipe.
+//! The origin of a node in the recipe.
 
 use std::fmt;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Proposals for names that nothing has.
+//! Suggestions for misspelt names.
 
 /// The candidate that was probably meant by `word`: the nearest by edit distance (transpositions count once), if near
 /// enough.

@@ -125,7 +125,7 @@ impl fmt::Display for DType {
     }
 }
 
-/// How the elements of a tensor lie in memory. The shape stays the logical one in every layout.
+/// The memory layout of a tensor. The shape is always the logical one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Layout {
@@ -133,9 +133,9 @@ pub enum Layout {
     Plain,
     /// Feature maps in blocks of [`C0`] channels: `[n][c1][h][w][c0]`, the last block filled with zeros.
     Nc1hwc0,
-    /// Filters as the matrix unit takes them: `[o1][i1][kh][kw][i][o0]` with blocks of [`C0`] channels, where `i`
+    /// Filters in the layout of the matrix unit: `[o1][i1][kh][kw][i][o0]` with blocks of [`C0`] channels, where `i`
     /// counts the `min(C0, channels)` channels of an input block; depthwise `[c1][kh][kw][c0]`. With groups, `i1` runs
-    /// over the blocks that an output block sees. What is left over is zero.
+    /// over the blocks that an output block uses. Padding is zero.
     FractalZ {
         /// Groups of the convolution.
         groups: usize,
@@ -152,7 +152,7 @@ impl fmt::Display for Layout {
     }
 }
 
-/// What a graph knows of a value before it exists.
+/// The type of a value.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
 pub struct TensorType {
     /// Logical shape.

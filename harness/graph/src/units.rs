@@ -1,4 +1,4 @@
-//! Quantities that must not be mixed up.
+//! Units of measure as types.
 
 use std::{fmt, iter::Sum, ops::Add};
 

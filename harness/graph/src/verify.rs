@@ -1,4 +1,4 @@
-//! The rules that every graph keeps. Checked after building, differentiating and every pass.
+//! Invariants of graphs, checked after building, differentiation and every pass.
 
 use crate::{
     error::GraphError,
@@ -9,7 +9,7 @@ use crate::{
 
 /// Checks that
 /// - every operand is defined before its use, by exactly the node, input or variable that its source names;
-/// - every node's results are what its operator's shape rule gives for its operands;
+/// - the results of every node follow from the shape rule of its operator;
 /// - results, taps, gradients and the variables' next values exist, the latter with the variables' types;
 /// - a training normalisation gets the statistics of its own input.
 ///

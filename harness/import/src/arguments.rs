@@ -1,5 +1,5 @@
-//! The arguments of a call, by place and name, with PyTorch's defaults. What is not asked for is not left out: a call
-//! with an argument that nothing has read is refused.
+//! The arguments of a call, by position and name, with PyTorch's defaults. A call with an argument that was not read is
+//! refused, so that no argument is ignored.
 
 use zoo_recipe::schema::{Padding, Pair};
 
@@ -7,7 +7,7 @@ use crate::Refusal;
 use crate::operation::Unit;
 use crate::trace::{Argument, FunctionCall, Made};
 
-/// Arguments that change nothing of what is computed, of any function.
+/// Arguments of any function that do not change the result.
 const WITHOUT_EFFECT: &[&str] = &["inplace", "_stacklevel", "memory_format", "non_blocking", "copy", "device"];
 
 /// The place of an argument that is given by name alone.
@@ -21,7 +21,7 @@ pub(crate) struct At<'c> {
     pub call: &'c FunctionCall,
     /// The operations so far.
     pub units: &'c mut Vec<Unit>,
-    /// Arguments that have been asked for.
+    /// Arguments that have been read.
     read: Vec<&'c Argument>,
 }
 
@@ -30,7 +30,7 @@ impl<'c> At<'c> {
         Self { module, call, units, read: Vec::new() }
     }
 
-    /// Why recipes cannot say it.
+    /// Why it is not supported.
     pub fn refuse(&self, what: impl Into<String>, nearest: impl Into<String>) -> Refusal {
         Refusal {
             module: self.module.to_owned(),
@@ -44,8 +44,8 @@ impl<'c> At<'c> {
     /// An argument that has another form than is known.
     pub fn unknown_form(&self, key: &str) -> Refusal {
         self.refuse(
-            format!("its argument `{key}` has a form that is not known"),
-            "plain numbers, switches and tensors are",
+            format!("its argument `{key}` has a form that is not supported"),
+            "numbers, booleans and tensors are supported",
         )
     }
 
@@ -70,7 +70,7 @@ impl<'c> At<'c> {
 
     /// The tensor that the call gives, the first of several.
     pub fn made(&self) -> Result<&'c Made, Refusal> {
-        let none = || self.refuse("it gives no tensor", "what a network computes are tensors");
+        let none = || self.refuse("its result is not a tensor", "only tensors are supported");
         self.call.outputs.values().next().ok_or_else(none)
     }
 
@@ -86,10 +86,10 @@ impl<'c> At<'c> {
         let names = names.map(|(name, it)| (format!("`{name}`"), it));
         let is_read = |it: &Argument| *it == Argument::None || self.read.iter().any(|read| std::ptr::eq(*read, it));
         match places.chain(names).find(|(_, it)| !is_read(it)) {
-            Some((name, _)) => Err(self.refuse(
-                format!("it is given the argument {name}, which no layer has"),
-                "leave it out where its default does the same",
-            )),
+            Some((name, _)) => {
+                Err(self
+                    .refuse(format!("its argument {name} is not supported"), "omit it if its default does the same"))
+            }
             None => Ok(()),
         }
     }

@@ -1,4 +1,4 @@
-//! Attention: what is between its products has no place of its own in a recipe.
+//! Attention: operations between its products cannot be written separately in a recipe.
 
 use zoo_recipe::Layer;
 use zoo_recipe::layers as zoo;
@@ -26,7 +26,7 @@ impl Reader<'_> {
         }
         if at.argument(3, &["attn_mask"]).is_some() {
             return Err(
-                at.refuse("it is given a mask", "`dot_product_attention` has `causal` and a `mask` of padding tokens")
+                at.refuse("it is given a mask", "`dot_product_attention` has `causal` and a `mask` for padding tokens")
             );
         }
         let shape = self.shape(given[0]);
@@ -38,21 +38,21 @@ impl Reader<'_> {
             _ => {
                 return Err(at.refuse(
                     "queries, keys and values have several widths or numbers of heads",
-                    "heads share one width here, keys and values one length",
+                    "heads must have one width, keys and values one length",
                 ));
             }
         };
         if at.float(6, "scale", 1.0 / (d as f64).sqrt())? != 1.0 / (d as f64).sqrt() {
             return Err(
-                at.refuse("scores have a scale of their own", "scores are divided by the root of the head's width")
+                at.refuse("scores have a custom scale", "scores are divided by the square root of the width of a head")
             );
         }
         let dropout = at.float(4, "dropout_p", 0.0)?;
         let causal = at.flag(5, "is_causal", false)?;
         if causal && s != t {
             return Err(at.refuse(
-                "queries are fewer or more than keys, and see those before them",
-                "with `causal` the last query sees all keys",
+                "attention is causal, but there are fewer or more queries than keys",
+                "with `causal`, the last query sees all keys",
             ));
         }
         // Queries have as many heads as keys: that is what their shapes say.
@@ -105,7 +105,7 @@ impl Reader<'_> {
             if at.named(key).is_some() {
                 return Err(at.refuse(
                     format!("it is given `{key}`"),
-                    "`attention` looks at all tokens, or with `causal` at those before",
+                    "`attention` sees all tokens, or with `causal` the preceding ones",
                 ));
             }
         }
@@ -143,9 +143,7 @@ impl Reader<'_> {
             ));
         }
         if views != swapped {
-            return Err(
-                at.refuse("the batch is not the first axis", "`MultiheadAttention(batch_first=True)` has it there")
-            );
+            return Err(at.refuse("the batch is not the first axis", "use `MultiheadAttention(batch_first=True)`"));
         }
         let matrix = at.named("in_proj_weight");
         let (name, shape) = self.parameter(at, matrix, "in_proj_weight")?;
@@ -179,7 +177,7 @@ impl Reader<'_> {
     }
 }
 
-/// Whether queries, keys and values lie one after another in the last axis of one tensor.
+/// Whether queries, keys and values are consecutive parts of the last axis of one tensor.
 fn is_packed(seen: &[(Tensor, Vec<View>)], [n, heads, t, d]: [usize; 4]) -> bool {
     seen.iter().enumerate().all(|(part, (_, views))| {
         let by_head = [View::Reshape(vec![n, t, 3, heads, d]), View::Select(2, part), View::Permute(vec![0, 2, 1, 3])];

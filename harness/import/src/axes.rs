@@ -1,4 +1,4 @@
-//! Functions that move elements and compute nothing: shapes, the order of axes, parts of a tensor.
+//! Functions that only move elements: reshapes, permutations, slices.
 
 use crate::Refusal;
 use crate::arguments::{At, wrapped};
@@ -16,13 +16,13 @@ impl Reader<'_> {
                     let all = [&known[..], &views[..]].concat();
                     Seen::Of(*base, crate::view::simplified(self.shape_of(*base), &all))
                 }
-                Some(Seen::Reshaped(..)) => Seen::Unsaid("it computes with a part of a parameter"),
+                Some(Seen::Reshaped(..)) => Seen::Unsaid("it uses a part of a parameter"),
                 Some(other) => other.clone(),
                 None => return Err(at.unknown_form("input")),
             },
             Some(Argument::Parameter(name)) => match views[..] {
                 [View::Reshape(_)] => Seen::Reshaped(name.clone(), made.shape.clone()),
-                _ => Seen::Unsaid("it computes with a parameter in another shape"),
+                _ => Seen::Unsaid("it uses a reshaped parameter"),
             },
             Some(Argument::Buffer(_)) => Seen::Unsaid("it computes with a buffer"),
             _ => return Err(at.unknown_form("input")),
@@ -74,7 +74,7 @@ impl Reader<'_> {
         }
     }
 
-    /// The shape of what the function works on; `None` of what recipes cannot say, which its results cannot be either.
+    /// The shape of the operand of the function; `None` for unsupported values, whose results are unsupported too.
     fn shape_of_input(&mut self, at: &mut At<'_>) -> Result<Option<Vec<usize>>, Refusal> {
         if let Some(Argument::Value(value)) = at.input()
             && let Some(shape) = self.shape(*value)
@@ -159,8 +159,8 @@ impl Reader<'_> {
                 }
                 _ => {
                     return Err(at.refuse(
-                        "it takes places that tensors say, or not all of a row of places",
-                        "`take` gives what lies at one index, `slice` some neighbours",
+                        "its indices are tensors, or not contiguous",
+                        "`take` selects one index, `slice` a range",
                     ));
                 }
             }
@@ -183,10 +183,7 @@ impl Reader<'_> {
                 Ok(())
             }
             Some(Argument::Value(value)) if self.shape(*value).as_ref() == Some(&made.shape) => self.same(at),
-            _ => Err(at.refuse(
-                "it repeats a tensor",
-                "sums and products repeat what has one element where the other has several",
-            )),
+            _ => Err(at.refuse("it repeats a tensor", "sums and products broadcast axes of one element")),
         }
     }
 }

@@ -1,31 +1,31 @@
-//! Why there is no recipe.
+//! Errors of an import.
 
 use thiserror::Error;
 use zoo_recipe::Diagnostics;
 
 use crate::Trace;
 
-/// Why there is no recipe.
+/// Errors of an import.
 #[derive(Debug, Error)]
 pub enum ImportError {
     /// The file is no trace.
-    #[error("it is not a trace that this version can read: {0}")]
+    #[error("not a trace that this version can read: {0}")]
     Malformed(String),
-    /// The network does something that recipes cannot say.
+    /// The network uses something that is not supported.
     #[error(transparent)]
     Refused(Box<Refusal>),
     /// The network has sizes or names that recipes may not have.
-    #[error("the recipe would not be valid, so nothing is written:\n{0}")]
+    #[error("the resulting recipe is not valid, so nothing is written:\n{0}")]
     Invalid(Box<Diagnostics>),
     /// The recipe that was found is not the network that was traced: a defect of the importer, and so nothing is
     /// written.
-    #[error("the recipe would not be the network that was traced, so nothing is written: {0}")]
+    #[error("the resulting recipe differs from the traced network, so nothing is written: {0}")]
     Differs(String),
 }
 
-/// What recipes cannot say, where it stands, and what comes nearest.
+/// An unsupported operation, its position, and the closest alternative.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("recipes cannot say what {} does: {what}\n --> {at}\n  = `{operator}`: {nearest}", module_text(module))]
+#[error("cannot import {}: {what}\n --> {at}\n  = `{operator}`: {nearest}", module_text(module))]
 pub struct Refusal {
     /// Path of the module.
     pub module: String,
@@ -33,14 +33,14 @@ pub struct Refusal {
     pub operator: String,
     /// File and line.
     pub at: String,
-    /// What cannot be said.
+    /// What is not supported.
     pub what: String,
-    /// What comes nearest.
+    /// The closest alternative.
     pub nearest: String,
 }
 
 impl Refusal {
-    /// What recipes cannot say of a parameter, which stands where its module's class does, or else the network's.
+    /// An unsupported use of a parameter; its position is the class of its module, or of the network.
     pub(crate) fn of_parameter(trace: &Trace, name: &str, what: String, nearest: &str) -> Self {
         let path = name.rsplit_once('.').map_or("", |(module, _)| module);
         let module = trace.modules.get(path);

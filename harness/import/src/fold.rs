@@ -1,4 +1,4 @@
-//! Modules that repeat become blocks, rows of them stacks.
+//! Turns repeated modules into blocks, and consecutive ones into stacks.
 
 use std::collections::HashMap;
 
@@ -10,7 +10,7 @@ use crate::layout::would_be_numbered;
 use crate::slots::outline;
 use crate::word::{Entry, Setting};
 
-/// A part that is used several times, or that could not be written where it stands.
+/// A part that is used several times, or that cannot be written inline.
 #[derive(Clone, Debug)]
 pub struct Block {
     /// Its name.
@@ -157,7 +157,7 @@ fn close(
     let Some(first) = group.first() else { return };
     let is_join = matches!(first.body[..], [Item::Residual { .. } | Item::Concat { .. } | Item::Gate(_)]);
     let must = would_be_numbered(&first.body) && !is_join;
-    // A row of blocks says more where it stands.
+    // A stack is more readable inline.
     let is_layer = first.body.iter().any(|item| matches!(item, Item::Layer { name: Some(name), .. } if name == "."));
     let repeats = group.len() > 1 && (is_layer || size(&first.body) >= WORTH) && !words(&first.body).is_empty();
     if let [Item::Stack { name, .. }] = &first.body[..]
@@ -344,7 +344,7 @@ fn row(items: &[Item]) -> Option<Item> {
     })
 }
 
-/// Writes blocks that are used once where they are used, if they can stand there.
+/// Inlines blocks that are used once, if possible.
 fn unfold_lone(folded: &mut Folded) {
     loop {
         let mut uses: HashMap<String, usize> = HashMap::new();

@@ -1,4 +1,4 @@
-//! Which function of torch is read by what.
+//! The table of supported torch functions and their readers.
 
 use zoo_recipe::Layer;
 use zoo_recipe::layers as zoo;
@@ -83,12 +83,11 @@ const FUNCTIONS: &[(&[&str], Reading)] = &[
     }),
 ];
 
-const PRODUCTS: &str =
-    "`dot_product_attention` and `attention` multiply tensors by each other; other products cannot be said";
+const PRODUCTS: &str = "only `dot_product_attention` and `attention` multiply tensors by each other";
 
 /// Functions without a layer, and what comes nearest.
 const WITHOUT_LAYER: &[(&str, &str)] = &[
-    ("roll", "windows that are shifted need an operator that recipes do not have"),
+    ("roll", "write `windows` or `roll` by hand, as the recipe swin_t does"),
     ("matmul", PRODUCTS),
     ("__matmul__", PRODUCTS),
     ("bmm", PRODUCTS),
@@ -103,7 +102,7 @@ const WITHOUT_LAYER: &[(&str, &str)] = &[
     ("max_pool2d_with_indices", "`max_pool` gives no indices"),
     ("adaptive_max_pool2d", "`max_pool` with the window of the whole map"),
     ("addmm", "`linear` has its weight as [out, in]; transformers' Conv1D has [in, out]"),
-    ("movedim", "`permute` says the whole order"),
+    ("movedim", "use `permute`, which takes the whole order"),
     ("detach", "`train.parts` freezes parts of a recipe"),
 ];
 
@@ -114,7 +113,7 @@ impl Reader<'_> {
         // `relu_` is `relu` in place: what has been there is told apart by the trace.
         let name = if name.starts_with("__") { name } else { name.trim_end_matches('_') };
         let Some((_, reading)) = FUNCTIONS.iter().find(|(names, _)| names.contains(&name)) else {
-            return Err(at.refuse(format!("there is no layer for `{name}`"), nearest(name)));
+            return Err(at.refuse(format!("`{name}` is not supported"), nearest(name)));
         };
         self.check_types(at)?;
         reading(self, at)?;
@@ -152,6 +151,8 @@ fn nearest(name: &str) -> String {
         return (*nearest).to_owned();
     }
     let known = FUNCTIONS.iter().flat_map(|(names, _)| names.iter().copied());
-    zoo_graph::did_you_mean(name, known)
-        .map_or_else(|| "no layer does this".to_owned(), |near| format!("a function that can be said is `{near}`"))
+    zoo_graph::did_you_mean(name, known).map_or_else(
+        || "no layer does this".to_owned(),
+        |near| format!("a similar function that is supported: `{near}`"),
+    )
 }

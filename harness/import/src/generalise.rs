@@ -1,4 +1,4 @@
-//! One body with arguments for several that differ in numbers and switches.
+//! Generalises several bodies that differ in numbers and switches to one body with arguments.
 
 use crate::item::Item;
 use crate::slots::{Slot, each_entry, slots};
@@ -17,7 +17,7 @@ pub struct Argument {
     pub values: Vec<Option<Setting>>,
 }
 
-/// What bodies have in common, and what is different.
+/// The common parts of bodies, and their differences.
 pub struct General {
     /// The layers, with expressions of the arguments.
     pub body: Vec<Item>,

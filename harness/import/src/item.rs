@@ -1,4 +1,4 @@
-//! Layers as they will be written.
+//! Layers to be written.
 
 use indexmap::{IndexMap, IndexSet};
 use zoo_recipe::layers::Axis;
@@ -8,7 +8,7 @@ use crate::word::{Entry, Word};
 /// A layer as it is written.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Item {
-    /// A layer of its own.
+    /// A separate layer.
     Layer {
         /// What it does.
         word: Word,
@@ -22,7 +22,7 @@ pub enum Item {
     From(String),
     /// Adds, subtracts or multiplies by a kept value.
     Join(&'static str, String),
-    /// Two branches, added.
+    /// Sum of two branches.
     Residual {
         /// The branch that computes.
         main: Vec<Item>,
@@ -36,7 +36,7 @@ pub enum Item {
         /// The axis.
         axis: Axis,
     },
-    /// A value times what layers make of it.
+    /// Multiplies a value by a function of it.
     Gate(Vec<Item>),
     /// A name that is no module.
     Scope {
@@ -61,7 +61,7 @@ pub enum Item {
         returns: IndexMap<String, String>,
         /// Whether it is there, where that differs between uses of the block around it.
         enabled: Option<Entry>,
-        /// Whether it has been decided that it is written where it stands.
+        /// Whether it is written inline.
         closed: bool,
     },
     /// A block used as a module.
@@ -79,11 +79,11 @@ pub enum Item {
     },
     /// A block several times in a row.
     Stack {
-        /// The module's name; empty where the uses stand in no module of their own.
+        /// The name of the module; empty if the uses have no common module.
         name: String,
         /// The block's.
         block: String,
-        /// What stands before the number in the name of each use.
+        /// The prefix of the number in the name of each use.
         item: String,
         /// How many times.
         repeat: Entry,

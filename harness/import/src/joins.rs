@@ -66,8 +66,8 @@ impl Reader<'_> {
         let shapes = [self.shape_of(first), self.shape_of(second)];
         let may_repeat = what == What::Mul && shapes[0].len() == shapes[1].len();
         if shapes[0] != shapes[1] && !may_repeat {
-            let what = format!("it joins tensors of shapes {:?} and {:?}", shapes[0], shapes[1]);
-            return Err(at.refuse(what, "sums are of tensors of one shape; a product may repeat what has one element"));
+            let what = format!("it combines tensors of shapes {:?} and {:?}", shapes[0], shapes[1]);
+            return Err(at.refuse(what, "sums need equal shapes; products broadcast axes of one element"));
         }
         self.gives(at, what, vec![first, second], None)
     }
@@ -158,7 +158,8 @@ impl Reader<'_> {
                     let what = format!("it multiplies {shape:?} by the parameter `{name}` of shape {own:?}");
                     return Err(at.refuse(
                         what,
-                        "`layer_scale` multiplies maps by [C, 1, 1], or by [C] in that shape, and anything else by its last axis, [E]",
+                        "`layer_scale` multiplies maps by [C, 1, 1], or by [C] in that shape, and anything else by \
+                         its last axis, [E]",
                     ));
                 }
                 self.layer(at, Layer::LayerScale(zoo::LayerScale { start, flat }), x, Some(name))
@@ -220,7 +221,12 @@ impl Reader<'_> {
             Some(1) => zoo::Axis::Channel,
             Some(2) => zoo::Axis::Height,
             Some(3) => zoo::Axis::Width,
-            _ => return Err(at.refuse("it stacks samples, or along a far axis", "`concat` joins channels or rows")),
+            _ => {
+                return Err(at.refuse(
+                    "it stacks samples, or along an axis that is not supported",
+                    "`concat` joins channels or rows",
+                ));
+            }
         };
         let operands = parts.iter().map(|part| self.operand(at, Some(part))).collect::<Result<Vec<_>, _>>()?;
         let Some((axis, mut joined)) = axis.zip(operands.first().map(|part| self.shape_of(*part).to_vec())) else {

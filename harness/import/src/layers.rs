@@ -77,11 +77,13 @@ impl Reader<'_> {
         let [rows, size] = shape[..] else { return Err(at.unknown_form("weight")) };
         if at.argument(2, &["padding_idx"]).is_some() {
             return Err(
-                at.refuse("one row of its table gets no gradient (`padding_idx`)", "`embedding` trains them all")
+                at.refuse("one row of its table gets no gradient (`padding_idx`)", "`embedding` trains all rows")
             );
         }
         if at.argument(3, &["max_norm"]).is_some() {
-            return Err(at.refuse("it bounds the norm of its rows (`max_norm`)", "`embedding` takes rows as they are"));
+            return Err(
+                at.refuse("it bounds the norm of its rows (`max_norm`)", "`embedding` does not change its rows")
+            );
         }
         // Which norm matters with `max_norm` alone.
         at.argument(4, &["norm_type"]);
@@ -164,7 +166,7 @@ impl Reader<'_> {
             return Err(at.refuse("it normalises several axes", "`rms_norm` normalises the last one"));
         }
         let Some(Argument::Float(eps)) = at.argument(3, &["eps"]) else {
-            return Err(at.refuse("its eps depends on the type of numbers", "write its eps: `rms_norm: {eps: 1e-6}`"));
+            return Err(at.refuse("its eps depends on the data type", "write its eps: `rms_norm: {eps: 1e-6}`"));
         };
         self.layer(at, Layer::RmsNorm(zoo::RmsNorm { eps: *eps }), x, Some(name))
     }
@@ -216,7 +218,7 @@ impl Reader<'_> {
             None => Err(at.refuse(format!("it has no {leaf}"), "the layer has one")),
             Some(_) => Err(at.refuse(
                 format!("its {leaf} is computed"),
-                "parameters of layers are trained themselves: no weight standardisation, no weight norm",
+                "parameters are trained directly: weight standardisation and weight norm are not supported",
             )),
         }
     }
@@ -226,7 +228,9 @@ impl Reader<'_> {
         match at.argument(place, &["bias"]) {
             None => Ok(false),
             Some(Argument::Parameter(name)) if *name == format!("{owner}.bias") => Ok(true),
-            Some(_) => Err(at.refuse("its bias is computed, or another module's", "a layer's bias is `<name>.bias`")),
+            Some(_) => {
+                Err(at.refuse("its bias is computed, or belongs to another module", "a layer's bias is `<name>.bias`"))
+            }
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Layers as they are written: names within the module around them, names that are no modules as scopes.
+//! Layers as they are written: names relative to the enclosing module, and scopes for names that are not modules.
 
 use crate::item::Item;
 use crate::word::Kind;
@@ -13,7 +13,7 @@ pub fn lay_out(items: Vec<Item>, path: &str) -> Vec<Item> {
     out
 }
 
-/// Adds a layer inside names that are no modules, to those that stand last where they are the same.
+/// Adds a layer inside scopes, reusing the last scopes if they are equal.
 fn push(out: &mut Vec<Item>, scopes: &[String], item: Item) {
     let Some((first, rest)) = scopes.split_first() else { return out.push(item) };
     if let Some(Item::Scope { name, body }) = out.last_mut()
@@ -72,7 +72,7 @@ fn one(item: Item, path: &str) -> (Vec<String>, Item) {
     (Vec::new(), laid)
 }
 
-/// Whether layers without a name would get one where they stand in a `sequential`, which numbers what is in it.
+/// Whether unnamed layers would get a name in a `sequential`, which numbers its content.
 pub fn would_be_numbered(body: &[Item]) -> bool {
     body.iter().any(|item| match item {
         Item::Layer { word, name } => name.is_none() && word.kind != Kind::Formula,

@@ -1,11 +1,11 @@
 //! From the trace of a PyTorch network to a recipe.
 //!
 //! [`Trace::read`] takes the document that `python -m zoo_golden port` writes. [`import`] makes the text of a recipe:
-//! functions of torch become layers (`functions` says by which of `layers`, `pointwise`, `maps`, `joins`, `attention`
-//! and `axes`; `arguments` sees to it that none is overlooked; views of a tensor are put together in `view`), operands
-//! become branches (`structure`), what repeats becomes blocks and stacks (`layout`, `fold`, `generalise`), and `write`
-//! puts that down as an author would. `proof` holds what was written against the trace: operation by operation, module
-//! by module, parameter by parameter. Nothing that cannot be said is left out: it is an [`ImportError::Refused`].
+//! functions of torch become layers (`functions` dispatches to `layers`, `pointwise`, `maps`, `joins`, `attention` and
+//! `axes`; `arguments` checks that no argument is ignored; views of a tensor are combined in `view`), operands become
+//! branches (`structure`), repeated modules become blocks and stacks (`layout`, `fold`, `generalise`), and `write` puts
+//! that down as an author would. `proof` holds what was written against the trace: operation by operation, module by
+//! module, parameter by parameter. Unsupported operations are never omitted: they are an [`ImportError::Refused`].
 //!
 //! ```
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -58,11 +58,11 @@ pub struct Imported {
 
 /// The recipe of a traced network, under this name.
 ///
-/// The recipe has been read again, resolved and held against the trace: the same operations with the same settings on
-/// the same operands, the same module outputs, the same parameters with the same shapes.
+/// The recipe was loaded, resolved and compared with the trace: the same operations with the same settings on the same
+/// operands, the same module outputs, the same parameters with the same shapes.
 ///
 /// # Errors
-/// The first thing that recipes cannot say; a recipe that would not be the network.
+/// The first unsupported operation; or a recipe that differs from the network.
 pub fn import(trace: &Trace, name: &str) -> Result<Imported, ImportError> {
     let network = read::read(trace)?;
     let text = recipe::text(trace, &network, name)?;

@@ -1,4 +1,4 @@
-//! Functions that change height and width of maps: pools, margins, other sizes.
+//! Functions that change height and width of maps: pooling, padding, cropping, resizing.
 
 use zoo_recipe::Layer;
 use zoo_recipe::layers as zoo;
@@ -31,7 +31,7 @@ impl Reader<'_> {
         let count_include_pad = at.flag(5, "count_include_pad", true)?;
         if at.argument(6, &["divisor_override"]).is_some() {
             return Err(at.refuse(
-                "it divides by a number of its own",
+                "it divides by a given number",
                 "`avg_pool` divides by the number of pixels; `scale` multiplies",
             ));
         }
@@ -96,16 +96,16 @@ impl Reader<'_> {
             Some(_) => false,
         };
         if !is_constant || at.float(3, "value", 0.0)? != 0.0 {
-            return Err(at.refuse("it pads with something else than zeros", "`pad` adds zeros"));
+            return Err(at.refuse("it does not pad with zeros", "`pad` adds zeros"));
         }
         let [left, right, top, bottom] = match at.numbers(1, "pad")?[..] {
             [left, right] => [left, right, 0, 0],
             [left, right, top, bottom] => [left, right, top, bottom],
-            _ => return Err(at.refuse("it pads other axes than height and width", "`pad` works on height and width")),
+            _ => return Err(at.refuse("it pads axes other than height and width", "`pad` works on height and width")),
         };
         let sides: Result<Vec<usize>, _> = [top, bottom, left, right].into_iter().map(usize::try_from).collect();
         let Some(sides) = sides.ok().and_then(|sides| sides.try_into().ok()) else {
-            return Err(at.refuse("it cuts margins off", "`crop` cuts the same margin off all sides"));
+            return Err(at.refuse("it crops margins", "`crop` cuts the same margin from all sides"));
         };
         self.layer(at, Layer::Pad(zoo::Pad { size: Padding(sides) }), x, None)
     }
@@ -130,7 +130,7 @@ impl Reader<'_> {
         };
         let align_corners = at.flag(4, "align_corners", false)?;
         if at.flag(6, "antialias", false)? {
-            return Err(at.refuse("it filters before it samples", "`upsample` does not filter"));
+            return Err(at.refuse("it applies a filter before sampling (`antialias`)", "`upsample` has no filter"));
         }
         let ([_, _, h, w], [_, _, from_h, from_w]) = (&at.made()?.shape[..], self.shape_of(x)) else {
             return Err(at.unknown_form("size"));
@@ -143,8 +143,7 @@ impl Reader<'_> {
             && !recomputes
             && !align_corners
         {
-            // PyTorch's pixels lie at the scale that is given, not at the quotient of the sizes, which `upsample`
-            // takes.
+            // PyTorch uses the given scale for pixel positions, but `upsample` uses the quotient of the sizes.
             let scales = match scale {
                 Argument::List(scales) => scales.iter().map(Argument::number).collect(),
                 one => vec![one.number(); 2],

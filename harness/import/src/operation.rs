@@ -1,4 +1,4 @@
-//! What a network does, in the words of recipes: the trace, read.
+//! The operations of a network in terms of recipes.
 
 use zoo_recipe::layers::Axis;
 
@@ -12,7 +12,7 @@ pub type Tensor = usize;
 pub enum Unit {
     /// An operation.
     Operation(Operation),
-    /// A module with what it does.
+    /// A module with its operations.
     Module(Module),
 }
 
@@ -27,7 +27,7 @@ pub struct Operation {
     pub result: Tensor,
     /// The path of the module that it is, or of the parameter that it has.
     pub name: Option<String>,
-    /// Where it stands in the source.
+    /// Its position in the source.
     pub at: String,
 }
 
@@ -115,7 +115,7 @@ impl Unit {
         }
     }
 
-    /// Where it stands in the source.
+    /// Its position in the source.
     pub fn at(&self) -> &str {
         match self {
             Self::Operation(operation) => &operation.at,

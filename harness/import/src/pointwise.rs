@@ -1,4 +1,4 @@
-//! Functions of each element or row: activations, softmax, what is left to chance.
+//! Functions of each element or row: activations, softmax, dropout.
 
 use zoo_recipe::Layer;
 use zoo_recipe::layers as zoo;
@@ -104,7 +104,7 @@ impl Reader<'_> {
         };
         if !drops_samples || !keeps_scale {
             return Err(at.refuse(
-                "it drops the whole batch, or does not scale what it keeps",
+                "it drops the whole batch, or does not scale what remains",
                 "`drop_path` drops samples and scales the others",
             ));
         }

@@ -1,4 +1,4 @@
-//! That a recipe is the network that was traced: the same operations on the same operands, the same modules and
+//! Proves that a recipe equals the traced network: the same operations on the same operands, the same modules and
 //! parameters.
 
 use std::collections::{BTreeMap, HashMap};
@@ -89,7 +89,7 @@ impl Account {
         number
     }
 
-    /// The module output that a named layer stands for: none where its name is that of a parameter.
+    /// The module output of a named layer: none if its name is the name of a parameter.
     fn layer(&mut self, word: &Word, name: &str, number: usize) {
         match word.kind {
             Kind::Parameter => {}
@@ -230,24 +230,27 @@ pub fn same(network: &Network, model: &ResolvedModel) -> Result<Proof, ImportErr
             Some(other) => {
                 let [theirs, ours] =
                     [number, other].map(|number| numbers.names.get(*number).cloned().unwrap_or_default());
-                return differs(format!("the module {name} would give `{ours}`, and gives `{theirs}`"));
+                return differs(format!(
+                    "the output of the module {name} is `{theirs}`, in the recipe it would be \
+                                        `{ours}`"
+                ));
             }
-            None => return differs(format!("the module {name} would be missing")),
+            None => return differs(format!("the recipe would lack the module {name}")),
         }
     }
     if let Some(name) = written.modules.keys().find(|name| !traced.modules.contains_key(*name)) {
-        return differs(format!("there would be a module {name} that is not there"));
+        return differs(format!("the recipe would have an additional module {name}"));
     }
     let count = |account: &Account, number: &usize| account.operations.get(number).copied().unwrap_or(0);
     for number in traced.operations.keys().chain(written.operations.keys()) {
         let (theirs, ours) = (count(&traced, number), count(&written, number));
         if theirs != ours {
             let name = numbers.names.get(*number).cloned().unwrap_or_default();
-            return differs(format!("`{name}` would be computed {ours} times, and is {theirs} times"));
+            return differs(format!("`{name}` is computed {theirs} times, in the recipe it would be {ours} times"));
         }
     }
     if traced.output != written.output {
-        return differs("it would give another tensor".to_owned());
+        return differs("the recipe would give another tensor".to_owned());
     }
     let operations = traced.operations.values().sum();
     Ok(Proof { operations, modules: traced.modules.len(), parameters: 0 })
@@ -271,14 +274,15 @@ pub fn shapes(trace: &Trace, recipe: &Recipe, model: &ResolvedModel) -> Result<u
         match own.get(name.as_str()) {
             Some(shape) if *shape == parameter.shape => {}
             Some(shape) => {
-                let message =
-                    format!("the parameter `{name}` would have shape {shape:?}, and has {:?}", parameter.shape);
+                let message = format!(
+                    "the recipe would give the parameter `{name}` the shape {shape:?} instead of {:?}",
+                    parameter.shape
+                );
                 return Err(ImportError::Differs(message));
             }
             None => {
                 let what = format!("nothing uses the parameter `{name}`");
-                let nearest =
-                    "`unused` declares layers that only a checkpoint has; take the module away or write it so";
+                let nearest = "remove the module, or declare it with `unused`";
                 return Err(Refusal::of_parameter(trace, name, what, nearest).into());
             }
         }

@@ -1,5 +1,4 @@
-//! From a trace to what the network does: modules with their operations, views put together, what is no module left
-//! out.
+//! From a trace to the operations of the network: modules with their operations, with combined views.
 
 use std::collections::{HashMap, HashSet};
 
@@ -16,7 +15,7 @@ use crate::{ImportError, Refusal};
 /// Reads what a network does.
 ///
 /// # Errors
-/// The first thing that recipes cannot say.
+/// The first unsupported operation.
 pub fn read(trace: &Trace) -> Result<Network, ImportError> {
     let mut reader =
         Reader { trace, seen: HashMap::new(), shapes: HashMap::new(), types: HashMap::new(), real: None, next: 0 };
@@ -48,7 +47,7 @@ pub(crate) enum Seen {
     Expanded(String),
     /// A parameter in another shape.
     Reshaped(String, Vec<usize>),
-    /// Something that recipes cannot say and that must not be used, and what it is.
+    /// Something unsupported that must not be used, with a description.
     Unsaid(&'static str),
 }
 
@@ -93,7 +92,7 @@ impl Reader<'_> {
                         inputs.push(*tensor);
                     }
                 }
-                _ => return Err(self.refuse_module(call, "it is given what is no tensor of samples").into()),
+                _ => return Err(self.refuse_module(call, "its argument is not a tensor of samples").into()),
             }
         }
         let mut body = Vec::new();
@@ -115,7 +114,7 @@ impl Reader<'_> {
         }
         let tensors = || returns.iter().map(|(_, tensor)| *tensor);
         let Some(output) = tensors().find(|tensor| !inputs.contains(tensor)).or(tensors().next()) else {
-            return Err(self.refuse_module(call, "it gives no tensor").into());
+            return Err(self.refuse_module(call, "its result is not a tensor").into());
         };
         if let [(key, _)] = &returns[..]
             && key.is_empty()
@@ -161,10 +160,10 @@ impl Reader<'_> {
             self.tensor(value, outer, &call.at, &call.module, units)?;
         }
         let mut module = self.call(call)?;
-        // One that picks a tensor out of several says so.
+        // A function that selects one of several tensors is marked.
         let picks = module.body.is_empty() && module.inputs.len() > 1;
         if module.inputs.contains(&module.output) && !picks {
-            return Err(self.refuse_module(call, "it does nothing, and is a module all the same").into());
+            return Err(self.refuse_module(call, "it is a module without operations").into());
         }
         if let [Unit::Operation(first), ..] = &module.body[..]
             && matches!(first.what, What::Concat(_))
@@ -199,7 +198,7 @@ impl Reader<'_> {
             return Err(self.refuse_module(call, "it is called more than once").into());
         }
         if module.inputs.is_empty() {
-            return Err(self.refuse_module(call, "it takes no tensor").into());
+            return Err(self.refuse_module(call, "it has no tensor as its argument").into());
         }
         units.push(Unit::Module(module));
         Ok(())
@@ -262,15 +261,15 @@ impl Reader<'_> {
                 return Err(refuse(&what, "`layer_scale` multiplies the channels of maps by one, with `flat`"));
             }
             Some(Seen::Unsaid(what)) => return Err(refuse(what, "there is no layer that gives it")),
-            None => return Err(refuse("it uses a tensor that nothing has made", "this is a defect of the trace")),
+            None => return Err(refuse("it uses a tensor of unknown origin", "this is a defect of the trace")),
         };
         let shape = self.shape_of(base);
         let Some(layers) = view::layers(shape, &views) else {
-            let what =
-                format!("it moves the batch among other axes, or puts samples together: {}", text(shape, &views));
+            let what = format!("it moves the batch axis, or combines samples: {}", text(shape, &views));
             return Err(refuse(
                 &what,
-                "`reshape` and `permute` work on each sample apart; windows need operators that recipes do not have",
+                "`reshape` and `permute` work on each sample separately; write `windows` by hand, as the recipe \
+                 swin_t does",
             ));
         };
         let shape = view::shape(shape, &views);
@@ -309,11 +308,11 @@ impl Reader<'_> {
             }
             Some(Argument::Buffer(name)) => {
                 let what = format!("it computes with the buffer `{name}`");
-                Err(at.refuse(what, "recipes have no constants that a network keeps"))
+                Err(at.refuse(what, "recipes have no constant tensors"))
             }
-            _ => {
-                Err(at.refuse("it is not given a tensor where one is needed", "this is a form of it that is not known"))
-            }
+            _ => Err(
+                at.refuse("it is not given a tensor where one is needed", "this form of the function is not supported")
+            ),
         }
     }
 
@@ -371,7 +370,7 @@ impl Reader<'_> {
     ) -> Result<(), Refusal> {
         let made = at.made()?;
         if view::shape(&shape, &views) != made.shape {
-            return Err(at.refuse(format!("it gives {:?}", made.shape), "this is a form of it that is not known"));
+            return Err(at.refuse(format!("it gives {:?}", made.shape), "this form of the function is not supported"));
         }
         let result = self.next;
         self.next += 1;
@@ -405,7 +404,8 @@ impl Reader<'_> {
                 let what = format!("it computes in {}, and other parts in {real}", made.dtype);
                 return Err(at.refuse(
                     what,
-                    "a recipe has one type of real numbers; a device's file says what it computes in half precision",
+                    "a recipe has a single floating-point type; the device file decides what is computed in half \
+                     precision",
                 ));
             }
             if at.call.no_grad {
@@ -423,7 +423,7 @@ impl Reader<'_> {
         };
         if *kind != made.dtype {
             let what = format!("it makes {} of {kind}", made.dtype);
-            return Err(at.refuse(what, "recipes have no change of type"));
+            return Err(at.refuse(what, "recipes have no type conversion"));
         }
         let mut shape = known;
         for view in views {
@@ -438,16 +438,16 @@ impl Reader<'_> {
             shape = next;
         }
         if shape != made.shape {
-            return Err(at.refuse(format!("it gives {:?}", made.shape), "this is a form of it that is not known"));
+            return Err(at.refuse(format!("it gives {:?}", made.shape), "this form of the function is not supported"));
         }
         Ok(())
     }
 }
 
-/// Modules that give what they are given, and whose outputs goldens leave out.
+/// Modules that return their argument, and whose outputs are not in goldens.
 const EMPTY: [&str; 2] = ["torch.nn.modules.linear.Identity", "torch.nn.modules.container.Sequential"];
 
-/// Whether a layer of a recipe may stand for a module.
+/// Whether a layer of a recipe can represent a module.
 fn can_be_named(what: &What) -> bool {
     match what {
         What::Layer(word) => word.kind != Kind::Formula,
@@ -460,7 +460,7 @@ fn gives_first(what: &What) -> bool {
     matches!(what, What::Layer(word) if word.kind == Kind::First)
 }
 
-/// A shape and what is made of it, for messages.
+/// A shape and its conversions, for messages.
 fn text(shape: &[usize], views: &[View]) -> String {
     let mut shape = shape.to_vec();
     let mut text = format!("{shape:?}");

@@ -1,4 +1,4 @@
-//! The whole text of a recipe.
+//! Writes the text of a recipe.
 
 use std::fmt::Write;
 
@@ -21,7 +21,7 @@ const SIDES: std::ops::RangeInclusive<usize> = 16..=512;
 /// The recipe of a traced network, under this name.
 ///
 /// # Errors
-/// The first thing that recipes cannot say.
+/// The first unsupported operation.
 pub fn text(trace: &Trace, network: &Network, name: &str) -> Result<String, ImportError> {
     let (items, _) = structure::layers(&network.root, &network.inputs)?;
     let mut body = lay_out(items, "");
@@ -54,7 +54,7 @@ fn head(trace: &Trace, name: &str) -> String {
     )
 }
 
-/// Text that may stand in quotes.
+/// Escapes text for quotes.
 fn printable(text: &str) -> String {
     text.chars().filter(|c| !c.is_control() && !['"', '\\'].contains(c)).collect()
 }
@@ -71,7 +71,7 @@ fn inputs(trace: &Trace) -> String {
     format!("  inputs: {{{}}}\n  classes: {}\n", inputs.join(", "), trace.classes)
 }
 
-/// Lets the last layer with a width of its own say `$classes` where it has so many.
+/// Replaces the width of the last layer by `$classes` if it is equal.
 fn name_classes(items: &mut [Item], classes: usize) -> bool {
     for item in items.iter_mut().rev() {
         let found = match item {

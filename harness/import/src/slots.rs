@@ -1,4 +1,4 @@
-//! What may differ between parts of a network that are otherwise the same: the numbers and switches of their layers.
+//! The numbers and switches in which otherwise equal parts of a network may differ.
 
 use crate::item::Item;
 use crate::word::{Entry, Kind, Setting};

@@ -1,4 +1,4 @@
-//! From operations with operands to lists of layers: branches that begin at one tensor and are joined again.
+//! From operations with operands to lists of layers: finds branches that start from one tensor and are joined again.
 
 use std::collections::{HashMap, HashSet};
 
@@ -41,7 +41,7 @@ pub fn layers(module: &Module, inputs: &[(String, Tensor)]) -> Result<(Vec<Item>
 struct Body<'m> {
     module: &'m Module,
     input: Tensor,
-    /// Inputs of the network beside the first.
+    /// Inputs of the network, except the first.
     further: HashMap<Tensor, String>,
     /// Place of the unit that gives a tensor.
     producers: HashMap<Tensor, usize>,
@@ -69,7 +69,7 @@ impl Body<'_> {
                         module: self.module.path.clone(),
                         operator: self.module.class.clone(),
                         at: unit.at().to_owned(),
-                        what: "it uses a tensor that another module has made and that it is not given".to_owned(),
+                        what: "it uses a tensor of another module that is not one of its arguments".to_owned(),
                         nearest: "modules of recipes take one tensor and give one".to_owned(),
                     });
                 }
@@ -199,7 +199,7 @@ impl Body<'_> {
                         module: self.module.path.clone(),
                         operator: operation.what.key(),
                         at: operation.at.clone(),
-                        what: "it joins a tensor with itself".to_owned(),
+                        what: "it combines a tensor with itself".to_owned(),
                         nearest: "`scale` multiplies by a number".to_owned(),
                     });
                 }

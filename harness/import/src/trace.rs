@@ -1,4 +1,4 @@
-//! The document that `python -m zoo_golden` writes of one call of a network (golden/export/zoo_golden/trace.py).
+//! The trace of one call of a network, written by `python -m zoo_golden` (golden/export/zoo_golden/trace.py).
 
 use std::collections::HashSet;
 
@@ -55,7 +55,7 @@ pub struct Made {
     pub value: usize,
     /// Its extents, batch included.
     pub shape: Vec<usize>,
-    /// Its element type, in PyTorch's words.
+    /// Its element type, as named by PyTorch.
     pub dtype: String,
 }
 
@@ -299,7 +299,7 @@ pub struct Training {
     /// Label smoothing over all classes.
     #[serde(default)]
     pub label_smoothing: f64,
-    /// The optimizer, in the recipe's words.
+    /// The optimizer, as named in recipes.
     pub optimizer: zoo_recipe::schema::Optimizer,
     /// Bound on the norm of all gradients.
     #[serde(default)]
@@ -326,7 +326,7 @@ impl Trace {
         }
         let Version { format } = serde_json::from_slice(bytes).map_err(malformed)?;
         if format != FORMAT {
-            let message = format!("it has format {format}, this version reads format {FORMAT}");
+            let message = format!("it has format {format}, but this version reads format {FORMAT}");
             return Err(ImportError::Malformed(message));
         }
         let trace: Self = serde_json::from_slice(bytes).map_err(malformed)?;
@@ -357,7 +357,7 @@ impl Trace {
         for (name, parameter) in &self.parameters {
             if parameter.same_as.as_ref().is_some_and(|other| !self.parameters.contains_key(other)) {
                 return Err(ImportError::Malformed(format!(
-                    "the parameter `{name}` is said to be one that is not there"
+                    "the parameter `{name}` is an alias of a parameter that does not exist"
                 )));
             }
         }
@@ -394,7 +394,7 @@ impl Trace {
     fn validate_call(&self, call: &ModuleCall, known: &mut HashSet<usize>, depth: usize) -> Result<(), ImportError> {
         let path = &call.module;
         if !self.modules.contains_key(path) || depth > 64 {
-            return Err(ImportError::Malformed(format!("there is no module `{path}`, or it lies too deep")));
+            return Err(ImportError::Malformed(format!("there is no module `{path}`, or it is nested too deeply")));
         }
         call.args.iter().chain(call.kwargs.values()).try_for_each(|argument| self.uses(argument, known, path))?;
         for inner in &call.body {

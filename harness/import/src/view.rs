@@ -1,5 +1,4 @@
-//! Axes and shapes: what PyTorch's view, permute, select and so on do to a tensor, put together until a recipe can say
-//! it.
+//! Views: combines PyTorch's view, permute, select and so on until a recipe layer can express them.
 
 use zoo_recipe::Layer;
 use zoo_recipe::layers::{ChannelShuffle, Flatten, Permute, Reshape, Slice, Take, Tokens};
@@ -12,7 +11,7 @@ pub enum View {
     Reshape(Vec<usize>),
     /// By axis of the result, the axis that it comes from.
     Permute(Vec<usize>),
-    /// What lies at an index of an axis, which goes away.
+    /// Selects an index of an axis and removes the axis.
     Select(usize, usize),
     /// Of an axis, from an index, so many.
     Slice(usize, usize, usize),

@@ -1,4 +1,4 @@
-//! A layer as an author writes it: its key and its settings, each with the value that needs no saying.
+//! A layer as an author writes it: its key and its settings, each with its default.
 
 use std::fmt;
 
@@ -73,7 +73,7 @@ pub fn number(value: f64) -> String {
     if scientific.len() < plain.len() { scientific } else { plain }
 }
 
-/// A setting, and what it is where nothing is said.
+/// A setting with its default.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Entry {
     /// What it is.
@@ -82,12 +82,12 @@ pub struct Entry {
     pub default: Option<Setting>,
 }
 
-/// What a layer is to who writes it.
+/// The properties of a layer for writing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A formula, which is no module.
     Formula,
-    /// A layer with a number of channels of its own.
+    /// A layer with its own number of channels.
     Wide,
     /// One with a lone parameter, whose name is the parameter's.
     Parameter,
@@ -132,7 +132,7 @@ impl Word {
             others.shift_remove(key);
             let usual = read(layer.tag(), others)?;
             let all = written(&usual)?;
-            // What is left out where it is not given has no default that could be written.
+            // Optional settings have no default that could be written.
             Some(all.get(key).and_then(Setting::of))
         };
         let entry = |(key, value): (&Value, &Value)| {

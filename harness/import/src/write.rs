@@ -1,4 +1,4 @@
-//! A folded model as YAML, in the style of the recipes that are written by hand.
+//! Writes a model as YAML, in the style of hand-written recipes.
 
 use std::fmt::Write;
 

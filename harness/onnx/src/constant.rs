@@ -1,4 +1,4 @@
-//! Constants that the translation makes: shapes, matrices that average.
+//! Constants of the translation: shapes, averaging matrices.
 
 use crate::message::{Element, Tensor};
 use zoo_graph::ops::adaptive_range;
@@ -16,7 +16,7 @@ pub(crate) fn integers(name: String, values: &[i64]) -> Tensor {
     Tensor { dims: vec![values.len() as i64], data_type: Element::I64 as i32, name, raw_data }
 }
 
-/// The matrix `[out, n]` whose rows average what PyTorch's adaptive pool averages.
+/// The matrix `[out, n]` whose rows average the windows of PyTorch's adaptive pooling.
 pub(crate) fn averages(out: usize, n: usize) -> Vec<f32> {
     let mut matrix = vec![0.0; out * n];
     for row in 0..out {

@@ -1,7 +1,7 @@
-//! A network for inference as an ONNX model: the evaluation graph, operator by operator, weights included.
+//! Writes a network as an ONNX model for inference: the evaluation graph, operator by operator, including weights.
 //!
 //! Normalisations keep their stored statistics, feature maps are NCHW, and initializers have the names of PyTorch's
-//! state_dict. The model has the operator set [`OPSET`] and nothing beyond it.
+//! state_dict. The model only uses operators of the operator set [`OPSET`].
 //!
 //! ```
 //! use zoo_onnx::{About, Batch, export};
@@ -28,15 +28,15 @@ pub const OPSET: i64 = 18;
 /// Version of the file's layout that belongs to [`OPSET`].
 const IR_VERSION: i64 = 8;
 
-/// What a model says of itself.
+/// The metadata of a model.
 #[derive(Clone, Debug, Default)]
 pub struct About {
     /// Name of the network.
     pub name: String,
-    /// What it is, in a sentence or two.
+    /// A description in one or two sentences.
     pub description: String,
     /// Version of the program that wrote it.
     pub version: String,
-    /// What else a reader may want to know, as pairs of key and value.
+    /// Further metadata, as pairs of key and value.
     pub metadata: Vec<(String, String)>,
 }

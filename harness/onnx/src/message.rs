@@ -1,4 +1,4 @@
-//! The messages of an ONNX file, as far as a model for inference needs them.
+//! The messages of an ONNX file that a model for inference needs.
 //!
 //! Source of the field numbers: onnx/onnx.proto of ONNX 1.13. Optional fields of proto2 are written whenever they are
 //! set.
@@ -42,7 +42,7 @@ pub(crate) struct Entry {
     pub value: String,
 }
 
-/// Nodes in order, and what they need.
+/// Nodes in order, and their initializers.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct Graph {
     #[prost(message, repeated, tag = "1")]
@@ -72,7 +72,7 @@ pub(crate) struct Node {
     pub attribute: Vec<Attribute>,
 }
 
-/// A named constant of a node: one of the fields, told by `kind`.
+/// A named constant of a node: one of the fields, selected by `kind`.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct Attribute {
     #[prost(string, tag = "1")]

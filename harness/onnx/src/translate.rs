@@ -1,4 +1,4 @@
-//! From the graph of an evaluation to the nodes of a model.
+//! Translates an evaluation graph to the nodes of a model.
 
 mod formula;
 
@@ -18,14 +18,14 @@ use zoo_graph::{Graph, Node, Op, Origin, Source, ValueId};
 /// Why a network cannot be written as an ONNX model.
 #[derive(Debug, Error)]
 pub enum OnnxError {
-    /// An operator that ONNX has not, or not like this.
+    /// An operator that ONNX does not support in this form.
     #[error("`{node}` ({operator}) cannot be written as ONNX: {reason}")]
     Operator {
         /// The node.
         node: String,
         /// The device's name of its operator.
         operator: &'static str,
-        /// What stands in the way.
+        /// The reason.
         reason: String,
         /// The recipe entry behind it.
         origin: Option<Origin>,
@@ -143,11 +143,11 @@ fn mixes_samples(graph: &Graph, node: &Node) -> bool {
 pub struct Exported {
     /// The content of its file.
     pub bytes: Vec<u8>,
-    /// What its outputs are called, in the order of the graph's: as there, unless an input has that name.
+    /// The names of its outputs, in the order of the graph: the same names, unless an input has the same name.
     pub outputs: Vec<String>,
 }
 
-/// Writes the model. `values` gives the numbers of a variable by name, row-major.
+/// Writes the model. `values` returns the values of a variable by name, row-major.
 ///
 /// # Errors
 /// An operator that ONNX cannot express, a variable without numbers, or a model that is too large for its kind of file.
@@ -218,7 +218,7 @@ struct Translation<'a> {
 }
 
 impl Translation<'_> {
-    /// Inputs, variables and outputs have the names that users know, the rest those of the nodes.
+    /// Inputs, variables and outputs have the names of the recipe, all others those of the nodes.
     fn name_values(&mut self) {
         let graph = self.graph;
         let given = graph.inputs.iter().map(|input| (&input.name, input.value));
@@ -313,7 +313,7 @@ impl Translation<'_> {
         node.outputs.first().map(|value| self.names[value.0].clone()).unwrap_or_default()
     }
 
-    /// A step of several that a graph node becomes; gives the name of its result.
+    /// One of several operators of a graph node; returns the name of its result.
     fn part(&mut self, node: &Node, part: &str, op: &str, inputs: Vec<String>, attributes: Vec<Attribute>) -> String {
         let name = self.unique(&format!("{}/{part}", node.name));
         self.push(op, &name, inputs, name.clone(), attributes);
@@ -334,7 +334,7 @@ impl Translation<'_> {
         name
     }
 
-    /// A shape whose batch is what comes in (ONNX writes 0 for it) where any batch may come.
+    /// A shape with a variable batch (0 in ONNX), if the model accepts any batch.
     fn shape(&self, node: &Node, shape: &[usize]) -> Vec<i64> {
         let extents = shape.iter().map(|extent| *extent as i64);
         match self.batch {
@@ -421,7 +421,7 @@ impl Translation<'_> {
             }
             Op::PairLogSoftmax(_) => self.pair_log_softmax(node),
             Op::DepthwiseCorrelation(_) => self.correlation(node),
-            Op::ExtractPatches(_) => return Err(refuse(node, "ONNX has no operator that makes windows a batch")),
+            Op::ExtractPatches(_) => return Err(refuse(node, "ONNX has no operator that turns windows into a batch")),
             not_of_inference!() => return Err(refuse(node, "it belongs to training or to a device")),
         }
         Ok(())
@@ -447,7 +447,7 @@ impl Translation<'_> {
         input: &[usize],
     ) -> Result<(), OnnxError> {
         let Window { kernel, stride, pad, dilation, .. } = conv.window;
-        // What the windows reach beyond the output without: ONNX counts it apart.
+        // The extent of the windows beyond the output, which ONNX specifies separately.
         let extra: Option<Vec<usize>> = (0..2)
             .map(|axis| {
                 let reach =
@@ -455,7 +455,7 @@ impl Translation<'_> {
                 (output.get(2 + axis)? + pad[2 * axis] + pad[2 * axis + 1]).checked_sub(reach)
             })
             .collect();
-        let extra = extra.ok_or_else(|| refuse(node, "its output is smaller than its windows reach"))?;
+        let extra = extra.ok_or_else(|| refuse(node, "its output is smaller than the range of its windows"))?;
         let mut attributes = window_attributes(&conv.window, pad);
         attributes.push(Attribute::ints("dilations", &dilation));
         attributes.push(Attribute::int("group", conv.groups));
@@ -511,7 +511,7 @@ impl Translation<'_> {
             attributes.push(Attribute::int("count_include_pad", usize::from(pool.count_include_pad)));
             return self.plain(node, "AveragePool", attributes);
         }
-        // Padding counts and what hangs over it does not: the padding becomes part of the map.
+        // Padding is included in the divisor, but positions beyond it are not: so the padding becomes part of the map.
         let [top, bottom, left, right] = pool.window.pad.map(|extent| extent as i64);
         let around = self.integers(node, "pads", &[0, 0, top, left, 0, 0, bottom, right]);
         let mut inputs = self.operands(node);

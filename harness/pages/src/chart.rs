@@ -1,4 +1,4 @@
-//! Line charts as inline SVG. Colours come from the page's classes, so that charts follow its light and dark scheme.
+//! Line charts as inline SVG. Colours come from CSS classes of the page, so charts follow its light and dark scheme.
 
 use std::fmt::Write;
 use zoo_recipe::schema::Unit;
@@ -9,7 +9,7 @@ use crate::{escape, page::Section};
 pub struct Chart<'a> {
     /// Short name, read out first.
     pub title: &'a str,
-    /// What the curves show, in words, for who does not see them.
+    /// A textual description of the curves, for screen readers.
     pub description: String,
     /// Unique within the page.
     pub id: &'a str,
@@ -31,7 +31,7 @@ pub struct Series {
     pub label: Option<String>,
     /// CSS class, which decides colour, width and dashes.
     pub class: &'static str,
-    /// Abscissa (steps done) and ordinate; values that are not finite are left out.
+    /// Abscissa (steps done) and ordinate; non-finite values are omitted.
     pub points: Vec<(f64, f64)>,
     /// Whether each point has a marker with its values as a tooltip.
     pub markers: bool,
@@ -55,7 +55,7 @@ struct Frame {
     width: f64,
     height: f64,
     left: f64,
-    /// About so many ticks along the steps.
+    /// Approximate number of ticks on the step axis.
     ticks: f64,
 }
 
@@ -252,7 +252,7 @@ impl Chart<'_> {
             if left > frame.left && left + width > frame.width {
                 (left, line) = (frame.left, line + 1);
             }
-            // A folder's name tells most at its end.
+            // The end of a folder name is the most informative part.
             let fits = ((frame.width - left - 32.0) / CHARACTER) as usize;
             let cut = label.chars().count().saturating_sub(fits.max(4));
             let label = match cut {
@@ -266,7 +266,7 @@ impl Chart<'_> {
     }
 }
 
-/// One name of a legend, and where it stands.
+/// A name in a legend, and its position.
 struct Entry {
     label: String,
     class: &'static str,

@@ -1,4 +1,4 @@
-//! Pages: one HTML file each, complete in itself, for any width of screen, light and dark, and for paper.
+//! Pages: self-contained HTML files for any screen width, with light, dark and print layouts.
 //!
 //! A [`Page`] is a verdict, [`Section`]s (notes, figures, pictures, tables) and facts; one template renders them all,
 //! so that the page of a run, a comparison and a profile look alike. A [`Chart`] and a [`Timeline`] are figures.

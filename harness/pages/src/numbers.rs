@@ -1,4 +1,4 @@
-//! Numbers as pages write them.
+//! Number formats of pages.
 
 /// A number with thin spaces between groups of three digits.
 pub fn grouped(number: u64) -> String {

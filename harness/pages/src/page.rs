@@ -1,23 +1,22 @@
-//! What a page consists of.
+//! The parts of a page.
 
 use minijinja::{AutoEscape, Environment, value::Serde};
 use serde::Serialize;
 
-/// What the template fills in. All text is escaped but that of figures.
+/// The values for the template. All text is escaped except figures.
 #[derive(Default, Serialize)]
 pub struct Page<'a> {
     /// Where else one can go; empty for a page that is a file.
     pub links: Vec<Link>,
-    /// Whether it is served, and its main part is fetched again while something goes on; a page that is a file has no
-    /// script.
+    /// Whether the page is served. Then its main part is reloaded while a run is active; pages in files have no script.
     pub served: bool,
-    /// What it is about.
+    /// Its title.
     pub title: String,
     /// More of that, a line each.
     pub subtitle: Vec<String>,
     /// The box at the top.
     pub verdict: Verdict,
-    /// What there is to see, in order.
+    /// Its sections, in order.
     pub sections: Vec<Section>,
     /// Facts, side by side.
     pub tables: Vec<Facts>,
@@ -41,7 +40,7 @@ pub struct Verdict {
     pub class: &'static str,
     /// In a line.
     pub short: String,
-    /// What is to be said besides.
+    /// Further notes.
     pub lines: Vec<String>,
 }
 
@@ -69,7 +68,7 @@ pub struct Section {
 pub struct Picture {
     /// The PNG file.
     pub base64: String,
-    /// What is to be seen, for who does not see it.
+    /// A textual description, for screen readers.
     pub alt: String,
     /// A name.
     pub caption: String,
@@ -80,7 +79,7 @@ pub struct Picture {
 /// A table with columns.
 #[derive(Serialize)]
 pub struct Grid {
-    /// What it holds.
+    /// Its content.
     pub caption: String,
     /// The columns.
     pub columns: Vec<Column>,
@@ -108,7 +107,7 @@ pub struct Column {
 /// A cell.
 #[derive(Serialize)]
 pub struct Cell {
-    /// What it says.
+    /// Its text.
     pub text: String,
     /// `good`, `bad`, `faint`, `heat1` to `heat9`, or nothing.
     pub class: &'static str,

@@ -1,25 +1,25 @@
-//! A timeline: what happens when, a lane for each stream. The page widens it on request, without a script.
+//! A timeline with a lane for each stream. The page can zoom it without a script.
 
 use minijinja::{AutoEscape, Environment, value::Serde};
 use serde::Serialize;
 
 use crate::chart::round_ticks;
 
-/// What can hold a kernel up, with the class that colours it.
+/// The bottlenecks of kernels, with their CSS classes.
 pub const BOUNDS: [(&str, &str); 6] =
     [("Cube", "cube"), ("Vector", "vector"), ("HBM", "hbm"), ("L2", "l2"), ("launch", "launch"), ("host", "host")];
 
-/// The class of what holds a kernel up; another one for what is not a kernel.
+/// The CSS class of the bottleneck of a kernel, or of other entries.
 pub fn bound_class(bound: Option<&str>) -> &'static str {
     BOUNDS.iter().find(|(name, _)| Some(*name) == bound).map_or("other", |(_, class)| class)
 }
 
-/// What happens when.
+/// A timeline.
 #[derive(Clone, Debug, Default)]
 pub struct Timeline {
     /// Unique within the page.
     pub id: String,
-    /// What it is about, and what is to be seen, for who does not see it.
+    /// Title and textual description, for screen readers.
     pub description: String,
     /// The lanes, from top to bottom.
     pub lanes: Vec<Lane>,
@@ -30,7 +30,7 @@ pub struct Timeline {
 pub struct Lane {
     /// Its name.
     pub name: String,
-    /// What it does, in order.
+    /// Its entries, in order.
     pub spans: Vec<Span>,
 }
 
@@ -43,11 +43,11 @@ pub struct Span {
     pub to: f64,
     /// CSS class, which decides the colour: one of [`BOUNDS`], or `other`.
     pub class: &'static str,
-    /// What it is.
+    /// Its name.
     pub tip: String,
 }
 
-/// Width in the drawing's own unit: it is stretched to what the page has room for.
+/// Width in drawing units: the drawing is stretched to the width of the page.
 const WIDTH: f64 = 1200.0;
 /// Height of a lane, with the space below it; in pixels.
 const LANE: f64 = 30.0;
@@ -109,7 +109,7 @@ impl Timeline {
     }
 }
 
-/// The first label is short, because it stands beside its place, not across it.
+/// The first label is short, because it is placed next to its position, not centred.
 fn label(ms: f64, decimals: usize) -> String {
     if ms == 0.0 { "0".to_owned() } else { format!("{ms:.decimals$} ms") }
 }

@@ -1,11 +1,11 @@
-//! What this process is: alone, or one of those that `mpirun` has started.
+//! Detects whether this process was started by `mpirun`.
 
 use crate::{Ranks, RanksError};
 use std::env;
 
-/// Variables in which launchers say how many processes they have started: OpenMPI's mpirun, and PMI's (MPICH, Slurm).
+/// Environment variables with the number of started processes: OpenMPI's mpirun, and PMI (MPICH, Slurm).
 const SIZES: [&str; 2] = ["OMPI_COMM_WORLD_SIZE", "PMI_SIZE"];
-/// Variables that say that there is a launcher, whatever the number: PMIx (OpenMPI 5, `srun --mpi=pmix`).
+/// Variables that indicate a launcher, with any number of processes: PMIx (OpenMPI 5, `srun --mpi=pmix`).
 const PRESENT: [&str; 1] = ["PMIX_RANK"];
 
 /// The rank that this process is; [`Ranks::alone`] if no launcher has started it.

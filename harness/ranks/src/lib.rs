@@ -1,12 +1,11 @@
 //! Ranks: processes that train one network together, each on its own part of every batch.
 //!
-//! [`Ranks`] is what a training knows of the others: who it is, how many there are, and how to average, gather and
-//! broadcast. [`Ranks::alone`] is the training without others, [`local`] makes ranks of threads, and with the feature
-//! `mpi` a process that `mpirun` has started gets its own from [`launched`].
+//! [`Ranks`] contains the index of this rank and the number of ranks, and averages, gathers and broadcasts.
+//! [`Ranks::alone`] is for a training in one process, [`local`] creates ranks as threads, and with the feature `mpi` a
+//! process that was started by `mpirun` gets its ranks from [`launched`].
 //!
-//! All transfers of a rank run on one thread, in the order in which they are asked for; every rank has to ask for the
-//! same ones in the same order. So a mean is on its way while its rank computes, and MPI is entered from a single
-//! thread only.
+//! All transfers of a rank run on one thread, in the order of the calls; all ranks must make the same calls in the same
+//! order. Transfers run while the rank computes, and MPI is called from a single thread only.
 //!
 //! ```
 //! let ranks = zoo_ranks::local(2)?;
@@ -43,11 +42,11 @@ use std::{
 };
 use thiserror::Error;
 
-/// Why ranks cannot go on together.
+/// Errors of communication between ranks.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum RanksError {
     /// Another rank has ended, or the thread of the transfers has.
-    #[error("another rank has gone: the training cannot go on without it (its own messages say why)")]
+    #[error("another rank has stopped, and the training cannot continue without it (see the messages of that rank)")]
     Gone,
     /// The ranks do not ask for the same transfer.
     #[error(
@@ -132,8 +131,8 @@ impl Ranks {
         self.rank == 0
     }
 
-    /// Begins to average values over all ranks, all of which give as many in as many parts. The parts themselves
-    /// travel: nothing is copied on the way to the means.
+    /// Starts to average values over all ranks, which must pass the same number of values and parts. The buffers are
+    /// handed over, so nothing is copied.
     pub fn mean<V: AsMut<[f32]> + Send + 'static>(&self, mut parts: Vec<V>) -> Pending<V> {
         let Some(worker) = &self.worker else { return Pending::Done(parts) };
         Pending::Coming(Mutex::new(worker.ask(move |exchange, stop| {
@@ -143,7 +142,7 @@ impl Ranks {
         })))
     }
 
-    /// The values of all ranks, one rank after the other; all ranks give as many.
+    /// The values of all ranks, concatenated by rank; all ranks must pass the same number of values.
     ///
     /// # Errors
     /// [`RanksError::Gone`], [`RanksError::Apart`].
@@ -152,7 +151,7 @@ impl Ranks {
         arrived(&worker.ask(move |exchange, stop| exchange.gather(values, stop)))
     }
 
-    /// The first rank's bytes; what others give is ignored.
+    /// The bytes of the first rank; those of others are ignored.
     ///
     /// # Errors
     /// [`RanksError::Gone`], [`RanksError::Apart`].
@@ -161,7 +160,7 @@ impl Ranks {
         arrived(&worker.ask(move |exchange, stop| exchange.broadcast(bytes, stop)))
     }
 
-    /// Whether any rank says so.
+    /// Whether the flag is set on any rank.
     ///
     /// # Errors
     /// [`RanksError::Gone`], [`RanksError::Apart`].
@@ -198,7 +197,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 pub enum Pending<V> {
     /// They are there.
     Done(Vec<V>),
-    /// They will come here; locked, so that several threads may look at what holds this.
+    /// The receiver; locked, so that the struct can be shared by threads.
     Coming(Mutex<Answer<Vec<V>>>),
 }
 
@@ -223,7 +222,7 @@ fn arrived<T>(answer: &Answer<T>) -> Result<T, RanksError> {
     answer.recv().map_err(|_| RanksError::Gone)?
 }
 
-/// What the thread of the transfers is asked for.
+/// Requests to the transfer thread.
 type Request = Box<dyn FnOnce(&mut dyn Exchange, &Stop) + Send>;
 
 /// Whether all ranks are to end, and with which exit code.
@@ -255,7 +254,8 @@ struct Worker {
 
 impl Worker {
     fn send(&self, request: Request) {
-        // If the thread has ended, the answer's sender goes with the request, and who waits for it hears of it.
+        // If the thread has ended, the sender of the answer is dropped with the request, and the receiver gets an
+        // error.
         let _ = self.requests.as_ref().map(|requests| requests.send(request));
     }
 
@@ -298,7 +298,7 @@ impl Drop for Worker {
 /// Exit code of all ranks after one has panicked: an internal error.
 const PANICKED: i32 = 70;
 
-/// Does what is asked for until nobody can ask any more.
+/// Serves requests until all senders are dropped.
 fn serve(mut exchange: impl Exchange, todo: &Receiver<Request>, stop: &Stop) {
     for request in todo {
         if let Some(code) = stop.code() {

@@ -1,4 +1,4 @@
-//! Ranks of one process, for tests of everything that several ranks do.
+//! Ranks as threads of one process, for tests.
 
 use crate::{Exchange, Ranks, RanksError, Stop};
 use std::{
@@ -6,10 +6,10 @@ use std::{
     sync::{Arc, Condvar, Mutex, PoisonError},
 };
 
-/// Ranks that are threads of this process: each is to be moved to a thread of its own.
+/// Ranks as threads of this process: move each to its own thread.
 ///
 /// # Errors
-/// If the system gives no threads.
+/// If a thread cannot be started.
 pub fn local(size: usize) -> Result<Vec<Ranks>, RanksError> {
     let table = Arc::new(Table::default());
     let member = |rank| {
@@ -19,7 +19,7 @@ pub fn local(size: usize) -> Result<Vec<Ranks>, RanksError> {
     (0..size).map(member).collect()
 }
 
-/// Where ranks lay down what they give and wait for the others.
+/// The exchange area in which ranks deposit their values and wait for others.
 #[derive(Default)]
 struct Table {
     state: Mutex<State>,
@@ -29,10 +29,10 @@ struct Table {
 #[derive(Default)]
 struct State {
     given: Vec<(usize, Parcel)>,
-    /// How often all ranks have given something, and what it was the last time.
+    /// Number of completed exchanges, and the result of the last one.
     rounds: u64,
     result: Vec<Parcel>,
-    /// Whether a rank is no more.
+    /// Whether a rank has ended.
     gone: bool,
 }
 
@@ -111,7 +111,7 @@ impl Exchange for Member {
 }
 
 fn apart(what: &str) -> RanksError {
-    RanksError::Apart(format!("not all of them take part in {what} of the same length"))
+    RanksError::Apart(format!("the ranks do not all take part in {what} of the same length"))
 }
 
 impl Drop for Member {

@@ -1,7 +1,7 @@
-//! Ranks that `mpirun` or Slurm has started.
+//! Ranks started by `mpirun` or Slurm.
 //!
-//! MPI is initialised on the thread of the transfers and used there alone (`MPI_THREAD_FUNNELED`). Transfers are
-//! non-blocking ones that this thread tests for: a rank that waits leaves the core to those that compute.
+//! MPI is initialised on the transfer thread and only used there (`MPI_THREAD_FUNNELED`). Transfers are non-blocking
+//! and polled by this thread, so a waiting rank leaves the core to computation.
 
 use crate::{
     Exchange, Ranks, RanksError, Stop,
@@ -52,12 +52,12 @@ const PIECE: usize = 1 << 30;
 /// MiB take twice as long at once as in such pieces.
 const CACHED: usize = 1 << 20;
 
-/// Values of a part of the ring from which on it is faster than what MPI does for short vectors.
+/// Number of values per part from which on the ring is faster than MPI's algorithm for short vectors.
 const WORTH_A_RING: usize = 1 << 12;
 
 impl Exchange for World {
     fn mean(&mut self, parts: &mut [&mut [f32]], stop: &Stop) -> Result<(), RanksError> {
-        // Short parts travel together: each transfer takes its time, whatever its size.
+        // Short parts are sent together, because each transfer has a fixed overhead.
         let worth = WORTH_A_RING * self.size;
         let mut short: Vec<&mut f32> = Vec::new();
         for part in parts {

@@ -1,9 +1,7 @@
-//! Means round a ring (Patarasuk and Yuan 2009, "Bandwidth optimal all-reduce algorithms for clusters of
-//! workstations").
+//! Ring all-reduce (Patarasuk and Yuan 2009, "Bandwidth optimal all-reduce algorithms for clusters of workstations").
 //!
-//! Each rank has a part of the values. Parts go round and are added to; when a part has come to everybody it is the
-//! sum, and goes round once more as it is. Every part is summed by one rank in one order, so all ranks have the same
-//! bits.
+//! Each rank owns a part of the values. Parts travel around the ring and are summed; the sums then travel around once
+//! more. Every part is summed in one order, so all ranks have the same bits.
 
 /// The ranks before and after this one.
 pub(crate) trait Neighbours {
@@ -14,7 +12,7 @@ pub(crate) trait Neighbours {
 /// Replaces the values by their means over `size` ranks, of which this is the one numbered `rank`. All have as many
 /// values.
 ///
-/// `room` holds what has come and is not added yet: at least `values.len() / size` elements, rounded up.
+/// `room` stores received values before they are added: at least `values.len() / size` elements, rounded up.
 pub(crate) fn mean(values: &mut [f32], rank: usize, size: usize, room: &mut [f32], neighbours: &mut impl Neighbours) {
     if values.is_empty() {
         return;
@@ -56,7 +54,7 @@ mod tests {
         }
     }
 
-    /// What each of so many ranks has, at most three binary digits: sums of them are exact.
+    /// Values of the given number of ranks with at most three binary digits, so that their sums are exact.
     fn given(rank: usize, len: usize) -> Vec<f32> {
         (0..len).map(|i| ((7 * i + 3 * rank) % 13) as f32 * 0.125).collect()
     }

@@ -1,5 +1,5 @@
-//! What a schema cannot say: values that contradict each other (errors), and values far from what anybody trains with
-//! (warnings), each with the source of what is usual.
+//! Checks beyond the schema: values that contradict each other (errors), and unusual values (warnings), each with a
+//! source for the usual value.
 
 mod preprocess;
 
@@ -19,7 +19,7 @@ use zoo_graph::{
 
 /// All that is wrong or unusual in a recipe that fits the schema.
 ///
-/// Layers are asked where the architecture resolves.
+/// Layers are checked if the architecture resolves.
 pub(crate) fn check(recipe: &Recipe, model: Option<&ResolvedModel>) -> Vec<Diagnostic> {
     let mut check = Check { recipe, found: Vec::new() };
     check.name();
@@ -69,10 +69,10 @@ impl Check<'_> {
     /// A range `[low, high]` whose ends are finite, ordered and within `limits`.
     fn range(&mut self, path: &str, [low, high]: [f64; 2], limits: [f64; 2]) {
         if low > high {
-            self.error(path, format!("the range [{low}, {high}] is empty"), "write the smaller end first");
+            self.error(path, format!("the range [{low}, {high}] is empty"), "write the smaller value first");
         } else if low < limits[0] || high > limits[1] {
             let message = format!("the range [{low}, {high}] leaves {} to {}", limits[0], limits[1]);
-            self.error(path, message, "values outside make no sense here");
+            self.error(path, message, "values outside this range make no sense here");
         }
     }
 
@@ -103,11 +103,11 @@ impl Check<'_> {
         }
         let kind = self.recipe.data.source.kind();
         let Some(target) = &self.recipe.target else { return };
-        // A value that others cannot trace is not a target that a run can be held to: MLPerf's rules ask for a
-        // reference run behind each (arXiv 1910.01500, section 3.3). What the command line says needs no source.
+        // A target needs a source that others can check: the rules of MLPerf require a reference run for each (arXiv
+        // 1910.01500, section 3.3). Values from the command line need no source.
         if target.of.is_none() && self.recipe.spans.override_within("target").is_none() {
-            let message = "this target does not say where it comes from";
-            let hint = "add `of:` with who reached it, how often, and where it is published";
+            let message = "this target has no source";
+            let hint = "add `of:` with who reached it, in how many runs, and where it is published";
             self.warn("target", message, hint);
         }
         for (index, goal) in target.goals().enumerate() {
@@ -117,7 +117,7 @@ impl Check<'_> {
             } else {
                 let names: Vec<&str> = kind.metrics().iter().map(|metric| metric.name()).collect();
                 let hint = format!("{}: {}", kind.describe(), names.join(", "));
-                self.error(&format!("{path}.metric"), "these data are not judged by that metric", &hint);
+                self.error(&format!("{path}.metric"), "this metric is not available for these data", &hint);
             }
         }
         if let Some(reference) = &target.reference {
@@ -131,7 +131,7 @@ impl Check<'_> {
         if !(low..=high).contains(&goal.value) {
             let (name, value) = (goal.metric, goal.value);
             let hint = if high.is_finite() { format!("{low} to {high}") } else { format!("{low} or more") };
-            self.error(path, format!("{value} is not a value of {name}"), &hint);
+            self.error(path, format!("{value} is out of the range of {name}"), &hint);
         }
     }
 
@@ -195,12 +195,12 @@ impl Check<'_> {
                 self.found.push(Diagnostic::error(span, path, error.message));
             } else if !operands.iter().any(|name| outputs.contains(name)) {
                 let hint = format!("outputs: {}", outputs.join(", "));
-                self.error(&format!("loss.formulas.{name}.formula"), "it reads no output of the model", &hint);
+                self.error(&format!("loss.formulas.{name}.formula"), "it uses no output of the model", &hint);
             }
         }
         let classified = loss.softmax_cross_entropy.is_some() || !loss.cross_entropies.is_empty();
         if !classified && predictions.is_empty() && loss.formulas.is_empty() {
-            return self.error("loss", "nothing here depends on the labels", "add `softmax_cross_entropy: {}`");
+            return self.error("loss", "no loss term depends on the labels", "add `softmax_cross_entropy: {}`");
         }
         let outputs = &self.recipe.model.outputs;
         for (term, prediction) in predictions {
@@ -214,7 +214,7 @@ impl Check<'_> {
         let (decay, ..) = self.recipe.optimizer.decay();
         if decay > 0.0 && l2.weight > 0.0 {
             let message = "weights decay twice: by this loss and by the optimizer";
-            self.warn("loss.l2.weight", message, "for SGD the two are the same thing: keep one");
+            self.warn("loss.l2.weight", message, "for SGD the two are the same: keep one");
         }
     }
 
@@ -230,17 +230,17 @@ impl Check<'_> {
         let path = |key: &str| format!("optimizer.{}.{key}", recipe.optimizer.tag());
         self.decay(&path("weight_decay"), decay, recipe.optimizer.usual_decay());
         if decay == 0.0 && !spared.is_empty() {
-            let message = "nothing decays, so sparing parameters from it has no effect";
-            self.warn(&path("no_decay"), message, "set weight_decay, or leave no_decay out");
+            let message = "there is no weight decay, so excluding parameters from it has no effect";
+            self.warn(&path("no_decay"), message, "set weight_decay, or remove no_decay");
         }
         let twice = |group: &DecayGroup| spared.iter().filter(|other| *other == group).count() > 1;
         if spared.iter().any(twice) {
-            self.error(&path("no_decay"), "a group stands here twice", "name each group once");
+            self.error(&path("no_decay"), "a group is listed twice", "list each group once");
         }
         for (n, _) in groups.iter().enumerate().filter(|(_, group)| group.weight_decay.is_none() && group.lr.is_none())
         {
             let message = "this group sets nothing";
-            self.error(&path(&format!("groups[{n}]")), message, "set weight_decay or lr, or leave it out");
+            self.error(&path(&format!("groups[{n}]")), message, "set weight_decay or lr, or remove the group");
         }
         for finding in recipe.optimizer.findings() {
             self.report(finding.severity, &path(finding.key), finding.message, finding.hint);
@@ -260,18 +260,20 @@ impl Check<'_> {
         let per_256 = peak * 256.0 / recipe.train.batch as f64;
         match recipe.optimizer.usual_rate() {
             UsualRate::WithBatch if per_256 > 3.2 => {
-                let message =
-                    format!("learning rate {peak} with batch {} is more than 32 times the usual", recipe.train.batch);
+                let message = format!(
+                    "learning rate {peak} with batch {} is more than 32 times the usual one",
+                    recipe.train.batch
+                );
                 self.warn(&path, message, "0.1 per 256 samples (arXiv 1706.02677)");
             }
-            // Whoever takes over a batch and not its learning rate: the rate goes with the batch (arXiv 1706.02677,
-            // section 2). Trainings that go on from other weights use less on purpose.
+            // A batch taken over without its learning rate: the rate scales with the batch (arXiv 1706.02677, section
+            // 2). Fine-tuning uses a smaller rate on purpose.
             UsualRate::WithBatch if peak > 0.0 && per_256 < 0.1 / 32.0 && recipe.train.init_from.is_none() => {
                 let batch = recipe.train.batch;
-                let message = format!("learning rate {peak} with batch {batch} is less than a 32nd of the usual");
+                let message = format!("learning rate {peak} with batch {batch} is less than 1/32 of the usual one");
                 self.warn(&path, message, "0.1 per 256 samples; scale it with the batch (arXiv 1706.02677)");
             }
-            // A batch from one file and a rate from another: who wrote the batch has not looked at the rate.
+            // The batch and the learning rate come from different files, so they may not fit each other.
             UsualRate::WithBatch
                 if peak > 0.0
                     && !(0.025..=0.4).contains(&per_256)
@@ -280,18 +282,18 @@ impl Check<'_> {
             {
                 let batch = recipe.train.batch;
                 let message = format!(
-                    "learning rate {peak} was not written for batch {batch}: {per_256:.2} per 256 samples, usual is 0.1"
+                    "learning rate {peak} does not fit batch {batch}: {per_256:.2} per 256 samples, usual is 0.1"
                 );
                 self.warn("train.batch", message, "scale the learning rate with the batch (arXiv 1706.02677)");
             }
             UsualRate::About { rate, of, source } if peak > 20.0 * rate => {
-                let message = format!("learning rate {peak} is more than 20 times what is usual for {of}");
+                let message = format!("learning rate {peak} is more than 20 times the usual one for {of}");
                 self.warn(&path, message, source);
             }
             UsualRate::WithBatch | UsualRate::About { .. } | UsualRate::Any => {}
         }
         if peak == 0.0 {
-            self.error(&path, "with a learning rate of 0 nothing is learned", "for example 0.1 per 256 samples");
+            self.error(&path, "nothing is learned with a learning rate of 0", "for example 0.1 per 256 samples");
         }
         for finding in recipe.schedule.findings(recipe.train.epochs) {
             self.report(finding.severity, &format!("schedule.{tag}.{}", finding.key), finding.message, finding.hint);
@@ -316,7 +318,7 @@ impl Check<'_> {
     fn npu(&mut self) {
         for (n, name) in self.recipe.npu.host_operators.iter().enumerate() {
             if !Op::names().any(|known| known == name) {
-                let message = format!("no operator has the name `{}` on a device", name.escape_debug());
+                let message = format!("no device operator is named `{}`", name.escape_debug());
                 let hint = suggest(name, Op::names().collect::<Vec<_>>());
                 self.error(&format!("npu.host_operators[{n}]"), message, &hint);
             }
@@ -327,8 +329,8 @@ impl Check<'_> {
             LossScale::Dynamic(dynamic) => ("npu.loss_scale.dynamic.init", dynamic.init),
         };
         if scale.log2().fract() != 0.0 {
-            let message = format!("loss scale {scale} is not a power of two, so scaling itself rounds");
-            self.warn(path, message, "powers of two change the exponent only (arXiv 1710.03740)");
+            let message = format!("loss scale {scale} is not a power of two, so the scaling causes rounding errors");
+            self.warn(path, message, "powers of two only change the exponent (arXiv 1710.03740)");
         }
     }
 
@@ -341,7 +343,7 @@ impl Check<'_> {
     }
 }
 
-/// Where a layer says what is unusual about it.
+/// Where a layer reports unusual settings.
 pub(crate) struct Lints<'a> {
     pub(crate) recipe: &'a Recipe,
     layer: &'a ResolvedLayer,

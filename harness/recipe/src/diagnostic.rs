@@ -1,4 +1,4 @@
-//! What is wrong with a recipe, where, and what would be right.
+//! Diagnostics: mistakes in a recipe, their positions, and suggestions.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -38,7 +38,7 @@ pub struct Diagnostic {
     pub severity: Severity,
     /// Where it was written.
     pub span: Span,
-    /// Where it is in the configuration, for example `model.body[3].conv.kernel`.
+    /// Its path in the configuration, for example `model.body[3].conv.kernel`.
     pub path: ConfigPath,
     /// What is wrong.
     pub message: String,
@@ -97,7 +97,7 @@ const EXCERPT_WIDTH: usize = 120;
 /// Most mistakes that are listed; a file that is not a recipe at all has one on every line.
 const MOST: usize = 500;
 
-/// Characters of a line that are left out before the excerpt that shows this one.
+/// Number of characters of a line that are omitted before the excerpt.
 fn skipped(span: &Span) -> usize {
     (span.column - 1).saturating_sub(EXCERPT_WIDTH * 3 / 4)
 }
@@ -143,7 +143,7 @@ impl Diagnostics {
             self.0.retain(|d| d.severity == Severity::Error);
         }
         if let Some(next) = self.0.get(MOST) {
-            let more = format!("more than {MOST} mistakes; those from here on are not listed");
+            let more = format!("more than {MOST} mistakes; further ones are not listed");
             let more = Diagnostic {
                 severity: next.severity,
                 ..Diagnostic::error(next.span.clone(), ConfigPath::default(), more)
@@ -205,7 +205,7 @@ impl Sources {
         self.0.insert(file, text);
     }
 
-    /// How many characters stand on the line between a place and a text behind it.
+    /// Number of characters on the line between a position and a following text.
     pub(crate) fn characters_before(&self, span: &Span, text: &str) -> Option<usize> {
         let line = self.0.get(&span.file)?.lines().nth(span.line - 1)?;
         let rest: String = line.chars().skip(span.column - 1).collect();
@@ -227,7 +227,7 @@ pub(crate) fn suggest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a s
         None => {
             let mut all: Vec<_> = candidates.into_iter().map(|c| format!("`{c}`")).collect();
             if all.is_empty() {
-                return "nothing is known here".to_owned();
+                return "no keys are allowed here".to_owned();
             }
             all.sort_unstable();
             let more = all.len() > 24;

@@ -1,5 +1,4 @@
-//! Other YAML documents beside recipes, read with the same care: everything that is wrong at once, with line and
-//! column.
+//! YAML documents other than recipes, read in the same way: all mistakes are reported at once, with line and column.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! The JSON Schema for editors: the schema of [`crate::Recipe`], plus what a file may have beyond a recipe.
+//! The JSON Schema for editors: the schema of [`crate::Recipe`], and the additional keys of files.
 
 use std::collections::HashSet;
 
@@ -14,9 +14,9 @@ const FRAGMENT: &str = "Fragment";
 
 /// The JSON Schema of recipe files.
 ///
-/// Beyond the types of [`crate::schema`] it knows `extends`, `set` and `profiles`, lets a file that extends another
-/// leave out what it inherits or take it away with `null`, and accepts the short forms of values: fractions and
-/// percentages for numbers, a variant's name for a variant without values.
+/// In addition to the types of [`crate::schema`], it supports `extends`, `set` and `profiles`, lets a file that extends
+/// another one omit inherited keys or remove them with `null`, and accepts the short forms of values: fractions and
+/// percentages for numbers, and the name of a variant without values.
 pub fn json_schema() -> Value {
     let mut recipe = schema_of::<Recipe>();
     let mut definitions = Map::new();
@@ -34,13 +34,15 @@ pub fn json_schema() -> Value {
     allow_from(&mut definitions);
 
     let set = json!({
-        "description": "Single values to change, by path: `model.conv1.stride: 1`. Applied after everything else of this file or profile.",
+        "description": "Single values to change, by path: `model.conv1.stride: 1`. They are applied after everything \
+                        else in this file or profile.",
         "type": "object",
     });
-    let extends =
-        json!({ "description": "Recipe that this one changes: a name, or a path from this file.", "type": "string" });
+    let description = "The recipe that this one extends: a name, or a path relative to this file.";
+    let extends = json!({ "description": description, "type": "string" });
     let profiles = json!({
-        "description": "Named changes to the recipe, chosen with `--profile`; `zoo run` takes `mini` if nothing is said.",
+        "description": "Named sets of changes to the recipe, chosen with `--profile`. The default of `zoo run` is \
+                        `mini`.",
         "type": "object",
         "additionalProperties": { "anyOf": [{ "$ref": "#/$defs/Profile" }, { "type": "null" }] },
     });
@@ -63,12 +65,12 @@ pub fn json_schema() -> Value {
     schema
 }
 
-/// Lets blocks say `from` in the place of a body.
+/// Allows `from` instead of a body in blocks.
 fn allow_from(definitions: &mut Map<String, Value>) {
     let from = json!({
-        "description": "Takes the block of this name, and the blocks that it uses, from another recipe (a name, or a path \
-                        from this file) or from a file of blocks (`blocks/NAME`), in place of a body. What else is \
-                        written here changes it.",
+        "description": "Instead of a body: takes the block of this name, and the blocks that it uses, from another \
+                        recipe (a name, or a path relative to this file) or from a block file (`blocks/NAME`). Other \
+                        keys here change the block.",
         "type": "string",
     });
     if let Some(block) = definitions.get_mut("Block").and_then(Value::as_object_mut) {
@@ -91,7 +93,7 @@ pub fn block_file_schema() -> Value {
     schema
 }
 
-/// Says beside the key of each choice what it is: editors show what stands at the key.
+/// Copies the description of each choice to its key, because editors show the description of the key.
 fn describe_choices(definition: &mut Value) {
     for option in definition.get_mut("oneOf").and_then(Value::as_array_mut).into_iter().flatten() {
         let Some(meaning) = option.get("description").cloned() else { continue };
@@ -186,7 +188,7 @@ fn bare_variants(definitions: &Map<String, Value>) -> Vec<String> {
     bare.flat_map(|(name, _)| [format!("#/$defs/{name}"), format!("#/$defs/{name}{FRAGMENT}")]).collect()
 }
 
-/// Lets numbers be fractions or percentages, and variants without values be words, everywhere below `schema`.
+/// Accepts fractions and percentages for numbers, and names for variants without values, everywhere below `schema`.
 fn accept_short_forms(schema: &mut Value, bare: &[String]) {
     match schema {
         Value::Array(list) => list.iter_mut().for_each(|value| accept_short_forms(value, bare)),

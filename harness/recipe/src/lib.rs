@@ -1,11 +1,10 @@
 //! Recipes: YAML schema, loader, inheritance, overrides, diagnostics.
 //!
-//! [`schema`] is the recipe as written, [`layers`] its layers, [`resolve`] the architecture with everything decided,
-//! which graphs are built from. A [`Library`] finds and loads recipes:
+//! [`schema`] is the recipe as written, [`layers`] are its layers, and [`resolve`] is the resolved architecture from
+//! which graphs are built. A [`Library`] finds and loads recipes:
 //!
 //! file -> spanned tree -> `extends`, blocks of others, `set`, profile, `--set` (merges on the tree) -> validation
-//! against the schema, all errors at once -> typed [`Recipe`] -> checks of what a schema cannot say ->
-//! [`Recipe::resolve`].
+//! against the schema, all errors at once -> typed [`Recipe`] -> checks beyond the schema -> [`Recipe::resolve`].
 //!
 //! ```
 //! use zoo_recipe::{Library, LoadOptions};

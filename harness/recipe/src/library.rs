@@ -1,4 +1,4 @@
-//! Finds recipes, joins what they inherit, applies profiles and overrides, and reads the result.
+//! Finds recipes, merges inherited recipes, applies profiles and overrides, and reads the result.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -6,6 +6,7 @@ use std::rc::Rc;
 
 use indexmap::IndexMap;
 use serde_yaml::with::singleton_map_recursive;
+use zoo_graph::did_you_mean;
 
 use crate::check::{check, is_name};
 use crate::diagnostic::{Diagnostic, Diagnostics, Sources, suggest};
@@ -42,7 +43,7 @@ pub struct LoadOptions {
 pub struct Loaded {
     /// The recipe.
     pub recipe: Recipe,
-    /// The file that was asked for.
+    /// The requested file.
     pub path: PathBuf,
     /// Names of the profiles it has.
     pub profiles: Vec<String>,
@@ -114,12 +115,12 @@ impl Library {
         all
     }
 
-    /// The file of a recipe that `from` asks for; `from` is the file that extends it.
+    /// The file of a recipe; `from` is the file that extends it.
     pub(crate) fn find(&self, name: &str, from: Option<&Path>) -> Option<PathBuf> {
         let is_yaml = name.ends_with(".yaml") || name.ends_with(".yml");
         let beside = from.and_then(Path::parent);
         if is_yaml || name.contains(['/', '\\']) {
-            // What a file asks for is shown where it is not a recipe: no other file than YAML.
+            // The content of a file that is not a recipe is shown in errors, so only YAML files are read.
             if from.is_some() && !is_yaml {
                 return None;
             }
@@ -129,7 +130,7 @@ impl Library {
         self.folders(from).iter().map(|dir| dir.join(format!("{name}.yaml"))).find(|path| path.is_file())
     }
 
-    /// The file of blocks that the file `from` asks for.
+    /// The block file that the file `from` refers to.
     pub(crate) fn find_blocks(&self, name: &str, from: &Path) -> Option<PathBuf> {
         let file = format!("{name}.yaml");
         let mut files = self.folders(Some(from)).into_iter().map(|dir| dir.join(FOLDER).join(&file));
@@ -141,8 +142,8 @@ impl Library {
         yaml_files(self.folders(Some(from)).into_iter().map(|dir| dir.join(FOLDER)))
     }
 
-    /// Folders in which what the file `from` asks for is searched: the one with recipes that it is in, then the
-    /// library's.
+    /// Folders that are searched for references of the file `from`: the folder of recipes that contains it, then those
+    /// of the library.
     fn folders(&self, from: Option<&Path>) -> Vec<PathBuf> {
         let beside = from.and_then(Path::parent);
         let recipes = beside.map(|dir| if dir.ends_with(FOLDER) { dir.parent().unwrap_or(dir) } else { dir });
@@ -181,7 +182,7 @@ struct Profile {
 
 type Parts = (Recipe, PathBuf, Node, Vec<String>, Vec<ConfigPath>);
 
-/// Loading cannot go on; the reason, unless it has been reported.
+/// Loading was aborted; with the reason, unless it has been reported.
 struct Failure(Option<Diagnostic>);
 
 /// One call of [`Library::load`].
@@ -189,7 +190,7 @@ pub(crate) struct Loading<'a> {
     pub(crate) library: &'a Library,
     pub(crate) sources: Sources,
     pub(crate) found: Vec<Diagnostic>,
-    /// The files that are being read, each asked for by the one before: their identity, and how they are called.
+    /// The chain of files that are being read: their identities and names.
     chain: Vec<(PathBuf, String)>,
     /// The blocks of files that others have taken some from.
     pub(crate) blocks: HashMap<PathBuf, Rc<Map>>,
@@ -274,23 +275,30 @@ impl<'a> Loading<'a> {
 
     pub(crate) fn not_found(&self, name: &str) -> Diagnostic {
         let start = Span { file: name.into(), line: 1, column: 1 };
+        if Path::new(name).is_dir() {
+            let error = Diagnostic::error(start, ConfigPath::default(), format!("`{name}` is a folder, not a recipe"));
+            return error.with_hint("use the name of a recipe, or the path of its file".to_owned());
+        }
         let error = Diagnostic::error(start, ConfigPath::default(), format!("there is no recipe `{name}`"));
         let known = self.library.list();
         // A file that is not there may be a recipe by its name.
         let stem = Path::new(name).file_stem().and_then(|stem| stem.to_str()).unwrap_or(name);
-        error.with_hint(suggest(stem, known.iter().map(|(name, _)| name.as_str())))
+        error.with_hint(match did_you_mean(stem, known.iter().map(|(name, _)| name.as_str())) {
+            Some(name) => format!("did you mean `{name}`?"),
+            None => "`zoo ls` lists all recipes".to_owned(),
+        })
     }
 
-    /// Why the file that is being read cannot ask for the one at `path`; `verb` says what it asks.
+    /// Why the file that is being read cannot refer to the one at `path`; `verb` describes the kind of reference.
     pub(crate) fn refusal(&self, path: &Path, verb: &str) -> Option<String> {
         let known = identity(path);
         if let Some(start) = self.chain.iter().position(|(path, _)| *path == known) {
             let mut names: Vec<_> = self.chain[start..].iter().map(|(_, name)| name.as_str()).collect();
             names.push(names[0]);
-            return Some(format!("recipes {verb} each other in a circle: {}", names.join(" -> ")));
+            return Some(format!("recipes {verb} each other in a cycle: {}", names.join(" -> ")));
         }
         let too_many = self.chain.len() > MOST_IN_A_ROW;
-        too_many.then(|| format!("more than {MOST_IN_A_ROW} recipes {verb} each other in a row"))
+        too_many.then(|| format!("a chain of more than {MOST_IN_A_ROW} recipes that {verb} each other"))
     }
 
     /// Does something with the file at `path` that may ask for other files.
@@ -305,7 +313,7 @@ impl<'a> Loading<'a> {
         result
     }
 
-    /// The file at `path` over what it extends, with the blocks that it takes from others.
+    /// The file at `path`, merged with the recipe that it extends and with shared blocks.
     pub(crate) fn join(&mut self, path: &Path) -> Result<Joined, Diagnostic> {
         self.within(path, |loading| loading.join_within(path))
     }
@@ -417,7 +425,7 @@ pub(crate) fn identity(path: &Path) -> PathBuf {
     path.canonicalize().unwrap_or_else(|_| path.to_owned())
 }
 
-/// Reads a tree that has been validated. Layers are read only where they stand, so their defaults are written out here.
+/// Deserialises a validated tree. Layers are deserialised later, so their defaults are filled in here.
 fn typed(root: &Node) -> Result<Recipe, Diagnostic> {
     let mut whole = root.clone();
     let shapes = Shapes::get();

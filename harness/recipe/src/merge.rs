@@ -1,4 +1,4 @@
-//! Puts one tree over another: what `extends` and profiles do.
+//! Merges one tree into another, for `extends` and profiles.
 
 use crate::shape::{Shape, ShapeId, Shapes};
 use crate::tree::{Map, Node, Value};
@@ -14,8 +14,8 @@ pub(crate) enum Removal {
 
 /// `over` on top of `under`, both of shape `id`.
 ///
-/// Maps merge key by key; `~` takes a key away; lists and scalars replace. Where the shape is a choice with one key (an
-/// optimizer, a schedule), another choice replaces the inherited one. Every value keeps the place where it was written.
+/// Maps are merged key by key; `~` removes a key; lists and scalars are replaced. If the shape is a choice with one key
+/// (an optimizer, a schedule), another choice replaces the inherited one. Every value keeps its source position.
 pub(crate) fn merge(under: Node, over: Node, id: ShapeId, removal: Removal) -> Node {
     let shapes = Shapes::get();
     let id = shapes.choose(id, &over).unwrap_or(id);

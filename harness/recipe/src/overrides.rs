@@ -2,8 +2,8 @@
 //!
 //! A path follows the keys of the recipe (`train.batch`); elements of lists are addressed by index
 //! (`model.body[3].kernel`) or, for layers, by name (`model.conv1.stride`, `model.features.0.out`,
-//! `model.blocks.bottleneck.conv2.stride`), whatever unnamed branches they are in. The key that says what something is
-//! (`conv`, `sgd`) may be left out.
+//! `model.blocks.bottleneck.conv2.stride`), even inside unnamed branches. The key of a variant (`conv`, `sgd`) can be
+//! omitted.
 
 use std::sync::Arc;
 
@@ -12,8 +12,8 @@ use crate::shape::{Shape, ShapeId, Shapes};
 use crate::span::{ConfigPath, Span};
 use crate::tree::{self, Entry, Map, Node, Value};
 
-/// The texts of the list that an override `path=[a, b]` gives to this path; none if it changes something else. What is
-/// wrong with it is for who applies it to say.
+/// The elements of the list that an override `path=[a, b]` assigns to this path; none if it changes something else.
+/// Errors are reported when it is applied.
 pub fn texts_of(argument: &str, path: &str) -> Vec<String> {
     let Ok(change) = Override::from_argument(argument, 0) else { return Vec::new() };
     let Value::List(nodes) = change.value.value else { return Vec::new() };
@@ -39,7 +39,7 @@ impl Override {
             return Err(fail("expected `path=value`").with_hint("for example train.batch=64"));
         };
         if argument.contains(['\n', '\r']) {
-            return Err(fail("a value must be on one line"));
+            return Err(fail("a value must fit on one line"));
         }
         let offset = path.chars().count() + 1;
         let move_right = |span: &mut Span| *span = place(span.column + offset);
@@ -148,7 +148,7 @@ impl Walk<'_> {
             (Shape::List { .. }, Step::Name(name)) => self.search(node, id, path, name, rest),
             (_, Step::Index(_)) => Err(self.change.error(&path, format!("`{path}` is not a list"))),
             (_, Step::Name(name)) => {
-                Err(self.change.error(&path.key(name), format!("`{path}` has no parts, so there is no `{name}` in it")))
+                Err(self.change.error(&path.key(name), format!("`{path}` is a plain value, so it has no `{name}`")))
             }
         }
     }
@@ -188,7 +188,7 @@ impl Walk<'_> {
         self.descend(&mut entry.node, id, path, rest)
     }
 
-    /// At a choice with one key, which the path may name or leave out.
+    /// At a choice with one key, which the path can name or omit.
     fn choice(&self, node: &mut Node, id: ShapeId, path: ConfigPath, steps: &[Step]) -> Outcome {
         let Shape::Union { variants, .. } = self.shapes.shape(id) else { return self.descend(node, id, path, steps) };
         let Some(Step::Name(name)) = steps.first() else {
@@ -227,13 +227,13 @@ impl Walk<'_> {
             }
             (Some(_), more) => {
                 let error = self.change.error(&path.key(name), format!("{} layers are called `{name}`", more + 1));
-                Err(error.with_hint("address one by its place: `model.body[3]`"))
+                Err(error.with_hint("use its position: `model.body[3]`"))
             }
             (None, _) => {
                 if let (".stack" | ".block", Some(block)) = (last_key(&path), node.get("block").or(node.get("use")))
                     && let Some(block) = block.as_text()
                 {
-                    let hint = format!("its layers are those of the block `{block}`: model.blocks.{block}.{name}");
+                    let hint = format!("its layers belong to the block `{block}`: use model.blocks.{block}.{name}");
                     return Err(self.unknown(&path, name, hint));
                 }
                 let fields = if let Shape::Struct(fields) = self.shapes.shape(id) { Some(fields.keys()) } else { None };
@@ -259,8 +259,8 @@ fn last_key(path: &ConfigPath) -> &str {
     path.as_str().rfind('.').map_or("", |dot| &path.as_str()[dot..])
 }
 
-/// Layers in the lists below `node` and the steps that lead to them; goes through containers without a name. A layer
-/// without a name is called by its index if `indexed`, or else by what it is.
+/// Layers in the lists below `node` and the steps that lead to them; looks inside unnamed containers. An unnamed layer
+/// is addressed by its index if `indexed`, otherwise by its kind.
 fn named_layers(node: &Node, indexed: bool, route: &[Step], out: &mut Vec<(String, Vec<Step>)>) {
     let step = |step: Step| [route, &[step]].concat();
     match &node.value {

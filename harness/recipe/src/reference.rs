@@ -1,4 +1,4 @@
-//! Every option of a recipe as Markdown, from the same schema that editors use.
+//! The reference of all recipe options in Markdown, generated from the schema for editors.
 
 use std::collections::HashMap;
 use std::fmt::Write;
@@ -71,17 +71,19 @@ fn first(
     let page = Writer { file: FIRST, definitions, pages };
     let mut text = format!(
         "# Every option of a recipe\n\n{MADE}\n\n\
-         A recipe is one YAML document. Numbers may be fractions (`1/32768`) or percentages (`76.9%`), a variant without \
-         values may be written as its name alone (`- relu`), and inside blocks a number may be an expression of the block's \
-         arguments (`$width*4`). `zoo validate FILE` names every mistake with line and column; `zoo show FILE --resolved` \
-         writes out every default.\n\n\
-         [write-a-recipe.md](write-a-recipe.md) goes from a PyTorch model to a proven recipe in four commands.\n\n## Sections\n\n"
+         A recipe is a single YAML document. Numbers can be fractions (`1/32768`) or percentages (`76.9%`). A variant \
+         without values can be written as its name alone (`- relu`). Inside blocks, a number can be an expression of \
+         block arguments (`$width*4`). `zoo validate FILE` lists all mistakes with line and column. `zoo show FILE \
+         --resolved` shows all defaults.\n\n\
+         [write-a-recipe.md](write-a-recipe.md) leads from a PyTorch model to a proven recipe in four commands.\n\n## \
+         Sections\n\n"
     );
     page.table(root, &mut text);
     let extends = schema["then"]["properties"]["extends"]["description"].as_str().unwrap_or_default();
     let _ = write!(
         text,
-        "\n## Files that change another\n\nA file with `extends` may leave out what it inherits, and takes an entry away with `~`.\n\n\
+        "\n## Files that change another\n\nA file with `extends` can omit inherited keys, and removes an inherited \
+         entry with `~`.\n\n\
          | key | value | default | meaning |\n| --- | --- | --- | --- |\n| `extends` | text | | {} |\n",
         cell(extends)
     );
@@ -91,7 +93,7 @@ fn first(
 /// Characters of a line of prose.
 const WIDTH: usize = 120;
 
-/// Lines of prose broken at spaces; rows of tables stay what they are.
+/// Wraps prose at spaces; rows of tables are unchanged.
 fn wrapped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for line in text.lines() {
@@ -200,7 +202,7 @@ impl Writer<'_> {
             let Some(value) = value.as_object() else { continue };
             let default = match value.get("default") {
                 _ if required.iter().any(|name| name == key) => "required".to_owned(),
-                // What a section is without a word is told where it is explained.
+                // The meaning of an omitted section is described in its explanation.
                 Some(Value::Null | Value::Object(_)) | None => String::new(),
                 Some(default) => format!("`{default}`"),
             };
@@ -209,7 +211,7 @@ impl Writer<'_> {
         }
     }
 
-    /// What may be written, in words.
+    /// A description of allowed values.
     fn kind(&self, schema: &Map<String, Value>) -> String {
         if let Some(name) = reference_of(schema) {
             return self.link(name);
@@ -253,7 +255,7 @@ impl Writer<'_> {
             },
             _ => "text".to_owned(),
         };
-        // Text beside a number is its fraction or percentage.
+        // If text is allowed for a number, it is a fraction or percentage.
         let is_number = types.contains(&"number");
         let kinds = types.iter().filter(|kind| **kind != "null" && !(is_number && **kind == "string"));
         kinds.map(|kind| word(kind)).collect::<Vec<_>>().join(" or ")

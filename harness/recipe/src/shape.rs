@@ -1,4 +1,4 @@
-//! The JSON Schema of a recipe, compiled to what the loader asks of it.
+//! The JSON Schema of a recipe, compiled for the loader.
 //!
 //! [`crate::schema`] is the source; schemars turns it into JSON Schema, which is written for editors
 //! ([`crate::editor_schema`]) and compiled here for merging, overrides and validation.
@@ -14,7 +14,7 @@ use crate::layers::schema_of;
 use crate::schema::Recipe;
 use crate::tree::{Entry, Map, Node, Value};
 
-/// What may stand at a place of a recipe.
+/// The allowed values at a position of a recipe.
 #[derive(Debug)]
 pub(crate) enum Shape {
     /// A map with known keys.
@@ -23,7 +23,7 @@ pub(crate) enum Shape {
     Dict(ShapeId),
     /// A list with an inclusive range of lengths.
     List { item: ShapeId, min: usize, max: usize },
-    /// A map with exactly one of these keys, or one of these words alone.
+    /// A map with exactly one of these keys, or one of these names.
     Union { variants: IndexMap<String, ShapeId>, words: Vec<String> },
     /// A number.
     Number(NumberShape),
@@ -39,7 +39,7 @@ pub(crate) enum Shape {
     Any,
 }
 
-/// Keys that a file has besides those of a recipe; the loader takes them out before anything is held against a shape.
+/// Additional keys of a file; the loader removes them before the file is checked against a shape.
 pub(crate) const FILE_KEYS: [&str; 3] = ["extends", "set", "profiles"];
 
 /// A key of a [`Shape::Struct`].
@@ -49,7 +49,7 @@ pub(crate) struct Field {
     pub(crate) required: bool,
     /// First sentence of the documentation.
     pub(crate) summary: String,
-    /// What it is where it is not written.
+    /// Its default.
     pub(crate) default: Option<Json>,
 }
 
@@ -98,7 +98,7 @@ pub(crate) struct Shapes {
     pub(crate) root: ShapeId,
     /// A layer of a recipe.
     layer: Option<ShapeId>,
-    /// Keys that a file has besides those of the document.
+    /// Additional keys of a file.
     pub(crate) file_keys: &'static [&'static str],
 }
 
@@ -130,7 +130,7 @@ impl Shapes {
         self.layer == Some(id)
     }
 
-    /// The shape of what stands at the key of a layer.
+    /// The shape of the value of a layer's key.
     pub(crate) fn layer(&self, tag: &str) -> Option<ShapeId> {
         self.key(self.layer?, tag)
     }
@@ -148,7 +148,7 @@ impl Shapes {
                 self.write_out_entries(map, chosen);
             }
             (Shape::Union { .. }, Value::Map(map)) => {
-                // A switch that is on says nothing.
+                // A switch that is on accepts everything.
                 for entry in map.values_mut().filter(|_| self.is_layer(chosen)) {
                     if let Value::Map(keys) = &mut entry.node.value {
                         keys.retain(|key, entry| key != "enabled" || entry.node.value != Value::Bool(true));
@@ -183,7 +183,7 @@ impl Shapes {
         }
     }
 
-    /// The alternative of `id` that `node` was probably meant for; `id` itself where there is no choice.
+    /// The alternative of `id` that was probably intended by `node`; `id` itself if there is no choice.
     pub(crate) fn choose(&self, id: ShapeId, node: &Node) -> Option<ShapeId> {
         let Shape::AnyOf(options) = self.shape(id) else { return Some(id) };
         let chosen = options.iter().filter_map(|option| self.choose(*option, node));
@@ -200,7 +200,7 @@ impl Shapes {
         }
     }
 
-    /// Whether a value of this kind may stand here; says nothing about what is inside it.
+    /// Whether a value of this kind is allowed, ignoring its content.
     fn accepts(&self, id: ShapeId, node: &Node) -> bool {
         match (self.shape(id), &node.value) {
             (Shape::Struct(_) | Shape::Dict(_), Value::Map(_)) => true,
@@ -220,7 +220,7 @@ impl Shapes {
         }
     }
 
-    /// Whether nothing may stand here.
+    /// Whether no value is allowed.
     pub(crate) fn nullable(&self, id: ShapeId) -> bool {
         match self.shape(id) {
             Shape::Null | Shape::Any => true,
@@ -242,7 +242,7 @@ impl Shapes {
         }
     }
 
-    /// What may stand here, in words.
+    /// A description of allowed values.
     pub(crate) fn describe(&self, id: ShapeId) -> String {
         let mut parts: Vec<String> = Vec::new();
         let optional = matches!(self.shape(id), Shape::AnyOf(_));
@@ -260,7 +260,7 @@ impl Shapes {
                 Shape::Bool => "`true` or `false`".to_owned(),
                 Shape::Text(TextShape::Free) => "text".to_owned(),
                 Shape::Text(TextShape::Expression) => "an expression like `$width*4`".to_owned(),
-                Shape::Text(TextShape::Period) => "a stretch of training like `5 epochs` or `62 steps`".to_owned(),
+                Shape::Text(TextShape::Period) => "a duration like `5 epochs` or `62 steps`".to_owned(),
                 Shape::Null => "nothing".to_owned(),
                 Shape::Any | Shape::AnyOf(_) => "anything".to_owned(),
             };
@@ -431,7 +431,7 @@ mod tests {
         }
     }
 
-    /// Every field of the types arrives in a shape that says something about it.
+    /// Every field of the types has a documented shape.
     #[test]
     fn the_schema_is_understood() {
         let shapes = Shapes::get();

@@ -1,8 +1,8 @@
 //! Blocks that are written elsewhere: `blocks: {bottleneck: {from: resnet50}}` takes a block of another recipe, with
 //! the blocks that it uses, and `from: blocks/NAME` one of a file of blocks.
 //!
-//! This works on the spanned tree, before anything is read as types: a block that is taken keeps the places where it
-//! was written, and stands in the recipe as if it had been written there.
+//! This works on the spanned tree, before deserialisation: a shared block keeps its source positions, and is inserted
+//! as if it had been written in the recipe.
 
 use std::path::Path;
 use std::rc::Rc;
@@ -21,12 +21,12 @@ use crate::span::ConfigPath;
 use crate::tree::{self, Entry, Map, Node, Value};
 use crate::validate::{Extent, validate};
 
-/// The key of a block that says where it is taken from.
+/// The key of a block with its source.
 const FROM: &str = "from";
-/// What stands before the name of a file of blocks, and the folder beside recipes in which such files are.
+/// The prefix of the name of a block file, and the folder next to recipes that contains such files.
 pub(crate) const FOLDER: &str = "blocks";
 
-/// A file of blocks that several networks share, in the folder `blocks` beside recipes.
+/// A file of shared blocks, in the folder `blocks` next to recipes.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct BlockFile {
@@ -73,11 +73,11 @@ pub(crate) fn without_sources(mut fragment: Node) -> Node {
     fragment
 }
 
-/// Where a block is taken from, as an author wrote it.
+/// The source of a block, as written.
 struct Source {
     /// The name of the block, here and there.
     block: String,
-    /// What stands at `from`.
+    /// The value of `from`.
     value: Node,
     path: ConfigPath,
 }
@@ -111,10 +111,9 @@ impl Loading<'_> {
             let Some(value) = changes.shift_remove(FROM).map(|entry| entry.node) else { continue };
             let source = Source { block: name.clone(), value, path: path.key(name).key(FROM) };
             if let Some(body) = changes.get("body") {
-                let message = format!("the block `{name}` has a body of its own beside `from`");
+                let message = format!("the block `{name}` has both a body and `from`");
                 let error = Diagnostic::error(body.key_span.clone(), path.key(name).key("body"), message);
-                let hint =
-                    format!("leave one out; `set: {{model.blocks.{name}.LAYER.KEY: ...}}` changes a layer of it");
+                let hint = format!("remove one; `set: {{model.blocks.{name}.LAYER.KEY: ...}}` changes a single layer");
                 return Err(error.with_hint(hint));
             }
             let theirs = self.blocks_at(&source)?;
@@ -140,7 +139,7 @@ impl Loading<'_> {
         let path = match shared {
             Some(shared) => self.library.find_blocks(shared, from).ok_or_else(|| {
                 let known = self.library.block_files(from);
-                let error = source.error(format!("there is no file of blocks `{name}`"));
+                let error = source.error(format!("there is no block file `{name}`"));
                 error.with_hint(suggest(shared, known.iter().map(|(name, _)| name.as_str())))
             })?,
             None => self.library.find(name, Some(from)).ok_or_else(|| {
@@ -149,8 +148,7 @@ impl Loading<'_> {
             })?,
         };
         if let Some(refusal) = self.refusal(&path, "take blocks from") {
-            let hint =
-                format!("write the block in one of them, or in a file of the folder `{FOLDER}` that both take it from");
+            let hint = format!("define the block in one of them, or in a file in the folder `{FOLDER}` that both use");
             return Err(source.error(refusal).with_hint(hint));
         }
         let key = identity(&path);
@@ -209,10 +207,11 @@ fn take_used(blocks: &mut Map, source: &Source, theirs: &Map) -> Result<(), Diag
                 Some(own) if own.node == their.node => {}
                 Some(own) => {
                     let (block, file) = (&source.block, source.name());
-                    let message =
-                        format!("the block `{block}` of `{file}` uses a block `{name}`; here that is another");
-                    let hint =
-                        format!("call the block at {} differently; theirs is at {}", own.key_span, their.key_span);
+                    let message = format!(
+                        "the block `{block}` of `{file}` uses a block `{name}`, but `{name}` is a different \
+                                 block here"
+                    );
+                    let hint = format!("rename the block at {}; the other one is at {}", own.key_span, their.key_span);
                     return Err(source.error(message).with_hint(hint));
                 }
             }

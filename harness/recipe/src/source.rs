@@ -27,7 +27,7 @@ pub(crate) fn read(path: &Path) -> Result<(Arc<str>, Arc<str>), Diagnostic> {
         return Err(start("not a file".to_owned()));
     }
     let too_large = |size: String| {
-        let error = start(format!("{size}, but recipes have at most {} KiB", MAX_FILE_BYTES / 1024));
+        let error = start(format!("{size}, but recipes can have at most {} KiB", MAX_FILE_BYTES / 1024));
         error.with_hint("is this a recipe?")
     };
     if metadata.len() > MAX_FILE_BYTES {
@@ -37,7 +37,7 @@ pub(crate) fn read(path: &Path) -> Result<(Arc<str>, Arc<str>), Diagnostic> {
     let file = File::open(path).map_err(unreadable)?;
     file.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes).map_err(unreadable)?;
     if bytes.len() as u64 > MAX_FILE_BYTES {
-        return Err(too_large("this file has more".to_owned()));
+        return Err(too_large("this file is larger".to_owned()));
     }
     let not_text = |valid: &[u8], what: &str| {
         let line = valid.iter().filter(|byte| **byte == b'\n').count() + 1;
@@ -46,11 +46,11 @@ pub(crate) fn read(path: &Path) -> Result<(Arc<str>, Arc<str>), Diagnostic> {
     };
     let text = match std::str::from_utf8(&bytes) {
         Ok(text) => text,
-        Err(error) => return Err(not_text(&bytes[..error.valid_up_to()], "the bytes here are not UTF-8")),
+        Err(error) => return Err(not_text(&bytes[..error.valid_up_to()], "these bytes are not UTF-8")),
     };
     let control = |c: char| c.is_control() && !matches!(c, '\n' | '\r' | '\t');
     if let Some(place) = text.find(control) {
-        return Err(not_text(&bytes[..place], "there is a control character here"));
+        return Err(not_text(&bytes[..place], "unexpected control character"));
     }
     Ok((name, Arc::from(text.trim_start_matches('\u{feff}'))))
 }

@@ -54,8 +54,8 @@ impl fmt::Display for ConfigPath {
 
 /// The place where every node of a loaded recipe was written.
 ///
-/// Any two tables compare equal: where a recipe was written is not a part of what it says, so a recipe that was saved
-/// resolved and loaded again equals the original.
+/// Any two tables compare equal: source positions are not part of the content of a recipe, so a recipe that was saved
+/// in resolved form and loaded again equals the original.
 #[derive(Clone, Debug, Default)]
 pub struct SpanTable(Arc<Table>);
 

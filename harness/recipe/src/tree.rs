@@ -1,4 +1,4 @@
-//! YAML as a tree in which every node keeps the place where it was written.
+//! YAML as a tree in which every node has its source position.
 //!
 //! Parsing refuses, before any work that grows with what an attacker wrote: nesting deeper than [`MAX_DEPTH`] and more
 //! than [`MAX_NODES`] values after aliases have been replaced.
@@ -20,7 +20,7 @@ pub(crate) const MAX_NODES: usize = 65_536;
 /// So many bytes of text count as one more value.
 const TEXT_PER_VALUE: usize = 64;
 
-/// A value and where it was written.
+/// A value and its source position.
 #[derive(Clone, Debug)]
 pub(crate) struct Node {
     pub(crate) span: Span,
@@ -42,7 +42,7 @@ pub(crate) enum Value {
 /// A map in the order in which it was written.
 pub(crate) type Map = IndexMap<String, Entry>;
 
-/// Value of a key, and where the key was written.
+/// The value of a key, and the source position of the key.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Entry {
     pub(crate) key_span: Span,
@@ -138,7 +138,7 @@ impl Node {
         }
     }
 
-    /// A value without places; tags, which validated trees do not have, are left out.
+    /// A value without source positions; tags, which validated trees do not have, are omitted.
     pub(crate) fn from_yaml(value: serde_yaml::Value) -> Self {
         use serde_yaml::Value as Yaml;
         let entry = |(key, value): (Yaml, Yaml)| {
@@ -206,7 +206,7 @@ pub(crate) fn parse(text: &str, file: &Arc<str>) -> Result<Node, Diagnostic> {
     Ok(builder.root.unwrap_or(Node { span: start, value: Value::Null }))
 }
 
-/// A list or map whose end has not come yet.
+/// A list or map that is not complete yet.
 struct Open {
     anchor: usize,
     span: Span,
@@ -267,14 +267,14 @@ impl Builder {
             }
             Event::Alias(anchor) => {
                 let Some((node, count)) = self.anchors.get(&anchor) else {
-                    return Err(self.error(span, "this alias refers to a value that it is part of"));
+                    return Err(self.error(span, "this alias refers to a value that contains it"));
                 };
                 let (count, node) = (*count, node.clone());
                 self.grow(&span, count)?;
                 self.finish(node, 0, count)
             }
             Event::DocumentStart(_) if self.root.is_some() => {
-                Err(self.error(span, "a second document begins here; a recipe is one document"))
+                Err(self.error(span, "a second YAML document begins here, but a recipe is a single document"))
             }
             _ => Ok(()),
         }
@@ -284,8 +284,8 @@ impl Builder {
         if !tagged {
             return Ok(());
         }
-        let error = self.error(span.clone(), "recipes do without YAML tags (`!name`)");
-        Err(error.with_hint("write variants as a map with one key: `conv: {...}`"))
+        let error = self.error(span.clone(), "YAML tags (`!name`) are not supported");
+        Err(error.with_hint("write a variant as a map with one key: `conv: {...}`"))
     }
 
     fn grow(&mut self, span: &Span, by: usize) -> Result<(), Diagnostic> {
@@ -293,8 +293,7 @@ impl Builder {
         if self.count <= MAX_NODES {
             return Ok(());
         }
-        Err(self
-            .error(span.clone(), format!("more than {MAX_NODES} values, counting what aliases (`*name`) stand for")))
+        Err(self.error(span.clone(), format!("more than {MAX_NODES} values, with aliases (`*name`) expanded")))
     }
 
     fn begin(&mut self, span: Span, anchor: usize, content: Content) -> Result<(), Diagnostic> {
@@ -306,8 +305,7 @@ impl Builder {
         Ok(())
     }
 
-    /// Puts a finished value where it belongs: into the innermost open list or map, as a key or value there, or as the
-    /// root.
+    /// Adds a complete value to the innermost open list or map, as a key or value, or as the root.
     fn finish(&mut self, node: Node, anchor: usize, count: usize) -> Result<(), Diagnostic> {
         if anchor != 0 {
             self.anchors.insert(anchor, (node.clone(), count));
@@ -322,7 +320,7 @@ impl Builder {
                         slot.insert(Entry { key_span, node });
                     }
                     MapEntry::Occupied(slot) => {
-                        let message = format!("`{}` stands here a second time", slot.key());
+                        let message = format!("duplicate key `{}`", slot.key());
                         let first = format!("the first is at {}", slot.get().key_span);
                         return Err(self.error(key_span, message).with_hint(first));
                     }
@@ -339,7 +337,7 @@ fn key_of(node: Node) -> Result<(String, Span), Diagnostic> {
         Value::Int(value) => value.to_string(),
         Value::Bool(value) => value.to_string(),
         _ => {
-            let message = format!("a key must be text, this is {}", node.describe());
+            let message = format!("a key must be text, found {}", node.describe());
             return Err(Diagnostic::error(node.span, ConfigPath::default(), message));
         }
     };

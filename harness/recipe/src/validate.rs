@@ -1,5 +1,5 @@
-//! Holds a tree against the shape of a recipe: reports everything that is wrong at once, and brings shorthand into its
-//! full form (`relu` to `relu: {}`, `1/32768` to the number), so that what is left can be read by serde.
+//! Validates a tree against the shape of a recipe: reports all mistakes at once, and expands shorthand (`relu` to
+//! `relu: {}`, `1/32768` to the number), so that serde can read the result.
 
 use crate::diagnostic::{Diagnostic, suggest};
 use crate::schema::{Expression, Period};
@@ -17,7 +17,7 @@ pub(crate) enum Extent {
     Partial,
 }
 
-/// Checks `node`, a whole document or the fragment of one that stands at `path`, against the shapes of its kind.
+/// Checks `node`, a whole document or a fragment at `path`, against the shapes of its kind.
 pub(crate) fn validate(node: &mut Node, shapes: &Shapes, path: &ConfigPath, extent: Extent) -> Vec<Diagnostic> {
     let mut walker = Walker { shapes, extent, found: Vec::new() };
     walker.node(node, shapes.root, path);
@@ -47,7 +47,7 @@ impl Walker<'_> {
                 Some("put it in quotes")
             }
             Value::Int(_) | Value::Float(_) if wants(|shape| matches!(shape, Shape::Text(TextShape::Period))) => {
-                Some("say of what: `epochs` or `steps`")
+                Some("add a unit: `epochs` or `steps`")
             }
             Value::Text(text) if wants(|shape| matches!(shape, Shape::Bool)) => match text.as_str() {
                 "yes" | "on" => Some("write `true`"),

@@ -1,4 +1,4 @@
-//! Inheritance, profiles and overrides: what is changed, what stays, and who is named as the place.
+//! Inheritance, profiles and overrides: what changes, what stays, and the reported positions.
 
 use std::fs;
 

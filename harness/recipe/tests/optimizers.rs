@@ -7,7 +7,8 @@ use zoo_recipe::{BuildOptions, Library, LoadOptions, build};
 /// Loads a recipe with these sections and builds its training step: by parameter its decay and rate, or the errors.
 fn groups(optimizer: &str, loss: &str) -> Result<Vec<(String, Group)>, String> {
     let text = format!(
-        "name: r\nmodel:\n  inputs: {{image: [3, 8, 8]}}\n  classes: 10\n  body:\n    - conv: {{name: conv, out: 4, kernel: 3}}\n    \
+        "name: r\nmodel:\n  inputs: {{image: [3, 8, 8]}}\n  classes: 10\n  body:\n    - conv: {{name: conv, out: 4, \
+         kernel: 3}}\n    \
          - bn: {{name: bn}}\n    - flatten\n    - linear: {{name: fc, out: $classes}}\n\
          data: {{source: {{characters: {{}}}}}}\nloss: {loss}\noptimizer: {optimizer}\n\
          schedule: {{constant: {{base_lr: 0.1}}}}\ntrain: {{batch: 32, epochs: 1}}\n"
@@ -57,7 +58,7 @@ fn mistakes_in_a_formula_of_the_loss_are_shown_at_their_character() {
     let unknown = error("logits * sigmod(logits)");
     assert!(unknown.contains("did you mean `sigmoid`?") && unknown.contains("r.yaml:11:42"), "{unknown}");
     let idle = error("t * t");
-    assert!(idle.contains("it reads no output of the model") && idle.contains("outputs: logits"), "{idle}");
+    assert!(idle.contains("it uses no output of the model") && idle.contains("outputs: logits"), "{idle}");
     let shapes = error("logits + abs(");
     assert!(shapes.contains("the formula ends too early"), "{shapes}");
 }

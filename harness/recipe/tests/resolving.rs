@@ -80,9 +80,10 @@ fn a_layer_may_have_the_parameters_of_the_module_around_it() {
     );
     assert_eq!(names(&layers), ["conv", "bn1", "bn1", "bn1.act", "res", "res.conv", "res", "-", "fc"]);
     let own = errors("  body: [bn: {name: .}, flatten, linear: {name: fc, out: 10}]");
-    assert!(own[0].1.contains("the module around it") && own[0].0 == "model.body[0].bn.name", "{own:?}");
+    assert!(own[0].1.contains("the enclosing module") && own[0].0 == "model.body[0].bn.name", "{own:?}");
     let twice = errors(
-        "  body:\n    - sequential: {name: s, body: [bn: {name: .}, bn: {name: .}]}\n    - flatten\n    - linear: {name: fc, out: 10}",
+        "  body:\n    - sequential: {name: s, body: [bn: {name: .}, bn: {name: .}]}\n    - flatten\n    - linear: \
+         {name: fc, out: 10}",
     );
     assert_eq!(
         twice,
@@ -253,7 +254,7 @@ fn blocks_cannot_contain_themselves() {
     b: {body: [stack: {name: y, block: a, repeat: 2}]}
   body: [block: {name: z, use: a}]",
     );
-    let expected = ("model.blocks.b.body[0].stack.block", "blocks use each other in a circle: a -> b -> a");
+    let expected = ("model.blocks.b.body[0].stack.block", "blocks use each other in a cycle: a -> b -> a");
     assert_eq!(found, [(expected.0.to_owned(), expected.1.to_owned())]);
 }
 
@@ -293,11 +294,11 @@ fn what_no_layer_can_be() {
     );
     let found: Vec<_> = found.iter().map(|(path, message)| format!("{path}: {message}")).collect();
     let expected = [
-        "model.blocks.u.args.classes: `classes` is the model's class count everywhere",
+        "model.blocks.u.args.classes: `classes` always means the number of classes of the model",
         "model.blocks.u.args.n: no layer of `u` uses the argument `n`",
-        "model.body[0].max_pool.pad: a pool of 2x2 cannot be padded by [2, 2, 2, 2]: windows would see padding only",
+        "model.body[0].max_pool.pad: a pool of 2x2 cannot be padded by [2, 2, 2, 2]: some windows would contain only padding",
         "model.body[1].relu.name: `a.b` is not a module name",
-        "model.body[2].tap: there is a tap or input `image` already",
+        "model.body[2].tap: a tap or input `image` already exists",
         "model.body[3].stack.repeat: `$classes*1000` is 10000 (classes = 10), expected a whole number from 1 to 1024",
     ];
     assert_eq!(found, expected);

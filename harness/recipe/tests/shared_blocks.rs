@@ -169,7 +169,7 @@ fn too_many_in_a_row() {
     let take = |next: usize| own(&["a", "b", "unit"].map(|name| format!("{name}: {{from: r{next}}}")).join("\n"));
     let files: Vec<(String, String)> = (0..20).map(|step| (format!("r{step}.yaml"), take(step + 1))).collect();
     let files: Vec<(&str, &str)> = files.iter().map(|(name, text)| (name.as_str(), text.as_str())).collect();
-    assert!(report(&files).contains("more than 16 recipes take blocks from each other in a row"));
+    assert!(report(&files).contains("a chain of more than 16 recipes that take blocks from each other"));
     let last = own(
         "a: {body: [relu]}\nb: {body: [relu]}\nunit: {args: {width: 1}, body: [conv: {name: conv, out: $width, kernel: 1}]}",
     );

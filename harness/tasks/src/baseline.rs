@@ -1,4 +1,4 @@
-//! What a linear classifier reaches on the same samples.
+//! The accuracy of a linear classifier on the same samples.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! What a step gets at once.
+//! A batch of inputs for a step.
 
 use zoo_recipe::Recipe;
 
@@ -31,7 +31,7 @@ pub enum Numbers {
     Index(Vec<u32>),
 }
 
-/// What the numbers of an input are.
+/// The element type of an input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Element {
     /// Real numbers.
@@ -79,7 +79,7 @@ impl Numbers {
 }
 
 impl Batch {
-    /// Real numbers of all samples, joined per field. `fields` gives the numbers of a sample under each name.
+    /// Real numbers of all samples, concatenated per field. `fields` returns the numbers of a sample for each name.
     pub(crate) fn join<S, const N: usize>(
         samples: Vec<S>,
         names: [&str; N],
@@ -115,11 +115,11 @@ pub(crate) fn offer(recipe: &Recipe, inputs: &[Input], offered: &[(&str, Element
                     Element::Real => "real numbers",
                     Element::Index => "indices",
                 };
-                format!("the step takes `{name}` as {}, {data} offer it as {}", word(element), word(offered))
+                format!("the network needs `{name}` as {}, but {data} provide it as {}", word(element), word(offered))
             }
             None => {
                 let list = offered.iter().map(|(name, _)| format!("`{name}`")).collect::<Vec<_>>().join(", ");
-                format!("the step takes `{name}`, which {data} do not offer: they offer {list}")
+                format!("the network needs `{name}`, which {data} do not provide; they provide {list}")
             }
         };
         return Err(InputError::at(recipe, "data.source", message));

@@ -1,4 +1,4 @@
-//! Evaluation of the held-out samples, whatever computes the network.
+//! Evaluation of held-out samples, independent of the implementation of the network.
 
 use std::{error::Error, sync::atomic::AtomicBool};
 
@@ -30,7 +30,7 @@ pub trait Network {
     /// Outputs of `n` samples (at most a batch).
     ///
     /// # Errors
-    /// Inputs that the network does not have, or of another size, and whatever keeps it from being computed.
+    /// Inputs that the network does not have or that have another size, and errors of the computation.
     fn run(&mut self, n: usize, inputs: Vec<Field>) -> Result<Vec<Output>, EvaluationError>;
 }
 
@@ -69,7 +69,7 @@ pub(crate) fn first_input(network: &dyn Network) -> Result<Input, EvaluationErro
     first.ok_or_else(|| EvaluationError::Mismatch("the network has no input".into()))
 }
 
-/// Held-out samples, ready for a network that they were held against.
+/// Held-out samples, checked against a network.
 pub trait HeldOut {
     /// Evaluates all of them; `None` if `cancel` was set before the end.
     ///
@@ -83,11 +83,11 @@ pub trait HeldOut {
     ) -> Result<Option<Evaluation>, EvaluationError>;
 }
 
-/// What an evaluation looks at, one thing at a time, for those who want to see it.
+/// Receives the predictions of an evaluation one by one.
 pub enum Sight<'a> {
     /// How far the evaluation is.
     Progress {
-        /// What it is over: `samples` or `frames`.
+        /// Its unit: `samples` or `frames`.
         what: &'static str,
         /// Done.
         done: usize,
@@ -96,17 +96,17 @@ pub enum Sight<'a> {
     },
     /// Something that was found, which can be drawn.
     Found(Found<'a>),
-    /// What classes were taken for which, at the end of an evaluation.
+    /// The confusion matrix, at the end of an evaluation.
     Confusion(&'a Confusion),
 }
 
-/// What was found in an image, beside what there is to find.
+/// A prediction for an image, with the ground truth.
 pub struct Found<'a> {
-    /// What the image, or the sequence that it belongs to, is called.
+    /// The name of the image, or of its sequence.
     pub name: &'a str,
     /// Where it belongs.
     pub place: Place<'a>,
-    /// What is drawn, for who does not see it.
+    /// A textual description of the drawing.
     pub shows: &'a str,
     /// How to read the drawing, if that does not go without saying.
     pub key: Option<&'static str>,
@@ -121,7 +121,7 @@ pub struct Found<'a> {
 pub enum Place<'a> {
     /// It stands alone.
     Alone {
-        /// What was found, in a few words.
+        /// A short description of the prediction.
         summary: &'a str,
     },
     /// It is a frame; those of a sequence come in order.
@@ -133,10 +133,10 @@ pub enum Place<'a> {
     },
 }
 
-/// Sees what an evaluation looks at.
+/// Receives predictions.
 pub type Witness<'a> = dyn FnMut(&Sight<'_>) + 'a;
 
-/// What an evaluation found.
+/// The result of an evaluation.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Evaluation {
     /// Samples evaluated.
@@ -160,12 +160,12 @@ pub fn score(scores: &[Score], loss: Option<f64>, metric: Metric) -> Option<f64>
     found.or(loss.filter(|_| metric == Metric::CrossEntropy))
 }
 
-/// What a trivial answer reaches, beside which a score has to be seen.
+/// The score of a trivial answer, for comparison.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Baseline {
     /// The answer, for example `a box that never moves`.
     pub answer: String,
-    /// What it reaches.
+    /// Its score.
     #[serde(flatten)]
     pub score: Score,
 }
@@ -176,7 +176,7 @@ pub enum EvaluationError {
     /// The data are missing or unreadable.
     #[error(transparent)]
     Data(#[from] DataError),
-    /// The data or the preprocessing are not as the recipe says.
+    /// Errors of data or preprocessing.
     #[error(transparent)]
     Input(#[from] InputError),
     /// The data do not fit the network.
@@ -186,7 +186,7 @@ pub enum EvaluationError {
     #[error("{0}")]
     Prompt(String),
     /// Not one sample could be read.
-    #[error("nothing could be evaluated: every sample of the held-out set was left out")]
+    #[error("nothing to evaluate: every held-out sample was skipped")]
     NothingEvaluated,
     /// The network cannot be computed.
     #[error(transparent)]

@@ -45,8 +45,8 @@ impl Feed {
         self.batches_per_epoch
     }
 
-    /// The batches of `epoch` from number `first` on. Batches do not depend on where an epoch is entered, so an
-    /// interrupted one goes on bit for bit.
+    /// The batches of `epoch` from number `first` on. Batches do not depend on the position at which an epoch is
+    /// entered, so an interrupted epoch can be resumed bit for bit.
     ///
     /// # Errors
     /// If a thread cannot be started.

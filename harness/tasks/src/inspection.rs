@@ -1,4 +1,4 @@
-//! What a part of a data set holds, and what of it is broken.
+//! The contents of a split of a data set, and its broken files.
 
 use indexmap::IndexMap;
 use rayon::prelude::*;
@@ -6,23 +6,23 @@ use serde::Serialize;
 use serde_json::Value;
 use zoo_datasets::{DataError, Image};
 
-/// What a part of a data set holds.
+/// The contents of a split of a data set.
 #[derive(Clone, Debug, Serialize)]
 pub struct Inspection {
     /// Which part: `train`, `val`, ...
     pub name: &'static str,
     /// Samples.
     pub samples: usize,
-    /// What is known about the samples.
+    /// Properties of the samples.
     #[serde(flatten)]
     pub facts: IndexMap<&'static str, Value>,
-    /// The most telling of it: what it is called, and its least and largest value.
+    /// The most informative property: its name, minimum and maximum.
     #[serde(skip)]
     pub columns: Vec<(&'static str, Option<(u64, u64)>)>,
-    /// What pixels are, of samples that are images.
+    /// Pixel statistics, if samples are images.
     #[serde(flatten)]
     pub pixels: Option<Pixels>,
-    /// What could not be read, and why.
+    /// Unreadable entries, with the reason.
     pub broken: Vec<String>,
 }
 
@@ -39,7 +39,7 @@ pub struct Pixels {
     pub std: [f64; 3],
 }
 
-/// Sums over the pixels of images, exact in integers and so the same in any order, and `N` counts beside them.
+/// Sums over the pixels of images, in exact integers and therefore independent of order, and `N` further counts.
 #[derive(Clone, Debug)]
 pub(crate) struct Sums<const N: usize> {
     pub counts: [usize; N],
@@ -58,7 +58,7 @@ impl<const N: usize> Default for Sums<N> {
 }
 
 impl<const N: usize> Sums<N> {
-    /// Of `samples` samples; `read` gives those of one, and `done` hears that it is read.
+    /// For `samples` samples; `read` returns the sums of one, and `done` is called for each.
     pub fn over(samples: usize, read: impl Fn(usize) -> Self + Sync, done: &(dyn Fn() + Sync)) -> Self {
         let one = |index| {
             let sums = read(index);
@@ -68,7 +68,7 @@ impl<const N: usize> Sums<N> {
         (0..samples).into_par_iter().map(one).reduce(Self::default, Self::join)
     }
 
-    /// Of one image with its counts, or of what cannot be read.
+    /// For one image with its counts, or an unreadable entry.
     pub fn of(found: Result<(Image, [usize; N]), DataError>) -> Self {
         let (image, counts) = match found {
             Ok(found) => found,

@@ -1,13 +1,13 @@
-//! Tasks: what networks are asked to do with one kind of sample, from the recipe's words to figures and pictures.
+//! Tasks: everything that depends on the kind of sample, from the settings of a recipe to metrics and pictures.
 //!
-//! The recipe knows no pixels and the data sets know no recipe; golden check, training and evaluation all come here, so
-//! that what is proven is what trains. What computes a network is another crate's business: evaluations see a
-//! [`Network`].
+//! zoo-recipe knows nothing about pixels, and zoo-datasets nothing about recipes; golden check, training and evaluation
+//! all use this crate, so that the proven step is the step that is trained. Networks are computed by another crate:
+//! evaluations use the trait [`Network`].
 //!
 //! * [`Task`], and [`task`] with the list of all: opens data, as [`DataSets`].
 //! * [`SampleSets`]: opened samples; they make a [`Feed`] of batches for training and a [`HeldOut`] for evaluation,
 //!   inspect themselves, and draw themselves.
-//! * [`metrics`]: what evaluations measure, a file each.
+//! * [`metrics`]: the metrics of evaluations, one file each.
 //!
 //! ```
 //! use zoo_recipe::{Library, LoadOptions};
@@ -49,10 +49,10 @@ use thiserror::Error;
 use zoo_datasets::DataError;
 use zoo_recipe::{Recipe, Span};
 
-/// Data or preprocessing that cannot be had as the recipe says.
+/// Errors of data or preprocessing.
 #[derive(Debug, Error)]
 pub enum InputError {
-    /// The recipe asks for what the transforms cannot do.
+    /// The recipe needs something that the transforms do not support.
     #[error("{span}: {message}")]
     Recipe {
         /// Line of the recipe.
@@ -66,7 +66,7 @@ pub enum InputError {
 }
 
 impl InputError {
-    /// For what stands at `path` of a recipe.
+    /// An error for `path` in a recipe.
     fn at(recipe: &Recipe, path: &str, message: impl Into<String>) -> Self {
         Self::Recipe { span: recipe.span(path), message: message.into() }
     }

@@ -1,4 +1,4 @@
-//! From decoded images to the network's input.
+//! From decoded images to the input of the network.
 
 use zoo_datasets::{Image, Normalize, Pipeline, Size, transforms};
 use zoo_recipe::{
@@ -17,9 +17,9 @@ pub(crate) enum Split {
     Eval,
 }
 
-/// Builds the preprocessing of a recipe, and checks that it delivers what the model takes: `image` is `[channels,
-/// height, width]`, where one channel stands for grey images, `from` the size of all images of the data set if they
-/// share one.
+/// Builds the preprocessing of a recipe, and checks that its result fits the model: `image` is `[channels, height,
+/// width]`, where one channel means grey images, and `from` is the common size of all images of the data set, if there
+/// is one.
 ///
 /// # Errors
 /// Steps after the normalisation, impossible steps, or images of another size than the model's input.
@@ -66,18 +66,19 @@ pub(crate) fn pipeline(
         Some(size) if [channels, size.height, size.width] == image => Ok(pipeline),
         Some(size) => {
             let made = format!("{channels}x{}x{}", size.height, size.width);
-            Err(refuse(path, format!("images come out as {made}, the model takes {c}x{h}x{w}")))
+            Err(refuse(path, format!("preprocessing makes images of {made}, but the model takes {c}x{h}x{w}")))
         }
         None => Err(refuse(
             path,
             format!(
-                "files may have any size, and no step makes them {c}x{h}x{w}: put `resize_to: {{size: {h}}}` before `normalize`"
+                "image files can have any size, and no step makes them {c}x{h}x{w}: put `resize_to: {{size: {h}}}` \
+                 before `normalize`"
             ),
         )),
     }
 }
 
-/// Whether both lists of steps bring files of any size to what the model takes.
+/// Whether both lists of steps produce the input size of the model from files of any size.
 ///
 /// # Errors
 /// As [`pipeline`].
@@ -87,8 +88,7 @@ pub(crate) fn expect_any_size(recipe: &Recipe) -> Result<(), InputError> {
     [Split::Train, Split::Eval].into_iter().try_for_each(|split| pipeline(recipe, split, None, shape).map(|_| ()))
 }
 
-/// The preprocessing of images whose size another section of the recipe decides: normalisation alone, whatever the
-/// size.
+/// The preprocessing of images whose size is determined elsewhere in the recipe: only normalisation.
 ///
 /// # Errors
 /// Other steps.
@@ -96,7 +96,7 @@ pub(crate) fn unresized(recipe: &Recipe, split: Split) -> Result<Pipeline, Input
     Ok(Pipeline::new(Vec::new(), only_normalisation(recipe, split)?)?)
 }
 
-/// The normalisation of a list of steps that may do nothing else, where samples are varied by a section of their own.
+/// The normalisation of a list of steps in which nothing else is allowed, because another section augments samples.
 pub(crate) fn only_normalisation(recipe: &Recipe, split: Split) -> Result<Normalize, InputError> {
     let (steps, path) = match split {
         Split::Train => (&recipe.preprocess.train, "preprocess.train"),
@@ -106,14 +106,14 @@ pub(crate) fn only_normalisation(recipe: &Recipe, split: Split) -> Result<Normal
         [] => Ok(Normalize::UNCHANGED),
         [schema::Step::Normalize(normalize)] => Ok(normalisation(normalize)),
         _ => {
-            let message = "only `normalize` may stand here: images with text are varied by `preprocess.text`, those with label \
-                           maps by `preprocess.label_maps`, videos by `preprocess.pairs`";
+            let message = "only `normalize` is allowed here: images with text are augmented by `preprocess.text`, \
+                           images with label maps by `preprocess.label_maps`, videos by `preprocess.pairs`";
             Err(InputError::at(recipe, path, message))
         }
     }
 }
 
-/// The normalisation that a recipe asks for.
+/// The normalisation of a recipe.
 fn normalisation(n: &schema::Normalize) -> Normalize {
     let scale = match n.scale {
         Levels::Unit => transforms::PixelScale::Unit,

@@ -1,4 +1,4 @@
-//! What a kind of sample brings along, and the list of all kinds.
+//! The trait of tasks, and the list of all tasks.
 
 use std::{path::Path, sync::Arc};
 
@@ -14,7 +14,7 @@ use crate::{
     text_detection::TextDetection, tracking::Tracking,
 };
 
-/// What networks are asked to do with one kind of sample: a folder each, which knows all there is to know of it.
+/// A task: everything that depends on one kind of sample, in one folder each.
 pub trait Task: Sync {
     /// Opens the data that the recipe names.
     ///
@@ -28,11 +28,11 @@ pub trait Task: Sync {
     /// Data that are missing or unreadable.
     fn open_folder(&self, recipe: &Recipe, root: &Path) -> Result<DataSets, InputError>;
 
-    /// What a recipe has to say to get at the data in a folder or file.
+    /// The settings of a recipe for the data in a folder or file.
     fn source_in(&self, root: &Path, before: &Source) -> Source;
 
-    /// Whether the recipe's steps bring what its source may hold to the network's size, as far as that is known before
-    /// the data are opened.
+    /// Whether the steps of the recipe produce the input size of the network for all possible samples, as far as this
+    /// is known before the data are opened.
     ///
     /// # Errors
     /// Steps that do not.
@@ -40,11 +40,11 @@ pub trait Task: Sync {
         Ok(())
     }
 
-    /// What evaluation does to an image, for a network that takes `image` (`[channels, height, width]`): what goldens
-    /// of the preprocessing are held against.
+    /// The evaluation preprocessing of an image, for a network with the input `image` (`[channels, height, width]`);
+    /// preprocessing goldens are compared with it.
     ///
     /// # Errors
-    /// Steps that contradict each other, or do not deliver what the network takes.
+    /// Steps that contradict each other, or do not fit the input of the network.
     fn preprocessing(&self, recipe: &Recipe, image: [usize; 3]) -> Result<Pipeline, InputError>;
 }
 
@@ -64,10 +64,10 @@ pub trait SampleSets: Send + Sync {
     /// Samples per epoch.
     fn train_len(&self) -> usize;
 
-    /// Samples held out.
+    /// Held-out samples.
     fn val_len(&self) -> usize;
 
-    /// What samples are called, in the plural.
+    /// The name of samples, in the plural.
     fn noun(&self) -> &'static str;
 
     /// Names of the classes; none if samples have none.
@@ -75,7 +75,7 @@ pub trait SampleSets: Send + Sync {
         &[]
     }
 
-    /// Tells what these data are told from others by, in order: [`DataSets::fingerprint`].
+    /// Passes on the identifying properties of these data, in order: [`DataSets::fingerprint`].
     fn names(&self, tell: &mut dyn FnMut(String));
 
     /// Bytes of generated samples that are kept once they are made, training and held-out ones.
@@ -83,19 +83,19 @@ pub trait SampleSets: Send + Sync {
         [0; 2]
     }
 
-    /// Changes the recipe's preprocessing where it would not bring these samples to the network's size; says what is
-    /// changed.
+    /// Changes the preprocessing of the recipe if it does not produce the input size of the network; returns a
+    /// description of the change.
     fn fit(&self, _recipe: &mut Recipe) -> Vec<String> {
         Vec::new()
     }
 
-    /// Writes into the recipe what it leaves to the data and other data may not decide: a run keeps it.
+    /// Stores settings in the recipe that depend on the data and must not change with other data.
     fn settle(&self, _recipe: &mut Recipe) {}
 
     /// Batches for a step with these `inputs`, the first of which is the network's first.
     ///
     /// # Errors
-    /// Preprocessing that does not deliver what the step takes, an input that such data do not offer, or too few
+    /// Preprocessing that does not fit the inputs of the step, an input that such data do not provide, or too few
     /// samples.
     fn feed(&self, recipe: &Recipe, inputs: &[Input], config: LoaderConfig) -> Result<Feed, InputError>;
 
@@ -115,8 +115,8 @@ pub trait SampleSets: Send + Sync {
         None
     }
 
-    /// What answers reach that know nothing of the sample. `network` makes one for its shapes, where they matter;
-    /// `progress` hears how much is done, and of how much.
+    /// The scores of trivial answers that ignore the sample. `network` creates one for its shapes, if needed;
+    /// `progress` is called with the current and the total count.
     ///
     /// # Errors
     /// Samples that cannot be read, or a network that they do not fit.
@@ -141,7 +141,7 @@ pub trait SampleSets: Send + Sync {
     /// Reads all samples of part number `part`; `done` is called for each.
     fn inspect(&self, part: usize, done: &(dyn Fn() + Sync)) -> Inspection;
 
-    /// Draws the first samples, `rows` by `columns` at most, with what is known about them; also how many there are.
+    /// Draws the first samples, at most `rows` by `columns`, with their annotations; also returns their number.
     ///
     /// # Errors
     /// Samples that cannot be read, or an empty sheet.
@@ -152,7 +152,7 @@ pub trait SampleSets: Send + Sync {
         None
     }
 
-    /// What a network continues a text with; `None` where samples are not text.
+    /// The text generator of a network; `None` if samples are not text.
     fn alphabet(&self) -> Option<Alphabet<'_>> {
         None
     }
@@ -166,15 +166,15 @@ pub type MakeNetwork<'a> = dyn FnMut() -> Result<Box<dyn Network + 'a>, Evaluati
 pub struct DataSets {
     /// The samples.
     pub samples: Arc<dyn SampleSets>,
-    /// What they are, in a line.
+    /// A description in one line.
     pub description: String,
-    /// Entries left out because they could not be read (`on_error: skip`).
+    /// Unreadable entries that were skipped (`on_error: skip`).
     pub skipped: usize,
 }
 
 impl DataSets {
-    /// Tells these data from others, wherever they lie: FNV-1a over the names of samples in order, and, if samples have
-    /// one, over the names of the classes and each sample's label.
+    /// Identifies these data, independent of their path: FNV-1a over the names of samples in order, and, if samples
+    /// have classes, over the names of the classes and the label of each sample.
     pub fn fingerprint(&self) -> u64 {
         let mut bytes = Vec::new();
         self.samples.names(&mut |name| {
@@ -210,11 +210,14 @@ pub fn open(recipe: &Recipe, root: Option<&Path>) -> Result<DataSets, InputError
     let task = task(recipe.data.source.kind());
     match root {
         Some(root) => task.open_folder(recipe, root),
-        None => task.open(recipe),
+        None => task.open(recipe).map_err(|error| match error {
+            InputError::Data(DataError::NotAFolder(folder)) => InputError::Data(DataError::NoSource(folder)),
+            error => error,
+        }),
     }
 }
 
-/// How any loader of a recipe's data works; batch, order and seed are to be set.
+/// The common configuration of all loaders of a recipe; batch, order and seed must be set.
 pub fn loader_config(recipe: &Recipe, threads: usize) -> LoaderConfig {
     LoaderConfig { threads, on_error: on_error(recipe), ..LoaderConfig::default() }
 }

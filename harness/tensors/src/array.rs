@@ -1,4 +1,4 @@
-//! A tensor as a file holds it.
+//! A tensor as stored in a file.
 
 use half::{bf16, f16};
 use std::fmt;

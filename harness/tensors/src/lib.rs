@@ -1,8 +1,8 @@
-//! Files of named tensors that anybody may have written: safetensors, NumPy's `.npy` and `.npz`, what PyTorch's
-//! `torch.save` writes, and MindSpore's checkpoints.
+//! Untrusted files of named tensors: safetensors, NumPy's `.npy` and `.npz`, files of `torch.save`, and MindSpore
+//! checkpoints.
 //!
-//! Nothing in them is executed: a pickle is read one instruction at a time and only describes tensors. No file makes a
-//! reader take more memory than a small multiple of its size.
+//! Nothing in them is executed: a pickle is interpreted one instruction at a time and can only describe tensors.
+//! Readers use at most a small multiple of the file size as memory.
 //!
 //! ```
 //! use zoo_tensors::{Array, ElementType, npy};

@@ -11,19 +11,19 @@ const ALIGNMENT: usize = 64;
 /// The array in the bytes of a file.
 ///
 /// # Errors
-/// What is wrong with it. An array of Python objects is refused: only executing its pickle would give them.
+/// What is wrong with it. An array of Python objects is refused, because reading it would require executing a pickle.
 pub fn parse(bytes: &[u8]) -> Result<Array, String> {
-    let cut = || "cut off within its header".to_owned();
+    let cut = || "truncated in its header".to_owned();
     let rest = bytes.strip_prefix(MAGIC).ok_or("not an .npy file")?;
     let [major, _minor, rest @ ..] = rest else { return Err(cut()) };
     let (length, rest) = match (major, rest) {
         (1, [a, b, rest @ ..]) => (usize::from(u16::from_le_bytes([*a, *b])), rest),
         (2 | 3, [a, b, c, d, rest @ ..]) => (u32::from_le_bytes([*a, *b, *c, *d]) as usize, rest),
         (1..=3, _) => return Err(cut()),
-        _ => return Err(format!("version {major} of the format is not known")),
+        _ => return Err(format!("format version {major} is not supported")),
     };
     let (header, data) = rest.split_at_checked(length).ok_or_else(cut)?;
-    let header = std::str::from_utf8(header).map_err(|_| "its header is no text".to_owned())?;
+    let header = std::str::from_utf8(header).map_err(|_| "its header is not text".to_owned())?;
     let (dtype, big_endian) = element_type(field(header, "descr")?.trim_matches(['\'', '"']))?;
     let fortran = match field(header, "fortran_order")? {
         "True" => true,
@@ -75,7 +75,7 @@ pub fn encode(array: &Array) -> Vec<u8> {
     [MAGIC, &[1, 0], &(padded as u16).to_le_bytes(), header.as_bytes(), &data].concat()
 }
 
-/// What stands behind a key of the header.
+/// The value of a key in the header.
 fn field<'h>(header: &'h str, key: &str) -> Result<&'h str, String> {
     let missing = || format!("its header has no readable `{key}`");
     let behind = [format!("'{key}':"), format!("\"{key}\":")];
@@ -87,8 +87,8 @@ fn field<'h>(header: &'h str, key: &str) -> Result<&'h str, String> {
 /// Element type and whether it is big-endian.
 fn element_type(descr: &str) -> Result<(ElementType, bool), String> {
     if descr.starts_with('[') || descr.contains('O') {
-        return Err("an array of Python objects, which only executing a pickle would give: save arrays of numbers, \
-                    one by one or with numpy.savez"
+        return Err("an array of Python objects, which cannot be read without executing a pickle: save arrays of \
+                    numbers, one by one or with numpy.savez"
             .to_owned());
     }
     let mut letters = descr.chars();
@@ -103,7 +103,7 @@ fn element_type(descr: &str) -> Result<(ElementType, bool), String> {
         "i1" => ElementType::I8,
         "u1" => ElementType::U8,
         "b1" => ElementType::Bool,
-        _ => return Err(format!("elements of type `{descr}` are not read: save float32 or float64")),
+        _ => return Err(format!("elements of type `{descr}` are not supported: save float32 or float64")),
     };
     Ok((dtype, big_endian))
 }

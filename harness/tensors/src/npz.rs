@@ -18,7 +18,7 @@ impl Npz {
     /// Opens an archive.
     ///
     /// # Errors
-    /// What is wrong with it; a file in it that is no array, or compressed.
+    /// The reason; a file in it that is not an array, or compressed.
     pub fn open(file: File) -> Result<Self, String> {
         let size = file.metadata().map_err(|error| error.to_string())?.len();
         let zip = ZipArchive::new(BufReader::new(file)).map_err(|error| format!("a damaged zip archive: {error}"))?;
@@ -38,7 +38,7 @@ impl Npz {
     pub fn read(&mut self, name: &str) -> Result<Array, String> {
         let file = self.zip.by_name(&format!("{name}.npy")).map_err(|error| format!("`{name}`: {error}"))?;
         if file.compression() != CompressionMethod::Stored {
-            return Err(format!("`{name}` is compressed: write with numpy.savez, not numpy.savez_compressed"));
+            return Err(format!("`{name}` is compressed: use numpy.savez, not numpy.savez_compressed"));
         }
         if file.size() > self.size {
             return Err(format!("`{name}` claims {} bytes, more than the file has", file.size()));

@@ -1,8 +1,8 @@
-//! Pickled objects of untrusted files: candle's reader, kept within bounds.
+//! Pickled objects of untrusted files: candle's reader with limits.
 //!
-//! candle copies what is fetched from the memo, allocates what a length says, shifts by what a count says, and walks
-//! nested values by recursion. A file made for it could so take all memory or the stack. Here each instruction is
-//! looked at before candle performs it, and what it made is measured after.
+//! candle copies memo values, allocates by stored lengths, shifts by stored counts, and recurses into nested values, so
+//! a malicious file could exhaust memory or the stack. Here each instruction is checked before candle executes it, and
+//! its result is measured afterwards.
 
 use candle_core::pickle::{Object, Stack};
 
@@ -16,7 +16,7 @@ const MOST_VALUES: usize = 8_000_000;
 /// The object that `bytes` describe.
 pub(crate) fn read(bytes: &[u8]) -> Result<Object, String> {
     if bytes.len() > MOST_BYTES {
-        return Err(format!("its description of the tensors has {} bytes, more than {MOST_BYTES}", bytes.len()));
+        return Err(format!("its description of tensors has {} bytes, more than {MOST_BYTES}", bytes.len()));
     }
     let mut rest = bytes;
     let mut stack = Stack::empty();
@@ -39,9 +39,9 @@ fn foresee(rest: &[u8]) -> Result<(), String> {
     match rest {
         // BINUNICODE: a length of four bytes, little-endian, and the text.
         [b'X', a, b, c, d, text @ ..] if u32::from_le_bytes([*a, *b, *c, *d]) as usize > text.len() => {
-            Err("cut off within a text".to_owned())
+            Err("truncated in a text".to_owned())
         }
-        // LONG1: a count and so many bytes of a number, of which candle keeps 64 bits.
+        // LONG1: a count and that number of bytes of an integer, of which candle keeps 64 bits.
         [0x8a, count, ..] if *count > 8 => Err("a number of more than 64 bits".to_owned()),
         _ => Ok(()),
     }

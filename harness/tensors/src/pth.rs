@@ -1,5 +1,5 @@
-//! What `torch.save` has written since PyTorch 1.6: a zip archive with `data.pkl`, which describes the tensors, and a
-//! file for each storage, uncompressed (<https://pytorch.org/docs/stable/notes/serialization.html>).
+//! The format of `torch.save` since PyTorch 1.6: an uncompressed zip archive with `data.pkl`, which describes the
+//! tensors, and a file for each storage (<https://pytorch.org/docs/stable/notes/serialization.html>).
 
 use candle_core::{Device, Tensor, pickle::Object};
 use std::{
@@ -15,9 +15,9 @@ use crate::{Array, ElementType, array::numel, pickle};
 const ZIP: [u8; 4] = *b"PK\x03\x04";
 /// How PyTorch before 1.6 began: protocol 2, and the magic number as a LONG1 of ten bytes.
 const OLDER: [u8; 4] = [0x80, 2, 0x8a, 10];
-/// Under what trainings keep their state_dict, in the order in which it is looked for.
+/// The usual entries for state_dicts, in search order.
 const USUAL: [&str; 7] = ["state_dict", "model_state_dict", "model", "module", "net", "network", "weights"];
-/// The tensors may take this many times the file's size: f16 becomes f64, and tied weights stand there several times.
+/// The tensors can take this multiple of the file size: f16 becomes f64, and tied weights occur several times.
 const MOST_GROWTH: usize = 16;
 
 type Tensors = BTreeMap<String, Tensor>;
@@ -40,7 +40,7 @@ pub fn is_older(bytes: &[u8]) -> Option<String> {
 /// All tensors of the state_dict in f32, and the entry that holds it if that is not the file itself.
 ///
 /// # Errors
-/// What is wrong with the file; no state_dict, or several.
+/// Errors of the file; no state_dict, or several.
 pub fn read(file: File, entry: Option<&str>) -> Result<(Tensors, Option<String>), String> {
     let mut archive = Archive::open(file)?;
     let root = pickle::read(&archive.file("data.pkl", pickle::MOST_BYTES as u64)?)?;
@@ -59,11 +59,10 @@ pub fn read(file: File, entry: Option<&str>) -> Result<(Tensors, Option<String>)
     Ok((tensors, entry))
 }
 
-/// The tensors that were saved, whatever holds them: a tensor by itself has no name, those of dictionaries within
-/// dictionaries the keys joined by `/`.
+/// All saved tensors: a single tensor has no name; tensors in nested dictionaries have the keys joined by `/`.
 ///
 /// # Errors
-/// What is wrong with the file; no tensor.
+/// Errors of the file; no tensor.
 pub fn read_all(file: File) -> Result<Vec<(String, Array)>, String> {
     let mut archive = Archive::open(file)?;
     let root = pickle::read(&archive.file("data.pkl", pickle::MOST_BYTES as u64)?)?;
@@ -80,7 +79,7 @@ pub fn read_all(file: File) -> Result<Vec<(String, Array)>, String> {
     Ok(arrays)
 }
 
-/// The tensors of an object that lies where `name` says. Nesting is bounded: [`pickle::read`] does that.
+/// The tensors of an object at `name`. [`pickle::read`] bounds the nesting.
 fn collect(object: Object, name: String, described: &mut Vec<(String, Described)>) {
     match object {
         Object::Dict(pairs) => {
@@ -93,7 +92,7 @@ fn collect(object: Object, name: String, described: &mut Vec<(String, Described)
     }
 }
 
-/// The archive, all of whose files lie below one folder.
+/// The archive, with all files in one folder.
 struct Archive {
     zip: ZipArchive<BufReader<File>>,
     folder: String,
@@ -107,7 +106,7 @@ impl Archive {
         let zip = ZipArchive::new(BufReader::new(file)).map_err(|error| format!("a damaged zip archive: {error}"))?;
         let names = zip.file_names().filter_map(Result::ok);
         let folder = names.filter_map(|name| name.strip_suffix("data.pkl").map(str::to_owned)).next();
-        let folder = folder.ok_or("a zip archive without data.pkl: not written by torch.save")?;
+        let folder = folder.ok_or("a zip archive without data.pkl: not a file of torch.save")?;
         let mut archive = Self { zip, folder, size };
         let scripted = archive.zip.index_for_name(&format!("{}constants.pkl", archive.folder)).is_some();
         if scripted {
@@ -130,7 +129,7 @@ impl Archive {
             return Err(format!("{name} is compressed, which torch.save never does"));
         }
         if file.size() > most {
-            return Err(format!("{name} claims {} bytes, more than there can be", file.size()));
+            return Err(format!("{name} claims {} bytes, more than possible", file.size()));
         }
         let mut bytes = Vec::with_capacity(file.size() as usize);
         file.take(most).read_to_end(&mut bytes).map_err(|error| format!("{name} in the archive: {error}"))?;
@@ -171,12 +170,12 @@ impl Archive {
 
 type State = Vec<(Object, Object)>;
 
-/// The state_dict in what was saved: that itself, the entry that is asked for, or the usual one.
+/// The state_dict in a saved object: the object itself, the requested entry, or the usual entry.
 fn state_dict(root: Object, entry: Option<&str>) -> Result<(State, Option<String>), String> {
     let Object::Dict(mut pairs) = root else {
         return Err(match root {
             Object::Reduce { .. } | Object::Build { .. } => {
-                "a whole module, which only its own code can read: save its state_dict instead, \
+                "a whole module, which cannot be read without its code: save its state_dict instead, \
                  torch.save(module.state_dict(), FILE)"
             }
             _ => "not a state_dict: a dictionary from names to tensors",
@@ -190,7 +189,7 @@ fn state_dict(root: Object, entry: Option<&str>) -> Result<(State, Option<String
             match found {
                 Some((_, Object::Dict(inner))) => pairs = inner,
                 Some(_) => return Err(format!("its entry `{key}` is not a dictionary")),
-                None => return Err(format!("it has no entry `{key}`; there are {known}")),
+                None => return Err(format!("it has no entry `{key}`; its entries: {known}")),
             }
         }
         return match has_tensors(&pairs) {
@@ -216,10 +215,10 @@ fn state_dict(root: Object, entry: Option<&str>) -> Result<(State, Option<String
             let (name, state) = inner.swap_remove(index);
             Ok((state, Some(name)))
         }
-        None if inner.is_empty() => Err(format!("there is no state_dict in it; it has {known}")),
+        None if inner.is_empty() => Err(format!("it contains no state_dict; its entries: {known}")),
         None => {
             let names = inner.iter().map(|(name, _)| format!("`{name}`")).collect::<Vec<_>>().join(", ");
-            Err(format!("it has several state_dicts, {names}: say which with --entry"))
+            Err(format!("it has several state_dicts, {names}: choose one with --entry"))
         }
     }
 }

@@ -11,7 +11,7 @@ use std::{
 };
 use zoo_datasets::files;
 
-/// Longest header that is read: what tens of millions of values would need.
+/// Longest header that is read: enough for tens of millions of values.
 const MAX_HEADER: u64 = 1 << 30;
 
 /// An open file.
@@ -78,19 +78,19 @@ impl Reader {
         file.read_exact(&mut word).map_err(|_| malformed("truncated: it ends before its header".to_owned()))?;
         let header = u64::from_le_bytes(word);
         if header > MAX_HEADER || header + 8 > length {
-            return Err(malformed("truncated, or no safetensors: it ends before its header does".to_owned()));
+            return Err(malformed("truncated, or not a safetensors file: it ends within its header".to_owned()));
         }
         let mut text = vec![0; header as usize];
         file.read_exact(&mut text).map_err(unreadable)?;
         let Header { places, .. } =
-            serde_json::from_slice(&text).map_err(|e| malformed(format!("its header is no safetensors': {e}")))?;
+            serde_json::from_slice(&text).map_err(|e| malformed(format!("not a safetensors header: {e}")))?;
         if let Some(name) = places.iter().filter(|(_, place)| !place.is_sound()).map(|(name, _)| name).min() {
-            return Err(malformed(format!("`{name}` has another size than its shape and type say")));
+            return Err(malformed(format!("the size of `{name}` does not match its shape and type")));
         }
         let end = places.values().map(|place| place.data_offsets[1]).max().unwrap_or(0);
         let (announced, there) = (end, length - header - 8);
         if announced > there {
-            return Err(malformed(format!("truncated: {announced} bytes of values are announced, {there} are there")));
+            return Err(malformed(format!("truncated: {there} of {announced} bytes of values")));
         }
         Ok(Self { path: path.to_owned(), file: Mutex::new(file), start: 8 + header, places })
     }
@@ -127,11 +127,11 @@ impl Reader {
         let place = self.places.get(name).ok_or_else(|| malformed(format!("there is no value `{name}`")))?;
         let [begin, end] = place.data_offsets;
         let mut bytes = vec![0; (end - begin) as usize];
-        let mut file = self.file.lock().map_err(|_| malformed("another reader has failed".to_owned()))?;
+        let mut file = self.file.lock().map_err(|_| malformed("another reader failed".to_owned()))?;
         file.seek(SeekFrom::Start(self.start + begin)).map_err(unreadable)?;
         file.read_exact(&mut bytes).map_err(unreadable)?;
         drop(file);
         let array = place.dtype().and_then(|dtype| Array::decode(dtype, place.shape.clone(), &bytes));
-        array.ok_or_else(|| malformed(format!("`{name}` has another size than its shape and type say")))
+        array.ok_or_else(|| malformed(format!("the size of `{name}` does not match its shape and type")))
     }
 }

@@ -1,4 +1,4 @@
-//! Writes what `torch.load` reads, `weights_only=True` included: see [`crate::pth`] for the format.
+//! Writes files for `torch.load`, also with `weights_only=True`: see [`crate::pth`] for the format.
 
 use crate::{Array, ElementType};
 use candle_core::{DType, Tensor};
@@ -39,7 +39,7 @@ pub fn encode_one(array: &Array) -> Result<Vec<u8>, String> {
     archive(&out.0, std::iter::once(Ok(Array { dtype, ..array.clone() }.bytes())))
 }
 
-/// The archive: what `data.pkl` describes, and a file per storage.
+/// The archive: `data.pkl`, and a file per storage.
 fn archive(description: &[u8], storages: impl Iterator<Item = Result<Vec<u8>, String>>) -> Result<Vec<u8>, String> {
     let mut zip = ZipWriter::new(Cursor::new(Vec::new()));
     let mut add = |name: &str, content: &[u8]| {

@@ -1,4 +1,4 @@
-//! Where a NaN or an infinity came from.
+//! Finds the origin of a NaN or an infinity.
 
 use candle_core::{DType, Tensor};
 use std::fmt;
@@ -8,7 +8,7 @@ use zoo_graph::{Graph, Phase, Source, ValueId};
 /// The first value of a step that holds a NaN or an infinity.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Culprit {
-    /// What gave it.
+    /// Its source.
     pub cause: Cause,
     /// NaN and infinities in it.
     pub bad: usize,
@@ -18,7 +18,7 @@ pub struct Culprit {
     pub first: f64,
 }
 
-/// What gives a value.
+/// The source of a value.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Cause {
     /// The batch: something is wrong with the data or their preprocessing.
@@ -54,17 +54,17 @@ impl fmt::Display for Culprit {
         match cause {
             Cause::Input { name, sample } => write!(
                 f,
-                "the batch itself: {bad} of {of} numbers of the input `{name}` are not finite (the first is {first}, in \
-                 sample {sample} of the batch, counted from 0): look at the data and at `preprocess`"
+                "the batch itself: {bad} of {of} values of the input `{name}` are not finite (the first is {first}, \
+                 in sample {sample} of the batch, counted from 0): check the data and `preprocess`"
             ),
             Cause::Variable { name } => {
-                write!(f, "`{name}` before the step: {bad} of {of} numbers, the first is {first}")
+                write!(f, "`{name}` before the step: {bad} of {of} values, the first is {first}")
             }
             Cause::Node { name, op, phase, line, largest } => {
                 write!(
                     f,
-                    "node {name} ({op}), {phase}: {bad} of {of} numbers, the first is {first}; its operands are finite, \
-                     none above {largest:.3e}"
+                    "node {name} ({op}), {phase}: {bad} of {of} values, the first is {first}; its operands are \
+                     finite, at most {largest:.3e}"
                 )?;
                 line.iter().try_for_each(|(place, path)| write!(f, "\n  --> {place} ({path})"))
             }
@@ -96,7 +96,7 @@ impl Observer for Search {
     }
 
     fn observe(&mut self, value: ValueId, tensor: &Tensor) {
-        // Indices are finite; what candle does not give is not judged.
+        // Indices are finite; tensors that candle cannot convert are not judged.
         let numbers = tensor.to_dtype(DType::F64).and_then(|tensor| tensor.flatten_all()?.to_vec1::<f64>());
         let Ok(numbers) = numbers else { return };
         let (mut bad, mut largest, mut first) = (0, 0.0f64, None);
@@ -117,7 +117,7 @@ impl Observer for Search {
 }
 
 impl Search {
-    /// What was found in a step of this graph.
+    /// The result for a step of this graph.
     pub fn culprit(&self, graph: &Graph) -> Option<Culprit> {
         let Found { value, bad, of, at, first } = self.found?;
         let cause = match graph.value(value).source {

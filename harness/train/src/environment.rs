@@ -1,4 +1,4 @@
-//! What a training ran on, for its report.
+//! The environment of a training, for its report.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -12,7 +12,7 @@ pub struct Environment {
     pub zoo: String,
     /// Operating system and architecture.
     pub platform: String,
-    /// Model of the processor, if the system tells.
+    /// Model of the processor, if known.
     pub cpu: Option<String>,
     /// Vector instructions of the processor that matter here.
     pub cpu_features: Vec<String>,
@@ -26,7 +26,7 @@ pub struct Environment {
 }
 
 impl Environment {
-    /// This machine, with what the run chose.
+    /// This machine, with the settings of the run.
     pub fn detect(threads: usize, kernels: &str) -> Self {
         Self {
             zoo: env!("CARGO_PKG_VERSION").to_owned(),
@@ -47,7 +47,7 @@ fn revision(folder: &Path) -> Option<String> {
     let read = |path: &Path| fs::read_to_string(path).ok();
     let mut git = folder.ancestors().map(|dir| dir.join(".git")).find(|git| git.exists())?;
     if git.is_file() {
-        // A worktree or a submodule says where its own folder is.
+        // A worktree or a submodule refers to its Git folder.
         git = git.parent()?.join(read(&git)?.strip_prefix("gitdir:")?.trim());
     }
     let head = read(&git.join("HEAD"))?;
@@ -66,7 +66,7 @@ fn revision(folder: &Path) -> Option<String> {
     commit.chars().all(|digit| digit.is_ascii_hexdigit()).then(|| commit.to_owned())
 }
 
-/// The processor's model as Linux tells it.
+/// The model of the processor, as reported by Linux.
 fn cpu_model() -> Option<String> {
     let info = fs::read_to_string("/proc/cpuinfo").ok()?;
     let line = info.lines().find(|line| line.starts_with("model name"))?;

@@ -1,4 +1,4 @@
-//! Why a training cannot begin or go on.
+//! Errors of a training.
 
 use std::path::PathBuf;
 use thiserror::Error;
@@ -15,7 +15,7 @@ use crate::{
     weights::{Fit, WeightsError},
 };
 
-/// Why a training or an evaluation cannot begin or go on.
+/// Errors of a training or an evaluation.
 #[derive(Debug, Error)]
 pub enum TrainError {
     /// The recipe makes no step.
@@ -27,7 +27,7 @@ pub enum TrainError {
     /// The data are missing, unreadable, or do not fit the recipe.
     #[error(transparent)]
     Data(#[from] DataError),
-    /// The data or the preprocessing are not as the recipe says.
+    /// Errors of data or preprocessing.
     #[error(transparent)]
     Input(#[from] InputError),
     /// The data do not fit the network.
@@ -35,7 +35,8 @@ pub enum TrainError {
     Mismatch(String),
     /// A batch that cannot be divided among the ranks.
     #[error(
-        "`train.batch` is {batch}, of which {ranks} ranks cannot have equal parts: choose another number of ranks or another batch"
+        "`train.batch` is {batch}, which {ranks} ranks cannot share equally: choose another number of ranks or \
+         another batch"
     )]
     Share {
         /// Samples of all ranks together.
@@ -60,11 +61,11 @@ pub enum TrainError {
     RecipeChanged {
         /// Steps done in the checkpoint.
         step: u64,
-        /// What differs.
+        /// The differences.
         changes: Vec<Change>,
     },
     /// A checkpoint of a training on other data.
-    #[error("the checkpoint at step {step} was trained on other data: {before}; these are {now}")]
+    #[error("the checkpoint at step {step} was trained on other data: {before}. The data of this run are {now}")]
     DataChanged {
         /// Steps done in the checkpoint.
         step: u64,
@@ -78,8 +79,9 @@ pub enum TrainError {
     Variables(String),
     /// The loss is not a number any more.
     #[error(
-        "the loss of step {step} is not finite ({}); the last checkpoint is intact{}\nUsual causes: a learning rate that is \
-         too high ({lr} here), broken samples, a loss scale that overflows; `gradients.skip_loss_above` leaves out such \
+        "the loss of step {step} is not finite ({}); the last checkpoint is intact{}\nUsual causes: a learning rate \
+         that is \
+         too high ({lr} here), broken samples, a loss scale that overflows; `gradients.skip_loss_above` skips such \
          updates",
         components(losses),
         came_from(culprit)
@@ -108,7 +110,7 @@ pub enum TrainError {
     #[error("{0}")]
     Prompt(String),
     /// Not one sample of the held-out set could be read.
-    #[error("nothing could be evaluated: every sample of the held-out set was left out")]
+    #[error("nothing to evaluate: every held-out sample was skipped")]
     NothingEvaluated,
     /// A file of the run folder cannot be written.
     #[error(transparent)]
@@ -151,7 +153,7 @@ impl From<EvaluationError> for TrainError {
 }
 
 impl TrainError {
-    /// The step after which numbers are not finite, and where that is to be explained.
+    /// The step after which values are not finite, and the origin if it was found.
     pub(crate) fn not_finite(&mut self) -> Option<(u64, &mut Option<Box<Culprit>>)> {
         match self {
             Self::LossNotFinite { step, culprit, .. } | Self::VariableNotFinite { step, culprit, .. } => {
@@ -163,7 +165,7 @@ impl TrainError {
 }
 
 fn came_from(culprit: &Option<Box<Culprit>>) -> String {
-    culprit.as_ref().map(|culprit| format!("\nThe first came from {culprit}")).unwrap_or_default()
+    culprit.as_ref().map(|culprit| format!("\nThe first non-finite value came from {culprit}")).unwrap_or_default()
 }
 
 fn lines(changes: &[Change]) -> String {

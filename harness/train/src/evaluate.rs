@@ -52,7 +52,8 @@ pub fn continue_text(
     Ok(alphabet.continue_text(&mut network, prompt, sampling, cancel, tell)?)
 }
 
-/// What trivial answers reach on the job's held-out set. `progress` hears how much is done, and of how much.
+/// The scores of trivial answers on the held-out set of the job. `progress` is called with the current and the total
+/// count.
 ///
 /// # Errors
 /// Samples that cannot be read, or a network that they do not fit.

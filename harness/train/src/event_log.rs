@@ -1,8 +1,8 @@
-//! `events.jsonl`: one [`Event`] per line, as JSON, in the order in which things happened.
+//! `events.jsonl`: one [`Event`] per line, as JSON, in chronological order.
 //!
-//! Every line is handed to the operating system at once, so a killed process leaves at most one incomplete line. A
-//! resumed run drops what happened after its checkpoint and an incomplete last line, and appends; after a power failure
-//! lines shortly before the checkpoint may be missing.
+//! Every line is written immediately, so a killed process leaves at most one incomplete line. A resumed run removes
+//! events after its checkpoint and an incomplete last line, then appends. After a power failure, lines shortly before
+//! the checkpoint may be missing.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -58,8 +58,8 @@ impl Listener for EventLog {
     }
 }
 
-/// The events of a file; none if there is no such file. Lines that are no events, the last one if it is not complete
-/// excepted, are left out with a warning.
+/// The events of a file; none if there is no such file. Lines that are not events are skipped with a warning, except an
+/// incomplete last line.
 ///
 /// # Errors
 /// A file that cannot be read.
@@ -67,7 +67,7 @@ pub fn read(path: &Path) -> io::Result<Vec<Event>> {
     Ok(lines(path)?.0)
 }
 
-/// The events, and whether lines were left out.
+/// The events, and whether lines were skipped.
 fn lines(path: &Path) -> io::Result<(Vec<Event>, bool)> {
     let file = match files::open(path) {
         Ok((file, _)) => file,
@@ -86,7 +86,7 @@ fn lines(path: &Path) -> io::Result<(Vec<Event>, bool)> {
         }
         match serde_json::from_slice(&line) {
             Ok(event) if line.ends_with(b"\n") => events.push(event),
-            // What a crash leaves at the end.
+            // The incomplete end after a crash.
             _ if !line.ends_with(b"\n") && file.fill_buf()?.is_empty() => break,
             _ => {
                 first_wrong = first_wrong.or(Some(number));
@@ -95,13 +95,13 @@ fn lines(path: &Path) -> io::Result<(Vec<Event>, bool)> {
         }
     }
     if let Some(first) = first_wrong {
-        tracing::warn!("{}:{first}: not an event of a run; left out, as {wrong} lines altogether", path.display());
+        tracing::warn!("{}:{first}: not an event of a run; {wrong} such lines are ignored", path.display());
     }
     Ok((events, first_wrong.is_some()))
 }
 
-/// Whether an event belongs to the training up to `step`. The end of the interrupted run does not, and a run that goes
-/// on from its very beginning has no past.
+/// Whether an event belongs to the training up to `step`. The end event of an interrupted run does not; a run that is
+/// resumed from step 0 has no earlier events.
 fn stays(event: &Event, step: u64) -> bool {
     match event {
         Event::Started(started) => step > 0 && started.resumed_at.is_none_or(|at| at <= step),

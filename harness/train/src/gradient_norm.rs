@@ -19,7 +19,7 @@ impl GradientNorm {
         Self { gradients: graph.gradients.iter().map(|(_, gradient)| *gradient).collect(), squares: 0.0 }
     }
 
-    /// The norm over what was seen: summed in f64, tensor after tensor, so that it is the same for any number of
+    /// The norm over the observed tensors: summed in f64, tensor by tensor, so that it does not depend on the number of
     /// threads.
     pub fn value(&self) -> f64 {
         self.squares.sqrt()
@@ -33,7 +33,7 @@ impl Observer for GradientNorm {
 
     fn observe(&mut self, _value: ValueId, tensor: &Tensor) {
         let numbers = tensor.to_dtype(DType::F32).and_then(|tensor| tensor.flatten_all()?.to_vec1::<f32>());
-        // What candle does not give makes the norm no number, which is not written.
+        // Tensors that candle cannot convert make the norm NaN, which is not written.
         self.squares += numbers.map_or(f64::NAN, |all| all.iter().map(|n| f64::from(*n) * f64::from(*n)).sum());
     }
 }

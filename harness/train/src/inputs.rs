@@ -1,4 +1,4 @@
-//! Between a graph's inputs and the fields of a batch.
+//! Maps the fields of a batch to the inputs of a graph.
 
 use candle_core::{Device, Tensor};
 use zoo_engine::{Inputs, candle_dtype};
@@ -17,11 +17,11 @@ pub(crate) fn declared(graph: &Graph) -> Vec<Input> {
     inputs.collect()
 }
 
-/// Inputs of a graph in its shapes and element types. What the graph does not take is left out.
+/// Inputs of a graph in its shapes and element types. Fields that the graph does not have are ignored.
 pub(crate) fn inputs(graph: &Graph, fields: Vec<Field>) -> Result<Inputs, TrainError> {
     let mut inputs = Inputs::new();
     for Field { name, numbers } in fields {
-        // What no term of the loss compares with is not an input.
+        // Fields that no loss term uses are not inputs.
         let Some(input) = graph.inputs.iter().find(|input| input.name == name) else { continue };
         let ty = graph.ty(input.value);
         let fits = matches!(numbers, Numbers::Real(_)) == ty.dtype.is_float();

@@ -1,4 +1,4 @@
-//! What is trained, and the batches that it is trained and evaluated on.
+//! A training job: the network, and the data for training and evaluation.
 
 use zoo_datasets::{LoaderConfig, Share};
 use zoo_engine::Arithmetic;
@@ -22,7 +22,7 @@ pub struct SimulatedDevice<'a> {
     pub arithmetic: &'a Arithmetic,
 }
 
-/// What is trained, on what.
+/// A training job.
 #[derive(Clone, Copy)]
 pub struct Job<'a> {
     /// The recipe.
@@ -31,9 +31,9 @@ pub struct Job<'a> {
     pub model: &'a ResolvedModel,
     /// Its data.
     pub data: &'a DataSets,
-    /// Top-1 accuracy of a linear classifier on the same data, if it was measured: reported beside the target.
+    /// Top-1 accuracy of a linear classifier on the same data, if measured: reported with the target.
     pub linear_baseline: Option<f64>,
-    /// What other trivial answers reach on the same data: reported beside the target.
+    /// The scores of other trivial answers on the same data: reported with the target.
     pub baselines: &'a [Baseline],
     /// Whether the step was proven: reported with the result.
     pub golden: GoldenVerdict,
@@ -42,13 +42,13 @@ pub struct Job<'a> {
 }
 
 impl Job<'_> {
-    /// Threads that compute; as many prepare data beside them.
+    /// Number of compute threads; the same number of threads prepares data.
     pub fn threads(&self) -> usize {
         let cores = || std::thread::available_parallelism().map_or(1, usize::from);
         self.recipe.engine.threads.unwrap_or_else(cores)
     }
 
-    /// Name of what computes.
+    /// Name of the device.
     pub fn device_name(&self) -> &str {
         self.device.map_or(HOST, |device| device.name)
     }
@@ -62,7 +62,7 @@ impl Job<'_> {
     /// that this rank trains on.
     ///
     /// # Errors
-    /// Preprocessing that does not deliver what the step takes, or too few samples.
+    /// Preprocessing that does not fit the inputs of the step, or too few samples.
     pub fn feed(&self, step: &Graph, ranks: &Ranks) -> Result<Feed, TrainError> {
         let share = Share { part: ranks.rank(), of: ranks.size() };
         Ok(self.data.feed(self.recipe, &declared(step), self.threads(), share)?)

@@ -1,4 +1,4 @@
-//! `launch.json`: how a run was asked for, so that it can go on and be evaluated without being told again.
+//! `launch.json`: the settings with which a run was started, so that it can be resumed and evaluated without them.
 
 use serde::{Deserialize, Serialize};
 use std::{
@@ -14,7 +14,7 @@ const LAUNCH: &str = "launch.json";
 /// More than a command line has.
 const LONGEST: u64 = 1 << 22;
 
-/// What the recipe's file does not say about a run. Paths are absolute.
+/// The settings of a run that are not in the recipe file. Paths are absolute.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Launch {
@@ -30,7 +30,7 @@ pub struct Launch {
     pub device: Option<String>,
     /// Folders that recipes and devices were searched in first.
     pub recipes: Vec<PathBuf>,
-    /// Whether the golden was left out.
+    /// Whether the golden check was skipped.
     pub no_check: bool,
 }
 
@@ -38,7 +38,7 @@ impl Launch {
     /// Reads it from the folder of a run; `None` if the run has none, as those of older versions.
     ///
     /// # Errors
-    /// A file that cannot be read, or that is not what was written.
+    /// A file that cannot be read, or is damaged.
     pub fn read(folder: &Path) -> Result<Option<Self>, TrainError> {
         let path = folder.join(LAUNCH);
         if !path.is_file() {
@@ -48,7 +48,7 @@ impl Launch {
         read.map(Some).map_err(|source| TrainError::Unreadable { path, source })
     }
 
-    /// This one over `begun`: what it does not say is as it was there, and its overrides come after.
+    /// These settings merged over `begun`: missing ones are taken from there, and overrides are appended.
     #[must_use]
     pub fn over(self, begun: Self) -> Self {
         let added = self.sets.into_iter().filter(|set| !begun.sets.contains(set));
@@ -64,7 +64,7 @@ impl Launch {
         }
     }
 
-    /// The command that asks for it again, as a shell takes it.
+    /// The shell command that starts it again.
     pub fn command(&self) -> String {
         let path = |path: &Path| path.to_string_lossy().into_owned();
         let mut words = vec!["zoo".to_owned(), "run".to_owned(), self.recipe.clone()];

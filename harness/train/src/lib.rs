@@ -1,10 +1,10 @@
 //! Training: the loop around the step.
 //!
-//! A [`Trainer`] runs the recipe's [`Step`](zoo_engine::Step), the same that the golden check runs, over the batches of
-//! a [`Job`], evaluates the held-out set, keeps [`Checkpoint`]s from which it goes on bit for bit, and tells
-//! [`Listener`]s what happens. The files of a run ([`RunFolder`]: event log, TensorBoard, report, result) are such
-//! listeners; a progress bar is another, and belongs to the command. [`Session`] is the step without the loop, for
-//! whoever brings batches and learning rates of their own.
+//! A [`Trainer`] runs the [`Step`](zoo_engine::Step) of the recipe (the same as the golden check) over the batches of a
+//! [`Job`], evaluates the held-out set, writes [`Checkpoint`]s for bit-identical resumption, and sends events to
+//! [`Listener`]s. The files of a run ([`RunFolder`]: event log, TensorBoard, report, result) are such listeners; the
+//! progress bar of the command is another. [`Session`] is the step without the loop, for callers with their own batches
+//! and learning rates.
 //!
 //! ```
 //! use zoo_train::Launch;

@@ -1,16 +1,16 @@
-//! The loss scale of a training in half precision.
+//! The loss scale of a half-precision training.
 
 use serde::{Deserialize, Serialize};
 use zoo_recipe::schema;
 
-/// The present scale, and what it follows from.
+/// The current scale, and its state.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LossScale {
     /// Factor on the loss.
     pub scale: f64,
     /// Steps without overflow since it last changed.
     pub good_steps: u64,
-    /// Steps whose update was left out.
+    /// Number of skipped updates.
     pub skipped: u64,
 }
 

@@ -1,8 +1,8 @@
-//! How much memory a training will take, before it takes any.
+//! Forecast of the memory of a training.
 //!
-//! Most of it is the plan of the step's buffers, which is exact. Beside it there are the network that evaluates,
-//! batches that are prepared ahead, generated images that are kept, and variables on their way into a checkpoint. What
-//! the process has before (code, libraries, the index of the data) is measured.
+//! Most of it is the buffer plan of the step, which is exact. The rest are the evaluation network, prefetched batches,
+//! cached generated images, and variables being written to a checkpoint. The current memory of the process (code,
+//! libraries, the index of the data) is measured.
 
 use std::fs;
 use zoo_engine::{Kernels, Options, StepMemory};
@@ -15,19 +15,19 @@ use crate::{
     job::Job,
 };
 
-/// What a process takes on top of what is known of it: stacks and arenas of its threads, code that is not loaded yet.
-/// Measured: docs/reliability.md, "Memory".
+/// Additional memory of a process: stacks and arenas of its threads, code that is not loaded yet. Measured:
+/// docs/reliability.md, "Memory".
 pub const OVERHEAD: Bytes = Bytes(8 << 20);
 
 /// The name of the step's part of a forecast.
 pub const STEP: &str = "step";
 
-/// Memory of this process now (`VmRSS`); `None` where the system does not tell.
+/// Current memory of this process (`VmRSS`); `None` if unknown.
 pub fn resident() -> Option<Bytes> {
     status("VmRSS:")
 }
 
-/// Most memory that this process has had so far (`VmHWM`); `None` where the system does not tell.
+/// Peak memory of this process (`VmHWM`); `None` if unknown.
 pub fn peak() -> Option<Bytes> {
     status("VmHWM:")
 }
@@ -45,12 +45,13 @@ fn network(job: Job<'_>) -> Result<StepMemory, TrainError> {
     Ok(StepMemory::of(graph, Options::of(job.recipe), job.device.map(|device| device.arithmetic))?)
 }
 
-/// Batches that there are at one time: what waits, the batch that is filled, the one on its way, and the step's own.
+/// Number of batches at one time: those waiting, the one being filled, the one being handed over, and the one in the
+/// step.
 fn ahead(job: Job<'_>) -> u64 {
     (job.eval_loader_config().prefetch + 3) as u64
 }
 
-/// What an evaluation takes at its peak, generated images that are kept included.
+/// Peak memory of an evaluation, including cached generated images.
 ///
 /// # Errors
 /// A recipe that makes no network, or one that the kernels cannot compute.
@@ -60,7 +61,7 @@ pub fn evaluation(job: Job<'_>) -> Result<Bytes, TrainError> {
     Ok(resident().unwrap_or_default() + OVERHEAD + network.peak() + network.variables + batches + Bytes(kept))
 }
 
-/// What a training will take at its peak, part by part.
+/// Forecast peak memory of a training, by part.
 ///
 /// # Errors
 /// A recipe that makes no step or no network, or one that the kernels cannot compute.
@@ -74,7 +75,7 @@ pub fn forecast(job: Job<'_>) -> Result<Memory, TrainError> {
         let memory = StepMemory::of(graph, options, arithmetic)?;
         step = step.filter(|largest| largest.peak() >= memory.peak()).or(Some(memory));
     }
-    let Some(step) = step else { return Err(TrainError::Mismatch("there is no epoch to train".into())) };
+    let Some(step) = step else { return Err(TrainError::Mismatch("no epochs to train".into())) };
     let network = network(job)?;
     let ahead = ahead(job);
     let kept: u64 = data.samples.kept_bytes().iter().sum();

@@ -1,4 +1,4 @@
-//! What the folder of a run tells about it, whoever trained there.
+//! Reads a run folder.
 
 use std::path::{Path, PathBuf};
 use zoo_datasets::files;
@@ -12,7 +12,7 @@ use crate::{
 
 /// The resolved recipe, in the folder of a run.
 pub(crate) const RECIPE: &str = "recipe.yaml";
-/// What happened, in the folder of a run.
+/// The file of events in a run folder.
 pub(crate) const EVENTS: &str = "events.jsonl";
 /// More than a resolved recipe has.
 pub(crate) const LONGEST_RECIPE: u64 = 1 << 24;
@@ -26,7 +26,7 @@ pub struct RunRecord {
     pub recipe: Recipe,
     /// The recipe as a file.
     pub yaml: String,
-    /// What happened, in order.
+    /// The events in order.
     pub events: Vec<Event>,
 }
 
@@ -46,13 +46,13 @@ pub enum RunEnd<'a> {
     Open,
     /// It was stopped after this many steps.
     Interrupted(u64),
-    /// It could not go on after this many steps, because of this.
+    /// It failed after this many steps, for this reason.
     Failed(u64, &'a str),
     /// It is done.
     Finished(&'a RunResult),
 }
 
-/// What happened in a run folder; nothing if it is none.
+/// The events of a run folder; none if it is not a run folder.
 pub(crate) fn events(folder: &Path) -> Result<Vec<Event>, TrainError> {
     let path = folder.join(EVENTS);
     event_log::read(&path).map_err(|source| TrainError::Unreadable { path, source })
@@ -77,7 +77,7 @@ impl RunRecord {
         Ok(Self { folder: folder.to_owned(), recipe, yaml, events })
     }
 
-    /// What was known when it began, or was last resumed.
+    /// The start event of the run, or of its last resumption.
     pub fn started(&self) -> Option<&Started> {
         let started = self.events.iter().rev().find_map(|event| match event {
             Event::Started(started) => Some(started),

@@ -39,7 +39,7 @@ use crate::{
 const TENSORBOARD: &str = "tensorboard";
 const CHECKPOINTS: &str = "checkpoints";
 const REPORT: &str = "report.html";
-/// Pictures of what the last evaluation found.
+/// Pictures of the last evaluation.
 const PICTURES: &str = "pictures";
 const RESULT: &str = "result.json";
 const LOCK: &str = "lock";
@@ -67,7 +67,7 @@ impl RunFolder {
         Ok(folder)
     }
 
-    /// Keeps how the run was asked for.
+    /// Stores the settings with which the run was started.
     ///
     /// # Errors
     /// A file that cannot be written.
@@ -87,24 +87,26 @@ impl RunFolder {
     /// Refuses a folder that a new run could not be made in, before anything long is begun.
     ///
     /// # Errors
-    /// A folder that holds a run already, or files of other purpose with the names of a run's; one whose name is not
-    /// UTF-8, which neither the log nor a checkpoint could tell.
+    /// A folder that already contains a run, or other files with the names that a run uses; a folder whose name is not
+    /// UTF-8, which cannot be stored in log and checkpoints.
     pub fn expect_vacant(path: &Path) -> Result<(), TrainError> {
         let refuse = |reason: String| Err(TrainError::RunFolder { path: path.to_owned(), reason });
         if path.to_str().is_none() {
             return refuse("its name is not UTF-8".to_owned());
         }
         if path.join(EVENTS).exists() {
-            return refuse("there is a run in this folder already; resume it, or choose another folder".to_owned());
+            return refuse("this folder already contains a run; resume it, or choose another folder".to_owned());
         }
-        // What was killed before its first event has left its lock, and perhaps its recipe.
+        // A run that was killed before its first event leaves its lock, and perhaps its recipe.
         let killed = path.join(LOCK).exists();
         let others = [REPORT, RESULT, PICTURES, TENSORBOARD].into_iter().chain((!killed).then_some(RECIPE));
         if let Some(name) = others.into_iter().find(|name| path.join(name).exists()) {
-            return refuse(format!("there is `{name}` in this folder, which a run would write: choose another folder"));
+            return refuse(format!(
+                "this folder contains `{name}`, which a run would overwrite: choose another folder"
+            ));
         }
         if !CheckpointStore::new(path.join(CHECKPOINTS)).is_empty()? {
-            return refuse("there are checkpoints in this folder, but no run: choose another folder".to_owned());
+            return refuse("this folder contains checkpoints, but no run: choose another folder".to_owned());
         }
         Ok(())
     }
@@ -163,7 +165,7 @@ impl RunFolder {
         }
     }
 
-    /// What happened in the folder of a run; nothing if it is none.
+    /// The events of a run folder; none if it is not a run folder.
     ///
     /// # Errors
     /// A log that cannot be read.
@@ -190,8 +192,9 @@ impl RunFolder {
         self.files(log, Report::default())
     }
 
-    /// Takes `trainer` to the newest checkpoint that can be used: sound, and of this training; without any checkpoint
-    /// it begins anew. What the files of the run say about later steps is dropped, later checkpoints are set aside.
+    /// Restores `trainer` from the newest usable checkpoint, which must be intact and belong to this training; without
+    /// a checkpoint it starts from the beginning. Later entries in the files of the run are removed, and later
+    /// checkpoints are renamed.
     ///
     /// # Errors
     /// Checkpoints of which none can be used or that are of another training, or a file that cannot be read or written.
@@ -203,7 +206,7 @@ impl RunFolder {
         }
         let (step, rejected) = newest(&store, trainer)?;
         for Rejected { error, .. } in &rejected {
-            tracing::warn!("{error}; going on from step {step}");
+            tracing::warn!("{error}; resuming from step {step}");
         }
         store.rewind(step)?;
         let (log, events) = EventLog::resume(self.path.join(EVENTS), step)?;
@@ -240,13 +243,13 @@ fn newest(store: &CheckpointStore, trainer: &mut Trainer<'_>) -> Result<(u64, Ve
         };
         rejected.push(Rejected { path, error });
     }
-    // If there is none of this training at all, another recipe was given: what differs is what there is to say.
+    // If no checkpoint belongs to this training, the recipe is different: report the differences.
     refused.map_or(Ok(()), Err)?;
     store.none_usable(rejected)?;
     Ok((0, Vec::new()))
 }
 
-/// A training that is ready to go on.
+/// A training that is ready to be resumed.
 pub struct Resumed {
     /// Steps done.
     pub step: u64,
@@ -317,7 +320,7 @@ impl Listener for RunFiles {
     }
 }
 
-/// Writes the report of a run anew from its event log. Returns the file.
+/// Rewrites the report of a run from its event log. Returns the file.
 ///
 /// # Errors
 /// A file that cannot be written.
@@ -326,7 +329,7 @@ pub fn rewrite_report(run: &RunRecord) -> Result<PathBuf, TrainError> {
     Ok(run.folder.join(REPORT))
 }
 
-/// The page of a run as a server gives it: as far as the run has got, with links to other pages.
+/// The page of a run for the server: the current state, with links to other pages.
 ///
 /// # Errors
 /// A folder without a run, or a template that does not render.
@@ -346,11 +349,11 @@ fn write_report(folder: &Path, report: &Report) -> Result<(), ListenError> {
     atomic::replace(&path, write).map_err(ListenError::at(&path))
 }
 
-/// Calls `render` with what the page of a run tells beyond its events.
+/// Calls `render` with the content of the page of a run beyond its events.
 fn with_source<T>(folder: &Path, render: impl FnOnce(&Source<'_>) -> T) -> T {
     let yaml = files::read(&folder.join(RECIPE), LONGEST_RECIPE).unwrap_or_default();
     let yaml = String::from_utf8_lossy(&yaml);
-    // A recipe of another version may not load; the page does without what it says of itself.
+    // A recipe of another version may not load; then the page omits its description.
     let recipe = record::recipe(&folder.join(RECIPE)).ok();
     let launch = Launch::read(folder).ok().flatten();
     let source = Source {

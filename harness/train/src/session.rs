@@ -1,4 +1,4 @@
-//! A network in training: the step with its variables, and how often it was run.
+//! A network in training: the step with its variables, and a step counter.
 
 use candle_core::Tensor;
 use std::collections::{BTreeMap, BTreeSet};
@@ -52,8 +52,8 @@ impl Session {
         Ok(Self { rule, loss_scale, ranks, ..Self::new(step, recipe.train.seed) })
     }
 
-    /// Goes on with the parts that are trained from this epoch on: another graph with the same weights, statistics and
-    /// averages. The optimizer starts anew, as it does in the reference when parameters join it.
+    /// Switches to the parts that are trained from this epoch on: another graph with the same weights, statistics and
+    /// averages. The optimizer is reset, as in the reference when parameters join.
     ///
     /// # Errors
     /// As [`Session::start`].
@@ -88,8 +88,8 @@ impl Session {
         Ok(())
     }
 
-    /// Takes weights and running statistics of a file, or of the newest checkpoint in a run's folder, as far as the
-    /// network has them in the same shape. Moving averages of what is taken start from it.
+    /// Loads weights and running statistics from a file, or from the newest checkpoint in a run folder, if the network
+    /// has them with the same shape. Their moving averages start from the loaded values.
     ///
     /// # Errors
     /// A file that cannot be read, or one with nothing for this network.
@@ -98,7 +98,7 @@ impl Session {
         let naming = Naming::from(source);
         let fit = Fit::new(self.step.graph(), &weights, &naming);
         for name in &fit.taken {
-            // The parameter itself: a training goes on from it, and its average follows.
+            // The parameter itself: training continues from it, and its average follows.
             let Some(tensor) = naming.theirs(name).and_then(|theirs| weights.tensors.get(&theirs)) else { continue };
             self.step.set_variable(name, tensor)?;
             let average = format!("{name}/{EMA}");
@@ -109,18 +109,18 @@ impl Session {
         if fit.taken.is_empty() {
             let file = fit.file.display();
             let hint = fit.hint.map(|hint| format!(" ({hint})")).unwrap_or_default();
-            return Err(TrainError::Variables(format!("{file} has nothing that this network could start from{hint}")));
+            return Err(TrainError::Variables(format!("{file} has no tensors that fit this network{hint}")));
         }
         Ok(fit)
     }
 
-    /// Training with a step that has its variables already, whatever it was built from.
+    /// Training with a step whose variables are already initialised.
     pub fn new(step: Step, seed: u64) -> Self {
         let rule = schema::LossScale::None;
         Self { step, seed, done: 0, loss_scale: LossScale::start(&rule), rule, ranks: Ranks::alone() }
     }
 
-    /// The loss scale, and how many updates were left out.
+    /// The loss scale, and the number of skipped updates.
     pub fn loss_scale(&self) -> LossScale {
         self.loss_scale
     }
@@ -138,7 +138,7 @@ impl Session {
     /// One update with the given inputs and learning rate; an observer sees the values it wants.
     ///
     /// # Errors
-    /// Inputs that do not fit, or a node that cannot be computed; what the variables hold then is up to the kernels.
+    /// Inputs that do not fit, or a node that cannot be computed; the variables are then unspecified.
     pub fn train_step(
         &mut self,
         inputs: &Inputs,
@@ -172,7 +172,7 @@ impl Session {
     /// All variables by name.
     ///
     /// # Errors
-    /// What the engine cannot bring into row-major order.
+    /// Values that the engine cannot convert to row-major order.
     pub fn variables(&self) -> Result<BTreeMap<String, Tensor>, TrainError> {
         Ok(self.step.variables()?.into_iter().map(|(variable, tensor)| (variable.name.clone(), tensor)).collect())
     }

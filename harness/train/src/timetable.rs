@@ -1,4 +1,4 @@
-//! Steps, epochs, and what is due after which step.
+//! Steps, epochs, and the actions due after each step.
 
 use zoo_recipe::schema::{Period, Train};
 
@@ -11,7 +11,7 @@ pub struct Timetable {
     checkpoint: Period,
 }
 
-/// Where in the data a training stands.
+/// The position of a training in its data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Position {
     /// Complete passes through the training set.

@@ -1,4 +1,4 @@
-//! The loop around the step.
+//! The training loop.
 
 mod replay;
 
@@ -35,14 +35,14 @@ const GRADIENT_NORMS: u64 = 100;
 pub enum Outcome {
     /// All epochs are done.
     Finished(RunResult),
-    /// It was asked to stop; a checkpoint of this many steps was written.
+    /// It was interrupted; a checkpoint after this many steps was written.
     Interrupted {
         /// Steps done.
         step: u64,
     },
 }
 
-/// A training that can be run to its end, or go on from a checkpoint.
+/// A training that can be run to its end, or resumed from a checkpoint.
 ///
 /// All numbers depend on recipe and data alone: not on threads, clock, listeners, or interruptions.
 pub struct Trainer<'a> {
@@ -61,7 +61,7 @@ pub struct Trainer<'a> {
     resumed_at: Option<u64>,
     /// Steps done at the newest checkpoint.
     saved: Option<u64>,
-    /// Whether the variables are what the training begins with, or more.
+    /// Whether the variables have been initialised or loaded.
     initialised: bool,
     ranks: Ranks,
 }
@@ -116,9 +116,9 @@ impl<'a> Trainer<'a> {
         })
     }
 
-    /// Gives the step what `train.init_from` names, once; a training that goes on from a checkpoint has no need of it.
-    /// [`Trainer::run`] does it at the latest: before, a file that is missing or does not fit is told before anything
-    /// is written.
+    /// Loads the weights of `train.init_from` into the step, once; not needed if the training is resumed from a
+    /// checkpoint. [`Trainer::run`] calls it if necessary. If it is called earlier, a missing or unsuitable file is
+    /// reported before anything is written.
     ///
     /// # Errors
     /// A file that cannot be read, or that does not fit the network.
@@ -127,9 +127,9 @@ impl<'a> Trainer<'a> {
             return Ok(());
         }
         if let Some(source) = &self.job.recipe.train.init_from {
-            // Not inside the message: what nobody listens to is not computed.
+            // Not inside the message macro, which would skip it without a listener.
             let fit = self.session.init_from(source)?;
-            let rest = if fit.is_enough() { "" } else { "\n  what the file does not give starts anew" };
+            let rest = if fit.is_enough() { "" } else { "\n tensors that are not in the file are initialised" };
             tracing::info!("init_from: {fit}{rest}");
         }
         self.initialised = true;
@@ -199,7 +199,7 @@ impl<'a> Trainer<'a> {
     /// Trains to the end, or until `cancel` is set: then a checkpoint is written after the present step.
     ///
     /// # Errors
-    /// Whatever keeps the training from going on. Checkpoints written before are intact.
+    /// Errors that end the training. Earlier checkpoints are intact.
     pub fn run(
         &mut self,
         store: &CheckpointStore,
@@ -234,7 +234,7 @@ impl<'a> Trainer<'a> {
         listener.hear(&Event::Started(Box::new(self.started())))?;
         let mut batches = None;
         loop {
-            // What is due after a step is done here, so that a resumed training makes up for what it missed.
+            // Actions that are due after a step run here, so that a resumed training catches up on missed ones.
             let done = self.session.done();
             if self.evaluation_due()
                 && let Some(evaluated) = self.evaluate(cancel, listener)?
@@ -262,7 +262,7 @@ impl<'a> Trainer<'a> {
         }
     }
 
-    /// Goes on from where the first rank stands.
+    /// Continues from the state of the first rank.
     fn follow_first(&mut self) -> Result<(), TrainError> {
         if self.ranks.size() == 1 {
             return Ok(());
@@ -326,9 +326,9 @@ impl<'a> Trainer<'a> {
             let (device, next) = (self.job.device_name(), self.session.loss_scale().scale);
             match overflowed {
                 true => tracing::warn!(
-                    "step {step} updates nothing: it overflows on {device} at the loss scale {loss_scale} (next: {next})"
+                    "step {step} is skipped: it overflows on {device} with the loss scale {loss_scale} (next: {next})"
                 ),
-                false => tracing::warn!("step {step} updates nothing: its loss is {loss}"),
+                false => tracing::warn!("step {step} is skipped: its loss is {loss}"),
             }
         } else if losses.iter().any(|(_, value)| !value.is_finite()) {
             return Err(TrainError::LossNotFinite { step, lr, losses, culprit: None });
@@ -355,9 +355,9 @@ impl<'a> Trainer<'a> {
         self.timetable.evaluates(done) && self.evaluations.last().is_none_or(|last| last.step < done)
     }
 
-    /// Refuses variables with a NaN or an infinity. Looking at all of them takes a few per cent of a step, and what is
-    /// wrong with them shows in the next loss; so it is done where they are used otherwise, and where a failure is
-    /// traced.
+    /// Refuses variables with a NaN or an infinity. Checking all of them takes a few per cent of the time of a step,
+    /// and faults show in the next loss anyway. So this is only called before other uses of variables, and when a
+    /// failure is traced.
     fn expect_finite(&self) -> Result<(), TrainError> {
         match self.session.step().not_finite()? {
             None => Ok(()),
@@ -500,5 +500,5 @@ impl<'a> Trainer<'a> {
 
 /// The resolved recipe as a checkpoint keeps it.
 fn recipe_value(recipe: &Recipe) -> Result<serde_json::Value, TrainError> {
-    serde_json::to_value(recipe).map_err(|error| TrainError::Mismatch(format!("the recipe cannot be kept: {error}")))
+    serde_json::to_value(recipe).map_err(|error| TrainError::Mismatch(format!("the recipe cannot be stored: {error}")))
 }

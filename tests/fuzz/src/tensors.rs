@@ -86,7 +86,7 @@ pub fn dump(data: &[u8]) {
     }
 }
 
-/// Judges what lies in a folder, whatever it is.
+/// Judges the contents of a folder.
 fn judge_recording(path: &Path) {
     let (recipe, tensors) = tiny();
     static GOLDEN: OnceLock<Golden> = OnceLock::new();
@@ -148,7 +148,7 @@ fn read_weights(data: &[u8]) {
     }
 }
 
-/// A file with weights, of whatever kind.
+/// A file with weights, of any kind.
 pub fn weights(data: &[u8]) {
     read_weights(data);
 }

@@ -1,4 +1,4 @@
-//! What sums over several ranks take here.
+//! Measures sums over several ranks.
 
 use crate::Failure;
 use crate::console::{Console, HEADING, paint};
@@ -15,13 +15,13 @@ const SIZES: [usize; 6] = [4 << 10, 64 << 10, 1 << 20, 4 << 20, 16 << 20, 64 << 
 const TIMES: usize = 7;
 const WARM_UP: usize = 2;
 
-/// Sums of several sizes, and what they have in common.
+/// Sums of several sizes, and the fitted latency and bandwidth.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Collectives {
     sums: Vec<Sum>,
-    /// Time that a sum takes whatever its size: `links.latency_ms` of a device file.
+    /// Fixed time of a sum, independent of its size: `links.latency_ms` of a device file.
     latency_ms: f64,
-    /// Bytes of what is summed over the rest of the time: `links.gb_per_s` of a device file.
+    /// Bytes divided by the remaining time: `links.gb_per_s` of a device file.
     gb_per_s: f64,
 }
 

@@ -1,4 +1,4 @@
-//! The arithmetic that a machine can do, measured: what a step's speed is held against.
+//! Measures the peak arithmetic performance of the machine.
 
 use std::hint::black_box;
 use std::time::Instant;
@@ -11,7 +11,7 @@ const ROUNDS: usize = 1 << 23;
 /// Timings, of which the best counts: a thread that has to wait shows no peak.
 const TRIES: usize = 3;
 
-/// GFLOP per second of f32 multiply-adds in registers, on so many threads at once.
+/// GFLOP per second of f32 multiply-adds in registers, on the given number of threads.
 pub(super) fn gflops(threads: usize) -> f64 {
     let best = (0..TRIES)
         .map(|_| {
@@ -23,7 +23,7 @@ pub(super) fn gflops(threads: usize) -> f64 {
     (2 * LANES * ROUNDS * threads) as f64 / best / 1e9
 }
 
-/// Runs the multiply-adds; the result only keeps them from being left out.
+/// Runs the multiply-adds; the result only prevents their elimination by the compiler.
 fn multiply_add() -> f32 {
     let (factor, term) = (black_box(0.999_f32), black_box(1e-3_f32));
     pulp::Arch::new().dispatch(

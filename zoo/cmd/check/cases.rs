@@ -1,4 +1,4 @@
-//! A golden check as cases for CI systems: one per stage.
+//! A golden check as test cases for CI systems: one per stage.
 
 use super::report;
 use crate::Failure;
@@ -10,13 +10,13 @@ use std::time::Duration;
 use zoo_golden::report::{Divergence, StageReport};
 use zoo_golden::{Verdict, mutants};
 
-/// What a check was of.
+/// The checked recipe.
 pub(in crate::cmd) struct Checked<'a> {
     /// The recipe and the arithmetic.
     pub name: String,
     /// The recipe's file, for faults that no line is known of.
     pub file: &'a Path,
-    /// What `--set` says.
+    /// The values of `--set`.
     pub sets: &'a [String],
     /// How long it took.
     pub time: Duration,
@@ -50,7 +50,7 @@ pub(in crate::cmd) fn suite(
     Ok(Suite { name: checked.name, cases, time: checked.time })
 }
 
-/// What is wrong in a stage; `divergence` if it begins there.
+/// The failures of a stage; with `divergence` if it is the first.
 fn fault(checked: &Checked<'_>, stage: &StageReport, divergence: Option<&Divergence>) -> Result<Fault, Failure> {
     let mut message = format!("{} of {} failed in {}", stage.failed.len(), stage.tensors, stage.stage);
     let mut text = Vec::new();

@@ -11,16 +11,16 @@ use zoo_golden::{
     device::{DeviceReport, Exponents, NodeReport, ScaleReport},
 };
 
-/// Nodes that are listed unless all are asked for.
+/// Number of nodes to list by default.
 const LISTED: usize = 12;
 /// Share of elements lost from which on a node is listed although it passes.
 const NOTABLE: f64 = 1e-3;
 
-/// Prints the parts of the step, where it begins to lose, the nodes that lose most (or `all` of them), and what a loss
-/// scale saves; `sets` are what `--set` says.
+/// Prints the stages, the first loss of precision, the nodes with the largest losses (or `all` of them), and the effect
+/// of loss scales; `sets` are the values of `--set`.
 pub(super) fn print(report: &DeviceReport, all: bool, sets: &[String], out: &mut Console) -> Result<(), Failure> {
     let (recipe, device) = (paint(HEADING, &report.recipe), &report.device);
-    writeln!(out, "{recipe}  {device}, each node on the operands that it reads there\n")?;
+    writeln!(out, "{recipe} {device}, each node on the operands that it reads there\n")?;
     write!(out, "{}", report::stages(&report.stages, ["nodes", "bound"]))?;
     if !report.end_to_end.is_empty() {
         let off = report.end_to_end.iter();
@@ -43,7 +43,7 @@ pub(super) fn print(report: &DeviceReport, all: bool, sets: &[String], out: &mut
     Ok(())
 }
 
-/// What is lost where: exponents of all values and of all gradients, and the nodes that lose most.
+/// Exponents of all values and of all gradients, and the nodes with the largest losses.
 fn nodes(report: &DeviceReport, all: bool, out: &mut Console) -> Result<(), Failure> {
     let lost = |node: &&NodeReport| node.verdict == Verdict::Fail || node.underflow + node.overflow > NOTABLE;
     let mut listed: Vec<&NodeReport> = report.nodes.iter().filter(|node| all || lost(node)).collect();
@@ -107,12 +107,12 @@ fn together<'n>(nodes: impl Iterator<Item = &'n NodeReport>) -> Exponents {
     sum
 }
 
-/// What the present scale loses, and what others would.
+/// The losses with the current loss scale, and with others.
 fn loss_scale(scale: &ScaleReport, out: &mut Console) -> Result<(), Failure> {
     let mut table = Table::new([
         ("loss scale", Align::Left),
         ("", Align::Right),
-        ("elements of the gradients that vanish", Align::Right),
+        ("gradient elements that underflow", Align::Right),
     ]);
     for (which, value, lost) in [
         ("none", 1.0, scale.lost_at_1),

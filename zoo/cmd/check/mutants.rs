@@ -1,4 +1,4 @@
-//! The check's own check: known mistakes are planted, and each has to be caught.
+//! `zoo check --mutants`: plants known mistakes, each of which must be detected.
 
 use crate::Failure;
 use crate::cli::Format;
@@ -9,7 +9,7 @@ use serde::Serialize;
 use std::io::Write;
 use zoo_golden::mutants::Outcome;
 
-/// What became of all mutants.
+/// The results of all mutants.
 #[derive(Serialize)]
 struct Report<'a> {
     schema_version: u32,

@@ -32,8 +32,8 @@ impl Picture {
         }
     }
 
-    /// A mark for each group of exponents, as high as the group is frequent; bars where the format begins and ends.
-    /// What is beyond the frame counts at its edge.
+    /// A mark for each group of exponents, with a height proportional to its frequency; bars at the limits of the
+    /// format. Values outside the frame count at its edge.
     pub(super) fn draw(&self, exponents: &Exponents) -> String {
         let mut groups = vec![0u64; self.count as usize];
         for (exponent, count) in exponents {

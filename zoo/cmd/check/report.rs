@@ -1,10 +1,10 @@
-//! A golden check for people.
+//! Prints a golden check.
 
 use crate::Failure;
 use crate::console::{BAD, DIM, GOOD, HEADING, WARN, paint};
 use crate::excerpt::excerpt;
 use crate::numbers::{Ratio, Small};
-use crate::table::{Align, Cell, Table};
+use crate::table::{Align, Cell, Table, fitted, fitted_after};
 use anstyle::Style;
 use std::io::Write;
 use zoo_golden::conditions::Difference;
@@ -14,7 +14,7 @@ use zoo_golden::{Precision, Report, Verdict};
 /// Failed tensors that are listed under the table.
 const LISTED: usize = 8;
 
-/// Prints stages, the first divergence, differing conditions and the verdict; `sets` are what `--set` says.
+/// Prints stages, the first divergence, differing conditions and the verdict; `sets` are the values of `--set`.
 pub(in crate::cmd) fn print(report: &Report, sets: &[String], out: &mut impl Write) -> Result<(), Failure> {
     let arithmetic = match report.dtype {
         Precision::F32 => "f32 (kernels)",
@@ -25,18 +25,18 @@ pub(in crate::cmd) fn print(report: &Report, sets: &[String], out: &mut impl Wri
     let fused: usize = report.stages.iter().map(|stage| stage.fused).sum();
     if fused > 0 {
         let note =
-            format!("{fused} module outputs are inside fused operators: the unfused run of this check covers them");
-        writeln!(out, "{}", paint(DIM, note))?;
+            format!("{fused} module outputs are inside fused operators; the unfused run of this check covers them");
+        writeln!(out, "{}", paint(DIM, fitted(&note)))?;
     }
     for stage in &report.stages {
         if let Some(item) = &stage.in_f32 {
             let note = format!(
-                "{}: up to {} floors apart in f32 ({}), which rounding alone may make here: judged in f64",
+                "{}: up to {} floors apart in f32 ({}), which rounding alone can cause here: judged in f64",
                 stage.stage,
                 Ratio(item.ratio),
                 item.name
             );
-            writeln!(out, "{}", paint(DIM, note))?;
+            writeln!(out, "{}", paint(DIM, fitted(&note)))?;
         }
     }
     for stage in report.stages.iter().filter(|stage| stage.verdict == Verdict::Fail) {
@@ -48,9 +48,9 @@ pub(in crate::cmd) fn print(report: &Report, sets: &[String], out: &mut impl Wri
     conditions(&report.conditions_differ, out)?;
     writeln!(out, "\n{}: {}", report.recipe, verdict_line(&report.stages, report.verdict))?;
     if report.baseline {
-        let note = "zoo recorded this golden itself: it is a baseline, which tells regressions. It proves nothing about a \
-                    reference framework";
-        writeln!(out, "{}", paint(WARN, note))?;
+        let note = "zoo recorded this golden itself: it is a baseline, which detects regressions. It does not prove \
+                    agreement with a reference framework";
+        writeln!(out, "{}", paint(WARN, fitted(note)))?;
     }
     Ok(())
 }
@@ -63,7 +63,7 @@ fn style(verdict: Verdict) -> Style {
     }
 }
 
-/// A row per stage; `counted` is what is compared, `floor` what errors are held against.
+/// One row per stage; `counted` and `floor` are the headings of the number of comparisons and of the limit.
 pub(in crate::cmd) fn stages(stages: &[StageReport], [counted, floor]: [&'static str; 2]) -> Table {
     let mut table = Table::new([
         ("stage", Align::Left),
@@ -93,7 +93,7 @@ pub(in crate::cmd) fn stages(stages: &[StageReport], [counted, floor]: [&'static
     table
 }
 
-/// What failed in a stage, beyond the worst.
+/// The failures of a stage.
 pub(in crate::cmd) fn failures(stage: &StageReport, out: &mut impl Write) -> Result<(), Failure> {
     writeln!(out, "\n{} of {} failed in {}:", stage.failed.len(), stage.tensors, paint(BAD, stage.stage))?;
     for item in stage.failed.iter().take(LISTED) {
@@ -109,12 +109,14 @@ pub(in crate::cmd) fn failures(stage: &StageReport, out: &mut impl Write) -> Res
         writeln!(out, "  {}", paint(DIM, format!("... and {} more", stage.failed.len() - LISTED)))?;
     }
     if let Some(ratio) = stage.would_pass_at.filter(|ratio| ratio.is_finite()) {
-        writeln!(out, "  {}", paint(DIM, format!("would pass at {} x floor", Ratio(ratio))))?;
+        writeln!(out, "  {}", paint(DIM, format!("would pass with a limit of {} x floor", Ratio(ratio))))?;
     }
     Ok(())
 }
 
-/// Where it begins, with the line of the recipe and what it looks like.
+const HINT: &str = "hint:";
+
+/// The first divergence, with the line of the recipe and hints.
 pub(in crate::cmd) fn first_divergence(
     divergence: &Divergence,
     sets: &[String],
@@ -133,10 +135,12 @@ pub(in crate::cmd) fn first_divergence(
         writeln!(out, "{}", indented(&excerpt(line, sets)))?;
     }
     if divergence.local != Some(true) && !divergence.suspects.is_empty() {
-        writeln!(out, "  suspects, nearest first: {}", divergence.suspects.join(", "))?;
+        let text = format!("suspects, nearest first: {}", divergence.suspects.join(", "));
+        writeln!(out, "  {}", fitted_after(&text, 4))?;
     }
     for hint in &divergence.hints {
-        writeln!(out, "  {} {hint}", paint(WARN, "hint:"))?;
+        let text = fitted_after(&format!("{HINT} {hint}"), 4);
+        writeln!(out, "  {}", text.replacen(HINT, &paint(WARN, HINT), 1))?;
     }
     Ok(())
 }
@@ -157,7 +161,7 @@ pub(super) fn conditions(differences: &[Difference], out: &mut impl Write) -> Re
     Ok(())
 }
 
-/// The verdict, with what failed.
+/// The verdict, with the failed stages.
 pub(in crate::cmd) fn verdict_line(stages: &[StageReport], verdict: Verdict) -> String {
     let judged = stages.iter().filter(|stage| stage.verdict != Verdict::Absent).count();
     let failed: Vec<String> =

@@ -1,4 +1,4 @@
-//! `zoo data inspect`: what a data set holds, and what of it is broken.
+//! `zoo data inspect`: contents of a data set, and its broken files.
 
 use super::Selection;
 use crate::cli::Format;
@@ -11,7 +11,7 @@ use serde::Serialize;
 use std::io::Write;
 use zoo_tasks::{DataSets, Inspection, Pixels};
 
-/// Count samples and classes, measure pixels, name broken files.
+/// Count samples and classes, compute pixel statistics, list broken files.
 ///
 /// Reads every image. Exits with 3 if one of them cannot be read.
 #[derive(Debug, clap::Args)]
@@ -19,7 +19,7 @@ use zoo_tasks::{DataSets, Inspection, Pixels};
 Examples:
   zoo data inspect resnet50 --profile mini
   zoo data inspect resnet50 --data ../cifar10
-  zoo data inspect resnet50 --data photos --set data.on_error=skip      count stray files instead of stopping at the first
+  zoo data inspect resnet50 --data photos --set data.on_error=skip   do not stop at broken files
   zoo data inspect resnet50 --data photos --format json | jq '.splits[].broken'")]
 pub struct Args {
     #[command(flatten)]
@@ -30,7 +30,7 @@ pub struct Args {
 struct Report {
     schema_version: u32,
     description: String,
-    /// Stray or unreadable entries left out when the folder was listed.
+    /// Unexpected or unreadable entries skipped when the folder was listed.
     skipped: usize,
     splits: Vec<Inspection>,
 }

@@ -1,4 +1,4 @@
-//! `zoo data make`: a look at the images.
+//! `zoo data make`: a contact sheet of images.
 
 use super::Selection;
 use crate::cli::Format;
@@ -19,16 +19,16 @@ Examples:
 pub struct Args {
     #[command(flatten)]
     selection: Selection,
-    /// The file to write; RECIPE.png by default
+    /// File to write; by default RECIPE.png
     #[arg(short, long, alias = "output", value_name = "FILE.png")]
     out: Option<PathBuf>,
-    /// Images from top to bottom
+    /// Number of rows
     #[arg(long, value_name = "N", default_value_t = 10)]
     rows: usize,
-    /// Images from left to right
+    /// Number of columns
     #[arg(long, value_name = "N", default_value_t = 20)]
     columns: usize,
-    /// Show the held-out images instead of those for training
+    /// Show held-out images instead of training images
     #[arg(long)]
     held_out: bool,
 }
@@ -40,7 +40,7 @@ struct Report {
     images: usize,
 }
 
-/// Writes the sheet and says where.
+/// Writes the sheet and prints the path.
 pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
     let (recipe, sets) = args.selection.open(context)?;
     let file = args.out.clone().unwrap_or_else(|| format!("{}.png", recipe.name).into());

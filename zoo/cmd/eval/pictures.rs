@@ -1,4 +1,4 @@
-//! What an evaluation found, drawn for people.
+//! `zoo eval --draw`: pictures of predictions.
 
 use crate::Failure;
 use std::fs;
@@ -36,7 +36,7 @@ impl Pictures {
     /// Makes the folder.
     ///
     /// # Errors
-    /// A folder that cannot be made, or nothing to draw: `undrawn` says why.
+    /// A folder that cannot be created, or nothing to draw, with the reason in `undrawn`.
     pub fn new(folder: &Path, limit: usize, undrawn: Option<&str>) -> Result<Self, Failure> {
         if let Some(why) = undrawn {
             return Err(Failure::Usage(format!("--draw: {why}")));
@@ -45,7 +45,7 @@ impl Pictures {
         Ok(Self { folder: folder.to_owned(), limit, seen: 0, sequences: Vec::new(), failed: None })
     }
 
-    /// Draws what is looked at.
+    /// Draws predictions.
     pub fn see(&mut self, sight: &Sight<'_>) {
         if self.failed.is_none() {
             self.failed = self.draw(sight).err();
@@ -95,7 +95,7 @@ impl Pictures {
     }
 }
 
-/// The last part of a name, without what a file's name should not hold.
+/// The last part of a name, without characters that are not suitable for file names.
 fn plain(name: &str) -> String {
     let last = name.rsplit(['/', '\\']).next().unwrap_or(name);
     let last = last.rsplit_once('.').map_or(last, |(stem, _)| stem);

@@ -1,4 +1,4 @@
-//! `zoo eval --prompt`: a text that the network continues.
+//! `zoo eval --prompt`: text generation.
 
 use crate::Failure;
 use crate::cli::Format;
@@ -11,19 +11,19 @@ use std::sync::atomic::AtomicBool;
 use zoo_tasks::Sampling;
 use zoo_train::{Job, Weights, continue_text};
 
-/// What is continued, and how.
+/// Options of text generation.
 #[derive(Clone, Debug, clap::Args)]
 pub struct PromptArgs {
-    /// Continue this text with a language model, instead of evaluating it
+    /// Generate text after this prompt with a language model, instead of evaluating it
     #[arg(long, value_name = "TEXT", conflicts_with_all = ["draw", "drawn"])]
     pub prompt: Option<String>,
-    /// Characters to add to the prompt
+    /// Number of characters to generate
     #[arg(long, value_name = "N", default_value_t = NonZero::<usize>::MIN.saturating_add(199), requires = "prompt")]
     length: NonZero<usize>,
-    /// Sampling temperature: logits are divided by it; 0 always takes the likeliest character
+    /// Sampling temperature: logits are divided by it; 0 always takes the most likely character
     #[arg(long, value_name = "T", default_value_t = 0.8, requires = "prompt", value_parser = temperature, allow_negative_numbers = true)]
     temperature: f64,
-    /// Seed of the draws
+    /// Seed of the random sampling
     #[arg(long, value_name = "N", default_value_t = 0, requires = "prompt")]
     seed: u64,
 }
@@ -45,7 +45,7 @@ struct Report<'a> {
     seed: u64,
 }
 
-/// Writes the prompt and what follows, as it comes. False if it was interrupted.
+/// Writes the prompt and the generated text as it is generated. False if it was interrupted.
 pub fn run(
     args: &PromptArgs,
     prompt: &str,

@@ -1,4 +1,4 @@
-//! `zoo golden diff`: two dumps of one step.
+//! `zoo golden diff`: compare two dumps of one step.
 
 use crate::cli::Format;
 use crate::cmd::Context;
@@ -18,7 +18,8 @@ use zoo_train::HOST;
 /// Operators at fault that are listed.
 const LISTED: usize = 12;
 
-/// Compare two dumps of a step: the first operator whose error is its own, and not inherited from what it reads.
+/// Compare two dumps of a step and find the first operator with an error of its own, which is not inherited from its
+/// operands.
 ///
 /// The dumps are of one recipe with the same weights and inputs: in fp32 and on an NPU, on two devices, or of two
 /// versions. `zoo check RECIPE --dump DIR` writes them. Passes if all differences are rounding, or follow from it.
@@ -78,8 +79,8 @@ fn print(comparison: &Comparison, context: &mut Context) -> Result<(), Failure> 
     let differing = comparison.nodes.iter().filter(|node| node.error != Some(0.0)).count();
     let verdict = match (comparison.verdict, comparison.identical) {
         (Verdict::Fail, _) => paint(BAD, "fail"),
-        (_, true) => format!("{}: equal to the bit", paint(GOOD, "pass")),
-        (_, false) => format!("{}: all differences are rounding or inherited", paint(GOOD, "pass")),
+        (_, true) => format!("{}: bit-identical", paint(GOOD, "pass")),
+        (_, false) => format!("{}: all differences are due to rounding or inherited", paint(GOOD, "pass")),
     };
     writeln!(out, "{verdict}, {differing} of {} operators differ", comparison.nodes.len())?;
     Ok(())
@@ -92,7 +93,7 @@ fn found(first: &NodeDifference, comparison: &Comparison, out: &mut crate::conso
         Some(Fault::A) => "in A",
         Some(Fault::B) => "in B",
         Some(Fault::Both) => "in both",
-        Some(Fault::Between) | None => "from equal operands, so it is not the same operator in both",
+        Some(Fault::Between) | None => "its operands are equal, so it is not the same operator in both dumps",
     };
     writeln!(out, "{heading} {} ({}), {}, {place}", first.node, first.op, first.stage)?;
     if let Some(line) = &first.line {

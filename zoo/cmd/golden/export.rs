@@ -1,4 +1,4 @@
-//! `zoo golden export`: the step in f64 as a recording.
+//! `zoo golden export`: write the reference step as a recording.
 
 use crate::cli::{Format, RecipeArgs};
 use crate::cmd::{Context, SCHEMA_VERSION, check};
@@ -9,10 +9,11 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use zoo_golden::reference;
 
-/// Write the golden's step in f64 as a recording: for msprobe's own comparison, or as named tensors.
+/// Write the reference step (f64) as a recording, for `msprobe compare` or as named tensors.
 ///
-/// The step is zoo's own in f64, under the golden's conditions, which `zoo check RECIPE --dtype f64` proves: a golden
-/// itself stores samples only. msprobe takes it as its golden side, where no GPU is at hand to make one.
+/// zoo computes the step in f64 under the conditions of the golden, because a golden stores only samples of each
+/// tensor. `zoo check RECIPE --dtype f64` proves that this step agrees with the golden. `msprobe compare` accepts the
+/// recording as its golden side, so no GPU is needed to make one.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -25,13 +26,13 @@ With msprobe:
 pub struct Args {
     #[command(flatten)]
     recipe: RecipeArgs,
-    /// The folder to write to; created if missing
+    /// Folder to write to; created if missing
     #[arg(short, long, alias = "output", value_name = "DIR")]
     out: PathBuf,
     /// What is written
     #[arg(long = "as", value_enum, value_name = "FORMAT", default_value_t = Form::Msprobe)]
     form: Form,
-    /// Use this golden instead of the recipe's own
+    /// Use this golden instead of the one that the recipe names
     #[arg(long, value_name = "FILE.json")]
     golden: Option<PathBuf>,
 }

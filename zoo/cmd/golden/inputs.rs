@@ -1,4 +1,4 @@
-//! `zoo golden inputs`: what a golden's step begins with.
+//! `zoo golden inputs`: write the weights and inputs of a golden.
 
 use crate::cli::{Format, RecipeArgs};
 use crate::cmd::{Context, SCHEMA_VERSION, check, output};
@@ -12,17 +12,18 @@ use zoo_golden::start::{Conditions, Spelling, Start, start};
 use zoo_tensors::{Array, ckpt, npz};
 use zoo_train::weights::{replace, write};
 
-/// Write the weights and inputs that a golden's step begins with.
+/// Write the weights and inputs from which the step of a golden starts.
 ///
-/// Any implementation can start from them: compute one step, record it, and give the recording to `zoo judge`. Beside
-/// the tensors lies step.json, with optimizer, learning rates, decays, loss and the keys that zoo judge looks for.
+/// Start another implementation from them, compute one step, record it, and pass the recording to `zoo judge`. The
+/// folder also contains step.json with optimizer, learning rates, weight decays, loss, and the keys that `zoo judge`
+/// expects.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  zoo golden inputs resnet18 -o begin                   weights.safetensors, inputs.safetensors, step.json
+  zoo golden inputs resnet18 -o begin                   weights.safetensors, inputs.safetensors
   zoo golden inputs resnet18 -o begin --as pth          weights.pth and inputs.pth, for torch.load
   zoo golden inputs resnet18 -o begin --as npz          weights.npz and inputs.npz, for numpy.load
-  zoo golden inputs resnet50 -o begin --as mindspore    weights.ckpt in MindSpore's names, and inputs.npz
+  zoo golden inputs resnet50 -o begin --as mindspore    weights.ckpt and inputs.npz
 
 In Python:
   model.load_state_dict(safetensors.torch.load_file(\"begin/weights.safetensors\"))
@@ -30,13 +31,13 @@ In Python:
 pub struct Args {
     #[command(flatten)]
     recipe: RecipeArgs,
-    /// The folder to write to; created if missing
+    /// Folder to write to; created if missing
     #[arg(short, long, alias = "output", value_name = "DIR")]
     out: PathBuf,
     /// What is written
     #[arg(long = "as", value_enum, value_name = "FORMAT", default_value_t = Form::Safetensors)]
     form: Form,
-    /// Use this golden instead of the recipe's own
+    /// Use this golden instead of the one that the recipe names
     #[arg(long, value_name = "FILE.json")]
     golden: Option<PathBuf>,
 }
@@ -109,7 +110,7 @@ fn described(conditions: &Conditions) -> Result<String, Failure> {
     Ok(text + "\n")
 }
 
-/// Writes tensors in the format that the file's name says.
+/// Writes tensors in the format given by the file name.
 fn save(path: &Path, arrays: &[(String, Array)]) -> Result<(), Failure> {
     let refused = |reason: String| Failure::Unwritable { path: path.to_owned(), source: std::io::Error::other(reason) };
     match path.extension().and_then(|extension| extension.to_str()) {

@@ -1,4 +1,4 @@
-//! `zoo profile R --against OTHER`: two steps side by side.
+//! `zoo profile R --against OTHER`: compare two steps.
 
 use super::Args;
 use crate::Failure;
@@ -17,7 +17,7 @@ pub(super) struct Other {
     pub title: String,
 }
 
-/// Prices the other step: with the same device, devices and batch, unless told otherwise.
+/// Predicts the other step, by default with the same device, number of devices and batch.
 pub(super) fn profile(name: &str, args: &Args, catalog: &Catalog, context: &Context) -> Result<Other, Failure> {
     let mut machine = args.machine.clone();
     machine.device = args.against_device.clone().or(machine.device);

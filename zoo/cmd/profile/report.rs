@@ -1,4 +1,4 @@
-//! What `zoo profile` says.
+//! The text output of `zoo profile`.
 
 use crate::Failure;
 use crate::cmd::SCHEMA_VERSION;
@@ -25,9 +25,9 @@ pub(super) struct Report {
     micro_batches: usize,
     step_ms: f64,
     images_per_s: f64,
-    /// What ends the step last: `device` or `input`.
+    /// What limits the step: `device` or `input`.
     limit: Limit,
-    /// What the device needs, were its input always there.
+    /// The time of the device if it never waits for input.
     device_ms: f64,
     /// Time of the slowest device over the mean, which is in it.
     slowest: f64,
@@ -48,7 +48,7 @@ pub(super) struct Report {
     /// That as a share of the peak in half precision: model FLOP utilisation.
     mfu: f64,
     utilisation: Utilisation,
-    /// Time on the critical path, by what bounds it.
+    /// Time on the critical path, by bottleneck.
     critical_path: Vec<Bound>,
     all_reduce: Collective,
     passes: Vec<Pass>,
@@ -264,7 +264,7 @@ impl Report {
     }
 }
 
-/// What each option would bring.
+/// The effect of each option.
 fn options_table(options: &[WhatIf]) -> Table {
     let mut table = Table::new([
         ("option", Align::Left),

@@ -1,4 +1,4 @@
-//! What is found out before a training, as the events that its log and its page keep.
+//! Results obtained before a training, as events for its log and page.
 
 use crate::cmd::SCHEMA_VERSION;
 use std::time::Duration;
@@ -20,7 +20,7 @@ const OPERATORS: usize = 12;
 /// Spans of a stream that are kept: more than a screen shows is of no use.
 const SPANS: usize = 300;
 
-/// A golden check; `changes` is what the run changes of the recipe as written.
+/// A golden check; `changes` are the changes of the run to the recipe as written.
 pub(super) fn golden(report: &Report, changes: Vec<String>, time: Duration) -> GoldenCheck {
     GoldenCheck {
         schema_version: SCHEMA_VERSION,
@@ -102,7 +102,7 @@ pub(super) fn device(report: &DeviceReport, name: &str) -> DeviceCheck {
     }
 }
 
-/// What a step costs on a device.
+/// The predicted cost of a step on a device.
 pub(super) fn cost(profile: &Profile, device: &str) -> Cost {
     let ops = profile.by_operator().into_iter().take(OPERATORS).map(|op| OperatorCost {
         op: op.op,
@@ -129,7 +129,7 @@ pub(super) fn cost(profile: &Profile, device: &str) -> Cost {
 
 /// Kernels in order, those that follow each other closely and are held up by the same thing as one.
 fn spans<'p>(profile: &Profile, kernels: impl Iterator<Item = &'p Kernel>) -> Vec<Busy> {
-    // What is shorter than this no screen shows apart.
+    // Shorter entries are not visible on a screen.
     let close = profile.timeline.end.ms() / SPANS as f64;
     let mut spans: Vec<(Busy, f64)> = Vec::new();
     for kernel in kernels {

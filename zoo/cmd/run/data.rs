@@ -1,4 +1,4 @@
-//! The data of a training, and what the recipe takes over from them.
+//! The data of a training, and the settings that the recipe takes from them.
 
 use crate::Failure;
 use crate::memory::{MemoryArgs, beyond_now};
@@ -11,10 +11,10 @@ use zoo_recipe::{ConfigPath, Recipe};
 use zoo_tasks::{Baseline, DataSets};
 use zoo_train::Job;
 
-/// Opens the recipe's data, or those in `given`; then the recipe takes over their classes and, where its own
-/// preprocessing does not bring them to the network's size, is made to resize them. Says what is changed.
+/// Opens the data of the recipe, or those in `given`. Then sets the number of classes and, if the preprocessing does
+/// not produce images of the input size, adds a resize. Reports the changes.
 ///
-/// A target is kept only if the data are where the recipe's own may lie: a folder of as many classes.
+/// The target is kept only if the data can be those of the recipe: a folder with the same number of classes.
 ///
 /// # Errors
 /// Data that are missing or unreadable.
@@ -35,7 +35,7 @@ pub(in crate::cmd) fn open(
     let generated = recipe.data.source.generated();
     let own_target = overridden.iter().any(|path| path.as_str().starts_with("target"));
     if (generated || classes != recipe.model.classes) && !own_target && recipe.target.take().is_some() {
-        info!("no target: the recipe's is for other data (--set target.value=... sets one)");
+        info!("no target: the target of the recipe is for other data (set one with --set target.value=...)");
     }
     if classes != recipe.model.classes {
         info!(
@@ -54,7 +54,7 @@ pub(in crate::cmd) fn open(
     Ok(sets)
 }
 
-/// Refuses to train on the samples that are evaluated: what is reached on them says nothing about others.
+/// Refuses to train on the evaluation samples: results on them are meaningless.
 ///
 /// # Errors
 /// The data are not divided.
@@ -63,14 +63,14 @@ pub(super) fn expect_divided(sets: &DataSets) -> Result<(), Failure> {
         return Ok(());
     }
     Err(Failure::Usage(format!(
-        "{}: the {} that train would be those that are evaluated. Divide them: train/images with train/gts, and test/images \
-         with test/gts. (`zoo eval --data` evaluates on all of them.)",
+        "{}: the same {} would be used for training and for evaluation. Divide them: train/images with train/gts, and \
+         test/images with test/gts. (`zoo eval --data` evaluates on all of them.)",
         sets.description,
         sets.samples.noun()
     )))
 }
 
-/// Samples up to which the linear baseline is measured: beyond, it takes longer than it tells.
+/// The linear baseline is only measured up to this number of samples, because it is slow.
 const BASELINE_SAMPLES: usize = 20_000;
 
 /// Top-1 accuracy of a linear classifier on the same data, unless they are many.
@@ -84,14 +84,14 @@ pub(super) fn linear_baseline(
     let Some(baseline) = baseline else { return Ok(None) };
     let needed = beyond_now(Bytes(baseline.bytes()));
     if let Some(limit) = memory.limit().filter(|limit| needed > limit.bytes) {
-        info!("no linear baseline: it would take {needed}, {} is {}", limit.by, limit.bytes);
+        info!("no linear baseline: it needs {needed}, but {} is {}", limit.by, limit.bytes);
         return Ok(None);
     }
     let mut watch = progress.counted("the linear baseline");
     Ok(Some(baseline.measure(&mut watch)?))
 }
 
-/// What other trivial answers reach on the same data, unless they are many.
+/// Scores of other trivial answers on the same data, unless there are too many samples.
 pub(in crate::cmd) fn trivial_answers(job: Job<'_>, progress: &Progress) -> Result<Vec<Baseline>, Failure> {
     if job.data.samples.val_len() > BASELINE_SAMPLES {
         return Ok(Vec::new());
@@ -99,7 +99,7 @@ pub(in crate::cmd) fn trivial_answers(job: Job<'_>, progress: &Progress) -> Resu
     Ok(zoo_train::trivial_answers(job, &mut progress.counted("trivial answers"))?)
 }
 
-/// Says what is trained on, and what is to be reached.
+/// Prints the training data and the target.
 pub(super) fn announce(recipe: &Recipe, sets: &DataSets, baseline: Option<f64>, others: &[Baseline]) {
     let samples = &sets.samples;
     let classes = match samples.classes() {
@@ -108,7 +108,7 @@ pub(super) fn announce(recipe: &Recipe, sets: &DataSets, baseline: Option<f64>, 
     };
     info!("data: {} ({} + {} {}{classes})", sets.description, samples.train_len(), samples.val_len(), samples.noun());
     if sets.skipped > 0 {
-        info!("{} entries that cannot be used are left out", sets.skipped);
+        info!("{} unusable entries are skipped", sets.skipped);
     }
     let target = recipe.target.as_ref().map(|target| {
         let goals: Vec<String> = target.goals().map(|goal| goal.to_string()).collect();

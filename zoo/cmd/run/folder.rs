@@ -1,4 +1,4 @@
-//! Where runs go that are not told where.
+//! Default run folders.
 
 use crate::Failure;
 use std::fs;
@@ -16,7 +16,7 @@ pub(super) fn next_run(stem: &str) -> PathBuf {
 /// The latest folder `runs/STEM-NUMBER`.
 pub(super) fn last_run(stem: &str) -> Result<PathBuf, Failure> {
     let number = numbered_runs(stem).into_iter().max();
-    let number = number.ok_or_else(|| Failure::Usage(format!("nothing to resume: there is no {RUNS}/{stem}-*")))?;
+    let number = number.ok_or_else(|| Failure::Usage(format!("nothing to resume: {RUNS}/{stem}-* does not exist")))?;
     Ok(Path::new(RUNS).join(format!("{stem}-{number}")))
 }
 

@@ -1,4 +1,4 @@
-//! Whether a training has room in memory, before it takes any.
+//! Checks whether the memory suffices for a training.
 
 use crate::Failure;
 use crate::cli::Format;
@@ -9,7 +9,7 @@ use zoo_graph::Bytes;
 use zoo_recipe::Recipe;
 use zoo_train::{Event, Job, memory};
 
-/// Forecasts the memory of a training, says it, and refuses one that has no room.
+/// Forecasts the memory of a training, prints it, and refuses a training that does not fit.
 ///
 /// # Errors
 /// [`Failure::Memory`] with the largest batch that fits; a recipe that makes no step.

@@ -1,4 +1,4 @@
-//! What is trained, how and where: as the command line says, or as the run began that is resumed.
+//! The plan of a training, from the command line or from the run that is resumed.
 
 use super::Args;
 use super::folder::{last_run, next_run};
@@ -12,13 +12,13 @@ use zoo_train::{Launch, RunFolder};
 
 /// A training that can be refused for nothing that is cheap to find out.
 pub(super) struct Plan {
-    /// How it is asked for; of a run that is resumed, what it began with and what the command line adds.
+    /// The settings; for a resumed run, its original settings with those of the command line.
     pub launch: Launch,
-    /// Where recipes and goldens are found.
+    /// Finds recipes and goldens.
     pub catalog: Catalog,
     /// The recipe, with profile and overrides.
     pub loaded: Loaded,
-    /// The run that goes on.
+    /// The run to resume.
     pub resumed: Option<PathBuf>,
     /// Folder of the run, or of several; `None`: the next that is free.
     out: Option<PathBuf>,
@@ -29,18 +29,18 @@ impl Plan {
     /// Reads the recipe, and looks at the folders.
     ///
     /// # Errors
-    /// A recipe with mistakes, a folder that holds a run where a new one is to be, none where one is to go on.
+    /// A recipe with mistakes, a folder with an existing run for a new run, or a folder without a run to resume.
     pub(super) fn new(args: &Args, context: &mut Context) -> Result<Self, Failure> {
         let named = Path::new(&args.recipe);
         let (mut launch, mut resumed) = (args.launch(context)?, None);
         if RunFolder::is_run(named) {
             let run = named.display();
             if !args.resume || args.out.is_some() {
-                let message = format!("{run} is the folder of a run: zoo run --resume {run} goes on with it");
+                let message = format!("{run} is a run folder: zoo run --resume {run} resumes it");
                 return Err(Failure::Usage(message));
             }
             let Some(begun) = Launch::read(named)? else {
-                let message = format!("{run} does not say how it was begun: zoo run RECIPE --resume --out {run}");
+                let message = format!("{run} does not store its command: zoo run RECIPE --resume --out {run}");
                 return Err(Failure::Usage(message));
             };
             launch = Launch { recipe: begun.recipe.clone(), ..launch }.over(begun);
@@ -94,7 +94,7 @@ impl Plan {
         Some(if self.repeat > 1 { out.join(format!("seed-{seed}")) } else { out })
     }
 
-    /// How the run with a seed would be asked for by itself.
+    /// The settings of the run with one seed.
     pub(super) fn launch(&self, seed: u64) -> Launch {
         let mut launch = self.launch.clone();
         if self.repeat > 1 {
@@ -103,14 +103,14 @@ impl Plan {
         launch
     }
 
-    /// What the training is called.
+    /// The name of the training.
     pub(super) fn title(&self) -> String {
         let name = &self.loaded.recipe.name;
         self.launch.profile.as_ref().map_or(name.clone(), |profile| format!("{name} {profile}"))
     }
 }
 
-/// What names of run folders begin with.
+/// The prefix of the names of run folders.
 fn stem(loaded: &Loaded, launch: &Launch) -> String {
     let name = &loaded.recipe.name;
     launch.profile.as_ref().map_or(name.clone(), |profile| format!("{name}-{profile}"))

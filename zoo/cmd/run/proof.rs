@@ -16,7 +16,7 @@ use zoo_golden::{GoldenError, Precision};
 use zoo_recipe::Loaded;
 use zoo_train::{Event, GoldenVerdict};
 
-/// What is known of the step before it trains.
+/// The result of the golden check before a training.
 pub(super) struct Proof {
     /// The verdict.
     pub verdict: GoldenVerdict,
@@ -31,10 +31,10 @@ impl Proof {
     }
 }
 
-/// Checks the recipe as written, with the kernels that `loaded` trains with, and says what that proves.
+/// Checks the recipe as written, with the kernels that `loaded` trains with, and prints the result.
 ///
-/// What profile and `--set` change is the business of this training: other sizes, schedules and data than the golden's.
-/// So the proof is of the recipe, and what this training does differently is named beside it.
+/// Profile and `--set` change sizes, schedules and data, for which there is no golden. So the recipe as written is
+/// proven, and the changes of this training are listed next to the verdict.
 pub(super) fn prove(
     name: &str,
     profile: Option<&str>,
@@ -79,7 +79,7 @@ pub(super) fn prove(
     let (verdict, golden) =
         (if report.baseline { GoldenVerdict::Baseline } else { GoldenVerdict::Pass }, &report.golden);
     let only = if report.baseline {
-        ", a baseline that zoo recorded itself: unchanged since, but not compared with a reference framework"
+        ", a baseline that zoo recorded itself: unchanged since then, but not compared with a reference framework"
     } else {
         ""
     };

@@ -1,4 +1,4 @@
-//! A training of several processes: the first one judges, writes and speaks, the others follow it.
+//! Training with several processes: the first one judges, writes and prints, the others follow.
 
 use super::proof::Proof;
 use crate::Failure;
@@ -10,7 +10,7 @@ use zoo_train::{CheckpointStore, GoldenVerdict, Listener, Outcome, RunResult, Tr
 /// Does something on the first rank and then on the others.
 ///
 /// # Errors
-/// What the work says, and ranks that have gone.
+/// Errors of the work, and ranks that stopped.
 pub(super) fn first_before_others<T>(ranks: &Ranks, work: impl FnOnce() -> Result<T, Failure>) -> Result<T, Failure> {
     if ranks.is_first() {
         let done = work()?;
@@ -41,10 +41,10 @@ pub(super) fn same_verdict(ranks: &Ranks, proof: Proof) -> Result<Proof, Failure
     Ok(Proof { verdict, ..proof })
 }
 
-/// Trains beside the first rank, which keeps everything; `None` if all were interrupted.
+/// Trains together with the first rank, which writes everything; `None` if all were interrupted.
 ///
 /// # Errors
-/// What keeps the training from going on.
+/// Errors that end the training.
 pub(super) fn follow(trainer: &mut Trainer<'_>, cancel: &AtomicBool) -> Result<Option<RunResult>, Failure> {
     let mut nobody: Vec<Box<dyn Listener>> = Vec::new();
     match trainer.run(&CheckpointStore::new(PathBuf::new()), &mut nobody, cancel)? {

@@ -1,4 +1,4 @@
-//! One step on the simulated device before a training on it: what its range will cost, and what to do about it.
+//! The rehearsal: one step on the simulated device before a training, with recommendations.
 
 use super::before;
 use crate::Failure;
@@ -21,8 +21,8 @@ use zoo_train::{Event, LossScale};
 /// Share of the gradients' elements that a better loss scale would save, from which on it is worth a word.
 const NOTABLE: f64 = 0.01;
 
-/// Runs the step of the recipe's golden, as written but for its `npu` and `engine` sections, and warns of what the
-/// device loses. Without a golden there is nothing to run it on.
+/// Runs the step of the golden of the recipe as written, except for its sections `npu` and `engine`, and warns about
+/// losses of precision on the device. Does nothing without a golden.
 pub(super) fn rehearse(
     name: &str,
     recipe: &Recipe,
@@ -53,8 +53,8 @@ pub(super) fn rehearse(
     if let Some(scale) = report.loss_scale.filter(|scale| scale.lost_at_present > scale.lost_at_best + NOTABLE) {
         let (lost, best) = (percent(scale.lost_at_present), percent(scale.lost_at_best));
         warn!(
-            "with the loss scale {}, {lost} of the gradients' elements vanish in the numbers of {device}: with \
-             `npu.loss_scale={{fixed: {{scale: {}}}}}` it would be {best}",
+            "with the loss scale {}, {lost} of the gradient elements underflow on {device}; with \
+             `npu.loss_scale={{fixed: {{scale: {}}}}}` only {best}",
             scale.present, scale.best
         );
     }
@@ -62,7 +62,8 @@ pub(super) fn rehearse(
         let node = first.node.as_deref().unwrap_or(&first.tensor);
         let hints = first.hints.join("; ");
         warn!(
-            "on {device}, {node} is the first operator that loses more than rounding ({hints}): zoo check {name} --device {device}"
+            "on {device}, {node} is the first operator that loses more than rounding explains ({hints}): zoo check \
+             {name} --device {device}"
         );
     }
     let event = Event::Device(Box::new(before::device(&report, device)));

@@ -1,4 +1,4 @@
-//! A training on the screen.
+//! Shows a training on the terminal.
 
 use crate::console::Console;
 use crate::numbers::Seconds;
@@ -9,7 +9,7 @@ use zoo_tasks::Sight;
 use zoo_train::event::{Evaluated, StepDone};
 use zoo_train::{Event, ListenError, Listener};
 
-/// Shows a training: a bar on a terminal, a line per evaluation; every event as a line of JSON if that is asked for.
+/// Shows a training: a progress bar on a terminal, and a line per evaluation; or every event as a line of JSON.
 pub(super) struct Screen<'a> {
     progress: Progress,
     json: Option<&'a mut Console>,
@@ -29,8 +29,7 @@ impl<'a> Screen<'a> {
         Self { progress: progress.clone(), json, bar: None, evaluating: Evaluating::new(progress), loss: None, lr: 0.0 }
     }
 
-    /// Takes in what happened before the training was resumed, so that the loss goes on as if it had not been
-    /// interrupted.
+    /// Processes earlier events of a resumed training, so that the smoothed loss continues.
     pub(super) fn recall(&mut self, events: &[Event]) {
         events.iter().for_each(|event| {
             if let Event::Step(done) = event {

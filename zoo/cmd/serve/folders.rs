@@ -1,4 +1,4 @@
-//! The runs below a folder, and what is shown of each. A log is read again only if it has grown.
+//! The runs below a folder. A log is read again only if it has grown.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -12,13 +12,13 @@ const DEPTH: usize = 3;
 /// A run in the list of all.
 #[derive(Clone)]
 pub(super) struct Row {
-    /// Its folder below the root, by which it is asked for; `.` for the root itself.
+    /// Its folder relative to the root, which is used in requests; `.` for the root itself.
     pub name: String,
-    /// What is known of it, or why nothing is.
+    /// Its record, or why it cannot be read.
     pub run: Result<Box<ComparedRun>, String>,
 }
 
-/// When a log was read, and what it said.
+/// When a log was read, and its content.
 struct Known {
     changed: Option<SystemTime>,
     bytes: u64,
@@ -49,7 +49,7 @@ impl Folders {
         rows
     }
 
-    /// The folder of a run, by the name that a list of all gives it: no other folder can be asked for.
+    /// The folder of a run, by its name in the list of runs: other folders cannot be requested.
     pub(super) fn find(&self, name: &str) -> Option<PathBuf> {
         let mut folders = Vec::new();
         collect(&self.root, DEPTH, &mut folders);
@@ -79,7 +79,7 @@ impl Folders {
 fn read(folder: &Path) -> Result<Box<ComparedRun>, String> {
     let record = RunRecord::read(folder).map_err(|error| error.to_string())?;
     let mut compared = compare(&[record]).map_err(|error| error.to_string())?.runs;
-    compared.pop().map(Box::new).ok_or_else(|| "there is nothing to show".to_owned())
+    compared.pop().map(Box::new).ok_or_else(|| "there are no runs to show".to_owned())
 }
 
 fn collect(folder: &Path, depth: usize, found: &mut Vec<PathBuf>) {

@@ -1,4 +1,4 @@
-//! The list of all runs.
+//! The page with the list of all runs.
 
 use super::{folders::Row, href};
 use crate::Failure;
@@ -22,7 +22,7 @@ pub(super) fn page(root: &Path, rows: &[Row]) -> Result<String, Failure> {
         ("time", true),
         ("golden", false),
     ];
-    let mut grid = Grid::new("Runs, by the name of their folder", columns);
+    let mut grid = Grid::new("Runs, by folder", columns);
     for Row { name, run } in rows {
         let link = Cell { href: Some(href("/run", name)), tick: Some(name.clone()), ..Cell::from(name.as_str()) };
         grid.rows.push(match run {

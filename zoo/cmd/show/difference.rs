@@ -1,10 +1,11 @@
-//! What differs between two recipes, with everything written out, and where each value comes from.
+//! The differences between two recipes, including defaults, and the line of each value.
 
 use crate::Failure;
 use crate::catalog::Catalog;
 use crate::cli::{Change, Format, RecipeArgs};
 use crate::cmd::{Context, SCHEMA_VERSION};
 use crate::console::{DIM, HEADING, paint};
+use crate::table::{fitted_after, screen_width};
 use serde::Serialize;
 use serde_json::Value;
 use std::io::Write;
@@ -24,7 +25,7 @@ struct Difference {
 struct Side {
     /// Null: the recipe has nothing there.
     value: Option<Value>,
-    /// `file:line` that says so; null for a default.
+    /// `file:line` where it is set; null for a default.
     from: Option<String>,
 }
 
@@ -47,7 +48,7 @@ pub(super) fn show(
     let (first, change) = match other {
         Some(_) => (context.load(catalog, &recipe.recipe, &recipe.change)?, &recipe.change),
         None if profile.is_none() && sets.is_empty() => {
-            let usage = "--diff compares with another recipe, or with what --profile or --set make of this one";
+            let usage = "--diff needs another recipe, or --profile or --set";
             return Err(Failure::Usage(usage.to_owned()));
         }
         None => (context.load(catalog, &recipe.recipe, &Change::default())?, &recipe.change),
@@ -84,7 +85,11 @@ fn print(report: &Report, context: &mut Context) -> Result<(), Failure> {
         writeln!(context.out, "\n{path}")?;
         for (mark, side) in [("-", a), ("+", b)] {
             let from = side.from.as_deref().unwrap_or(if side.value.is_some() { "default" } else { "" });
-            writeln!(context.out, "  {mark} {}  {}", shown(side.value.as_ref()), paint(DIM, from))?;
+            let value = shown(side.value.as_ref());
+            let is_narrow =
+                screen_width().is_some_and(|width| value.chars().count() + from.chars().count() + 6 > width);
+            let gap = if is_narrow { "\n    " } else { "  " };
+            writeln!(context.out, "  {mark} {}{gap}{}", fitted_after(&value, 4), paint(DIM, from))?;
         }
     }
     Ok(())
@@ -150,13 +155,13 @@ impl Comparison<'_> {
     }
 }
 
-/// `file:line` of what was written at exactly this path.
+/// `file:line` of the value at exactly this path.
 fn origin(recipe: &Recipe, path: &ConfigPath) -> Option<String> {
     let span = recipe.spans.contains(path).then(|| recipe.span_of(path))?;
     Some(format!("{}:{}", span.file, span.line))
 }
 
-/// What an element of a list is, whatever its values: a layer is its kind and name, anything else itself.
+/// The identity of a list element, independent of its values: kind and name for a layer, otherwise the element itself.
 fn identity(value: &Value) -> String {
     let layer = value.as_object().filter(|map| map.len() == 1).and_then(|map| map.iter().next());
     match layer {

@@ -46,7 +46,7 @@ struct Report<'a> {
     bytes: u64,
 }
 
-/// Prints every node with shapes and cost, after the first so many of the engine's passes.
+/// Prints every node with shapes and cost, after the given number of passes.
 pub(super) fn show(recipe: &Recipe, batch: usize, passes: Option<usize>, context: &mut Context) -> Result<(), Failure> {
     let mut graph = zoo_recipe::build(recipe, &recipe.resolve()?, &BuildOptions::train(batch))?;
     let applied = match passes {

@@ -19,7 +19,7 @@ use zoo_recipe::{Recipe, ResolvedLayer, ResolvedModel};
 struct Row {
     /// Module name; absent for a plain function.
     name: Option<String>,
-    /// What it does, in the recipe's words.
+    /// A description in terms of the recipe.
     layer: String,
     /// Shape of its output, batch included.
     output: Shape,
@@ -109,8 +109,8 @@ fn rows(model: &ResolvedModel, graph: &Graph) -> Vec<Row> {
     computed(model, graph).into_iter().filter_map(row).collect()
 }
 
-/// All layers that are no containers, in order of execution, each with its nodes: they stand together in the graph. What
-/// a container does before and after its layers belongs to none of them.
+/// All layers except containers, in order of execution, each with its nodes, which are contiguous in the graph.
+/// Operations of a container before and after its layers belong to none of them.
 pub(super) fn computed<'a>(model: &'a ResolvedModel, graph: &'a Graph) -> Vec<(&'a ResolvedLayer, Vec<&'a Node>)> {
     let mut layers = Vec::new();
     leaves(&model.body, &mut layers);
@@ -169,7 +169,7 @@ pub(super) fn parameters(graph: &Graph, node: &Node) -> u64 {
     operands.map(|(_, variable)| graph.ty(variable.value).shape.numel() as u64).sum()
 }
 
-/// Multiply-accumulates of what the Cube computes; the vector unit's work is not counted, as is usual.
+/// Multiply-accumulates of the matrix units; the work of vector units is not counted, as usual.
 fn macs(graph: &Graph, node: &Node) -> u64 {
     let inputs: Vec<_> = node.inputs.iter().map(|v| graph.ty(*v)).collect();
     match (&node.op, node.outputs.first().map(|v| &graph.ty(*v).shape)) {

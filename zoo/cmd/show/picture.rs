@@ -1,4 +1,4 @@
-//! The architecture as a picture: SVG to look at and print, DOT for Graphviz.
+//! Draws the architecture: SVG, or DOT for Graphviz.
 
 mod dot;
 mod layout;
@@ -19,16 +19,16 @@ use zoo_recipe::Recipe;
 /// Where pictures go.
 #[derive(Clone, Debug, clap::Args)]
 pub(super) struct Pictures {
-    /// Draw the architecture into this SVG file: modules as frames, branches side by side, shapes on the lines
+    /// Draw the architecture as SVG to this file: modules as frames, branches side by side, shapes on the edges
     #[arg(long, value_name = "FILE", conflicts_with_all = ["graph", "schedule", "precision", "resolved"])]
     svg: Option<PathBuf>,
-    /// Write the architecture for Graphviz into this DOT file
+    /// Write the architecture as a Graphviz file (DOT)
     #[arg(long, value_name = "FILE", conflicts_with_all = ["graph", "schedule", "precision", "resolved"])]
     dot: Option<PathBuf>,
 }
 
 impl Pictures {
-    /// Whether any is asked for.
+    /// Whether any picture is requested.
     pub(super) fn wanted(&self) -> bool {
         self.svg.is_some() || self.dot.is_some()
     }
@@ -41,7 +41,7 @@ struct Report<'a> {
     files: Vec<&'a Path>,
 }
 
-/// Writes the pictures and says where.
+/// Writes the pictures and prints the paths.
 pub(super) fn draw(recipe: &Recipe, pictures: &Pictures, context: &mut Context) -> Result<(), Failure> {
     let model = recipe.resolve()?;
     let graph = zoo_recipe::build(recipe, &model, &BuildOptions::eval(1))?;

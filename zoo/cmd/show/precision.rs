@@ -1,4 +1,4 @@
-//! Which operator computes in which type on a device, why, and where numbers are cast.
+//! The types in which operators compute on a device, the reasons, and the casts.
 
 use crate::Failure;
 use crate::cli::Format;
@@ -26,7 +26,7 @@ struct Row {
     dtype: DType,
     /// Why; absent for a cast.
     why: Option<Why>,
-    /// What a cast makes its result of; absent for other operators.
+    /// The source type of a cast; absent for other operators.
     from: Option<DType>,
     line: Option<String>,
 }
@@ -50,7 +50,7 @@ pub(super) fn show(recipe: &Recipe, device: &str, batch: usize, context: &mut Co
     let mut recipe = recipe.clone();
     let simulated = Simulated::find(Some(device), Work::Train, &mut recipe, context)?;
     let simulated = simulated
-        .ok_or_else(|| Failure::Usage("this machine computes in fp32: name a device with --device".to_owned()))?;
+        .ok_or_else(|| Failure::Usage("this machine computes in fp32: choose a device with --device".to_owned()))?;
     let policy = &simulated.arithmetic.policy;
     let mut graph = zoo_recipe::build(&recipe, &recipe.resolve()?, &BuildOptions::train(batch))?;
     let mut choices = policy.choices(&graph)?.into_iter();
@@ -63,7 +63,7 @@ pub(super) fn show(recipe: &Recipe, device: &str, batch: usize, context: &mut Co
             _ => {
                 let (dtype, why) = choices.next().ok_or_else(|| GraphError::Invariant {
                     after: Some("place_casts"),
-                    message: format!("nothing was decided about `{}`", node.name),
+                    message: format!("no decision about `{}`", node.name),
                 })?;
                 (dtype, Some(why), None)
             }

@@ -24,7 +24,7 @@ pub(super) fn show(recipe: &Recipe, steps_per_epoch: Option<u32>, context: &mut 
         Some(given) => given as usize,
         None => zoo_tasks::open(recipe, None)
             .map_err(|error| {
-                Failure::Usage(format!("--schedule needs the size of the data set ({error}); give --steps-per-epoch N"))
+                Failure::Usage(format!("--schedule needs the size of the data set ({error}); use --steps-per-epoch N"))
             })?
             .samples
             .train_len()

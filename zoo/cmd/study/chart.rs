@@ -1,4 +1,4 @@
-//! Trainings of a study as a picture: bars of what was reached, marks of what was published.
+//! A chart of the trainings of a study: bars for results, marks for published results.
 
 use std::fmt::Write;
 use zoo_npu::study::{Study, Trained, Verdict};
@@ -6,7 +6,7 @@ use zoo_recipe::schema::{Metric, Unit};
 
 const WIDTH: f64 = 720.0;
 const LEFT: f64 = 250.0;
-/// Room for a score and for what was published in words.
+/// Space for a score and for a published result in words.
 const RIGHT: f64 = 180.0;
 const ROW: f64 = 30.0;
 const HEAD: f64 = 44.0;
@@ -113,7 +113,7 @@ fn draw(svg: &mut String, title: &str, rows: &[&Trained], top: f64) -> f64 {
     bottom + ROW
 }
 
-/// Lines of at most so many characters, unless a word has more.
+/// Wraps text to lines of the given length; longer words are not split.
 fn wrap(text: &str, width: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in text.split_whitespace() {

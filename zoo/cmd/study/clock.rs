@@ -1,4 +1,4 @@
-//! Tables of step times: the device's clock beside what was published.
+//! Tables of predicted and published step times.
 
 use crate::Failure;
 use crate::catalog::Catalog;

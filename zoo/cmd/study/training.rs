@@ -1,4 +1,4 @@
-//! Tables of trainings: each row is trained, unless its run folder has the result already.
+//! Tables of trainings: each row is trained, unless its run folder already has the result.
 
 use crate::Failure;
 use crate::catalog::Catalog;
@@ -29,7 +29,7 @@ use zoo_train::{
 const RESULT: &str = "result.json";
 /// More bytes than it has.
 const LONGEST: u64 = 1 << 24;
-/// What happened in a run, one event per line.
+/// The event log of a run.
 const EVENTS: &str = "events.jsonl";
 
 /// Trains every row that has no result yet, if that is wanted; `None` if it was interrupted.
@@ -68,7 +68,7 @@ struct Prepared {
     recipe: Recipe,
     overridden: Vec<ConfigPath>,
     simulated: Option<Simulated>,
-    /// Where it belongs: the name says what it depends on.
+    /// Its folder: the name depends on its settings.
     folder: PathBuf,
 }
 
@@ -84,7 +84,7 @@ struct Runs<'a> {
 }
 
 impl Runs<'_> {
-    /// Trains a row, or reads what was trained; `None` if it was interrupted.
+    /// Trains a row, or reads its result; `None` if it was interrupted.
     fn perform(&self, table: &TrainingTable, row: &TrainingRow, device: &str) -> Result<Option<Training>, Failure> {
         let mut prepared = match self.prepare(table, row, device) {
             Ok(prepared) => prepared,
@@ -102,7 +102,7 @@ impl Runs<'_> {
         }
         let model = prepared.recipe.resolve()?;
         if let Some(simulated) = &prepared.simulated {
-            // What the device refuses it refuses before any data are needed.
+            // The device refuses a step before any data are needed.
             let graph = zoo_recipe::build(&prepared.recipe, &model, &BuildOptions::train(prepared.recipe.train.batch))?;
             if let Err(EngineError::Graph(refused)) =
                 Step::simulated(graph, Options::of(&prepared.recipe), &simulated.arithmetic)
@@ -123,7 +123,7 @@ impl Runs<'_> {
         };
         let needed = Bytes(memory::forecast(job)?.peak);
         let what = format!("the training of `{}`", row.what);
-        self.memory.expect(&what, needed, |_| "--no-train shows the rows that are trained already".to_owned())?;
+        self.memory.expect(&what, needed, |_| "--no-train shows only rows that are already trained".to_owned())?;
         let mut trainer = Trainer::new(job)?;
         trainer.initialise()?;
         info!("{}: {} ({device}), in {}", table.title, row.what, prepared.folder.display());

@@ -1,4 +1,4 @@
-//! `zoo weights export`: a run's weights for PyTorch.
+//! `zoo weights export`: write the weights of a run for PyTorch.
 
 use super::network;
 use crate::cli::Format;
@@ -11,11 +11,11 @@ use std::path::{Path, PathBuf};
 use zoo_train::TrainError;
 use zoo_train::weights::{Fit, Naming, StateDict, Weights};
 
-/// Write a run's weights for PyTorch.
+/// Write the weights of a run for PyTorch.
 ///
-/// Parameters and running statistics under their state_dict names, with num_batches_tracked, so that
-/// `module.load_state_dict(...)` takes them. Where a moving average of the weights is kept, it is what is written, as
-/// it is what is evaluated.
+/// Writes parameters and running statistics under their state_dict names, with num_batches_tracked, so that
+/// `module.load_state_dict(...)` accepts them. If the training keeps a moving average of the weights, the average is
+/// written, because it is what `zoo eval` evaluates.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -28,7 +28,7 @@ In Python:
 pub struct Args {
     #[command(flatten)]
     trained: TrainedArgs,
-    /// The file to write: .safetensors, or .pth or .pt for torch.load
+    /// File to write: .safetensors, or .pth or .pt for torch.load
     #[arg(short, long, value_name = "FILE", value_parser = super::state_file)]
     out: PathBuf,
 }

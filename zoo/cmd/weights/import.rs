@@ -1,4 +1,4 @@
-//! `zoo weights import`: a state_dict against a recipe's network.
+//! `zoo weights import`: check whether a state_dict fits a recipe.
 
 use super::{Names, network};
 use crate::cli::{Format, RecipeArgs};
@@ -11,11 +11,11 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use zoo_train::weights::{Fit, Naming, StateDict, Weights};
 
-/// Hold a state_dict against a recipe's network, and take it over.
+/// Check whether a state_dict fits the network of a recipe, and convert it.
 ///
-/// Reads the folder of a run, a checkpoint, a safetensors file, or what torch.save writes: a state_dict, or a
-/// dictionary that holds one. Names and shapes must be those of the network; PyTorch's num_batches_tracked does not
-/// count. With --out, writes the weights for `zoo eval --checkpoint` and `train.init_from`.
+/// Reads a run folder, a checkpoint, a safetensors file, or a file of torch.save that contains a state_dict or a
+/// dictionary with one. Names and shapes must match the network; num_batches_tracked is ignored. With --out, writes the
+/// weights for `zoo eval --checkpoint` and `train.init_from`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -29,19 +29,19 @@ Exit codes:
 pub struct Args {
     #[command(flatten)]
     recipe: RecipeArgs,
-    /// The weights: .pth, .pt, .safetensors, or the folder of a run
+    /// Weights: .pth, .pt, .safetensors, or a run folder
     #[arg(value_name = "FILE")]
     file: PathBuf,
-    /// Write the weights under the network's names: .safetensors, or .pth or .pt for PyTorch
+    /// Write the weights under the names of the network: .safetensors, or .pth or .pt for PyTorch
     #[arg(short, long, value_name = "FILE", value_parser = super::state_file)]
     out: Option<PathBuf>,
-    /// Which entry of a PyTorch file holds the state_dict, keys joined by dots; by default the usual ones are looked
-    /// for
+    /// Entry of a PyTorch file that contains the state_dict, keys joined by dots; by default the usual entries are
+    /// tried
     #[arg(long, value_name = "KEY")]
     entry: Option<String>,
     #[command(flatten)]
     names: Names,
-    /// Take what fits, and be content with it
+    /// Use the tensors that fit, and do not fail because of the others
     #[arg(long)]
     partial: bool,
 }
@@ -53,7 +53,7 @@ struct Report<'a> {
     #[serde(flatten)]
     fit: &'a Fit,
     fits: bool,
-    /// What was written.
+    /// The written file.
     out: Option<&'a Path>,
 }
 
@@ -108,14 +108,14 @@ fn print(report: &Report<'_>, context: &mut Context) -> Result<(), Failure> {
             table.row([more, "".into(), "".into(), what.into()]);
         }
     }
-    // Where all names differ by a prefix, a list of all of them says nothing more.
+    // If all names differ only by a prefix, a complete list is not helpful.
     let prefixed = fit.taken.is_empty() && fit.hint.is_some();
     if !fit.is_exact() && !prefixed {
         writeln!(context.out, "{table}")?;
     }
     let (missing, unlike, surplus) = (fit.missing.len(), fit.unlike.len(), fit.surplus.len());
     let counts =
-        format!("{} tensors fit, {missing} missing, {unlike} of another shape, {surplus} surplus", fit.taken.len());
+        format!("{} tensors fit, {missing} missing, {unlike} of another shape, {surplus} unexpected", fit.taken.len());
     let verdict = match report.fits {
         true if fit.is_exact() => paint(GOOD, "fits"),
         true => paint(GOOD, "fits in part"),
@@ -125,7 +125,11 @@ fn print(report: &Report<'_>, context: &mut Context) -> Result<(), Failure> {
     if let Some(hint) = &fit.hint {
         writeln!(context.out, "hint: {hint}")?;
     } else if !report.fits && !fit.taken.is_empty() {
-        writeln!(context.out, "hint: --partial takes what fits; the rest starts as the recipe says")?;
+        writeln!(
+            context.out,
+            "hint: with --partial, tensors that fit are used and the others are initialised as the \
+                               recipe says"
+        )?;
     }
     if let Some(out) = report.out {
         writeln!(context.out, "written to {}", out.display())?;

@@ -86,7 +86,7 @@ pub(super) struct Header {
     adobe: Option<u8>,
 }
 
-/// What a marker asks for.
+/// The action of a marker.
 pub(super) enum Event {
     /// Entropy-coded data follow.
     Scan(Scan),

@@ -72,10 +72,10 @@ impl Table {
     #[cold]
     fn long_code(&self, bits: u32) -> Result<(u8, u32), JpegError> {
         let length = (LOOKUP as usize + 1..=16).find(|&length| bits < self.limits[length]);
-        let length = length.ok_or(JpegError::Corrupt("a code that is in no Huffman table"))?;
+        let length = length.ok_or(JpegError::Corrupt("a code that is not in the Huffman table"))?;
         let index = (bits >> (16 - length)) as i32 + self.offsets[length];
         let symbol = usize::try_from(index).ok().and_then(|index| self.symbols.get(index));
-        Ok((*symbol.ok_or(JpegError::Corrupt("a code that is in no Huffman table"))?, length as u32))
+        Ok((*symbol.ok_or(JpegError::Corrupt("a code that is not in the Huffman table"))?, length as u32))
     }
 }
 
@@ -91,7 +91,7 @@ fn coefficient_in(bits: u32, entry: u16) -> Coefficient {
     Coefficient { value: extend(value_bits, size), run, length: (length + size) as u8 }
 }
 
-/// The value that `size` bits stand for (T.81, F.2.2.1: EXTEND).
+/// The value of `size` bits (T.81, F.2.2.1: EXTEND).
 #[inline(always)]
 fn extend(bits: u32, size: u32) -> i16 {
     // A first bit of 0 means negative: bits - (2^size - 1).

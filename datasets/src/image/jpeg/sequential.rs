@@ -17,7 +17,7 @@ const PLACES: [u8; 256] = {
     places
 };
 
-/// A component of a scan with what its blocks need.
+/// A component of a scan with the tables of its blocks.
 struct Part<'a> {
     dc: &'a Table,
     ac: &'a Table,

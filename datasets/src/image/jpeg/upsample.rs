@@ -1,5 +1,5 @@
-//! Components brought to the size of the image, as libjpeg's `jdsample.c` does: halved ones by a triangle filter
-//! ("fancy upsampling"), others by repetition.
+//! Upsampling of components, as in `jdsample.c` of libjpeg: factors of two with a triangle filter ("fancy upsampling"),
+//! others by repetition.
 
 use std::ops::Range;
 

@@ -1,4 +1,4 @@
-//! What a kernel is called with.
+//! Arguments of a kernel.
 
 use crate::{KernelError, Scalars, error::MAP, simulate::Held};
 use zoo_graph::TensorType;
@@ -12,7 +12,7 @@ pub(crate) enum Operand<'a> {
     Float(&'a [f32]),
     /// Class indices.
     Index(&'a [u32]),
-    /// The operand lies in the memory of this result, which is to overwrite it.
+    /// The operand is stored in the buffer of this result, which overwrites it.
     Overwritten {
         /// Index of the result.
         result: usize,
@@ -29,7 +29,7 @@ pub(crate) struct Call<'a> {
     pub result_types: Vec<&'a TensorType>,
     /// How a simulated device holds each result.
     pub held: &'a [Option<Held>],
-    /// Scratch that outlives the call, so that it is not allocated anew.
+    /// Scratch memory that is reused between calls.
     pub workspace: &'a mut AlignedBuf,
     pub ranks: &'a Ranks,
 }
@@ -80,8 +80,8 @@ impl<'a> Call<'a> {
         all.try_into().map_err(|_| arity)
     }
 
-    /// What rounds the `r`-th result, for a kernel that does it while the result is in its cache. If none asks, the
-    /// result is rounded afterwards.
+    /// The rounding of the `r`-th result, for kernels that round while the result is in the cache. If a kernel does not
+    /// request it, the result is rounded afterwards.
     pub fn rounding(&self, r: usize) -> Option<&'a Rounding> {
         self.held.get(r)?.as_ref()?.by_kernel()
     }

@@ -1,4 +1,4 @@
-//! Which kernel computes a node: the one decision that execution and the forecast of its memory read.
+//! The choice of a kernel for a node, shared by execution and memory forecast.
 
 use super::{call::Call, conv, dense, elementwise, formula, gather, loss, matmul, norm, pool, shape, transfer, update};
 use crate::KernelError;
@@ -9,7 +9,7 @@ type Run<'a> = dyn FnOnce(Call<'_>) -> Result<(), KernelError> + 'a;
 
 /// A fast kernel for a node.
 pub(super) struct FastKernel<'a> {
-    /// Elements that it needs beside operands and results.
+    /// Number of elements that it needs in addition to operands and results.
     pub workspace: usize,
     /// Computes the node.
     pub run: Box<Run<'a>>,

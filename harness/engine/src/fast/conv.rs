@@ -30,7 +30,7 @@ fn shape(op: &Conv2D, input: &TensorType, filter: &TensorType) -> Result<ConvSha
     Ok(ConvShape::new(params)?)
 }
 
-/// A convolution with these filters, as far as packing them has to know it.
+/// The properties of a convolution that packing of its filters needs.
 pub(super) fn filter_shape(ty: &TensorType) -> Option<ConvShape> {
     let (Layout::FractalZ { groups }, Some([c_out, i, kh, kw])) = (ty.layout, ty.shape.nchw()) else { return None };
     let params = ConvParams {

@@ -1,4 +1,4 @@
-//! Operators of networks that answer per pixel, and of siamese ones.
+//! Operators of dense prediction and siamese networks.
 
 use super::call::Call;
 use crate::{KernelError, error::MAP};
@@ -17,7 +17,7 @@ use zoo_kernels::{
     sigmoid as kernel,
 };
 
-/// What each output pixel reads along an axis, in the kernels' terms.
+/// The input pixels of each output pixel along an axis, for the kernels.
 fn taps(interpolation: Interpolation, input: usize, output: usize) -> Vec<Tap> {
     let taps = interpolation.taps(input, output).into_iter();
     taps.map(|t| Tap { first: t.first, second: t.second, weight: t.weight }).collect()
@@ -130,7 +130,7 @@ pub(super) fn sigmoid_gradient(mut call: Call<'_>) -> Result<(), KernelError> {
     Ok(())
 }
 
-/// Norm of all gradients, whatever their layouts: filling is zero.
+/// Norm of all gradients, in any layout: padding is zero.
 pub(super) fn global_norm(bound: f64, mut call: Call<'_>) -> Result<(), KernelError> {
     let isa = call.isa;
     let gradients = (0..call.operands.len()).map(|i| call.operand(i)).collect::<Result<Vec<_>, _>>()?;

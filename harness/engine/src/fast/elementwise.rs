@@ -1,4 +1,4 @@
-//! Operators that treat every element alike, in any layout: filling is zero and stays so.
+//! Element-wise operators, in any layout: padding is zero and stays zero.
 
 use super::call::Call;
 use crate::KernelError;

@@ -1,4 +1,5 @@
-//! Operators without a fast kernel for their layout: row-major copies, the reference kernel, and back.
+//! Operators without a fast kernel for their layout: converts to row-major, runs the reference kernel, and converts
+//! back.
 
 use super::{
     call::{Call, Operand},

@@ -1,4 +1,4 @@
-//! Formulas in the layouts in which their operands lie.
+//! Formulas in the layouts of their operands.
 
 use super::call::{Call, Operand, extent};
 use crate::{KernelError, formula::Prepared};

@@ -11,7 +11,7 @@ use zoo_kernels::{
     matmul::{self, Extents, Places},
 };
 
-/// Rows from which on the weights of a dense layer are not what takes time.
+/// Number of rows from which on loading the weights of a dense layer no longer dominates.
 const MANY_ROWS: usize = 64;
 
 /// A product's kernel.
@@ -40,7 +40,7 @@ impl Kernel {
         (m > 0 && n > 0 && k > 0).then_some(Self::Any(extents, places))
     }
 
-    /// Elements that it needs beside operands and results.
+    /// Number of elements that it needs in addition to operands and results.
     pub fn workspace_len(&self) -> usize {
         match self {
             Self::Layer(layer) => layer.workspace_len(),

@@ -1,7 +1,7 @@
 //! Fast kernels: a graph in blocked layouts on planned buffers of f32.
 //!
-//! Values live in the buffers of a [`MemoryPlan`]; a node's results are taken out of the table while it runs, so that
-//! its operands can be read beside them without copies. Which kernel computes a node is decided in one place
+//! Values live in the buffers of a [`MemoryPlan`]. The results of a node are removed from the table while it runs, so
+//! that its operands can be borrowed at the same time without copies. The kernel of a node is chosen in one place
 //! ([`choice`]).
 
 mod call;
@@ -39,13 +39,13 @@ use zoo_ranks::{Ranks, RanksError};
 
 pub(crate) use plain::{from_plain, to_plain};
 
-/// Row-major tensors of values that an observer was shown and that one of the [`NEXT`] nodes reads too.
+/// Row-major tensors that an observer saw and that one of the [`NEXT`] nodes also reads.
 type Plain = HashMap<ValueId, Tensor>;
 
-/// How many nodes ahead a row-major tensor is kept for.
+/// Number of nodes for which a row-major tensor is kept.
 const NEXT: usize = 4;
 
-/// A graph's buffers, and what lives in them between steps: the variables.
+/// The buffers of a graph, with its variables.
 pub(crate) struct Executor {
     plan: MemoryPlan,
     buffers: Vec<AlignedBuf>,
@@ -57,12 +57,12 @@ pub(crate) struct Executor {
     isa: Isa,
     /// Seconds that each node took in the last step.
     node_seconds: Vec<f64>,
-    /// The device that is simulated, and what its last step ran into.
+    /// The simulated device, and the overflow state of its last step.
     simulated: Option<(Simulation, Findings)>,
     ranks: Ranks,
-    /// Whether anybody reads a value: the buffer of one that nobody does serves others at once.
+    /// Whether a value is read: the buffer of an unread value is reused immediately.
     read: Vec<bool>,
-    /// What the present step has begun to get from the other ranks.
+    /// Pending transfers of the current step.
     under_way: Vec<UnderWay>,
 }
 
@@ -176,7 +176,7 @@ impl Executor {
         if let Some((_, findings)) = &mut self.simulated {
             *findings = Findings::of(graph);
         }
-        // What a step that failed was waiting for.
+        // Pending transfers of a failed step.
         for UnderWay { places, .. } in std::mem::take(&mut self.under_way) {
             self.replace(&places);
         }
@@ -187,7 +187,7 @@ impl Executor {
             let in_node =
                 |source: KernelError| EngineError::Node { name: node.name.clone(), op: node.op.name(), source };
             if node.op.is_skipped() && !agreed {
-                // Whether this step updates anything is for all ranks to say.
+                // Whether this step is skipped is decided by all ranks.
                 if let Some((simulation, findings)) = &mut self.simulated {
                     simulation.agree(&self.ranks, findings)?;
                 }
@@ -200,7 +200,7 @@ impl Executor {
             let operands = if followed { self.operands(graph, node, &mut plain)? } else { Vec::new() };
             let seen = kept.is_none() && observer.sees_rounding(NodeId(n));
             let held = self.node(graph, n, node, kept, scalars, seen).map_err(in_node)?;
-            // What is looked at or rounded has to be there.
+            // Values that are observed or rounded must have arrived.
             if self.simulated.is_some() || followed || node.outputs.iter().any(|v| observer.wants(*v)) {
                 self.settle(|v| node.outputs.contains(&v))?;
             }
@@ -230,7 +230,7 @@ impl Executor {
         Ok(Outcome { losses, metrics, outputs })
     }
 
-    /// Waits for what is on its way of those results that are `wanted`.
+    /// Waits for pending transfers of the `wanted` results.
     fn settle(&mut self, wanted: impl Fn(ValueId) -> bool) -> Result<(), RanksError> {
         let mut n = 0;
         while n < self.under_way.len() {
@@ -256,7 +256,7 @@ impl Executor {
         }
     }
 
-    /// What the last step ran into, on a simulated device.
+    /// Overflow and underflow in the last step, on a simulated device.
     pub fn findings(&self) -> Option<&Findings> {
         self.simulated.as_ref().map(|(_, findings)| findings)
     }
@@ -319,7 +319,7 @@ impl Executor {
         graph.keeps(&node.op, loss, overflowed)
     }
 
-    /// What a node is about to read, row-major.
+    /// The operands of a node, row-major.
     fn operands(&self, graph: &Graph, node: &Node, plain: &mut Plain) -> Result<Vec<Tensor>, EngineError> {
         let operand = |v: &ValueId| match graph.value(*v).source {
             Source::Input(n) if !graph.ty(*v).dtype.is_float() => {
@@ -386,8 +386,8 @@ impl Executor {
         done.map(|()| held)
     }
 
-    /// Sends the results of a node to be averaged over the ranks. Their buffers travel and come back; of a result that
-    /// nobody reads a copy does, for its buffer serves other values at once.
+    /// Sends the results of a node to be averaged over the ranks. Their buffers are handed over and returned; for an
+    /// unread result a copy is sent, because its buffer is reused immediately.
     fn send(&mut self, graph: &Graph, node: &Node, places: &[BufferId], taken: Vec<AlignedBuf>) {
         let (mut come_back, mut travelling) = (Vec::new(), Vec::new());
         for ((v, place), buffer) in node.outputs.iter().zip(places).zip(taken) {
@@ -405,7 +405,7 @@ impl Executor {
     }
 }
 
-/// The loss, if it has a say in what a node does; to any other node it may be yet to come from the other ranks.
+/// The loss, if a node depends on it; for other nodes it may still be in transfer.
 fn heeded_loss(graph: &Graph, node: &Node) -> Option<ValueId> {
     graph.loss().filter(|_| graph.skip_loss_above.is_some() && node.op.update().is_some())
 }
@@ -415,7 +415,7 @@ pub(crate) fn plan(graph: &Graph) -> MemoryPlan {
     MemoryPlan::of(&held(graph))
 }
 
-/// The most that a node of the graph will need beside the buffers.
+/// The largest workspace of a node, in addition to the buffers.
 pub(crate) fn scratch(graph: &Graph) -> Bytes {
     let elements = graph.nodes.iter().map(|node| {
         let (operands, results) = (graph.types(&node.inputs), graph.types(&node.outputs));
@@ -427,7 +427,7 @@ pub(crate) fn scratch(graph: &Graph) -> Bytes {
     Bytes(4 * elements.max().unwrap_or(0) as u64)
 }
 
-/// Which values a node reads or the graph is asked for.
+/// Values that are read by a node or are results of the graph.
 fn read(graph: &Graph) -> Vec<bool> {
     let mut read = vec![false; graph.values.len()];
     graph

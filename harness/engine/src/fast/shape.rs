@@ -1,4 +1,4 @@
-//! Operators that move elements without computing.
+//! Operators that only move elements.
 
 use super::{
     call::Call,
@@ -11,7 +11,7 @@ use zoo_graph::{
 };
 use zoo_kernels::{Blocked, channels, pad as kernel, rows::copy_box, transpose as axes};
 
-/// Where a map lies within a larger one.
+/// The position of a map within a larger one.
 #[derive(Clone, Copy)]
 pub(super) enum Within {
     /// On all channels, this far from the edges.
@@ -20,8 +20,8 @@ pub(super) enum Within {
     Channels(usize),
 }
 
-/// Where a map lies within a blocked one, if it leaves out pixels or channels only; `before` and `after` are what it
-/// leaves out per axis.
+/// The position of a map within a blocked one, if it only omits pixels or channels; `before` and `after` are the
+/// omitted elements per axis.
 pub(super) fn within(before: &[usize], after: &[usize]) -> Option<Within> {
     match (before, after) {
         ([0, 0, top, left], [0, 0, bottom, right]) => {
@@ -32,7 +32,7 @@ pub(super) fn within(before: &[usize], after: &[usize]) -> Option<Within> {
     }
 }
 
-/// What a slice leaves out behind itself.
+/// The elements after a slice, per axis.
 pub(super) fn after(op: &Slice, whole: &TensorType) -> Vec<usize> {
     whole.shape.iter().zip(op.start.iter().zip(&op.size)).map(|(n, (b, s))| n - b - s).collect()
 }

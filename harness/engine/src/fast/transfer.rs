@@ -1,5 +1,5 @@
-//! What ranks exchange. Means of gradients are only begun by their node: they come while other nodes compute, and
-//! whoever reads them first waits for them.
+//! Communication between ranks. The node of an averaged gradient only starts the transfer; it runs while other nodes
+//! compute, and the first reader waits for it.
 
 use super::call::{Call, Operand};
 use crate::KernelError;
@@ -7,9 +7,9 @@ use zoo_graph::{BufferId, ValueId, ops::GatherStatistics};
 use zoo_kernels::AlignedBuf;
 use zoo_ranks::Pending;
 
-/// Results of a node that are on their way, in the buffers that they will lie in.
+/// Pending results of a node, and their buffers.
 pub(super) struct UnderWay {
-    /// For each result the value, and where its buffer comes from; `None` for one that nobody reads.
+    /// For each result, the value and the origin of its buffer; `None` for an unread result.
     pub places: Vec<(ValueId, Option<BufferId>)>,
     /// Means over the ranks.
     pub means: Pending<Travelling>,

@@ -1,5 +1,5 @@
-//! Updates that a skipped step leaves out, and gradients within a bound: in place, or copied first where the plan could
-//! not overwrite them.
+//! Updates that a skipped step omits, and gradient clipping: in place, or on a copy if the buffer plan does not allow
+//! overwriting.
 
 use super::call::Call;
 use crate::KernelError;

@@ -1,4 +1,5 @@
-//! A formula computed with plain loops, in any kind of number: f64 for the reference, f64 with a bound for the verdict.
+//! Evaluates a formula with plain loops for any number type: f64 for the reference, f64 with an error bound for the
+//! check.
 
 use super::Prepared;
 use crate::{KernelError, elements::Elements};
@@ -14,9 +15,9 @@ const CHUNK: usize = 1 << 10;
 /// Most groups of chunks: each sums up for itself, in an order that depends on shapes only.
 const GROUPS: usize = 32;
 
-/// What a formula is computed in.
+/// The number type of a formula.
 pub(crate) trait Number: Copy + Send + Sync {
-    /// What a sum is formed in.
+    /// The number type of a sum.
     type Sum: Copy + Default + Send + Sync;
 
     /// An operand's element, or a coordinate.
@@ -126,7 +127,7 @@ impl<N: Number> Folded<N> {
     }
 }
 
-/// A function of each two elements.
+/// A function of pairs of elements.
 struct Pairs<'a, N> {
     function: Binary,
     a: &'a [N],
@@ -136,7 +137,7 @@ struct Pairs<'a, N> {
 impl<N: Number> Loops for Pairs<'_, N> {
     type Output = Vec<N>;
 
-    /// A loop of its own for each function, since most are single instructions.
+    /// A separate loop for each function, since most are single instructions.
     #[inline(always)]
     fn run(self) -> Vec<N> {
         let mut all = vec![N::exactly(0.0); self.a.len()];
@@ -345,7 +346,7 @@ impl<T: FloatDType> Evaluation<'_, T> {
     fn operand<N: Number>(&self, n: usize, chunk: Range<usize>) -> Vec<N> {
         let (isa, values, strides) = (Isa::best(), &self.operands[n], &self.strides[n]);
         let get = |at: usize| N::exactly(values.get(at));
-        // What lies as the space does is read as it lies.
+        // Operands with the same layout as the space are read directly.
         if *strides == self.prepared.strides(&self.prepared.space) {
             return match values {
                 Values::Float(values) => isa.run(Each { values: &values[chunk], of: |x: T| N::exactly(x.to_f64()) }),
@@ -357,7 +358,7 @@ impl<T: FloatDType> Evaluation<'_, T> {
         chunk.map(|element| get(self.place(strides, element))).collect()
     }
 
-    /// Where the element of the space lies in a tensor of these strides.
+    /// The offset of an element of the space in a tensor with these strides.
     fn place(&self, strides: &[usize], mut element: usize) -> usize {
         let mut at = 0;
         for (extent, stride) in self.prepared.space.iter().zip(strides).rev() {

@@ -1,4 +1,4 @@
-//! What reference and fast kernels share of a formula: what is the same for all elements of a step.
+//! The part of formulas shared by reference and fast kernels: values that are equal for all elements of a step.
 
 mod evaluate;
 
@@ -30,7 +30,7 @@ impl Prepared {
         Self { formula, numbers, space: op.space.clone() }
     }
 
-    /// An update of so many elements.
+    /// An update of the given number of elements.
     pub fn assign(op: &Assign, elements: usize, scalars: Scalars) -> Self {
         let formula = op.formula.expanded();
         let update = (scalars.step - scalars.skipped) as f64 + 1.0;

@@ -30,7 +30,7 @@ pub(super) fn sigmoid_grad<T: FloatDType>([dy, y]: [&Tensor; 2]) -> Result<Tenso
     Ok(dx)
 }
 
-/// Keeps an element or not as the kernels' counter-based generator says, so that both directions and all kernels agree.
+/// Selects elements with the counter-based generator of the kernels, so that forward, backward and all kernels agree.
 pub(super) fn dropout<T: FloatDType>(op: &Dropout, [x]: [&Tensor; 1], scalars: Scalars) -> Result<Tensor, KernelError> {
     let mask = dropout::Dropout::new(scalars.seed, scalars.step, op.stream, op.rate);
     let mask = mask.from_element(scalars.part * x.elem_count() as u64);

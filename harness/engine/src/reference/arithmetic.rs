@@ -1,4 +1,4 @@
-//! Sums, multiples and bounds.
+//! Sums, multiples and clipping.
 
 use crate::elements::{Elements, by_chunks, map, scalar, scalar_value, sum};
 use crate::{KernelError, layout::stored_dims};

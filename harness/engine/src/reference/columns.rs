@@ -37,8 +37,8 @@ impl Unfold {
         [self.c * self.window.taps(), self.n * self.pixels()]
     }
 
-    /// Input positions that a tap reads over a row of outputs: the outputs that lie inside the map, and the position of
-    /// the first of them. `axis` 0 is height, `tap` the tap's row or column in the kernel.
+    /// Input positions that a tap reads for a row of outputs: the outputs inside the map, and the position of the first
+    /// one. `axis` 0 is height, `tap` the tap's row or column in the kernel.
     fn reach(&self, axis: usize, tap: usize) -> (Range<usize>, usize) {
         let (stride, pad) = (self.window.stride[axis], self.window.pad[2 * axis]);
         let offset = tap * self.window.dilation[axis];

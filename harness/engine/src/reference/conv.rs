@@ -83,7 +83,7 @@ impl Extents {
     }
 }
 
-/// `conv(x, w) + bias`, with what fusion may have added: a ReLU, or the output's statistics.
+/// `conv(x, w) + bias`, optionally with a fused ReLU or statistics of the output.
 pub(super) fn forward<T: FloatDType>(op: &Conv2D, [x, w]: [&Tensor; 2], bias: Option<&Tensor>) -> super::Results {
     let (_, _, h, width) = x.dims4()?;
     let output = op.window.output(h, width).map_err(|e| candle_core::Error::Msg(e.to_string()))?;

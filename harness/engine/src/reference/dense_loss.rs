@@ -1,4 +1,4 @@
-//! Losses of maps of probabilities: balanced cross entropy, distance under a mask, Dice.
+//! Losses on probability maps: balanced cross entropy, masked L1, Dice.
 
 use crate::KernelError;
 use crate::elements::{Elements, by_chunks, scalar, sum};

@@ -14,7 +14,7 @@ use zoo_graph::{Bytes, Graph, Layout, Node, NodeId, Op, TensorType, ValueId, Var
 use zoo_kernels::Isa;
 use zoo_ranks::Ranks;
 
-/// Holds the variables, and knows when each value of its graph is needed last.
+/// Stores the variables, and the last use of each value of its graph.
 pub(crate) struct Executor {
     liveness: Liveness,
     /// As stored, by [`VariableId`].
@@ -23,7 +23,7 @@ pub(crate) struct Executor {
     peak: Bytes,
     /// Of the last step, by node.
     node_seconds: Vec<f64>,
-    /// The device that is simulated, and what its last step ran into.
+    /// The simulated device, and the overflow state of its last step.
     simulated: Option<(Simulation, Findings)>,
     ranks: Ranks,
 }
@@ -78,7 +78,7 @@ impl Executor {
         self.peak
     }
 
-    /// What the last step ran into, on a simulated device.
+    /// Overflow and underflow in the last step, on a simulated device.
     pub fn findings(&self) -> Option<&Findings> {
         self.simulated.as_ref().map(|(_, findings)| findings)
     }
@@ -182,7 +182,7 @@ impl Executor {
     }
 }
 
-/// Adds the name of a node to what its kernel says.
+/// Adds the name of a node to the error of its kernel.
 fn in_node(node: &Node) -> impl Fn(KernelError) -> EngineError {
     |source| EngineError::Node { name: node.name.clone(), op: node.op.name(), source }
 }

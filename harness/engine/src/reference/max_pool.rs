@@ -40,7 +40,7 @@ pub(super) fn grad<T: FloatDType>(window: &Window, [x, _, dy]: [&Tensor; 3]) -> 
     })?)
 }
 
-/// Index in the plane of the first maximum of a window, `None` for one that lies wholly in the padding.
+/// Index in the plane of the first maximum of a window; `None` if it contains only padding.
 fn greatest<T: FloatDType>(window: &Window, x: &[T], [h, w]: [usize; 2], [oi, oj]: [usize; 2]) -> Option<usize> {
     let rows = inside(window, 0, oi, h);
     let columns = inside(window, 1, oj, w);

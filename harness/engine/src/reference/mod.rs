@@ -1,9 +1,9 @@
-//! Reference kernels: what every operator computes, in any floating-point type.
+//! Reference kernels: the definition of every operator, in any floating-point type.
 //!
-//! Products and moves of whole tensors are candle's, where candle is right; the rest are loops that compute each
-//! element in f64 and round it once, so that a kernel's error in f32 is that of one rounding. Values of f16 and bf16
-//! are held in f32, and rounded by who simulates a device. Graphs must be row-major; the only operator that may see a
-//! blocked layout is `TransData`.
+//! Products and moves of whole tensors use candle where it is accurate. All others are loops that compute each element
+//! in f64 and round it once, so that the error of a kernel in f32 is that of one rounding. f16 and bf16 values are
+//! stored as f32 and rounded by the simulation of a device. Graphs must be row-major; only `TransData` can have blocked
+//! operands.
 //!
 //! Work is cut up by shapes alone and sums have a fixed order, so results have the same bits for any number of threads.
 //! (candle's `gemm` keeps that too: its threads share out output tiles, and how it splits the summed axis depends on
@@ -40,10 +40,10 @@ use zoo_graph::{
 };
 use zoo_ranks::Ranks;
 
-/// What a kernel gives: the operator's results, or why there are none.
+/// The result of a kernel: the results of the operator, or an error.
 type Results = Result<Vec<Tensor>, KernelError>;
 
-/// A node's operands with what the operator's attributes do not say.
+/// The operands of a node, with context that is not in the attributes of the operator.
 pub(crate) struct Call<'a> {
     /// Values of the operands.
     pub operands: &'a [Tensor],
@@ -84,7 +84,7 @@ impl Call<'_> {
 pub(crate) fn compute(op: &Op, call: &Call<'_>) -> Results {
     let [first, ..] = call.result_types else { return Err(KernelError::Arity { found: 0 }) };
     match first.dtype {
-        // Half precision is held in f32, and rounded by who simulates it.
+        // Half-precision values are stored as f32, and rounded by the simulation.
         DType::F16 | DType::Bf16 | DType::F32 => dispatch::<f32>(op, call),
         DType::F64 => dispatch::<f64>(op, call),
         DType::U32 => Err(KernelError::DType(DType::U32)),
@@ -204,8 +204,8 @@ fn dispatch<T: FloatDType>(op: &Op, call: &Call<'_>) -> Results {
     })
 }
 
-/// What a node needs beside what lives: products copy their operands into the order that they want, and convolutions
-/// lay out the input as a matrix.
+/// The workspace of a node: products copy their operands into the required order, and convolutions lay out the input as
+/// a matrix.
 pub(crate) fn scratch(graph: &Graph, node: &Node) -> Bytes {
     let (operands, results) = (graph.types(&node.inputs), graph.types(&node.outputs));
     let Work::Product { product, .. } = node.op.rules().work(&operands, &results) else { return Bytes(0) };

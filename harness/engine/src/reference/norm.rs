@@ -89,7 +89,7 @@ fn total(values: impl Iterator<Item = f64>) -> f64 {
     parts.iter().sum()
 }
 
-/// Normalisation by the batch, with what fusion may have added.
+/// Normalisation with batch statistics, with optional fused operators.
 pub(super) fn normalize<T: FloatDType>(
     op: &BnTrainingUpdate,
     [x, mean, var, gamma, beta]: [&Tensor; 5],
@@ -181,8 +181,8 @@ pub(super) fn input_grad<T: FloatDType>(
     })?)
 }
 
-/// All gradients of a normalisation, through the ReLU that fusion found behind it: input gradient, dgamma, dbeta, and
-/// what passed the ReLU where a residual needs it.
+/// All gradients of a normalisation with a fused ReLU: input gradient, dgamma, dbeta, and the gradient after the ReLU
+/// if a residual needs it.
 pub(super) fn all_grads<T: FloatDType>(
     op: &BnTrainingGrad,
     [dy, x, mean, var, gamma]: [&Tensor; 5],

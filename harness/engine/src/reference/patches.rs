@@ -5,7 +5,7 @@ use crate::{KernelError, error::MAP};
 use candle_core::{FloatDType, Tensor};
 use zoo_graph::ops::{ExtractPatches, ExtractPatchesGrad, Window};
 
-/// The rows of a window at output row `i` that lie inside the map, each with its row there; `axis` 1: columns.
+/// The rows of a window at output row `i` that are inside the map, each with its row in the map; `axis` 1: columns.
 fn inside(window: &Window, axis: usize, i: usize, size: usize) -> impl Iterator<Item = (usize, usize)> {
     let (start, pad) = (i * window.stride[axis], window.pad[2 * axis]);
     (0..window.kernel[axis]).filter_map(move |tap| Some((tap, (start + tap).checked_sub(pad).filter(|i| *i < size)?)))

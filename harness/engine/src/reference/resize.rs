@@ -26,7 +26,7 @@ pub(super) fn forward<T: FloatDType>(op: &Resize, [x]: [&Tensor; 1]) -> Result<T
     })?)
 }
 
-/// What each input pixel gets back from those that read it.
+/// The gradient of each input pixel from its readers.
 pub(super) fn grad<T: FloatDType>(op: &ResizeGrad, [dy]: [&Tensor; 1]) -> Result<Tensor, KernelError> {
     let (n, c, oh, ow) = dy.dims4()?;
     let &[_, _, h, w] = &op.input[..] else { return Err(KernelError::Result { place: 0, expected: MAP }) };

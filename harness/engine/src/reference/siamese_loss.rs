@@ -1,4 +1,4 @@
-//! Losses of a siamese tracker: classes of anchors, offsets of boxes, masks at chosen positions.
+//! Losses of a siamese tracker: classes of anchors, offsets of boxes, masks at selected positions.
 
 use super::dense_loss::sign;
 use crate::elements::{Elements, by_chunks, scalar, sum};
@@ -14,7 +14,7 @@ pub(super) fn pair_log_softmax<T: FloatDType>([x]: [&Tensor; 1]) -> Result<Tenso
     let (n, c, h, w) = x.dims4()?;
     let x = Elements::of(x)?;
     let x = x.slice::<T>()?;
-    // Where the other score of a pair lies, and how many there are per sample.
+    // The offset of the other score of a pair, and the number of pairs per sample.
     let half = c / 2 * h * w;
     Ok(by_chunks::<T>(&[n, c / 2, h, w, 2], 2, |pair, out| {
         let first = pair / half.max(1) * 2 * half + pair % half.max(1);
@@ -106,7 +106,7 @@ pub(super) fn mask_soft_margin<T: FloatDType>(
         LogitLayout::Channels { side } => Some(Enlarged::new(side, op.size, op.align_corners)),
         LogitLayout::Rows => None,
     };
-    // Where the k-th logit of a position lies.
+    // The offset of the k-th logit of a position.
     let logit_at = |position: usize, k: usize| match layout {
         LogitLayout::Channels { side } => (position / places * side * side + k) * places + position % places,
         LogitLayout::Rows => position * pixels + k,

@@ -1,4 +1,4 @@
-//! What ranks exchange, in f32 only: what MPI sums is what training computes with.
+//! Communication between ranks, only in f32, the type in which training computes.
 
 use super::{Call, Results};
 use crate::KernelError;

@@ -1,4 +1,4 @@
-//! The gradient of a formula is a formula.
+//! Symbolic differentiation of formulas.
 
 use super::{Binary, Expression, Extent, Fold, Formula, Outcome, Term, TermId, Unary, expression::Sheet};
 
@@ -16,9 +16,9 @@ pub enum Given {
 /// The gradient of a formula by some of its operands.
 #[derive(Clone, Debug, PartialEq)]
 pub struct GradientFormula {
-    /// What its operands are.
+    /// Its operands.
     pub operands: Vec<Given>,
-    /// One result per operand that was asked for and that the results depend on, not yet summed over broadcast axes.
+    /// One result for each requested operand on which the results depend, not yet summed over broadcast axes.
     pub formula: Formula,
     /// The operands of the original formula that the results belong to.
     pub of: Vec<usize>,
@@ -40,7 +40,7 @@ impl Formula {
             let Some(d) = adjoints[n].map(|d| sheet.at(d)) else { continue };
             let y = sheet.at(TermId(n));
             for (argument, part) in parts(&sheet, term, y, d) {
-                // What all elements of a row share gets the gradients of all of them.
+                // A value shared by all elements of a row gets the sum of their gradients.
                 let folded = extents[argument.0] == Extent::Row && extents[n] == Extent::Element;
                 match extents[argument.0] {
                     Extent::Step => {}
@@ -79,7 +79,7 @@ impl Formula {
         formula
     }
 
-    /// Numbers the operands that are read from 0 and says what they are.
+    /// Numbers the operands that are read, from 0, and returns their meanings.
     fn with_givens(mut self, original: &Self, of: Vec<usize>) -> GradientFormula {
         let given = |n: usize| match n.checked_sub(original.operands) {
             None => Given::Operand(n),
@@ -113,7 +113,7 @@ fn add<'f>(sheet: &'f Sheet, adjoints: &mut [Option<TermId>], to: TermId, part: 
     adjoints[to.0] = Some(sum.id());
 }
 
-/// What the gradient `d` of the value `y` of a term gives to each of its arguments.
+/// The gradients of the arguments of a term, from the gradient `d` of its value `y`.
 fn parts<'f>(sheet: &'f Sheet, term: &Term, y: Expression<'f>, d: Expression<'f>) -> Vec<(TermId, Expression<'f>)> {
     match *term {
         Term::Operand(_) | Term::Constant(_) | Term::Step(_) | Term::RowSize | Term::Coordinate(_) => Vec::new(),

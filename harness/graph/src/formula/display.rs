@@ -1,9 +1,9 @@
-//! Formulas as people read them: `a * sigmoid(1.702 * a)`.
+//! Display of formulas: `a * sigmoid(1.702 * a)`.
 
 use super::{Binary, Fold, Formula, StepScalar, Term, TermId, Unary};
 use std::fmt::{self, Write as _};
 
-/// How tightly an expression holds together: a looser one inside a tighter one stands in brackets.
+/// The precedence of an expression: one with lower precedence inside one with higher precedence needs brackets.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Binding {
     Comparison,

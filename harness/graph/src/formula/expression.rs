@@ -1,4 +1,4 @@
-//! Formulas written like arithmetic.
+//! Formulas written as Rust expressions.
 
 use super::{Binary, Fold, StepScalar, Term, TermId, Unary};
 use std::cell::RefCell;
@@ -9,7 +9,7 @@ use std::ops::{Add, Div, Mul, Neg, Sub};
 pub struct Sheet(RefCell<Vec<Term>>);
 
 impl Sheet {
-    /// A sheet that goes on from these terms.
+    /// A sheet that continues from these terms.
     pub(super) fn of(terms: Vec<Term>) -> Self {
         Self(RefCell::new(terms))
     }
@@ -34,7 +34,7 @@ impl Sheet {
         self.0.borrow()[id.0]
     }
 
-    /// The term, which may stand there already.
+    /// Adds a term, or returns an existing equal one.
     pub(super) fn write(&self, term: Term) -> Expression<'_> {
         let mut terms = self.0.borrow_mut();
         let known = terms.iter().position(|known| same(known, &term));
@@ -77,8 +77,7 @@ impl<'f> Expression<'f> {
         }
     }
 
-    /// A function of two values. Constants are folded, and what leaves the other value as it is (`x + 0`, `x * 1`,
-    /// ...).
+    /// A function of two values. Folds constants and identities (`x + 0`, `x * 1`, ...).
     pub(super) fn binary(self, function: Binary, other: Self) -> Self {
         let (a, b) = (self.constant(), other.constant());
         match (function, a, b) {
@@ -95,17 +94,17 @@ impl<'f> Expression<'f> {
         self.binary(function, other.on(self.sheet))
     }
 
-    /// A constant beside this value.
+    /// A constant in the same sheet as this value.
     pub fn number(self, value: f64) -> Self {
         self.sheet.number(value)
     }
 
-    /// What each step brings along, beside this value.
+    /// A value of the current step, in the same sheet as this value.
     pub fn step(self, scalar: StepScalar) -> Self {
         self.sheet.write(Term::Step(scalar))
     }
 
-    /// Each element's place along an axis, from 0, beside this value.
+    /// The index of each element along an axis, from 0, in the same sheet as this value.
     pub fn coordinate(self, axis: usize) -> Self {
         self.sheet.write(Term::Coordinate(axis))
     }
@@ -252,7 +251,7 @@ impl<'f> Expression<'f> {
     }
 }
 
-/// What may stand on either side of an operator: a value or a number.
+/// An operand of an arithmetic operator: a value or a number.
 pub trait Operand<'f> {
     #[doc(hidden)]
     fn on(self, sheet: &'f Sheet) -> Expression<'f>;

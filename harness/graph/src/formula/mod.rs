@@ -28,7 +28,7 @@ pub enum Term {
     Operand(usize),
     /// A number.
     Constant(f64),
-    /// What comes with each step, the same for all elements.
+    /// Values of the current step, equal for all elements.
     Step(StepScalar),
     /// Number of elements of a row.
     RowSize,
@@ -129,7 +129,7 @@ pub enum Fold {
 /// A result of a formula.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Outcome {
-    /// What is given.
+    /// The result.
     pub term: TermId,
     /// Axes over which it is summed; they stay, with one element.
     pub over: Vec<usize>,
@@ -146,11 +146,11 @@ pub struct Formula {
     results: Vec<Outcome>,
 }
 
-/// What the update of a parameter is written with.
+/// The variables of an update formula.
 pub struct UpdateOperands<'f> {
     /// The parameter.
     pub parameter: Expression<'f>,
-    /// What is kept beside it.
+    /// A slot of the parameter.
     pub slots: Vec<Expression<'f>>,
     /// Its gradient.
     pub gradient: Expression<'f>,
@@ -162,7 +162,7 @@ pub struct UpdateOperands<'f> {
     pub weight_decay: Expression<'f>,
 }
 
-/// Within what a term is the same.
+/// The range within which a term is constant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Extent {
     /// The same for all elements.
@@ -217,7 +217,7 @@ impl Formula {
         Self { operands, rows, terms: sheet.into_terms(), results }.pruned().with_rows(rows)
     }
 
-    /// The same with rows of so many axes, if it knows rows.
+    /// The same with rows of the given number of axes, if it uses rows.
     fn with_rows(self, rows: usize) -> Self {
         let folds = self.terms.iter().any(|term| matches!(term, Term::Row(..) | Term::Softmax(_) | Term::RowSize));
         Self { rows: if folds { rows } else { 0 }, ..self }
@@ -235,7 +235,7 @@ impl Formula {
         self.results.iter_mut().zip(over).for_each(|(result, over)| result.over = over);
     }
 
-    /// What each term is, where that follows from constants and the terms that are `known`.
+    /// The value of each term, if it follows from constants and the `known` terms.
     pub fn values(&self, known: impl Fn(&Term) -> Option<f64>) -> Vec<Option<f64>> {
         let mut values: Vec<Option<f64>> = Vec::with_capacity(self.terms.len());
         for term in &self.terms {
@@ -280,7 +280,7 @@ impl Formula {
         &self.results
     }
 
-    /// Within what each term is the same.
+    /// The range within which each term is constant.
     pub fn extents(&self) -> Vec<Extent> {
         let mut extents: Vec<Extent> = Vec::with_capacity(self.terms.len());
         for term in &self.terms {
@@ -297,7 +297,7 @@ impl Formula {
         extents
     }
 
-    /// The same with softmax and log-sum-exp written as sums and maxima of rows: what a kernel needs to know.
+    /// The same with softmax and log-sum-exp expanded to sums and maxima of rows, for kernels.
     #[must_use]
     pub fn expanded(&self) -> Self {
         let sheet = expression::Sheet::default();
@@ -335,7 +335,7 @@ impl Formula {
         Self { operands: self.operands, rows: self.rows, terms: sheet.into_terms(), results }.pruned()
     }
 
-    /// Arithmetic operations per element, a function of one number counted as `Unary::operations` says.
+    /// Arithmetic operations per element; functions of one number count as `Unary::operations`.
     pub fn operations(&self) -> u64 {
         let extents = self.extents();
         let counted = self
@@ -390,8 +390,8 @@ impl Term {
         }
     }
 
-    /// Vector instructions of a straight implementation: a function without an instruction of its own counts as the
-    /// polynomial or the quotient of polynomials that computes it.
+    /// Number of vector instructions of a straightforward implementation: functions without a dedicated instruction
+    /// count as the polynomial or rational function that computes them.
     pub fn operations(&self) -> u64 {
         match self {
             Self::Operand(_) | Self::Constant(_) | Self::Step(_) | Self::RowSize | Self::Coordinate(_) => 0,

@@ -8,13 +8,13 @@ use super::{Expression, Formula, Outcome, Term, Unary, expression::Sheet};
 use crate::did_you_mean;
 use thiserror::Error;
 
-/// What is wrong with a formula, and where.
+/// An error in a formula, with its position.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{message}")]
 pub struct ParseError {
     /// Where, in characters from 0.
     pub at: usize,
-    /// What is wrong, and what would be right.
+    /// The error, with a suggestion.
     pub message: String,
 }
 
@@ -30,7 +30,7 @@ const ROW_SIZE: &str = "row_size";
 /// Deepest nesting of brackets, calls and signs.
 const MOST_NESTED: usize = 100;
 
-/// Reads a formula of these operands over so many axes, the last of which is a row.
+/// Parses a formula of these operands over the given number of axes, the last of which is a row.
 ///
 /// # Errors
 /// The first thing that does not belong there.
@@ -125,7 +125,7 @@ fn tokens(text: &str) -> Result<Vec<(usize, Token)>, ParseError> {
         } else {
             let sign = SIGNS.into_iter().find(|sign| rest.iter().take(sign.len()).collect::<String>() == **sign);
             let Some(sign) = sign else {
-                return Err(ParseError { at, message: format!("`{c}` has no meaning in a formula") });
+                return Err(ParseError { at, message: format!("unexpected `{c}` in a formula") });
             };
             tokens.push((at, Token::Sign(sign)));
             at += sign.len();
@@ -238,7 +238,7 @@ impl<'f> Parser<'f, '_> {
             Some(token @ Token::Sign(_)) => {
                 self.error(format!("expected a number, an operand or `(`, found {}", token.describe()))
             }
-            None => self.error("the formula ends too early: expected a number, an operand or `(`"),
+            None => self.error("unexpected end of the formula: expected a number, an operand or `(`"),
         }
     }
 
@@ -263,7 +263,7 @@ impl<'f> Parser<'f, '_> {
         let known: Vec<String> = self.names.iter().map(|name| format!("`{name}`")).collect();
         let hint =
             hint.map_or_else(|| format!("known here: {}", known.join(", ")), |name| format!("did you mean `{name}`?"));
-        self.error(format!("no operand is called `{name}`; {hint}"))
+        self.error(format!("there is no operand `{name}`; {hint}"))
     }
 
     fn call(&mut self, name: &str) -> Result<Expression<'f>, ParseError> {
@@ -277,7 +277,7 @@ impl<'f> Parser<'f, '_> {
                 let hint = did_you_mean(name, all.iter().copied());
                 let hint =
                     hint.map_or_else(|| format!("known: {}", all.join(", ")), |name| format!("did you mean `{name}`?"));
-                return self.error(format!("no function is called `{name}`; {hint}"));
+                return self.error(format!("there is no function `{name}`; {hint}"));
             }
         };
         let at = self.at();
@@ -299,7 +299,7 @@ impl<'f> Parser<'f, '_> {
             ("log_softmax", [x]) => Ok(*x - x.row_log_sum_exp()),
             (_, [x]) if count == 1 => match Unary::NAMED.into_iter().find(|function| function.name() == name) {
                 Some(function) => Ok(x.unary(function)),
-                None => self.error(format!("no function is called `{name}`")),
+                None => self.error(format!("there is no function `{name}`")),
             },
             (_, arguments) => {
                 let plural = if count == 1 { "" } else { "s" };
@@ -311,7 +311,7 @@ impl<'f> Parser<'f, '_> {
 
     fn deeper<T>(&mut self, read: impl FnOnce(&mut Self) -> Result<T, ParseError>) -> Result<T, ParseError> {
         if self.depth == MOST_NESTED {
-            return self.error(format!("brackets and signs are nested more than {MOST_NESTED} deep"));
+            return self.error(format!("brackets and signs are nested deeper than {MOST_NESTED} levels"));
         }
         self.depth += 1;
         let read = read(self);

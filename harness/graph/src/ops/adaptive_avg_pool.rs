@@ -93,7 +93,7 @@ impl Operator for AdaptiveAvgPoolGrad {
     }
 
     fn operand(&self, _: usize) -> Operand {
-        // The gradient of a pool is larger than what it is made of: what is small is converted.
+        // The gradient of a pool is larger than its operand, so the smaller one is converted.
         let is_map = self.input.iter().skip(2).product::<usize>() > 1;
         if is_map { Operand::in_layout(OperandLayout::Blocked) } else { Operand::MAP }
     }

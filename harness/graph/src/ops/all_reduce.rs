@@ -1,4 +1,4 @@
-//! What ranks exchange: means of gradients and scalars, statistics of a batch that is spread over them.
+//! Communication between ranks: means of gradients and scalars, statistics of a distributed batch.
 
 use super::bn_training_reduce::expect_per_channel;
 use super::{Element, Kind, OpError, Operand, OperandLayout, Operator, Work, expect_float, operands, per_element};
@@ -67,7 +67,7 @@ impl Operator for AllReduce {
 /// nothing to cancellation.
 ///
 /// Source: Chan, Golub, LeVeque, "Updating Formulae and a Pairwise Algorithm for Computing Sample Variances" (1979),
-/// for parts of one size; what `torch.nn.SyncBatchNorm` computes.
+/// for parts of equal size; as in `torch.nn.SyncBatchNorm`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct GatherStatistics {
     /// How many ranks there are.

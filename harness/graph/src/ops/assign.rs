@@ -1,4 +1,4 @@
-//! `Assign`: the formula by which an optimizer, or a moving average, moves what outlives the step.
+//! `Assign`: the formula with which an optimizer or a moving average updates persistent variables.
 
 use super::{Group, Kind, OpError, Operand, Operator, Update, Work, expect_same_storage, expect_shape};
 use crate::{
@@ -20,18 +20,18 @@ static NAMES: [&str; 9] = [
     "ApplyRmsProp",
 ];
 
-/// Operands: what is updated, then what it is updated by, all of one shape and layout. Results: the next values of the
-/// first operands, one per result of the formula.
+/// Operands: the updated variables, then the values for the update, all of one shape and layout. Results: the next
+/// values of the first operands, one per result of the formula.
 ///
-/// The formula runs over the elements as they are stored, in whatever layout; its rows are the whole tensor. So it must
-/// give zero for nothing but zeros: then the filling of a layout stays zero.
+/// The formula runs over the stored elements in any layout; its rows are the whole tensor. It must give zero if all
+/// operands are zero, so that the padding of a layout stays zero.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Assign {
     /// The rule.
     pub formula: Formula,
     /// The device operator that it is.
     pub device: &'static str,
-    /// What it updates.
+    /// The updated variable.
     pub update: Update,
     in_place: Vec<(usize, usize)>,
 }
@@ -51,7 +51,7 @@ impl Assign {
         Self::new(formula, "ApplyEma", Update::Average)
     }
 
-    /// What a step brings to the formula, given its learning rate and the number of this update, from 1.
+    /// The step values of the formula, from the learning rate and the number of this update, from 1.
     pub fn step(&self, scalar: StepScalar, learning_rate: f64, update: f64) -> f64 {
         let group = match self.update {
             Update::Optimizer { group, .. } => group,

@@ -51,7 +51,7 @@ pub struct BalancedBce {
 }
 
 impl BalancedBce {
-    /// Negatives that count, of `negatives`, beside `positives`.
+    /// Number of negatives, of `negatives`, that are used with `positives`.
     pub fn count(&self, positives: usize, negatives: usize) -> usize {
         negatives.min((positives as f64 * self.negative_ratio) as usize)
     }

@@ -1,17 +1,17 @@
-//! `BNTrainingGrad`: all gradients of a normalisation at once, through a ReLU behind it.
+//! `BNTrainingGrad`: all gradients of a normalisation at once, including a following ReLU.
 
 use super::bn_training_reduce::{channels, expect_per_channel};
 use super::{Kind, OpError, Operand, Operator, Rectifier, Work, per_element};
 use crate::{tensor::TensorType, units::Flop};
 
-/// What stands between the normalisation and the gradient that comes in.
+/// The operators between the normalisation and the incoming gradient.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GradRelu {
     /// Nothing.
     Absent,
-    /// A ReLU on the normalised value, which is computed once more.
+    /// A ReLU on the normalised value, which is recomputed.
     Recomputed(Rectifier),
-    /// A ReLU on the sum with a residual, whose output tells what passes.
+    /// A ReLU on the sum with a residual; its output shows which elements pass.
     Output(Rectifier),
 }
 
@@ -88,7 +88,7 @@ impl Operator for BnTrainingGrad {
         Kind::Other
     }
 
-    /// What passes the ReLU on to the residual is the gradient that came, or zero.
+    /// The gradient after the ReLU for the residual is the incoming gradient, or zero.
     fn passes_on(&self, result: usize) -> bool {
         result == 3
     }

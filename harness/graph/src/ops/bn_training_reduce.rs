@@ -5,9 +5,9 @@ use crate::{differentiate::Gradient, error::GraphError, tensor::TensorType, unit
 
 /// Operand: `[n, c, ...]`. Results: mean `[c]` and biased variance `[c]` over all axes but `c`.
 ///
-/// The device's operator gives sum and sum of squares; mean and variance say the same and lose nothing
-/// to cancellation. Its gradient is part of [`super::BnTrainingUpdate`]'s, which knows both ways in
-/// which the loss depends on the input.
+/// The operator of the device returns sum and sum of squares; mean and variance are equivalent and avoid cancellation.
+/// Its gradient is part of the gradient of [`super::BnTrainingUpdate`], which covers both paths from the input to the
+/// loss.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BnTrainingReduce;
 

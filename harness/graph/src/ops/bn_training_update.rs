@@ -69,7 +69,7 @@ impl Operator for BnTrainingUpdate {
         Kind::Normalisation
     }
 
-    /// Gives the input's whole gradient, what flows through mean and variance included.
+    /// Computes the whole gradient of the input, including the paths through mean and variance.
     fn gradient(&self, grad: &mut Gradient<'_>) -> Result<(), GraphError> {
         if self.residual || self.relu.is_some() {
             return Err(grad.refuse("a fused BNTrainingUpdate"));

@@ -26,7 +26,7 @@ impl Operator for Cast {
         let [x] = operands(inputs, "input")?;
         expect_float("input", x)?;
         if !self.to.is_float() {
-            return Err(OpError::Attribute(format!("a cast to {}, through which no gradient can flow", self.to)));
+            return Err(OpError::Attribute(format!("a cast to {}, which has no gradient", self.to)));
         }
         Ok(vec![x.with_dtype(self.to)])
     }

@@ -1,4 +1,4 @@
-//! Bounds on gradients: by the norm of all of them, and by value.
+//! Gradient clipping: by the norm of all gradients, and by value.
 
 use super::{Kind, OpError, Operand, OperandLayout, Operator, Work, expect_float, operands, per_element};
 use crate::{
@@ -7,7 +7,7 @@ use crate::{
 };
 
 /// Operands: all gradients. Results: their norm `sqrt(sum of squares)`, and the factor `min(1, bound / (norm + 1e-6))`
-/// by which each is to be multiplied.
+/// by which each is multiplied.
 ///
 /// Source: `torch.nn.utils.clip_grad_norm_`.
 #[derive(Clone, Debug, PartialEq)]

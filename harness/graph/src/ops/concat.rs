@@ -1,4 +1,4 @@
-//! `ConcatV2`: tensors one after another along an axis.
+//! `ConcatV2`: concatenation along an axis.
 
 use super::{Kind, OpError, Operand, Operator, Slice, Work, channel_run, expect_same_storage};
 use crate::{differentiate::Gradient, error::GraphError, tensor::TensorType, units::Flop};

@@ -21,7 +21,7 @@ use crate::{
 pub struct Conv2DBackpropInput {
     /// The convolution.
     pub conv: Conv2D,
-    /// Shape of its input, which the output's shape does not tell when the stride is not 1.
+    /// Shape of its input, which is not determined by the shape of the output if the stride is not 1.
     pub input: Shape,
 }
 

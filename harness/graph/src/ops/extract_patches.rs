@@ -9,7 +9,7 @@ use crate::{
 };
 
 /// Operand: `[n, c, h, w]`. Result `[n * oh * ow, c, kh, kw]`: all windows of the first image, row by row, then those
-/// of the next; what lies outside the image is zero.
+/// of the next; zero outside the image.
 ///
 /// With a 1x1 window and stride 1 it turns every position into a map of one pixel, a mere transposition.
 ///

@@ -1,4 +1,4 @@
-//! `GatherV2` and its gradient `UnsortedSegmentSum`: rows of a table by their numbers.
+//! `GatherV2` and its gradient `UnsortedSegmentSum`: rows of a table by index.
 
 use super::{Kind, OpError, Operand, Operator, Read, Work, expect_float, operands, per_element};
 use crate::{
@@ -47,7 +47,7 @@ impl Gather {
 }
 
 impl Indices {
-    /// The first operand, and the shape of the indices, which are numbers of at most so many rows.
+    /// The first operand, and the shape of the indices, which are below the number of rows.
     fn with<'t>(
         &self,
         first: &'static str,
@@ -68,7 +68,7 @@ impl Indices {
                 expect_float(first, x)?;
                 let rows = rows(x);
                 match numbers.iter().max().filter(|row| **row as usize >= rows) {
-                    Some(row) => Err(OpError::Attribute(format!("there is no row {row} of {rows}"))),
+                    Some(row) => Err(OpError::Attribute(format!("row {row} is not below {rows}, the number of rows"))),
                     None => Ok((x, [numbers.len()].into())),
                 }
             }

@@ -10,7 +10,7 @@ use crate::{
     units::Flop,
 };
 
-/// Device operators that formulas are: first what has no name.
+/// Device operators of formulas; the first entry is for formulas without a name.
 static NAMES: [&str; 33] = [
     "Formula",
     "Elu",
@@ -69,7 +69,7 @@ impl DeviceName {
 /// and along the axes of a row if it is the same for all of its elements.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Map {
-    /// What is computed.
+    /// The formula.
     pub formula: Formula,
     /// For which elements.
     pub space: Shape,
@@ -105,8 +105,7 @@ impl Map {
 
     /// A formula over `space`.
     pub fn with_space(formula: Formula, space: Shape) -> Self {
-        // A result of one number per row is written once the row is done, and may not lie over an operand of that
-        // shape.
+        // A result with one number per row is written after the row, and must not overwrite an operand of that shape.
         let extents = formula.extents();
         let elements = |r: &usize| {
             let result = &formula.results()[*r];
@@ -148,7 +147,7 @@ impl Map {
             return Err(OpError::Attribute(format!("a formula over more axes than {} has", self.space)));
         }
         if self.formula.terms().iter().any(|term| matches!(term, Term::Step(_))) {
-            return Err(OpError::Attribute("learning rate, decay and number of a step are for updates only".into()));
+            return Err(OpError::Attribute("learning rate, decay and step number can only be used in updates".into()));
         }
         for ty in inputs {
             let fits = ty.shape.len() <= rank

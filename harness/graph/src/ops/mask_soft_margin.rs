@@ -1,4 +1,4 @@
-//! Logistic loss of masks at chosen positions.
+//! Logistic loss of masks at selected positions.
 
 use super::balanced_bce::scale_own_gradient;
 use super::{Kind, OpError, Operand, OperandLayout, Operator, Work, expect_float, expect_shape, feature_map, operands};
@@ -24,11 +24,11 @@ use crate::{
 pub struct MaskSoftMargin {
     /// Height and width of a window.
     pub size: usize,
-    /// Whether enlarging gives the corner pixels the same place; else the corners of those pixels.
+    /// Whether upsampling aligns the centres of the corner pixels instead of their corners.
     pub align_corners: bool,
 }
 
-/// Where the logits of a position lie.
+/// The layout of the logits of a position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogitLayout {
     /// Maps of `side * side` logits along the channels.
@@ -41,7 +41,7 @@ pub enum LogitLayout {
 }
 
 impl MaskSoftMargin {
-    /// Where the logits lie, from their shape and that of `select`.
+    /// The layout of the logits, from their shape and the shape of `select`.
     ///
     /// # Errors
     /// Shapes that do not fit each other.
@@ -77,7 +77,7 @@ impl Operator for MaskSoftMargin {
         Ok(vec![scalar.clone(), logits.clone(), scalar.clone(), scalar.clone(), scalar])
     }
 
-    /// As if every position counted, which the shapes do not tell.
+    /// Assumes that every position is selected, since shapes do not show it.
     fn flop(&self, inputs: &[&TensorType], _outputs: &[&TensorType]) -> Flop {
         Flop(20 * inputs[1].shape.numel() as u64)
     }

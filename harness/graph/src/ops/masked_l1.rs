@@ -1,4 +1,4 @@
-//! Mean distance under a mask.
+//! Mean absolute difference under a mask.
 
 use super::balanced_bce::scale_own_gradient;
 use super::{Kind, OpError, Operand, Operator, Work, expect_float, expect_shape, feature_map, operands, per_element};

@@ -1,4 +1,4 @@
-//! `MatMul`: products of matrices, perhaps with an added bias.
+//! `MatMul`: products of matrices, optionally with a bias.
 
 use super::{BiasAddGrad, Kind, Map, OpError, Operand, Operator, Product, Reshape, Work, expect_shape};
 use crate::{
@@ -11,7 +11,7 @@ use crate::{
 };
 
 /// Operands: matrices `a` and `b`, or several of them along leading axes that broadcast as in NumPy, and optionally a
-/// bias `[n]`. Result: `op(a) * op(b) + bias`, `[.., m, n]`, where `op` exchanges the last two axes if asked to.
+/// bias `[n]`. Result: `op(a) * op(b) + bias`, `[.., m, n]`, where `op` optionally exchanges the last two axes.
 ///
 /// Source: `torch.matmul`; CANN's `MatMulV2` and `BatchMatMulV2`.
 #[derive(Clone, Debug, PartialEq)]

@@ -91,7 +91,7 @@ impl Operator for MaxPoolGrad {
     }
 
     fn work(&self, inputs: &[&TensorType], _outputs: &[&TensorType]) -> Work<'_> {
-        // Compare, select, convert, add to what overlaps.
+        // Compare, select, convert, add overlapping windows.
         Work::rows(inputs[2], 4 * self.window.taps())
     }
 

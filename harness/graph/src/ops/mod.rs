@@ -1,4 +1,4 @@
-//! The closed set of device operators: one file each, with all that anybody asks of it ([`Operator`]).
+//! The closed set of device operators, one file each with all properties of the operator ([`Operator`]).
 //!
 //! To add one, write its file, list it in the `operators!` table below, and follow the compiler: the engine's kernels
 //! and ONNX match over [`Op`] without a wildcard.
@@ -133,9 +133,9 @@ pub enum OpError {
     /// Wrong number of operands.
     #[error("takes {expected} operands, not {found}")]
     Arity {
-        /// What the operator takes.
+        /// The expected operands.
         expected: &'static str,
-        /// What it was given.
+        /// The given operands.
         found: usize,
     },
     /// An operand of the wrong shape.
@@ -143,9 +143,9 @@ pub enum OpError {
     Shape {
         /// Which operand.
         operand: &'static str,
-        /// What the operator needs.
+        /// The requirement of the operator.
         expected: String,
-        /// What it was given.
+        /// The given operands.
         found: Shape,
     },
     /// An operand of the wrong element type.
@@ -153,9 +153,9 @@ pub enum OpError {
     DType {
         /// Which operand.
         operand: &'static str,
-        /// What the operator needs.
+        /// The requirement of the operator.
         expected: &'static str,
-        /// What it was given.
+        /// The given operands.
         found: DType,
     },
     /// A window that does not fit.
@@ -177,14 +177,14 @@ pub enum OpError {
     #[error("{0}")]
     Attribute(String),
     /// A result with more elements than can be addressed.
-    #[error("the result has more elements than any machine can hold")]
+    #[error("the result has too many elements")]
     TooLarge,
     /// Differentiation met an operator that has no gradient.
-    #[error("{0} has no gradient: it may not stand between a parameter and the loss")]
+    #[error("{0} has no gradient: it cannot be used between a parameter and the loss")]
     NoGradient(&'static str),
 }
 
-/// What applying an operator once costs, before any device is known.
+/// The cost of one application of an operator, independent of devices.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cost {
     /// Floating-point operations; a multiply-accumulate is two.
@@ -193,15 +193,15 @@ pub struct Cost {
     pub bytes: Bytes,
 }
 
-/// What every operator says of itself: all that passes, engine and device clock ask. What would be dangerous to forget
-/// has no default.
+/// The properties of every operator, for passes, engine and device clock. Properties that must not be forgotten have no
+/// default.
 pub trait Operator {
-    /// The device's names of the operators that it can stand for.
+    /// The device names of the operators that it can represent.
     fn names() -> &'static [&'static str]
     where
         Self: Sized;
 
-    /// The one of [`Operator::names`] that it stands for with these attributes.
+    /// The one of [`Operator::names`] that it represents with these attributes.
     fn name(&self) -> &'static str
     where
         Self: Sized,
@@ -221,10 +221,10 @@ pub trait Operator {
     /// How it reads its `i`-th operand.
     fn operand(&self, i: usize) -> Operand;
 
-    /// What a device does in one application.
+    /// The work of a device in one application.
     fn work(&self, inputs: &[&TensorType], outputs: &[&TensorType]) -> Work<'_>;
 
-    /// What kind of operator it is, to who joins operators or skips updates.
+    /// The kind of the operator, for fusion and skipped updates.
     fn kind(&self) -> Kind;
 
     /// Adds the nodes of the gradient.
@@ -235,7 +235,7 @@ pub trait Operator {
         Err(grad.refuse(grad.operator()))
     }
 
-    /// What groups of parameters set in it, for an [`Update::Optimizer`].
+    /// The settings of parameter groups, for an [`Update::Optimizer`].
     fn group(&mut self) -> Option<&mut Group> {
         None
     }
@@ -298,7 +298,7 @@ operators! {
 }
 
 impl Op {
-    /// What it updates, if it updates anything.
+    /// What it updates, if anything.
     pub fn update(&self) -> Option<Update> {
         match self.rules().kind() {
             Kind::Update(update) => Some(update),
@@ -361,7 +361,7 @@ fn expect_float(operand: &'static str, ty: &TensorType) -> Result<(), OpError> {
     Err(OpError::DType { operand, expected: "a floating-point type", found: ty.dtype })
 }
 
-/// The cost of an element-wise operator: so many operations per element.
+/// The cost of an element-wise operator with the given number of operations per element.
 fn per_element(operations: u64, ty: &TensorType) -> Flop {
     Flop(operations * ty.shape.numel() as u64)
 }
@@ -374,7 +374,7 @@ fn channel_run(inputs: &[&TensorType], outputs: &[&TensorType], part: &TensorTyp
     let whole_blocks = inputs.iter().chain(outputs).all(|ty| ty.shape.get(1).is_some_and(|c| c.is_multiple_of(C0)));
     let channels = part.shape.get(1).copied().unwrap_or(1).div_ceil(C0);
     let pixels = part.shape.iter().skip(2).product::<usize>();
-    // Blocks of whole channels lie one after the other; others are taken apart lane by lane.
+    // Blocks of whole channels are contiguous; others are split lane by lane.
     Some(if whole_blocks { (channels * pixels * C0) as u64 * width } else { 2 * width })
 }
 

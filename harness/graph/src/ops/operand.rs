@@ -1,5 +1,4 @@
-//! What an operator's operands are to the passes and to a device: in which element type and layout each is read, and
-//! how much of it.
+//! Properties of operands for passes and devices: element type and layout in which each is read, and how much of it.
 
 /// How an operator reads one of its operands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,16 +16,16 @@ pub struct Operand {
 pub enum Element {
     /// In the type in which the operator computes.
     Computed,
-    /// In f32, whatever the operator computes in: values per channel, master weights, terms of a loss.
+    /// In f32, independent of the type of the operator: values per channel, master weights, terms of a loss.
     F32,
-    /// As it comes: a scalar, class indices, what is only passed on.
+    /// In any type: scalars, class indices, values that are only passed on.
     AsIs,
 }
 
 /// In which layout an operand is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OperandLayout {
-    /// In any layout, but the same for all operands: each element is treated alike, wherever it lies.
+    /// In any layout, but the same for all operands: element-wise operators.
     Elements,
     /// Row-major or NC1HWC0, the same for all feature maps among the operands.
     Map,

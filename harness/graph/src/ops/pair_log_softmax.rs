@@ -13,7 +13,7 @@ pub struct PairLogSoftmax;
 impl PairLogSoftmax {
     fn pairs([n, c, h, w]: [usize; 4]) -> Result<[usize; 5], OpError> {
         if !c.is_multiple_of(2) {
-            return Err(OpError::Attribute(format!("{c} channels are no pairs")));
+            return Err(OpError::Attribute(format!("{c} channels are not pairs")));
         }
         Ok([n, c / 2, h, w, 2])
     }

@@ -20,7 +20,7 @@ pub enum Interpolation {
     },
 }
 
-/// What an output pixel reads along one axis: `(1 - weight) * x[first] + weight * x[second]`.
+/// The input pixels of an output pixel along one axis: `(1 - weight) * x[first] + weight * x[second]`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ResizeTap {
     /// The nearer pixel towards zero.
@@ -32,7 +32,7 @@ pub struct ResizeTap {
 }
 
 impl Interpolation {
-    /// What each of `output` pixels reads along an axis of `input` pixels.
+    /// The input pixels of each of `output` pixels along an axis of `input` pixels.
     ///
     /// Source: `torch.nn.functional.interpolate`.
     pub fn taps(self, input: usize, output: usize) -> Vec<ResizeTap> {
@@ -115,7 +115,8 @@ impl Operator for Resize {
     }
 }
 
-/// `ResizeGrad`. Operand: output gradient. Result: for each input pixel the sum of what read it, times its share.
+/// `ResizeGrad`. Operand: output gradient. Result: for each input pixel the weighted sum of the gradients of its
+/// readers.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ResizeGrad {
     /// The forward operator.

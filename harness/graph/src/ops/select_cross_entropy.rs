@@ -1,4 +1,4 @@
-//! Cross entropy over pairs, averaged over positives and negatives apart.
+//! Cross entropy over pairs, averaged separately over positives and negatives.
 
 use super::balanced_bce::scale_own_gradient;
 use super::{Kind, OpError, Operand, Operator, Work, expect_float, expect_shape, operands, per_element};

@@ -1,4 +1,4 @@
-//! `Slice`: a box cut out of a tensor.
+//! `Slice`: a rectangular part of a tensor.
 
 use super::{Kind, OpError, Operand, Operator, Pad, Read, Work, channel_run, operands};
 use crate::{differentiate::Gradient, error::GraphError, tensor::TensorType, units::Flop};

@@ -8,8 +8,8 @@ use crate::{
     units::Flop,
 };
 
-/// What a smoothed label gives away, and to whom. The two definitions differ by a hair in the loss and
-/// are the classic silent difference between frameworks.
+/// Label smoothing: the share and its distribution. The two definitions differ slightly in the loss, a classic silent
+/// difference between frameworks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SmoothingOver {
     /// `1 - s + s/K` on the label, `s/K` elsewhere (`torch.nn.CrossEntropyLoss`, TensorFlow).
@@ -23,14 +23,14 @@ pub enum SmoothingOver {
 /// between the smoothed label and the softmax, and the gradient of that mean by the logits, 0 where a label is ignored.
 /// The mean of no label is NaN.
 ///
-/// Source: `torch.nn.functional.cross_entropy`; the device's operator gives loss and gradient at once as well.
+/// Source: `torch.nn.functional.cross_entropy`; the operator of the device also returns loss and gradient at once.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SoftmaxCrossEntropy {
     /// The part `s` of the label that is given away, in `[0, 1)`.
     pub smoothing: f64,
     /// Who gets it.
     pub over: SmoothingOver,
-    /// The label of what does not count (`ignore_index`); it need not be a class.
+    /// The label of ignored elements (`ignore_index`); it need not be a class.
     pub ignored: Option<u32>,
 }
 

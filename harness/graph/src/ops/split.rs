@@ -1,4 +1,4 @@
-//! `SplitVD`: a tensor cut into parts along an axis.
+//! `SplitVD`: splits a tensor along an axis.
 
 use super::{Concat, Kind, OpError, Operand, Operator, Work, channel_run, operands};
 use crate::{differentiate::Gradient, error::GraphError, ops::Fill, tensor::TensorType, units::Flop};

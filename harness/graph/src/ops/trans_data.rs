@@ -35,7 +35,7 @@ impl Operator for TransData {
     }
 
     fn work(&self, inputs: &[&TensorType], outputs: &[&TensorType]) -> Work<'_> {
-        // One pixel per map lies the same in row-major order and in blocks of channels.
+        // With one pixel per map, row-major order and blocks of channels are the same.
         let same = inputs[0].shape.nchw().is_some_and(|[_, c, h, w]| h * w == 1 && c.is_multiple_of(C0));
         if same { Work::Nothing } else { Work::Moves { run: C0 as u64 * outputs[0].dtype.bytes().0 } }
     }

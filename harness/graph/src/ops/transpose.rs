@@ -1,4 +1,4 @@
-//! `TransposeD`: the axes in another order.
+//! `TransposeD`: permutes the axes.
 
 use super::{Kind, OpError, Operand, Operator, Work, operands};
 use crate::{

@@ -1,14 +1,14 @@
-//! What an operator updates, if it updates anything: who is left alone by a step that is skipped.
+//! What an operator updates, and whether a skipped step omits it.
 
-/// What an operator does to what outlives the step. Its first results are the next values of the operands of the same
-/// places.
+/// The effect of an operator on persistent variables. Its first results are the next values of the operands at the same
+/// positions.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Update {
     /// It moves a parameter, operand 0, and its slots by the gradient, the last operand.
     Optimizer {
         /// Slots of the parameter: operands 1 to `slots`.
         slots: usize,
-        /// What groups of parameters set.
+        /// The settings of parameter groups.
         group: Group,
         /// Where the rule puts the weight decay.
         decay: DecayTerm,
@@ -21,7 +21,7 @@ pub enum Update {
     Statistics,
 }
 
-/// What a group of parameters sets in an optimizer.
+/// The settings of a parameter group in an optimizer.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Group {
     /// Weight decay.
@@ -33,7 +33,7 @@ pub struct Group {
 /// Where the rule of an optimizer puts the weight decay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DecayTerm {
-    /// It is added to the gradient before anything else: whoever gives the sum as the gradient may leave it out.
+    /// It is added to the gradient first, so it can be omitted if the gradient already includes it.
     InGradient,
     /// It is a term of the rule itself (decoupled, or part of a norm).
     InRule,
@@ -44,9 +44,9 @@ pub enum DecayTerm {
 pub enum LongestStep {
     /// The step is as small as the gradient.
     OfGradient,
-    /// The rule divides the gradient by its own size: no element moves further than so many learning rates.
+    /// The rule divides the gradient by its size: no element changes by more than this number of learning rates.
     Rates(f64),
-    /// The rule makes the step as long as the parameter, times so many learning rates.
+    /// The rule scales the step to the norm of the parameter, times this number of learning rates.
     OfParameter(f64),
 }
 

@@ -26,7 +26,7 @@ impl Operator for WeightedL1 {
         expect_float("prediction", p)?;
         let [n, c, h, w] = feature_map("prediction", p)?;
         if !c.is_multiple_of(4) {
-            return Err(OpError::Attribute(format!("{c} channels are no four offsets per anchor")));
+            return Err(OpError::Attribute(format!("{c} channels are not four offsets per anchor")));
         }
         expect_shape("target", target, &[n, 4, c / 4, h, w])?;
         expect_shape("weights", weights, &[n, c / 4, h, w])?;

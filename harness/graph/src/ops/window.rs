@@ -1,4 +1,4 @@
-//! Sliding windows: what convolutions and pools have in common.
+//! Sliding windows of convolutions and pools.
 
 use super::OpError;
 
@@ -36,7 +36,7 @@ impl Window {
                 return Err(OpError::Attribute(format!("{name} must be at least 1, found {}x{}", pair[0], pair[1])));
             }
         }
-        let overflow = || OpError::Attribute("kernel, dilation or padding is absurdly large".into());
+        let overflow = || OpError::Attribute("kernel, dilation or padding is too large".into());
         let extent = |axis: usize| {
             (self.kernel[axis] - 1).checked_mul(self.dilation[axis]).and_then(|e| e.checked_add(1)).ok_or_else(overflow)
         };
@@ -65,7 +65,7 @@ impl Window {
         self.kernel[0] * self.kernel[1]
     }
 
-    /// Requires that no window of a pool lies wholly in the padding: PyTorch's rule `pad <= kernel / 2`.
+    /// Requires that no window of a pool contains only padding: PyTorch's rule `pad <= kernel / 2`.
     ///
     /// # Errors
     /// Padding of more than half the kernel.

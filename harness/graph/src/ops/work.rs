@@ -1,9 +1,9 @@
-//! What an operator is to a device: which units work, and what a compiler may join it with.
+//! Properties of an operator for devices: the units that it uses, and possible fusions.
 
 use super::{Conv2D, MatMul, Operator, Update};
 use crate::tensor::{DType, TensorType};
 
-/// What a device does in one application of an operator.
+/// The work of a device in one application of an operator.
 ///
 /// Counts of vector instructions are those of a straight implementation; loads and stores are moved by other units.
 #[derive(Clone, Debug, PartialEq)]
@@ -54,7 +54,7 @@ pub enum Product<'a> {
     Matrices(&'a MatMul),
 }
 
-/// What kind of operator it is: which others a compiler may join it with, and what it updates.
+/// The kind of the operator: with which others a compiler can fuse it, and what it updates.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Kind {
     /// A product whose results pass through the vector unit on their way out: it carries element-wise operators.
@@ -69,13 +69,13 @@ pub enum Kind {
     Sum,
     /// Sums over operand 0 that leave it as it is.
     Statistics,
-    /// An update of what outlives the step.
+    /// An update of persistent variables.
     Update(Update),
     /// None of these: it runs on its own.
     Other,
 }
 
-/// Bytes of the f32 in which normalisations, and what stands behind products, compute whatever type they read.
+/// Bytes of f32, in which normalisations and operators after products always compute.
 const F32: u64 = DType::F32.bytes().0;
 
 impl Work<'_> {
@@ -96,7 +96,7 @@ impl Work<'_> {
         Self::Stream { elements: y.stored_numel() as u64, instructions: 1, width: wider(x, y) }
     }
 
-    /// One instruction per operation that the operator counts: for what nobody has looked at more closely.
+    /// One instruction per operation of the cost rule: an estimate for operators without a detailed count.
     pub(super) fn counted(op: &impl Operator, inputs: &[&TensorType], outputs: &[&TensorType]) -> Self {
         let ([x, ..], [y, ..]) = (inputs, outputs) else { return Self::Nothing };
         let elements = op.flop(inputs, outputs).0.max(y.stored_numel() as u64);

@@ -1,9 +1,9 @@
 //! Averages gradients and losses over the ranks.
 //!
 //! What: an `HcomAllReduce` per bucket of gradients behind the last of them, one for the losses; the update reads the
-//! means. Why: each rank has the gradients of its part of the batch. Where the node stands, the transfer begins; who
-//! runs the graph need not wait for it before the update, so it overlaps with the rest of the backward pass. When not:
-//! statistics of a normalisation, which are each rank's own unless [`super::SyncBatchNorm`] says otherwise.
+//! means. Why: each rank has the gradients of its part of the batch. The transfer starts at the node, and need not
+//! finish before the update, so it overlaps with the rest of the backward pass. When not: statistics of a
+//! normalisation, which are each rank's own unless [`super::SyncBatchNorm`] says otherwise.
 
 use super::{NewNode, Pass, Patch, patch::Draft};
 use crate::{
@@ -20,7 +20,7 @@ pub struct AverageOverRanks {
     pub ranks: usize,
     /// Which gradients travel together.
     pub buckets: Buckets,
-    /// Whether a bucket travels as soon as it is there, beside the rest of the backward pass.
+    /// Whether a bucket is sent as soon as it is complete, during the rest of the backward pass.
     pub overlap: bool,
 }
 
@@ -35,8 +35,8 @@ pub enum Buckets {
     At(Vec<u32>),
 }
 
-/// Bytes of a bucket that is closed, and of the first one, which is to be on its way early.
-/// Source: `torch.nn.parallel.DistributedDataParallel` (`bucket_cap_mb=25`, `_DEFAULT_FIRST_BUCKET_BYTES`).
+/// Bytes at which a bucket is closed, and those of the first bucket, which is sent early. Source:
+/// `torch.nn.parallel.DistributedDataParallel` (`bucket_cap_mb=25`, `_DEFAULT_FIRST_BUCKET_BYTES`).
 const BUCKET: u64 = 25 << 20;
 const FIRST_BUCKET: u64 = 1 << 20;
 

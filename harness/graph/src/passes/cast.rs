@@ -46,7 +46,7 @@ pub struct PrecisionPolicy {
     pub black: BTreeSet<String>,
     /// Operators that the device has in the reduced type only.
     pub reduced_only: BTreeSet<String>,
-    /// Operators (device names), layers or nodes that stay f32 whatever the mode says.
+    /// Operators (device names), layers or nodes that stay f32 in every mode.
     pub keep: BTreeSet<String>,
 }
 
@@ -56,7 +56,7 @@ pub struct PrecisionPolicy {
 pub enum Why {
     /// It belongs to the update: master weights are f32.
     Update,
-    /// The recipe says so (`npu.keep_fp32`).
+    /// By the recipe (`npu.keep_fp32`).
     Kept,
     /// It is on the white list.
     White,
@@ -66,7 +66,7 @@ pub enum Why {
     Grey,
     /// The device has it in the reduced type only.
     ReducedOnly,
-    /// The mode says so, for every operator alike.
+    /// By the mode, which applies to every operator.
     Mode,
     /// It has no operand of data that could be reduced.
     NoOperand,
@@ -121,9 +121,9 @@ impl PrecisionPolicy {
         self.keep.contains(node.op.name()) || self.keep.iter().any(|name| is_within(&node.name, name))
     }
 
-    /// An error if one of these names, each with the entry of the recipe that has it, is that of no operator on a
-    /// device, and of no layer or node of a training step. The node's own part behind the layer is left out: which
-    /// gradients there are depends on what is trained.
+    /// An error if one of these names (each with its entry in the recipe) is not the name of a device operator, a layer
+    /// or a node of a training step. The suffix of a node after its layer is ignored, because the existing gradients
+    /// depend on what is trained.
     ///
     /// # Errors
     /// The first name that nothing has, with a proposal.
@@ -143,7 +143,7 @@ impl PrecisionPolicy {
         let candidates = graph.nodes.iter().map(|node| node.name.as_str()).chain(operators);
         let hint = crate::did_you_mean(unknown, candidates).map(|name| format!(": did you mean `{name}`?"));
         let message = format!(
-            "npu.keep_fp32 names `{unknown}`, and no operator, layer or node has that name{}",
+            "npu.keep_fp32 names `{unknown}`, but there is no operator, layer or node with this name{}",
             hint.unwrap_or_default()
         );
         Err(GraphError::Model { origin, message })
@@ -285,7 +285,7 @@ impl<'g> Placement<'g> {
         }
     }
 
-    /// The value in another type, cast near place `near` if nobody has yet.
+    /// The value in another type; a cast is inserted near position `near` if there is none yet.
     fn converted(&mut self, v: ValueId, to: DType, near: usize) -> Result<ValueId, GraphError> {
         if self.ty(v).dtype == to {
             return Ok(v);

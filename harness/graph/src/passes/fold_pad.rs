@@ -2,7 +2,7 @@
 //!
 //! What: `PadD -> Conv2D` becomes one `Conv2D` with padding; in the backward pass `Conv2DBackpropFilter` reads the
 //! unpadded input, and `Conv2DBackpropInput -> SliceD` becomes one `Conv2DBackpropInput`. Why: the matrix unit's loader
-//! makes zeros around a map on its way in; the explicit pad copies the whole map, and its gradient once more (the Gaudi
+//! makes zeros around a map on its way in; the explicit pad copies the whole map, and its gradient again (the Gaudi
 //! guide's "avoid tf.pad"). When not: something other than one convolution and its gradients reads the padded map, or
 //! channels are padded.
 

@@ -1,11 +1,11 @@
 //! Fuses the gradients of a normalisation, and of the ReLU behind it, into one operator.
 //!
 //! What: `BNTrainingUpdateGrad` and `BNTrainingReduceGrad` of one normalisation become one `BNTrainingGrad`. A
-//! `ReluGrad` that feeds them goes with them: if nobody else reads what passed it, what the ReLU takes is computed
-//! again from the normalisation's input; if a residual does, the fused operator gives it as a further result. Why: each
-//! of the three streams whole feature maps; fused, the second reading comes from the cache. When not: the input
-//! gradient is not wanted (then there is only one operator). Of two normalisations that share a residual's gradient (a
-//! projection shortcut) the first one takes the `ReluGrad`, the other reads its result.
+//! `ReluGrad` that feeds them is fused too. If its result has no other readers, the input of the ReLU is recomputed
+//! from the input of the normalisation; if a residual reads it, it becomes an additional result of the fused operator.
+//! Why: each of the three streams whole feature maps; fused, the second reading comes from the cache. When not: the
+//! input gradient is not wanted (then there is only one operator). Of two normalisations that share a residual's
+//! gradient (a projection shortcut) the first one takes the `ReluGrad`, the other reads its result.
 
 use super::{NewNode, Pass, Patch, readers};
 use crate::{

@@ -1,4 +1,4 @@
-//! Sends operators that the device lacks to the host.
+//! Places operators that the device lacks on the host.
 //!
 //! What: nodes whose operator is in the list run on the host's processor; their operands and results cross the host
 //! link. [`crossings`] says which values are copied. Why: frameworks fall back to the host silently; the copies and the

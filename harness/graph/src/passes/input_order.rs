@@ -1,9 +1,9 @@
 //! Takes images with the channels last.
 //!
-//! What: each image input is given as `[n, h, w, c]` and transposed to `[n, c, h, w]` on the device. Why: it is what a
-//! loader that does not transpose asks of the device: the fastest axis changes, so the transpose copies the whole batch
-//! (the Gaudi guide's "avoid non-logical transpose operations"). The pass prices that habit. When not: inputs without
-//! four axes; a loader that gives channels first.
+//! What: each image input is given as `[n, h, w, c]` and transposed to `[n, c, h, w]` on the device. Why: this is the
+//! cost of a loader that does not transpose: the fastest axis changes, so the transpose copies the whole batch (the
+//! Gaudi guide's "avoid non-logical transpose operations"). When not: inputs without four axes; a loader that gives
+//! channels first.
 
 use super::{Pass, Patch, patch::Draft};
 use crate::{

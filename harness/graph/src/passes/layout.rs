@@ -134,7 +134,7 @@ impl<'g> Placement<'g> {
         if image { Layout::Plain } else { Layout::Nc1hwc0 }
     }
 
-    /// The value in another layout, converted before the node at place `n` if nobody has yet.
+    /// The value in another layout; a conversion is inserted before the node at position `n` if there is none yet.
     fn converted(&mut self, v: ValueId, layout: Layout, n: usize) -> ValueId {
         if self.types[v.0].layout == layout {
             return v;

@@ -1,7 +1,7 @@
-//! Every rewrite of the graph, one per file. Engine and device clock choose which to apply.
+//! Graph rewrites, one per file. Engine and device clock choose which to apply.
 //!
-//! A pass looks at the graph and returns labelled [`Patch`]es; [`Pipeline::run`] applies them and verifies the
-//! graph around each pass, so that `--passes-until N` can bisect for the pass that breaks a step.
+//! A pass inspects the graph and returns labelled [`Patch`]es. [`Pipeline::run`] applies them and verifies the graph
+//! before and after each pass. `--passes-until N` helps to find the pass that breaks a step.
 
 mod average_over_ranks;
 mod cast;
@@ -115,7 +115,7 @@ impl Pipeline {
     }
 }
 
-/// How often each value is read by a node or asked for as a result.
+/// How often each value is read by a node or used as a result.
 fn readers(graph: &Graph) -> Vec<Vec<usize>> {
     let mut readers = vec![Vec::new(); graph.values.len()];
     for (n, node) in graph.nodes.iter().enumerate() {

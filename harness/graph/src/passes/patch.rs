@@ -1,4 +1,4 @@
-//! What a pass wants changed, and how it is done.
+//! The changes of a pass, and how they are applied.
 
 use crate::{
     error::GraphError,
@@ -11,7 +11,7 @@ use std::collections::BinaryHeap;
 /// A labelled change: nodes that go, nodes that come.
 #[derive(Clone, Debug, Default)]
 pub struct Patch {
-    /// What it does, for people.
+    /// A readable description.
     pub label: String,
     /// Nodes that go.
     pub remove: Vec<NodeId>,
@@ -24,7 +24,7 @@ pub struct Patch {
     pub retype: Vec<(ValueId, TensorType)>,
     /// Taps, results and gradients that move from one value to another.
     pub redirect: Vec<(ValueId, ValueId)>,
-    /// Components of the loss that nobody computes any more.
+    /// Components of the loss that are no longer computed.
     pub drop_losses: Vec<ValueId>,
 }
 
@@ -120,7 +120,7 @@ impl<'g> Draft<'g> {
     }
 }
 
-/// Applies the patches of one pass and orders the nodes anew.
+/// Applies the patches of one pass and sorts the nodes.
 ///
 /// Taps on values that are no longer defined become `Fused`.
 ///
@@ -176,7 +176,7 @@ pub(super) fn apply(graph: &mut Graph, pass: &'static str, patches: Vec<Patch>) 
     Ok(())
 }
 
-/// Lets whoever asks the graph for `from` have `to`.
+/// Replaces `from` by `to` in the results of the graph.
 fn redirect(graph: &mut Graph, from: ValueId, to: ValueId) {
     let losses = graph.losses.iter_mut().chain(&mut graph.metrics).map(|l| &mut l.1);
     let outputs = graph.outputs.iter_mut().map(|o| &mut o.1);

@@ -1,7 +1,7 @@
 //! Computes parts of the forward pass again in the backward pass, instead of keeping them in memory.
 //!
-//! What: [`Recompute`] cuts the forward pass into segments that make about as many bytes each; of every segment but the
-//! last, only what later segments read is kept, and the rest is computed again before the backward pass first asks for
+//! What: [`Recompute`] divides the forward pass into segments of about equal output sizes. For every segment except the
+//! last, only the values read by later segments are kept; the rest is recomputed before the backward pass first needs
 //! it (arXiv 1604.06174; `torch.utils.checkpoint.checkpoint_sequential`). [`RecomputeScores`] does the same with the
 //! scores of attentions alone, as a fused attention does in its gradient (arXiv 2205.14135, algorithm 4). Why: memory
 //! for a larger batch, at the cost of a second forward pass at most. When not: where everything fits.

@@ -16,7 +16,7 @@ impl Translation<'_> {
         let [result] = map.formula.results() else {
             return Err(refuse(node, "a formula with several results belongs to training"));
         };
-        // ONNX's softmax knows one axis.
+        // ONNX's softmax supports one axis.
         let formula = if map.formula.rows() > 1 { map.formula.expanded() } else { map.formula.clone() };
         let rank = map.space.len();
         let row: Vec<i64> = (rank - formula.rows()..rank).map(|axis| axis as i64).collect();
@@ -30,9 +30,9 @@ impl Translation<'_> {
                     let size: usize = map.space[rank - formula.rows()..].iter().product();
                     self.floats(node, "number", &[], &[size as f32])
                 }
-                Term::Step(_) => return Err(refuse(node, "it reads what only a training step has")),
+                Term::Step(_) => return Err(refuse(node, "it reads values that exist only in a training step")),
                 Term::Coordinate(0) if self.batch == Batch::Any => {
-                    return Err(refuse(node, "it reads the places of samples in the batch"));
+                    return Err(refuse(node, "it reads the positions of samples in the batch"));
                 }
                 Term::Coordinate(axis) => {
                     let places: Vec<f32> = (0..map.space[*axis]).map(|place| place as f32).collect();
@@ -85,8 +85,8 @@ impl Translation<'_> {
             let axes = self.integers(node, "axes", &axes);
             value = self.part(node, "sum", "ReduceSum", vec![value, axes], vec![]);
         }
-        // Where no operand has all elements of the space, ONNX has to be told how many there are. One sample stands for
-        // any number of them, but only in what is computed from samples: a parameter's extent of 1 is that of all.
+        // If no operand has all elements of the space, ONNX needs the shape explicitly. One sample represents any
+        // number of samples, but only in values computed from samples: an extent of 1 of a parameter is fixed.
         let samples = |axis: usize| {
             axis == 0 && self.batch == Batch::Any && {
                 let mut shapes = self.graph.inputs.iter().map(|input| &self.graph.ty(input.value).shape);

@@ -1,4 +1,4 @@
-//! From an image to the network's input: what contradicts itself, and what is usually a slip.
+//! Checks of the preprocessing: contradictions, and likely mistakes.
 
 use super::Check;
 use crate::schema::{Levels, Normalize, Step};
@@ -25,17 +25,17 @@ impl Check<'_> {
     }
 
     fn steps(&mut self, split: &str, steps: &[Step]) {
-        // Height and width below which no image is at this step, where a step before made them.
+        // Smallest height and width of images at this step, if an earlier step determines them.
         let mut least: Option<[usize; 2]> = None;
         for (index, step) in steps.iter().enumerate() {
             let path = |rest: &str| format!("preprocess.{split}[{index}].{rest}");
             if split == "eval"
                 && let Some((name, what)) = at_random(step)
             {
-                let message = format!("evaluation {what} at random, so it is not the same twice");
+                let message = format!("evaluation {what} at random, so results are not reproducible");
                 let hint = match step {
                     Step::HorizontalFlip(_) | Step::ColorJitter(_) | Step::RandAugment(_) | Step::RandomErasing(_) => {
-                        "evaluation takes the images as they are"
+                        "evaluation uses the images without random changes"
                     }
                     _ => "`resize` and `center_crop` are usual (arXiv 1512.03385, section 3.4)",
                 };
@@ -87,9 +87,14 @@ impl Check<'_> {
         let Some([there_height, there_width]) = least else { return };
         if height > there_height || width > there_width {
             let message = format!(
-                "a crop of {height}x{width} out of images that can be {there_height}x{there_width}: black borders"
+                "a crop of {height}x{width} from images that can be {there_height}x{there_width} leaves black borders"
             );
-            self.warn(path, message, "resize to more than the crop: 256 before 224 (arXiv 1512.03385, section 3.4)");
+            self.warn(
+                path,
+                message,
+                "resize to a larger size than the crop: 256 before 224 (arXiv 1512.03385, \
+                                      section 3.4)",
+            );
         }
     }
 
@@ -100,19 +105,19 @@ impl Check<'_> {
         }
         let byte_mean = normalize.mean.iter().any(|mean| *mean > 2.0);
         if byte_mean && normalize.scale == Levels::Unit {
-            let message = "a mean above 2 belongs to levels of 0..255, but pixels are divided by 255 first";
+            let message = "a mean above 2 is for pixels from 0 to 255, but pixels are divided by 255 first";
             self.error(&format!("{path}.mean"), message, "add `scale: byte`");
         }
         // ImageNet's mean and deviation are 0.45 and 0.225 of pixels between 0 and 1, 115 and 57 of pixels to 255
         // (torchvision's references/classification/presets.py). Deviation 1 leaves the levels as they are.
         let unit_std = normalize.std.iter().all(|std| *std > 0.0 && *std < 1.0);
         if unit_std && normalize.scale == Levels::Byte {
-            let message = "a deviation below 1 belongs to levels of 0..1, but pixels stay between 0 and 255";
-            let hint = "leave `scale: byte` out (torchvision: mean 0.485, std 0.229 of pixels divided by 255)";
+            let message = "a deviation below 1 is for pixels from 0 to 1, but pixels stay between 0 and 255";
+            let hint = "remove `scale: byte` (torchvision: mean 0.485, std 0.229 of pixels divided by 255)";
             self.warn(&format!("{path}.std"), message, hint);
         }
         if !byte_mean && normalize.scale == Levels::Unit && normalize.std.iter().any(|std| *std > 2.0) {
-            let message = "a deviation above 2 belongs to levels of 0..255, but pixels are divided by 255 first";
+            let message = "a deviation above 2 is for pixels from 0 to 255, but pixels are divided by 255 first";
             self.warn(&format!("{path}.std"), message, "add `scale: byte`, or divide by 255 (torchvision: std 0.229)");
         }
     }
@@ -131,7 +136,7 @@ impl Check<'_> {
         let (Some((_, train)), Some((index, eval))) = (train, eval) else { return };
         if train != eval {
             let message = "evaluation normalises differently from training";
-            let hint = "the network has seen the other levels: write the same mean, std, scale and channels";
+            let hint = "use the same mean, std, scale and channels as in training";
             self.warn(&format!("preprocess.eval[{index}].normalize"), message, hint);
         }
     }

@@ -1,4 +1,4 @@
-//! Mean of windows by output size.
+//! Adaptive average pooling.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -7,7 +7,7 @@ use zoo_graph::{GraphError, ValueId, ops};
 use super::{Description, Module, Step, Word, Work};
 use crate::lower::Builder;
 use crate::schema::Pair;
-/// Mean of windows chosen such that the output has a given size (PyTorch's AdaptiveAvgPool2d).
+/// Mean of windows that are chosen to give the output a certain size (PyTorch's AdaptiveAvgPool2d).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AdaptiveAvgPool {

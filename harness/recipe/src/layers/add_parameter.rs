@@ -1,4 +1,4 @@
-//! A learned value for each element.
+//! Adds a learned value to each element.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -8,11 +8,11 @@ use super::{Description, Module, Step, Word};
 use crate::lower::{Builder, Gives};
 
 /// Adds a learned value to each element, the same for all samples (the positions of vision transformers). Its name is
-/// that of the parameter, which has the shape of a sample with an axis of one element before it.
+/// the name of the parameter, which has the shape of a sample with a leading axis of one element.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AddParameter {
-    /// How the parameter starts.
+    /// Initialisation of the parameter.
     #[serde(default = "zero")]
     pub init: Init,
 }

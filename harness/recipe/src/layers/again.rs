@@ -1,4 +1,4 @@
-//! Another call of a module.
+//! Calls a module again.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -8,7 +8,7 @@ use super::{Body, Description, Module, Word};
 use crate::lower::Builder;
 use crate::resolve::Place;
 
-/// A named module above once more, with the same parameters (a siamese network). Its taps then stand for this call.
+/// Calls an earlier named module again, with the same parameters (a siamese network). Its taps then refer to this call.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]
 #[schemars(inline)]

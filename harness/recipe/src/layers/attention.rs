@@ -11,27 +11,27 @@ use crate::resolve::Place;
 use crate::schema::{Size, WeightInit};
 
 /// Multi-head self-attention of `[T, E]` with the parameters of PyTorch's MultiheadAttention: `in_proj_weight` `[3E,
-/// E]`, `in_proj_bias`, `out_proj.weight`, `out_proj.bias`. For networks whose dense layers have names of their own
-/// there is `dot_product_attention`.
+/// E]`, `in_proj_bias`, `out_proj.weight`, `out_proj.bias`. For networks whose dense layers have other names, use
+/// `dot_product_attention`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Attention {
-    /// Number of heads, among which E is shared out.
+    /// Number of heads; E is divided among them.
     pub heads: Size,
-    /// Whether a token sees only itself and those before it.
+    /// Whether a token only sees itself and the preceding tokens.
     #[serde(default)]
     pub causal: bool,
-    /// Tap or input `[T]` that is 0 for tokens that nobody may look at: those that fill up a sample.
+    /// Tap or input `[T]` that is 0 for padding tokens, which are ignored.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mask: Option<String>,
     /// Share of the probabilities set to zero in training.
     #[serde(default)]
     #[schemars(range(min = 0), extend("exclusiveMaximum" = 1))]
     pub dropout: f64,
-    /// How `in_proj_weight` and `in_proj_bias` start; absent: as PyTorch's, `xavier_uniform` and 0.
+    /// Initialisation of `in_proj_weight` and `in_proj_bias`; by default as in PyTorch, `xavier_uniform` and 0.
     #[serde(default, skip_serializing_if = "WeightInit::is_empty")]
     pub init: WeightInit,
-    /// How `out_proj.weight` and `out_proj.bias` start; absent: as PyTorch's, `torch_default` and 0.
+    /// Initialisation of `out_proj.weight` and `out_proj.bias`; by default as in PyTorch, `torch_default` and 0.
     #[serde(default, skip_serializing_if = "WeightInit::is_empty")]
     pub out_init: WeightInit,
 }
@@ -65,7 +65,7 @@ impl Word for Attention {
         let operands = heads.packed(at, packed)?;
         let attended = heads.attend(at, operands, Beside { mask, ..Beside::default() })?;
         let y = at.add_part("out_proj", product, &[attended, out_weight, out_bias])?;
-        // PyTorch's module gives a pair, of which the second is left out.
+        // PyTorch's module returns a pair; the second element is ignored.
         at.gives(Gives::Parts(vec![("0".to_owned(), y)]));
         Ok(y)
     }

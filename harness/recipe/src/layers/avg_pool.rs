@@ -1,4 +1,4 @@
-//! Mean of windows.
+//! Average pooling.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -14,7 +14,7 @@ use crate::schema::{Padding, Pair};
 pub struct AvgPool {
     /// Size of the window.
     pub kernel: Pair,
-    /// Step of the window; the kernel if absent.
+    /// Step of the window; by default the size of the window.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stride: Option<Pair>,
     /// Zeros around the image.
@@ -23,7 +23,7 @@ pub struct AvgPool {
     /// Round the output size up instead of down.
     #[serde(default)]
     pub ceil_mode: bool,
-    /// Whether padding counts in the divisor (PyTorch: yes, TensorFlow: no).
+    /// Whether padding is included in the divisor (PyTorch: yes, TensorFlow: no).
     #[serde(default = "super::yes")]
     pub count_include_pad: bool,
 }

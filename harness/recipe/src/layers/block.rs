@@ -14,13 +14,13 @@ use crate::schema::Scalar;
 #[schemars(rename = "UseBlock")]
 #[serde(deny_unknown_fields)]
 pub struct Block {
-    /// Which of `model.blocks`.
+    /// Name of a block in `model.blocks`.
     #[serde(rename = "use")]
     pub block: String,
     /// Its arguments.
     #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
     pub args: IndexMap<String, Scalar>,
-    /// What it gives to its caller where that is several values: taps of its inside, by key.
+    /// Its return values, if there are several: taps inside it, by key.
     #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
     pub returns: IndexMap<String, String>,
     /// The layers of the block, with these arguments.

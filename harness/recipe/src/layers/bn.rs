@@ -9,8 +9,8 @@ use crate::check::Lints;
 use crate::lower::{Builder, Mode};
 use crate::resolve::Place;
 use crate::schema::{BnInit, Statistics};
-/// Batch normalisation over batch, height and width; normalises by the biased variance, keeps the unbiased one in the
-/// running statistics (PyTorch's BatchNorm2d).
+/// Batch normalisation over batch, height and width; normalises with the biased variance and stores the unbiased one in
+/// the running statistics (PyTorch's BatchNorm2d).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Bn {
@@ -18,11 +18,12 @@ pub struct Bn {
     #[serde(default = "usual_eps")]
     #[schemars(range(min = 0, max = 1))]
     pub eps: f64,
-    /// Share of the new batch in the running statistics (PyTorch's sense; TensorFlow and MindSpore write 1 minus this).
+    /// Weight of the new batch in the running statistics (as in PyTorch; TensorFlow and MindSpore specify 1 minus
+    /// this).
     #[serde(default = "usual_momentum")]
     #[schemars(range(min = 0, max = 1))]
     pub momentum: f64,
-    /// How the parameters start.
+    /// Initialisation of the parameters.
     #[serde(default, skip_serializing_if = "BnInit::is_empty")]
     pub init: BnInit,
 }
@@ -56,7 +57,7 @@ impl Word for Bn {
             return at.add(ops::BnInfer { eps: self.eps }, &[x, gamma, beta, running[0], running[1]]);
         }
         let batch = at.add_parts("statistics", Phase::Forward, ops::BnTrainingReduce, &[x])?;
-        // A second call of the module moves on from where the first left them.
+        // A second call of the module continues from the values of the first one.
         let [mean_now, var_now] = [mean, var].map(|id| at.graph().variable(id).next);
         let operands = [mean_now.unwrap_or(running[0]), var_now.unwrap_or(running[1]), batch[0], batch[1]];
         let update = ops::BnRunningUpdate { momentum: self.momentum, count };
@@ -73,8 +74,8 @@ impl Word for Bn {
 
     fn lint(&self, lints: &mut Lints<'_>) {
         if self.momentum >= 0.5 {
-            let message = format!("momentum {} is the share of the new batch here", self.momentum);
-            let hint = "TensorFlow and MindSpore write the share of the old statistics: 0.9 there is 0.1 here";
+            let message = format!("momentum {} is the weight of the new batch here", self.momentum);
+            let hint = "TensorFlow and MindSpore specify the weight of the old statistics: 0.9 there is 0.1 here";
             lints.warn("momentum", message, hint);
         }
         if self.eps > 0.01 || self.eps < 1e-8 {
@@ -85,8 +86,8 @@ impl Word for Bn {
         let train = &lints.recipe.train;
         if train.batch < 4 && train.parts.is_empty() {
             let message =
-                format!("batch normalisation over {} samples: their statistics are mostly noise", train.batch);
-            let hint = "16 or more per device; error rises below (arXiv 1803.08494, figure 1)";
+                format!("the statistics of batch normalisation over {} samples are mostly noise", train.batch);
+            let hint = "use 16 or more per device; the error rises below (arXiv 1803.08494, figure 1)";
             lints.warn_at("train.batch", message, hint);
         }
     }

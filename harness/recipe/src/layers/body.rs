@@ -9,7 +9,7 @@ use super::Layer;
 use crate::resolve::ResolvedLayer;
 use crate::tree::Node;
 
-/// A list of layers: as written, with expressions, until it is resolved; then as what stands there.
+/// A list of layers: as written, with expressions, until it is resolved; then the resolved layers.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Body {
     written: Vec<Node>,

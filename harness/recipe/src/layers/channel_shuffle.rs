@@ -1,4 +1,4 @@
-//! Channels of all groups in turn.
+//! Interleaves the channels of groups.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -8,12 +8,12 @@ use super::{Description, Module, Step, Word, Work};
 use crate::lower::Builder;
 use crate::schema::Size;
 
-/// Puts the channels of several groups in turn: the first of each group, the second of each, ... (arXiv 1707.01083;
+/// Interleaves the channels of several groups: the first of each group, the second of each, ... (arXiv 1707.01083;
 /// PyTorch's ChannelShuffle).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ChannelShuffle {
-    /// How many groups there are.
+    /// Number of groups.
     pub groups: Size,
 }
 
@@ -23,7 +23,7 @@ impl Word for ChannelShuffle {
     fn build(&self, at: &mut Builder<'_, '_>, x: ValueId) -> Result<ValueId, GraphError> {
         let (shape, groups) = (at.shape(x).clone(), self.groups.0);
         let [n, c, h, w] = shape[..] else {
-            return Err(at.refuse(format!("channels of {shape}: `[C, H, W]` is what has them")));
+            return Err(at.refuse(format!("expected [C, H, W], found {shape}")));
         };
         if !c.is_multiple_of(groups) {
             return Err(at.refuse(format!("{c} channels cannot be split in {groups} equal groups")));

@@ -1,4 +1,4 @@
-//! Branches, joined.
+//! Concatenation of branches.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -7,14 +7,14 @@ use zoo_graph::{GraphError, ValueId, ops};
 use super::{Body, Description, Module, Word};
 use crate::lower::Builder;
 use crate::resolve::Place;
-/// Several branches from one input, joined along one dimension, in order.
+/// Concatenates several branches of the same input along an axis, in order.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Concat {
-    /// The branches, each from the same input; an empty one is identity.
+    /// The branches; an empty one is the identity.
     #[schemars(length(min = 1))]
     pub branches: Vec<Body>,
-    /// The dimension that grows.
+    /// The axis of concatenation.
     #[serde(default)]
     pub axis: Axis,
 }

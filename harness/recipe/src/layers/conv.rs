@@ -23,16 +23,16 @@ pub struct Conv {
     /// Zeros around the image.
     #[serde(default)]
     pub pad: Padding,
-    /// Distance between neighbouring taps of the window.
+    /// Distance between adjacent taps of the window.
     #[serde(default = "Pair::ones")]
     pub dilation: Pair,
-    /// Number of groups that input and output channels are split in.
+    /// Number of groups of input and output channels.
     #[serde(default = "one_group")]
     pub groups: Size,
     /// Whether a bias is added.
     #[serde(default = "super::yes")]
     pub bias: bool,
-    /// How the parameters start.
+    /// Initialisation of the parameters.
     #[serde(default, skip_serializing_if = "WeightInit::is_empty")]
     pub init: WeightInit,
 }

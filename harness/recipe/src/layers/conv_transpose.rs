@@ -19,13 +19,13 @@ pub struct ConvTranspose {
     /// Step of the window in the output.
     #[serde(default = "Pair::ones")]
     pub stride: Pair,
-    /// Rows and columns cut off the output.
+    /// Rows and columns removed from the output.
     #[serde(default)]
     pub pad: Padding,
     /// Whether a bias is added.
     #[serde(default = "super::yes")]
     pub bias: bool,
-    /// How the parameters start.
+    /// Initialisation of the parameters.
     #[serde(default, skip_serializing_if = "WeightInit::is_empty")]
     pub init: WeightInit,
 }

@@ -1,4 +1,4 @@
-//! Margins cut off.
+//! Crops margins.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -9,17 +9,17 @@ use crate::lower::Builder;
 use crate::resolve::Place;
 use crate::schema::Size;
 
-/// Cuts the same margin off all four sides, or what is more than the height and width of a tap, in equal parts.
+/// Crops the same margin from all four sides, or crops the centre to the height and width of a tap.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Crop {
-    /// Rows and columns that go, on each side.
+    /// Rows and columns to remove on each side.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub margin: Option<Size>,
-    /// A tap, or an input of the model, that has the height and width of the middle that stays.
+    /// A tap or an input of the model with the height and width of the result.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub like: Option<String>,
-    /// Only of maps narrower than this; wider ones stay whole.
+    /// Only crop maps that are narrower than this.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub narrower_than: Option<Size>,
 }
@@ -29,8 +29,7 @@ impl Word for Crop {
 
     fn resolve(&mut self, at: &mut Place<'_, '_>) -> Option<()> {
         if self.margin.is_some() == self.like.is_some() {
-            at.error("", "says what is cut off either by `margin` or by `like`").hint =
-                Some("for example `margin: 4`".to_owned());
+            at.error("", "needs either `margin` or `like`").hint = Some("for example `margin: 4`".to_owned());
             return None;
         }
         if let Some(like) = &mut self.like {
@@ -41,7 +40,7 @@ impl Word for Crop {
 
     fn build(&self, at: &mut Builder<'_, '_>, x: ValueId) -> Result<ValueId, GraphError> {
         let Some([n, c, h, w]) = at.shape(x).nchw() else {
-            return Err(at.refuse(format!("no height and width in {}", at.shape(x))));
+            return Err(at.refuse(format!("expected a value with height and width, found {}", at.shape(x))));
         };
         if self.narrower_than.is_some_and(|limit| w >= limit.0) {
             return Ok(x);

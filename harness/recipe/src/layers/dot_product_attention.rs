@@ -12,37 +12,37 @@ use crate::resolve::Place;
 use crate::schema::Size;
 
 /// Scaled dot-product attention of several heads (arXiv 1706.03762; PyTorch's scaled_dot_product_attention): softmax(q
-/// k^T / sqrt(d)) v. It reads queries, keys and values from one value `[T, (heads + 2*kv_heads)*d]`, one after another
-/// as a dense layer of so many outputs gives them, or keys and values from taps. Gives `[T, heads*d]`. Axes before T, as
-/// of `windows`, are so many attentions.
+/// k^T / sqrt(d)) v. It reads queries, keys and values from one value `[T, (heads + 2*kv_heads)*d]`, in this order, as
+/// the output of a single dense layer; or keys and values from taps. The result is `[T, heads*d]`. Axes before T, as in
+/// `windows`, are batch axes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct DotProductAttention {
-    /// Heads of the queries.
+    /// Number of query heads.
     pub heads: Size,
-    /// Heads of keys and values, each of which serves several of the queries' (arXiv 2305.13245); absent: as many.
+    /// Number of heads of keys and values, each shared by several query heads (arXiv 2305.13245); by default `heads`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kv_heads: Option<Size>,
-    /// Tap of the keys; the values then come from a tap too.
+    /// Tap of the keys; values must come from a tap too.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
     /// Tap of the values.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub value: Option<String>,
-    /// Whether a token sees only itself and those before it.
+    /// Whether a token only sees itself and the preceding tokens.
     #[serde(default)]
     pub causal: bool,
-    /// Tap or input `[T]` that is 0 for tokens that nobody may look at: those that fill up a sample.
+    /// Tap or input `[T]` that is 0 for padding tokens, which are ignored.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mask: Option<String>,
-    /// Tap or input `[T]` of numbers: a token sees only those with its own number (packed samples; in shifted windows,
-    /// the parts that are neighbours in the map).
+    /// Tap or input `[T]` of numbers: a token only sees tokens with the same number (packed samples, or the regions of
+    /// shifted windows).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub segments: Option<String>,
-    /// Tap `[heads, T, T]` that is added to the scaled products, such as of `relative_position_bias`.
+    /// Tap `[heads, T, T]` that is added to the scores, for example of `relative_position_bias`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bias: Option<String>,
-    /// Turns queries and keys by an angle that grows with their place, so that scores depend on distances.
+    /// Rotates queries and keys by an angle proportional to their position, so that scores depend on distances.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rotary: Option<Rotary>,
     /// Share of the probabilities set to zero in training.
@@ -51,12 +51,12 @@ pub struct DotProductAttention {
     pub dropout: f64,
 }
 
-/// Rotary positions (arXiv 2104.09864) as in transformers' Llama: of a head's `d` numbers the `i`-th and the one `d/2`
-/// after it are turned by `place * base^(-2i/d)`.
+/// Rotary positions (arXiv 2104.09864) as in the Llama of transformers: of the `d` elements of a head, the pair of
+/// element `i` and element `i + d/2` is rotated by `position * base^(-2i/d)`.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Rotary {
-    /// The longest wave is 2 pi times nearly as many places long.
+    /// The longest wavelength is almost 2 pi times this many positions.
     #[serde(default = "usual_base")]
     #[schemars(range(min = 1))]
     pub base: f64,
@@ -77,7 +77,7 @@ impl Rotary {
     /// Queries or keys `[n, heads, t, d]`, turned.
     fn turned(self, at: &mut Builder<'_, '_>, part: &str, x: ValueId) -> Result<ValueId, GraphError> {
         let Some([.., t, d]) = at.shape(x).nchw().filter(|[.., d]| d.is_multiple_of(2)) else {
-            return Err(at.refuse("rotary positions turn pairs: a head needs an even number of channels".to_owned()));
+            return Err(at.refuse("rotary positions rotate pairs: a head needs an even number of channels".to_owned()));
         };
         // Sines and cosines are the same for all samples and heads: tables.
         let zeros = ops::Fill { value: 0.0, ty: TensorType::plain([1, 1, t, d], at.graph().ty(x).dtype) };
@@ -108,7 +108,7 @@ impl Word for DotProductAttention {
 
     fn resolve(&mut self, at: &mut Place<'_, '_>) -> Option<()> {
         if self.key.is_some() != self.value.is_some() {
-            at.error("", "keys and values both come from taps, or neither does");
+            at.error("", "either both keys and values come from taps, or neither");
             return None;
         }
         let taps = [
@@ -160,10 +160,10 @@ impl Word for DotProductAttention {
     }
 }
 
-/// What attention reads beside queries, keys and values.
+/// Optional operands of attention.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Beside {
-    /// `[n, s]`, 0 for keys that nobody sees.
+    /// `[n, s]`, 0 for masked keys.
     pub mask: Option<ValueId>,
     /// `[n or 1, .., t]`, numbers of which a query and the keys that it sees have the same.
     pub segments: Option<ValueId>,
@@ -171,7 +171,7 @@ pub(super) struct Beside {
     pub bias: Option<ValueId>,
 }
 
-/// What attention is, whatever layers make its operands.
+/// The computation of attention, independent of the layers of its operands.
 pub(super) struct Heads {
     pub heads: usize,
     pub kv_heads: usize,
@@ -197,13 +197,11 @@ impl Heads {
             return Err(at.refuse("a sample is to be tokens, [T, E]".to_owned()));
         };
         if leading.is_empty() {
-            return Err(at.refuse("a sample is to be tokens, [T, E]; this value has one axis".to_owned()));
+            return Err(at.refuse("expected tokens, [T, E], for each sample; this value has one axis".to_owned()));
         }
         if !width.is_multiple_of(heads) || !self.heads.is_multiple_of(self.kv_heads) {
-            let message = format!(
-                "{width} numbers per token cannot be shared out among {heads} heads ({} of queries)",
-                self.heads
-            );
+            let message =
+                format!("{width} numbers per token cannot be divided among {heads} heads ({} of queries)", self.heads);
             return Err(at.refuse(message));
         }
         let split = [leading, &[*t, heads, width / heads]].concat();
@@ -291,7 +289,7 @@ impl Heads {
         let formula = Formula::over(1, operands.len(), |x| {
             let score = x[0] * scale;
             let score = bias.map_or(score, |bias| score + x[bias]);
-            // Each is 1 where a query sees a key; in a causal attention that is where the key is not behind it.
+            // Each is 1 if a query sees a key; in causal attention, if the key is not after the query.
             let causal = self.causal.then(|| (x[0].coordinate(query) + before).at_least(x[0].coordinate(key)));
             let mask = mask.map(|mask| x[mask]);
             let segments = segments.map(|[query, key]| x[query].equal(x[key]));

@@ -11,7 +11,7 @@ use crate::lower::Builder;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Dropout {
-    /// Share of elements set to zero (1 minus TensorFlow's keep probability).
+    /// Share of elements set to zero (1 minus the keep probability of TensorFlow).
     #[schemars(range(min = 0), extend("exclusiveMaximum" = 1))]
     pub rate: f64,
 }
@@ -35,7 +35,7 @@ impl Word for Dropout {
     fn lint(&self, lints: &mut Lints<'_>) {
         if self.rate > 0.8 {
             let message = format!("rate {} is the share of elements that are dropped", self.rate);
-            lints.warn("rate", message, "TensorFlow 1 writes the share that is kept");
+            lints.warn("rate", message, "TensorFlow 1 specifies the share that is kept");
         }
     }
 }

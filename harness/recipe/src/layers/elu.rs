@@ -11,7 +11,7 @@ use crate::lower::Builder;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Elu {
-    /// What it tends to far below zero, negated.
+    /// Negated limit for x towards minus infinity.
     #[serde(default = "usual_alpha")]
     pub alpha: f64,
 }

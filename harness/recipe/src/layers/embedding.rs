@@ -1,4 +1,4 @@
-//! Rows of a table by their numbers.
+//! Looks up rows of a table by index.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -13,16 +13,16 @@ use crate::schema::Size;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Embedding {
-    /// Number of rows: of tokens in the vocabulary.
+    /// Number of rows: the size of the vocabulary.
     pub rows: Size,
-    /// Numbers in a row.
+    /// Width of a row.
     pub size: Size,
-    /// How the parameter starts.
+    /// Initialisation of the parameter.
     #[serde(default = "standard")]
     pub init: Init,
 }
 
-/// What PyTorch gives embeddings.
+/// PyTorch's default for embeddings.
 fn standard() -> Init {
     Init::Normal(NormalInit { std: 1.0 })
 }

@@ -1,4 +1,4 @@
-//! Going on from another value.
+//! Continues from another value.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -8,7 +8,7 @@ use super::{Description, Module, Word};
 use crate::lower::Builder;
 use crate::resolve::Place;
 
-/// Goes on from the value of a tap or from an input of the model.
+/// Continues from the value of a tap or an input of the model.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]
 #[schemars(inline)]

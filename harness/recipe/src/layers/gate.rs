@@ -1,4 +1,4 @@
-//! A value times what layers make of it.
+//! Multiplies a value by a function of it.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -8,12 +8,11 @@ use super::{Body, Description, Module, Word};
 use crate::lower::Builder;
 use crate::resolve::Place;
 
-/// x * body(x), where the body may give one element where x has several: a squeeze-and-excite module is a gate (arXiv
-/// 1709.01507).
+/// x * body(x), where the result of the body is broadcast: a squeeze-and-excite module is a gate (arXiv 1709.01507).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Gate {
-    /// The layers that make the factor.
+    /// The layers that compute the factor.
     #[schemars(length(min = 1))]
     pub body: Body,
 }

@@ -7,23 +7,23 @@ use zoo_graph::{GraphError, ValueId, formula::Formula, ops::DeviceName};
 use super::{Description, Module, Step, Word};
 use crate::lower::Builder;
 
-/// x times the share of a normal distribution that is below x (arXiv 1606.08415; PyTorch's GELU).
+/// x times the cumulative distribution function of the normal distribution (arXiv 1606.08415; PyTorch's GELU).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Gelu {
-    /// How the distribution is computed.
+    /// How the distribution function is computed.
     #[serde(default)]
     pub approximate: Approximation,
 }
 
-/// How GELU's distribution is computed.
+/// How the distribution function of GELU is computed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Approximation {
     /// By the error function.
     #[default]
     None,
-    /// 0.5 * (1 + tanh(sqrt(2/pi) * (x + 0.044715 x^3))): GPT-2's form.
+    /// 0.5 * (1 + tanh(sqrt(2/pi) * (x + 0.044715 x^3))), as in GPT-2.
     Tanh,
 }
 

@@ -1,4 +1,4 @@
-//! The mean of each channel.
+//! Global average pooling.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -8,18 +8,18 @@ use super::{Description, Module, Step, Word};
 use crate::lower::Builder;
 use crate::schema::{BnInit, Size};
 
-/// Normalisation of each group of channels of each sample by its own mean and biased variance, with a scale and a shift
-/// per channel (arXiv 1803.08494; PyTorch's GroupNorm). Parameters `weight` and `bias`.
+/// Normalises each group of channels of each sample with its mean and biased variance, with a scale and a shift per
+/// channel (arXiv 1803.08494; PyTorch's GroupNorm). Parameters `weight` and `bias`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct GroupNorm {
-    /// How many groups the channels are split in.
+    /// Number of groups of channels.
     pub groups: Size,
     /// Added to the variance.
     #[serde(default = "usual_eps")]
     #[schemars(range(min = 0, max = 1))]
     pub eps: f64,
-    /// How the parameters start.
+    /// Initialisation of the parameters.
     #[serde(default, skip_serializing_if = "BnInit::is_empty")]
     pub init: BnInit,
 }
@@ -34,7 +34,7 @@ impl Word for GroupNorm {
     fn build(&self, at: &mut Builder<'_, '_>, x: ValueId) -> Result<ValueId, GraphError> {
         let shape = at.shape(x).clone();
         let [n, c, ..] = shape[..] else {
-            return Err(at.refuse(format!("groups of channels of {shape}, which has no channels")));
+            return Err(at.refuse(format!("{shape} has no channels to group")));
         };
         let (groups, eps) = (self.groups.0, self.eps);
         if !c.is_multiple_of(groups) {

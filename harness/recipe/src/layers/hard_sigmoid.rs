@@ -1,4 +1,4 @@
-//! The logistic function in three straight pieces.
+//! Piecewise linear approximation of the sigmoid.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

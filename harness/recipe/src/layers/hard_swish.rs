@@ -1,4 +1,4 @@
-//! Swish with a logistic function in three straight pieces.
+//! Swish with a piecewise linear sigmoid.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

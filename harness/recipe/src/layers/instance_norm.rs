@@ -7,8 +7,8 @@ use zoo_graph::{GraphError, ValueId, formula::Formula, ops};
 use super::{Description, Module, Step, Word};
 use crate::lower::Builder;
 
-/// Normalisation of each channel of each sample by its own mean and biased variance, without parameters (arXiv
-/// 1607.08022; PyTorch's InstanceNorm2d as it is by default).
+/// Normalises each channel of each sample with its mean and biased variance, without parameters (arXiv 1607.08022;
+/// PyTorch's InstanceNorm2d with default settings).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct InstanceNorm {

@@ -9,13 +9,13 @@ use super::{Description, Module, Step, Word};
 use crate::lower::Builder;
 use crate::schema::{BnInit, Size};
 
-/// Normalisation of each sample, or of each of its rows, by its own mean and biased variance, with a scale and a shift
-/// per element (arXiv 1607.06450; PyTorch's LayerNorm over the last `axes` axes). Parameters `weight` and, if wanted,
+/// Normalises each sample, or each of its rows, with its mean and biased variance, with a scale and a shift per element
+/// (arXiv 1607.06450; PyTorch's LayerNorm over the last `axes` axes). Parameters `weight` and, unless switched off,
 /// `bias`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LayerNorm {
-    /// How many of the last axes are normalised together.
+    /// Number of trailing axes that are normalised together.
     #[serde(default = "one")]
     pub axes: Size,
     /// Normalises `[C, H, W]` over the channels of each pixel instead, with parameters of shape `[C]` (ConvNeXt's
@@ -29,7 +29,7 @@ pub struct LayerNorm {
     #[serde(default = "usual_eps")]
     #[schemars(range(min = 0, max = 1))]
     pub eps: f64,
-    /// How the parameters start.
+    /// Initialisation of the parameters.
     #[serde(default, skip_serializing_if = "BnInit::is_empty")]
     pub init: BnInit,
 }
@@ -56,10 +56,8 @@ impl Word for LayerNorm {
         let (axes, eps) = (if self.channels_first { 1 } else { self.axes.0 }, self.eps);
         let shape = at.shape(x).to_vec();
         if axes >= shape.len() {
-            let message = format!(
-                "{axes} axes are to be normalised, and the value has {}: the batch is not one of them",
-                shape.len() - 1
-            );
+            let message =
+                format!("cannot normalise {axes} axes of a value with {} axes besides the batch", shape.len() - 1);
             return Err(at.refuse(message));
         }
         let own = &shape[shape.len() - axes..];

@@ -11,15 +11,15 @@ use zoo_graph::{
 use super::{Description, Module, Step, Word};
 use crate::lower::{Builder, Gives};
 
-/// Multiplies each channel of `[C, H, W]`, or each of the last axis of anything else, by a learned factor (arXiv
-/// 2103.17239). Its name is that of the parameter, `[C, 1, 1]` or `[E]`; with `flat` it is `[C]` on maps too.
+/// Multiplies each channel of `[C, H, W]`, or each element of the last axis of other shapes, by a learned factor (arXiv
+/// 2103.17239). Its name is the name of the parameter, `[C, 1, 1]` or `[E]`; with `flat`, it is `[C]` for maps too.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LayerScale {
-    /// What every factor starts at.
+    /// Initial value of every factor.
     #[serde(default = "small")]
     pub start: f64,
-    /// Whether the parameter has one axis on maps too, as timm's have.
+    /// Whether the parameter has one axis for maps too, as in timm.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub flat: bool,
 }

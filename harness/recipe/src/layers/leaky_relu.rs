@@ -1,4 +1,4 @@
-//! The rectifier with a slope below zero.
+//! Leaky ReLU.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -17,11 +17,11 @@ pub struct Linear {
     /// Whether a bias is added.
     #[serde(default = "super::yes")]
     pub bias: bool,
-    /// Whether the reference takes the parameters for a function of its own and never calls the module, as
-    /// torchvision's attention of Swin does: then a golden has no output of it.
+    /// Whether the reference passes the parameters to a function and never calls the module, as the attention of
+    /// torchvision's Swin does: a golden then has no output of this module.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub functional: bool,
-    /// How the parameters start.
+    /// Initialisation of the parameters.
     #[serde(default, skip_serializing_if = "WeightInit::is_empty")]
     pub init: WeightInit,
 }

@@ -7,12 +7,12 @@ use zoo_graph::{GraphError, ValueId, ops};
 use super::{Description, Module, Step, Word};
 use crate::lower::Builder;
 use crate::schema::Size;
-/// Local response normalisation across channels (AlexNet's, NIPS 2012, section 3.3): x / (k + alpha/size * sum of
-/// squares over `size` neighbouring channels)^beta (PyTorch's LocalResponseNorm; the paper's alpha is alpha/size here).
+/// Local response normalisation across channels (AlexNet, NIPS 2012, section 3.3): x / (k + alpha/size * sum of squares
+/// over `size` adjacent channels)^beta (PyTorch's LocalResponseNorm; alpha in the paper is alpha/size here).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Lrn {
-    /// Number of neighbouring channels.
+    /// Number of adjacent channels.
     pub size: Size,
     /// Weight of the sum of squares.
     #[serde(default = "usual_alpha")]

@@ -1,4 +1,4 @@
-//! A formula of the author's own.
+//! A custom formula.
 
 use indexmap::IndexMap;
 use schemars::JsonSchema;
@@ -10,8 +10,8 @@ use super::{Description, Module, Step, Word, Work};
 use crate::lower::Builder;
 use crate::resolve::Place;
 
-/// Computes a formula, element by element: `- map: "x * sigmoid(1.702 * x)"`. `x` is the present value; taps are
-/// further operands, and broadcast as in NumPy.
+/// Computes a formula, element by element: `- map: "x * sigmoid(1.702 * x)"`. `x` is the current value; taps are
+/// further operands, with broadcasting as in NumPy.
 ///
 /// Numbers, `+ - * / ^`, brackets, comparisons (`>`, `>=`, `<`, `<=`, `==`: 1 or 0), `abs`, `sign`, `exp`, `log`,
 /// `sqrt`, `rsqrt`, `tanh`, `sigmoid`, `softplus`, `erf`, `sin`, `cos`, `floor`, `max(a, b)`, `min(a, b)`,

@@ -1,4 +1,4 @@
-//! Maximum of windows.
+//! Maximum pooling.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -8,13 +8,13 @@ use super::{Description, Module, Step, Word, Work, window};
 use crate::lower::Builder;
 use crate::resolve::Place;
 use crate::schema::{Padding, Pair};
-/// Maximum of each window; windows outside the image count nothing.
+/// Maximum of each window; positions outside the image are ignored.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct MaxPool {
     /// Size of the window.
     pub kernel: Pair,
-    /// Step of the window; the kernel if absent.
+    /// Step of the window; by default the size of the window.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stride: Option<Pair>,
     /// Rows and columns around the image, never the maximum.

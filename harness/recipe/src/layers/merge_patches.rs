@@ -1,4 +1,4 @@
-//! Neighbouring pixels as one.
+//! Merges adjacent pixels.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -8,13 +8,13 @@ use super::{Description, Module, Step, Word, Work};
 use crate::lower::Builder;
 use crate::schema::Pair;
 
-/// `[H, W, C]` to `[H/2, W/2, 4C]`: pixels that are neighbours become one, with their channels one after another, column
-/// by column (the patch merging of Swin, arXiv 2103.14030). A map of odd extent is filled up with zeros below and on the
-/// right.
+/// `[H, W, C]` to `[H/2, W/2, 4C]`: adjacent pixels are merged into one, with their channels concatenated column by
+/// column (patch merging of Swin, arXiv 2103.14030). A map with an odd size is padded with zeros at the bottom and on
+/// the right.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct MergePatches {
-    /// How many pixels become one, down and across.
+    /// Number of pixels to merge, vertically and horizontally.
     #[serde(default = "two")]
     pub size: Pair,
 }
@@ -28,7 +28,7 @@ impl Word for MergePatches {
 
     fn build(&self, at: &mut Builder<'_, '_>, x: ValueId) -> Result<ValueId, GraphError> {
         let Some([n, height, width, c]) = at.shape(x).nchw() else {
-            return Err(at.refuse(format!("patches are merged in [H, W, C], this value has {} axes", at.rank(x))));
+            return Err(at.refuse(format!("expected [H, W, C] to merge patches; this value has {} axes", at.rank(x))));
         };
         let [down, across] = self.size.0;
         let (rows, columns) = (height.div_ceil(down), width.div_ceil(across));

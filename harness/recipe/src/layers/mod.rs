@@ -1,9 +1,9 @@
-//! The layers of the language, one file each: what an author writes, how it resolves, which nodes it makes, how it is
-//! described and drawn.
+//! The layers of the recipe language, one file each: the settings, how the layer resolves, which nodes it builds, how
+//! it is described and drawn.
 //!
-//! To add one, write its file (a struct with docs for authors, and `Word` for it) and list it below. Its keys `name`
-//! and `enabled` come with [`Module`]; schema, reference, completion, listing and picture follow from the struct and
-//! the trait.
+//! To add one, write its file (a struct with docs for authors, and `Word` for it) and list it below. The keys `name`
+//! and `enabled` come from [`Module`]. Schema, reference, completion, listing and picture are derived from the struct
+//! and the trait.
 
 mod body;
 mod schema;
@@ -93,18 +93,18 @@ use crate::check::Lints;
 use crate::lower::Builder;
 use crate::resolve::{Place, ResolvedLayer};
 
-/// The enum of all layers, and what is asked of each by what it is.
+/// The enum of all layers, and the dispatch to each.
 macro_rules! layers {
     ($($tag:literal => $module:ident::$name:ident,)*) => {
         $(pub use $module::$name;)*
 
-        /// One layer: `- conv: {name: conv1, out: 64, kernel: 3}`, or just `- relu` where nothing needs saying.
+        /// One layer: `- conv: {name: conv1, out: 64, kernel: 3}`, or just `- relu` if it needs no settings.
         ///
-        /// `name` is the module's name as in the reference framework's state_dict; names of enclosing modules are put
-        /// before it, joined by dots. A layer without a name is a plain function: it has no parameters and no golden of
-        /// its own. One name may stand on several layers without parameters (a ReLU called three times). Inside
-        /// `sequential`, a layer without a name is named by its index. `enabled: false` leaves a layer out (what comes
-        /// in goes out; indices of its neighbours stay).
+        /// `name` is the name of the module in the state_dict of the reference framework; names of enclosing modules
+        /// are prepended with dots. A layer without a name is a plain function: it has no parameters and no golden.
+        /// Several layers without parameters can share a name (a ReLU called three times). Inside `sequential`, a layer
+        /// without a name is named by its index. `enabled: false` removes a layer (it becomes the identity; the indices
+        /// of other layers do not change).
         #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
         #[serde(deny_unknown_fields)]
         #[allow(missing_docs)] // Each is described where it is defined.
@@ -128,7 +128,7 @@ macro_rules! layers {
                 }
             }
 
-            /// The key that says how much of what it does is left to chance; see `Word::CHANCE`.
+            /// The key with the amount of randomness; see `Word::CHANCE`.
             pub fn chance(&self) -> Option<&'static str> {
                 match self {
                     $(Self::$name(_) => $name::CHANCE,)*
@@ -249,17 +249,17 @@ fn yes() -> bool {
 
 /// What zoo knows of one kind of layer.
 ///
-/// A value of the type has every expression of block arguments replaced by its value. [`Word::resolve`] fills in what
-/// depends on the place; all other methods are asked afterwards.
+/// In a value of this type, all expressions of block arguments are replaced by their values. [`Word::resolve`] adds
+/// what depends on the context; all other methods are called afterwards.
 pub(crate) trait Word {
     /// Whether it is a module, and of which kind.
     const MODULE: Module;
 
-    /// The key that says how much of what it does is left to chance. Goldens hold no such layer, so checks build it as
-    /// identity unless the command line sets this key.
+    /// The key with the amount of randomness. Goldens contain no random layers, so checks build them as the identity
+    /// unless the command line sets this key.
     const CHANCE: Option<&'static str> = None;
 
-    /// Decides what depends on where the layer stands: full names of taps, initialisers, layers inside.
+    /// Resolves what depends on the context of the layer: full names of taps, initialisers, layers inside.
     ///
     /// `None` if something is wrong, which has been reported.
     fn resolve(&mut self, _at: &mut Place<'_, '_>) -> Option<()> {
@@ -277,7 +277,7 @@ pub(crate) trait Word {
         Vec::new()
     }
 
-    /// Warns of values far from what anybody trains with.
+    /// Warns about unusual values.
     fn lint(&self, _lints: &mut Lints<'_>) {}
 }
 
@@ -310,26 +310,26 @@ pub enum Description<'a> {
         /// How they are joined, below the branches.
         join: &'static str,
     },
-    /// A module above once more: one layer.
+    /// Another call of an earlier module: one layer.
     Again(&'a [ResolvedLayer]),
     /// Layers that are never called.
     Unused(&'a [ResolvedLayer]),
     /// The present value gets a name.
     Tap(&'a str),
-    /// What follows goes on from a named value.
+    /// The following layers continue from a named value.
     From(&'a str),
 }
 
 /// A layer that computes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Step<'a> {
-    /// What it does, in the recipe's words; what is usual is left out.
+    /// A description in terms of the recipe, without defaults.
     pub text: String,
     /// What kind of work it is.
     pub work: Work,
     /// Whether pictures show it in the box of the step before.
     pub rides: bool,
-    /// Named values that it reads beside the present one.
+    /// Taps that it reads in addition to the current value.
     pub reads: Vec<&'a str>,
 }
 
@@ -358,7 +358,7 @@ impl<'a> Step<'a> {
         Self { rides: true, ..Self::new(Work::Other, text) }
     }
 
-    /// A step that reads a tap beside the present value.
+    /// A step that reads a tap in addition to the current value.
     pub(crate) fn reading(text: impl Into<String>, tap: &'a str) -> Self {
         Self { reads: vec![tap], ..Self::new(Work::Join, text) }
     }

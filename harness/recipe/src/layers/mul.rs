@@ -8,8 +8,7 @@ use super::{Description, Module, Step, Word};
 use crate::lower::Builder;
 use crate::resolve::Place;
 
-/// Multiplies by the value of a tap, which may have one element where the present value has several (`[C, 1, 1]` gates
-/// `[C, H, W]`).
+/// Multiplies by the value of a tap, which is broadcast along axes of one element (`[C, 1, 1]` gates `[C, H, W]`).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]
 #[schemars(inline)]

@@ -1,4 +1,4 @@
-//! Padding as an operator.
+//! Padding as a separate operator.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -7,7 +7,7 @@ use zoo_graph::{GraphError, ValueId, ops};
 use super::{Description, Module, Step, Word, Work};
 use crate::lower::Builder;
 use crate::schema::Padding;
-/// Zero padding as an operator of its own; zoo can fold it into the convolution that follows.
+/// Zero padding as a separate operator, which zoo can fold into the following convolution.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Pad {

@@ -1,4 +1,4 @@
-//! Log-softmax of classes that lie in pairs of channels.
+//! Log-softmax over pairs of channels.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

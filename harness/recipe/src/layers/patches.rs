@@ -1,4 +1,4 @@
-//! Windows as maps.
+//! Extracts windows as maps.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -7,8 +7,8 @@ use zoo_graph::{GraphError, ValueId, ops};
 use super::{Description, Module, Step, Word, Work, window};
 use crate::lower::Builder;
 use crate::schema::{Padding, Pair};
-/// Windows of the map as a batch of maps (PyTorch's unfold, TensorFlow's extract_image_patches): all windows of the
-/// first sample, row by row, then those of the next.
+/// Extracts windows of a map as a batch of maps (PyTorch's unfold, TensorFlow's extract_image_patches): all windows of
+/// the first sample, row by row, then those of the next.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Patches {

@@ -1,4 +1,4 @@
-//! Axes in another order.
+//! Permutes axes.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -7,12 +7,12 @@ use zoo_graph::{GraphError, ValueId};
 use super::{Description, Module, Step, Word, Work};
 use crate::lower::Builder;
 
-/// The axes of each sample in another order (PyTorch's permute, with the batch left out): `- permute: {order: [1, 2,
-/// 0]}` makes `[H, W, C]` of `[C, H, W]`.
+/// Permutes the axes of each sample (PyTorch's permute, without the batch): `- permute: {order: [1, 2, 0]}` turns `[C,
+/// H, W]` into `[H, W, C]`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Permute {
-    /// By axis of the result, the axis that it comes from, from 0.
+    /// For each axis of the result, the original axis, counted from 0.
     #[schemars(length(min = 1, max = 8))]
     pub order: Vec<usize>,
 }

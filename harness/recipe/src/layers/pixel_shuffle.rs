@@ -1,4 +1,4 @@
-//! Channels become pixels.
+//! Rearranges channels into pixels.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -8,12 +8,12 @@ use super::{Description, Module, Step, Word, Work};
 use crate::lower::Builder;
 use crate::schema::Size;
 
-/// `[C*r*r, H, W]` to `[C, H*r, W*r]`: the channels of a block are the pixels of a square (arXiv 1609.05158; PyTorch's
-/// PixelShuffle).
+/// `[C*r*r, H, W]` to `[C, H*r, W*r]`: the channels of a block become the pixels of a square (arXiv 1609.05158;
+/// PyTorch's PixelShuffle).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PixelShuffle {
-    /// How many times as high and as wide: r.
+    /// The factor r for height and width.
     pub by: Size,
 }
 
@@ -23,10 +23,10 @@ impl Word for PixelShuffle {
     fn build(&self, at: &mut Builder<'_, '_>, x: ValueId) -> Result<ValueId, GraphError> {
         let (shape, r) = (at.shape(x).clone(), self.by.0);
         let [n, c, h, w] = shape[..] else {
-            return Err(at.refuse(format!("pixels of {shape}: `[C, H, W]` is what has them")));
+            return Err(at.refuse(format!("expected [C, H, W], found {shape}")));
         };
         if !c.is_multiple_of(r * r) {
-            return Err(at.refuse(format!("{c} channels are no multiple of {r} x {r} pixels")));
+            return Err(at.refuse(format!("{c} channels are not a multiple of {r} x {r}")));
         }
         let channels = c / (r * r);
         let x = at.add_part("split", ops::Reshape { shape: [n, channels, r, r, h, w].into() }, &[x])?;

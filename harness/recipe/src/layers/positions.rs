@@ -8,19 +8,19 @@ use super::{Description, Module, Step, Word};
 use crate::lower::{Builder, Gives};
 use crate::schema::Size;
 
-/// Adds a learned row to each token of `[T, E]` by its place: an Embedding of the places 0, 1, ..., which is the module
-/// that goldens know. Parameter `weight`, `[rows, E]`.
+/// Adds a learned row to each token of `[T, E]` by its position: an Embedding of the positions 0, 1, ..., which is the
+/// module in goldens. Parameter `weight`, `[rows, E]`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Positions {
-    /// Number of rows: the most tokens that a sample may have.
+    /// Number of rows: the largest number of tokens of a sample.
     pub rows: Size,
-    /// How the parameter starts.
+    /// Initialisation of the parameter.
     #[serde(default = "standard")]
     pub init: Init,
 }
 
-/// What PyTorch gives embeddings.
+/// PyTorch's default for embeddings.
 fn standard() -> Init {
     Init::Normal(NormalInit { std: 1.0 })
 }
@@ -31,7 +31,7 @@ impl Word for Positions {
     fn build(&self, at: &mut Builder<'_, '_>, x: ValueId) -> Result<ValueId, GraphError> {
         let [_, t, e] = at.tokens(x)?;
         if t > self.rows.0 {
-            return Err(at.refuse(format!("{t} tokens, and there are {} positions: raise `rows`", self.rows.0)));
+            return Err(at.refuse(format!("{t} tokens, but only {} positions: increase `rows`", self.rows.0)));
         }
         let table = at.parameter("weight", VariableRole::Weight, &[self.rows.0, e], &self.init)?;
         let cut = ops::Slice { start: vec![0, 0], size: vec![t, e] };

@@ -1,4 +1,4 @@
-//! A learned token before the others.
+//! Prepends a learned token.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -7,12 +7,12 @@ use zoo_graph::{GraphError, Init, ValueId, VariableRole, formula::Formula, ops};
 use super::{Description, Module, Step, Word, Work};
 use crate::lower::{Builder, Gives};
 
-/// Puts a learned token before the first of `[T, E]` (the class token of vision transformers). Its name is that of the
+/// Prepends a learned token to `[T, E]` (the class token of vision transformers). Its name is the name of the
 /// parameter, `[1, 1, E]`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Prepend {
-    /// How the parameter starts.
+    /// Initialisation of the parameter.
     #[serde(default = "zero")]
     pub init: Init,
 }

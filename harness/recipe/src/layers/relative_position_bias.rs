@@ -1,4 +1,4 @@
-//! What is added to scores by where two tokens of a window stand to each other.
+//! A learned bias of attention scores that depends on the relative position of two tokens.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -10,19 +10,20 @@ use crate::lower::{Builder, Gives};
 use crate::resolve::Place;
 use crate::schema::{Pair, Size};
 
-/// Makes a learned bias `[heads, T, T]` for the scores of attention among the pixels of a window, and keeps it as a tap
-/// for `bias` of `dot_product_attention`; the value goes on unchanged (arXiv 2103.14030, section 3.2). Its name is that of
-/// the parameter, `[(2h-1)*(2w-1), heads]`: a row for each distance of two pixels, as in torchvision and timm.
+/// Makes a learned bias `[heads, T, T]` for the attention scores among the pixels of a window, and stores it as a tap
+/// for `bias` of `dot_product_attention`; the current value does not change (arXiv 2103.14030, section 3.2). Its name
+/// is the name of the parameter, `[(2h-1)*(2w-1), heads]`, with a row for each offset between two pixels, as in
+/// torchvision and timm.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RelativePositionBias {
     /// Height and width of the window.
     pub size: Pair,
-    /// Heads of the attention.
+    /// Number of attention heads.
     pub heads: Size,
-    /// Name under which attention finds the bias.
+    /// Name of the tap for the bias.
     pub tap: String,
-    /// How the parameter starts.
+    /// Initialisation of the parameter.
     #[serde(default = "zero")]
     pub init: Init,
 }

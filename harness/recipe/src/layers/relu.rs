@@ -1,4 +1,4 @@
-//! The rectifier.
+//! ReLU.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

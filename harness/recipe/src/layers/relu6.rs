@@ -1,4 +1,4 @@
-//! The rectifier with a bound.
+//! ReLU with an upper bound of 6.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -1,4 +1,4 @@
-//! The same elements in another shape.
+//! Changes the shape.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -8,7 +8,7 @@ use super::{Description, Module, Step, Word, Work};
 use crate::lower::Builder;
 use crate::schema::Size;
 
-/// The elements of each sample, in row-major order, in another shape: `- reshape: {to: [64, 49]}`.
+/// Changes the shape of each sample, in row-major order: `- reshape: {to: [64, 49]}`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Reshape {

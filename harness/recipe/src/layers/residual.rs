@@ -1,4 +1,4 @@
-//! Two branches, added.
+//! Sum of two branches.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -7,14 +7,14 @@ use zoo_graph::{GraphError, ValueId, ops};
 use super::{Body, Description, Module, Word};
 use crate::lower::Builder;
 use crate::resolve::Place;
-/// Two branches from one input, added: main(x) + shortcut(x).
+/// Sum of two branches of the same input: main(x) + shortcut(x).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Residual {
-    /// The branch that computes.
+    /// The main branch.
     #[schemars(length(min = 1))]
     pub main: Body,
-    /// The branch around it; identity if absent, or if all its layers are switched off.
+    /// The shortcut branch; the identity if absent or if all its layers are disabled.
     #[serde(default, skip_serializing_if = "Body::is_empty")]
     pub shortcut: Body,
 }

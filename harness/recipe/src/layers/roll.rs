@@ -1,4 +1,4 @@
-//! Elements moved along their axes, round the end.
+//! Shifts elements along axes with wrap-around.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -7,12 +7,12 @@ use zoo_graph::{GraphError, Phase, ValueId, ops};
 use super::{Description, Module, Step, Word, Work};
 use crate::lower::Builder;
 
-/// The elements of each sample moved along its axes; what goes out at one end comes in at the other (PyTorch's roll):
-/// `- roll: {by: [-3, -3]}` moves rows and columns of `[H, W, C]` by three to the front.
+/// Shifts the elements of each sample along its axes with wrap-around (PyTorch's roll): `- roll: {by: [-3, -3]}` moves
+/// rows and columns of `[H, W, C]` by three towards the front.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Roll {
-    /// Places per axis, from the first, without the batch; towards the front where negative.
+    /// Shift per axis, from the first axis after the batch; negative values shift towards the front.
     #[schemars(length(min = 1, max = 8))]
     pub by: Vec<i32>,
 }
@@ -23,7 +23,7 @@ impl Word for Roll {
     fn build(&self, at: &mut Builder<'_, '_>, x: ValueId) -> Result<ValueId, GraphError> {
         let extents = at.shape(x).get(1..).unwrap_or_default().to_vec();
         if self.by.len() > extents.len() {
-            let message = format!("{} axes are to be moved, and a sample has {}", self.by.len(), extents.len());
+            let message = format!("cannot shift {} axes of a sample with {}", self.by.len(), extents.len());
             return Err(at.refuse(message));
         }
         (1..).zip(extents.iter().zip(&self.by)).try_fold(x, |x, (axis, (extent, by))| {

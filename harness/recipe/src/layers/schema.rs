@@ -1,5 +1,5 @@
-//! The JSON Schema of a kind of file with what holds for all layers: the keys of modules, the first words of a layer's
-//! own description, and expressions wherever a number or switch may stand.
+//! The JSON Schema of a kind of file with the common parts of all layers: the keys of modules, the first sentence of
+//! each layer's description, and expressions in place of numbers and switches.
 
 use schemars::JsonSchema;
 use serde_json::{Map, Value, json};
@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use super::{Layer, Module};
 use crate::schema::Expression;
 
-/// What schemars makes of a kind of file, completed where layers stand in it.
+/// The schema of a kind of file from schemars, completed for layers.
 pub(crate) fn schema_of<T: JsonSchema>() -> Value {
     let mut schema = schemars::schema_for!(T).to_value();
     if let Some(definitions) = schema.get_mut("$defs").and_then(Value::as_object_mut) {
@@ -38,16 +38,15 @@ fn complete_layer(tag: &str, name: &str, definitions: &mut Map<String, Value>) {
     let Some(mut definition) = definitions.remove(name) else { return };
     let needs_name = match Layer::module(tag) {
         Some(Module::Parameters) => {
-            Some("Module name; required outside `sequential`. `.`: its parameters are those of the module around it.")
+            Some("Module name; required outside `sequential`. With `.`, the parameters belong to the enclosing module.")
         }
-        Some(Module::Container) => Some("Module name, put before the names inside."),
+        Some(Module::Container) => Some("Module name: the prefix of the names inside."),
         Some(Module::Function) => Some("Module name."),
         Some(Module::None) | None => None,
     };
     if let Some(meaning) = needs_name {
         definition["properties"]["name"] = json!({ "description": meaning, "type": ["string", "null"] });
-        definition["properties"]["enabled"] =
-            json!({ "description": "`false` leaves the layer out.", "type": "boolean" });
+        definition["properties"]["enabled"] = json!({ "description": "`false` removes the layer.", "type": "boolean" });
     }
     for property in
         definition.get_mut("properties").and_then(Value::as_object_mut).into_iter().flat_map(Map::values_mut)
@@ -57,7 +56,7 @@ fn complete_layer(tag: &str, name: &str, definitions: &mut Map<String, Value>) {
     definitions.insert(name.to_owned(), definition);
 }
 
-/// Lets an expression stand for every number and switch that a value consists of.
+/// Allows expressions for all numbers and switches of a value.
 fn allow_expressions(schema: &mut Value, definitions: &mut Map<String, Value>) {
     let allowed = |schema: &Value| {
         let mut options = schema["anyOf"].as_array().into_iter().flatten();
@@ -78,7 +77,7 @@ fn allow_expressions(schema: &mut Value, definitions: &mut Map<String, Value>) {
         }
         return;
     }
-    // A definition of several forms (`Pair`) is of layers alone: the forms are changed where they are defined.
+    // Definitions with several forms (`Pair`) are used only by layers: their forms are changed in place.
     if let Some(name) = definition_name(schema).map(str::to_owned)
         && let Some(mut forms) =
             definitions.get_mut(&name).filter(|forms| forms.get("anyOf").is_some()).map(Value::take)

@@ -1,4 +1,4 @@
-//! A name that is not a module.
+//! A name prefix that is not a module.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -7,7 +7,7 @@ use zoo_graph::{GraphError, ValueId};
 use super::{Body, Description, Module, Word};
 use crate::lower::Builder;
 use crate::resolve::Place;
-/// Layers under a name that is not called as a module itself (only what is inside it is).
+/// Layers under a common name that is not called as a module itself.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Scope {

@@ -8,15 +8,15 @@ use zoo_graph::{GraphError, ValueId};
 use super::{Body, Description, Module, Word};
 use crate::lower::Builder;
 use crate::resolve::Place;
-/// Layers in a row as one module; those without a name are named by their index from 0 (PyTorch's nn.Sequential).
+/// Consecutive layers as one module; layers without a name are named by their index from 0 (PyTorch's nn.Sequential).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Sequential {
     /// The layers.
     #[schemars(length(min = 1))]
     pub body: Body,
-    /// What the module gives to its caller where that is several values: taps of its inside, by key (`0`, `1`, ... of a
-    /// tuple). The golden of its output is then one tensor per key. The next layer goes on from the last value.
+    /// The return values of the module, if there are several: taps inside it, by key (`0`, `1`, ... for a tuple). The
+    /// golden of its output then has one tensor per key. The next layer continues from the last value.
     #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
     pub returns: IndexMap<String, String>,
 }

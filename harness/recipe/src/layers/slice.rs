@@ -8,8 +8,7 @@ use super::{Description, Module, Step, Word, Work};
 use crate::lower::Builder;
 use crate::schema::{Count, Size};
 
-/// Some neighbours of an axis: `- slice: {from: 16, size: 48}` gives channels 16 to 63 of maps (PyTorch's
-/// `x[:, 16:64]`).
+/// A range of an axis: `- slice: {from: 16, size: 48}` gives channels 16 to 63 of maps (PyTorch's `x[:, 16:64]`).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Slice {

@@ -7,7 +7,7 @@ use zoo_graph::{GraphError, ValueId, formula::Formula, ops::DeviceName};
 use super::{Description, Module, Step, Word};
 use crate::lower::Builder;
 
-/// e^x over the sum of e^x along the last axis (PyTorch's Softmax with `dim=-1`).
+/// e^x divided by the sum of e^x along the last axis (PyTorch's Softmax with `dim=-1`).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Softmax {}

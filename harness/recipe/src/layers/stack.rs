@@ -1,4 +1,4 @@
-//! A block several times.
+//! A repeated block.
 
 use indexmap::IndexMap;
 use schemars::JsonSchema;
@@ -9,28 +9,28 @@ use super::{Body, Description, Layer, Module, Sequential, Word};
 use crate::lower::Builder;
 use crate::resolve::Place;
 use crate::schema::{Repeat, Scalar};
-/// A block used several times in a row, as modules `name.0`, `name.1`, ..., or as `item` says.
+/// A block repeated several times, as modules `name.0`, `name.1`, ..., or with other names by `item`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Stack {
-    /// Which of `model.blocks`.
+    /// Name of a block in `model.blocks`.
     pub block: String,
-    /// How many times.
+    /// Number of repetitions.
     pub repeat: Repeat,
-    /// What stands before the number in the name of each use (`encoder_layer_`).
+    /// Prefix of the number in the name of each repetition (`encoder_layer_`).
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub item: String,
-    /// Arguments of every use.
+    /// Arguments of every repetition.
     #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
     pub args: IndexMap<String, Scalar>,
-    /// Arguments of the first use, before all others.
+    /// Arguments of the first repetition; they override all others.
     #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
     pub first: IndexMap<String, Scalar>,
-    /// Arguments of uses in turn, before `args`: with two, the first of the list for even numbers and the second for
-    /// odd ones.
+    /// Arguments that alternate between repetitions and override `args`: with two entries, the first is for even
+    /// numbers and the second for odd ones.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub turns: Vec<IndexMap<String, Scalar>>,
-    /// Arguments that count the uses, with the value of the first: `{depth: 4}` gives 4, 5, 6, ...
+    /// Arguments that count repetitions, with their first value: `{depth: 4}` gives 4, 5, 6, ...
     #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
     pub count: IndexMap<String, u16>,
     /// The uses.

@@ -8,7 +8,7 @@ use super::{Description, Module, Step, Word, Work};
 use crate::lower::Builder;
 use crate::schema::Count;
 
-/// What lies at one index of an axis, which goes away: `- take: {index: 0}` gives the first token of `[T, E]`.
+/// Selects one index of an axis and removes the axis: `- take: {index: 0}` gives the first token of `[T, E]`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Take {

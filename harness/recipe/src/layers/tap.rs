@@ -1,4 +1,4 @@
-//! A name for a value.
+//! Names a value.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -8,7 +8,7 @@ use super::{Description, Module, Word};
 use crate::lower::Builder;
 use crate::resolve::Place;
 
-/// Keeps the present value under a name, for `from`.
+/// Stores the current value under a name, for `from` and other layers.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]
 #[schemars(inline)]

@@ -8,11 +8,11 @@ use super::{Description, Module, Step, Word, Work};
 use crate::lower::Builder;
 use crate::schema::Size;
 
-/// `[C, H, W]` to `[H*W, C]`: each pixel, row by row, as a token; or as several tokens of `size` numbers.
+/// `[C, H, W]` to `[H*W, C]`: each pixel becomes a token, row by row; or several tokens of `size` numbers.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Tokens {
-    /// Numbers of a token, where a pixel is several: what a detector predicts for each anchor of a place.
+    /// Numbers per token, if a pixel becomes several tokens: for example, what a detector predicts for each anchor.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub size: Option<Size>,
 }
@@ -22,7 +22,7 @@ impl Word for Tokens {
 
     fn build(&self, at: &mut Builder<'_, '_>, x: ValueId) -> Result<ValueId, GraphError> {
         let Some([n, c, h, w]) = at.shape(x).nchw() else {
-            return Err(at.refuse(format!("tokens are made of [C, H, W], this value has {} axes", at.rank(x))));
+            return Err(at.refuse(format!("expected [C, H, W] to make tokens; this value has {} axes", at.rank(x))));
         };
         let flat = at.add_part("flat", ops::Reshape { shape: [n, c, h * w].into() }, &[x])?;
         let tokens = at.transposed("tokens", &[0, 2, 1], flat)?;
@@ -31,7 +31,10 @@ impl Word for Tokens {
             Some(Size(size)) if c % size == 0 => {
                 at.add_part("split", ops::Reshape { shape: [n, h * w * (c / size), size].into() }, &[tokens])
             }
-            Some(Size(size)) => Err(at.refuse(format!("{c} channels are no whole number of tokens of {size} numbers"))),
+            Some(Size(size)) => Err(at.refuse(format!(
+                "{c} channels are not a multiple of {size}, the numbers per \
+                                                       token"
+            ))),
         }
     }
 

@@ -1,4 +1,4 @@
-//! Scores of all rows of a table.
+//! Scores for all rows of an embedding table.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -8,15 +8,14 @@ use super::{Description, Module, Step, Word, Work};
 use crate::lower::Builder;
 use crate::resolve::Place;
 
-/// The product of `[T, E]` with the table of an embedding above: a score for each of its rows (tied weights, arXiv
-/// 1608.05859). In PyTorch it is a Linear that shares its weight with the Embedding.
+/// The product of `[T, E]` with the table of an earlier embedding: a score for each of its rows (tied weights, arXiv
+/// 1608.05859). In PyTorch, a Linear that shares its weight with the Embedding.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Unembed {
     /// Name of the embedding.
     pub table: String,
-    /// Name of a parameter beside this layer, with a number for each row that is added to its score; absent: none. It
-    /// starts at 0.
+    /// Name of a bias parameter with one number per row, initialised with 0; by default there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bias: Option<String>,
 }

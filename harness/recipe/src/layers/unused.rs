@@ -1,4 +1,4 @@
-//! Layers that nothing calls.
+//! Layers that are never called.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -7,7 +7,7 @@ use zoo_graph::{GraphError, ValueId};
 use super::{Body, Description, Module, Word};
 use crate::lower::Builder;
 use crate::resolve::Place;
-/// Layers whose parameters exist in a checkpoint, and which are never called: they never train.
+/// Layers that are never called and never trained, but whose parameters exist in a checkpoint.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Unused {

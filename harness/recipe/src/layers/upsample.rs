@@ -1,4 +1,4 @@
-//! Other sizes of maps.
+//! Resizes maps.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -9,35 +9,35 @@ use super::{Description, Module, Step, Word, Work};
 use crate::lower::Builder;
 use crate::resolve::Place;
 use crate::schema::Pair;
-/// Enlarges (or shrinks) height and width, by `scale`, to `size`, or to those of a tap or an input of the model, `like`.
+/// Resizes height and width by `scale`, to `size`, or to those of a tap or an input of the model, `like`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Upsample {
-    /// How many times as large.
+    /// Scale factor.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scale: Option<Pair>,
     /// Height and width of the output.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub size: Option<Pair>,
-    /// A tap, or an input of the model, that has the height and width of the output.
+    /// A tap or an input of the model with the height and width of the output.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub like: Option<String>,
-    /// Which pixels an output pixel is made of.
+    /// Interpolation.
     #[serde(default)]
     pub mode: UpsampleMode,
-    /// For `bilinear`: the corner pixels of input and output have the same place, not the corners of those pixels.
+    /// For `bilinear`: align the centres of the corner pixels instead of their corners.
     #[serde(default)]
     pub align_corners: bool,
 }
 
-/// Which pixels an output pixel is made of.
+/// Interpolation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum UpsampleMode {
-    /// The pixel at floor(place / scale).
+    /// The pixel at floor(position / scale).
     #[default]
     Nearest,
-    /// The four around its place, weighted by their distance.
+    /// The four nearest pixels, weighted by distance.
     Bilinear,
 }
 
@@ -48,8 +48,7 @@ impl Word for Upsample {
         if [self.scale.is_some(), self.size.is_some(), self.like.is_some()].into_iter().filter(|said| *said).count()
             != 1
         {
-            at.error("", "says how large by one of `scale`, `size` and `like`").hint =
-                Some("for example `scale: 2`".to_owned());
+            at.error("", "needs one of `scale`, `size` and `like`").hint = Some("for example `scale: 2`".to_owned());
             return None;
         }
         if let Some(like) = &mut self.like {
@@ -60,14 +59,14 @@ impl Word for Upsample {
 
     fn build(&self, at: &mut Builder<'_, '_>, x: ValueId) -> Result<ValueId, GraphError> {
         let Some([_, _, h, w]) = at.shape(x).nchw() else {
-            return Err(at.refuse(format!("no height and width in {}", at.shape(x))));
+            return Err(at.refuse(format!("expected a value with height and width, found {}", at.shape(x))));
         };
         let Pair([by_h, by_w]) = self.scale.unwrap_or(Pair::ONES);
         let out = match &self.like {
             Some(like) => {
                 let other = at.shape(at.tapped(like)?);
                 let Some([.., h, w]) = other.nchw() else {
-                    return Err(at.refuse(format!("no height and width in `{like}`, which is {other}")));
+                    return Err(at.refuse(format!("`{like}` is {other} and has no height and width")));
                 };
                 [h, w]
             }

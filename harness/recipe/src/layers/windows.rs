@@ -1,4 +1,4 @@
-//! Windows of a map as so many sequences of tokens.
+//! Splits a map into windows of tokens.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -10,21 +10,21 @@ use crate::lower::Builder;
 use crate::resolve::Place;
 use crate::schema::{Count, Pair};
 
-/// Layers on each window of a map: what comes in, `[H, W, C]`, is cut into windows, the layers inside see `[windows,
-/// T, C]` with the pixels of a window as T tokens, and what they make of them becomes a map again (shifted windows,
-/// arXiv 2103.14030; torchvision's shifted_window_attention). A map that is no multiple of the window is filled up with
-/// zeros below and on the right, which are cut off afterwards.
+/// Applies layers to each window of a map. The input `[H, W, C]` is cut into windows, the layers inside process
+/// `[windows, T, C]` with the pixels of a window as T tokens, and their output is turned back into a map (shifted
+/// windows, arXiv 2103.14030; torchvision's shifted_window_attention). If the size of the map is not a multiple of the
+/// window, it is padded with zeros at the bottom and on the right, which are removed afterwards.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Windows {
     /// Height and width of a window.
     pub size: Pair,
-    /// Rows and columns by which windows begin later; those of the upper and left edge then lie in windows of the lower
-    /// and right edge. Along an axis with one window it is 0.
+    /// Shift of the windows in rows and columns; pixels at the top and left edge wrap around to windows at the bottom
+    /// and right edge. Along an axis with a single window there is no shift.
     #[serde(default)]
     pub shift: Count,
-    /// Name under which the layers inside find the number of each token's part of the map, for `segments` of
-    /// attention: tokens that share a window only because of the shift have other numbers.
+    /// Name of a tap for the layers inside, with the number of the region of each token, for `segments` of attention.
+    /// Tokens that share a window only because of the shift have different numbers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub segments: Option<String>,
     /// The layers.
@@ -57,7 +57,9 @@ impl Grid {
         let ([h, w], [rows, columns]) = (self.window, self.count());
         let shape = at.shape(x).to_vec();
         let [n, windows, tokens, c] = shape[..] else {
-            return Err(at.refuse(format!("layers of windows give [windows, T, C], not {} axes", shape.len() - 1)));
+            return Err(
+                at.refuse(format!("the layers inside windows must give [windows, T, C], not {} axes", shape.len() - 1))
+            );
         };
         if [windows, tokens] != [rows * columns, h * w] {
             let message =
@@ -111,7 +113,7 @@ impl Word for Windows {
 
     fn build(&self, at: &mut Builder<'_, '_>, x: ValueId) -> Result<ValueId, GraphError> {
         let Some([n, height, width, _]) = at.shape(x).nchw() else {
-            return Err(at.refuse(format!("windows are cut from [H, W, C], this value has {} axes", at.rank(x))));
+            return Err(at.refuse(format!("expected [H, W, C] to cut windows; this value has {} axes", at.rank(x))));
         };
         let (extents, window) = ([height, width], self.size.0);
         let map = [0, 1].map(|axis| extents[axis].div_ceil(window[axis]) * window[axis]);

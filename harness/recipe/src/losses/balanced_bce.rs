@@ -26,7 +26,7 @@ pub struct BalancedBce {
     pub prediction: String,
     /// Input of the step: 1 for positives, 0 for negatives, `[1, H, W]`.
     pub target: String,
-    /// Input of the step: 0 where a pixel does not count, `[H, W]`.
+    /// Input of the step: 0 for pixels that are ignored, `[H, W]`.
     pub mask: String,
     /// Negatives per positive.
     #[serde(default = "three")]
@@ -36,22 +36,22 @@ pub struct BalancedBce {
     #[serde(default = "small")]
     #[schemars(range(min = 0))]
     pub eps: f64,
-    /// How the hardest negatives are found. Loss and gradient are the same.
+    /// How the hardest negatives are found. Loss and gradient do not depend on it.
     #[serde(default)]
     pub top_k: TopK,
-    /// Among which negatives they are picked.
+    /// The set from which the hardest negatives are selected.
     #[serde(default)]
     pub mine_over: MineOver,
 }
 
-/// Among which negatives the hardest are picked.
+/// The set from which the hardest negatives are selected.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum MineOver {
-    /// Those of the whole batch (the DB authors').
+    /// The negatives of the whole batch (as the authors of DB do).
     #[default]
     Batch,
-    /// Those of each image, with its own number of positives.
+    /// The negatives of each image, with its own number of positives.
     Image,
 }
 
@@ -59,10 +59,10 @@ pub enum MineOver {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum TopK {
-    /// By a selection of k, which the step computes.
+    /// Selection of k, which is computed in the step.
     #[default]
     Dynamic,
-    /// All are sorted and multiplied by a mask of their ranks: every shape is known beforehand, as some devices need.
+    /// All are sorted and multiplied by a mask of their ranks, so that every shape is static, as some devices require.
     Static,
 }
 

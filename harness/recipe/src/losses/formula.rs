@@ -1,4 +1,4 @@
-//! A term that an author writes.
+//! A loss term written as a formula.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -13,18 +13,17 @@ use crate::lower::LABEL;
 
 /// A term written as a formula over outputs of the model and inputs of the step: `"abs(probability - gt) * mask"`.
 ///
-/// A name is an output of the model (`logits` where the model has one output), or an input of the step: `label` is the
-/// class of each row of the first output, others have the shape of the first output. Axes that one has less than that
-/// output have one element. Beside the functions of `map` there are those of a row, the last axis: `row_sum`,
-/// `row_mean`, `row_max`,
-/// `row_log_sum_exp`, `softmax`, `log_softmax`, and `row_index`, an element's place in its row. Cross entropy is
-/// `"-row_sum(select(row_index == label, log_softmax(logits), 0))"`.
+/// Names are outputs of the model (`logits` if the model has one output) or inputs of the step. `label` is the class of
+/// each row of the first output; other inputs have the shape of the first output. Missing axes have one element. In
+/// addition to the functions of `map`, there are functions of a row, the last axis: `row_sum`, `row_mean`, `row_max`,
+/// `row_log_sum_exp`, `softmax`, `log_softmax`, and `row_index`, the position of an element in its row. Cross entropy
+/// is `"-row_sum(select(row_index == label, log_softmax(logits), 0))"`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FormulaTerm {
     /// The formula.
     pub formula: String,
-    /// How its elements become one number.
+    /// How its elements are reduced to one number.
     #[serde(default)]
     pub reduction: Reduction,
     /// Factor in the total.
@@ -33,16 +32,16 @@ pub struct FormulaTerm {
     pub weight: f64,
 }
 
-/// How the elements of a formula become one number.
+/// How the elements of a formula are reduced to one number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Reduction {
-    /// Their mean; of what is the same for a row, the mean of the rows.
+    /// Their mean; the mean over rows if the elements of a row are equal.
     #[default]
     Mean,
     /// Their sum.
     Sum,
-    /// Their sum over the number of samples.
+    /// Their sum divided by the number of samples.
     BatchMean,
 }
 
@@ -51,7 +50,7 @@ impl FormulaTerm {
     pub(crate) fn build(&self, name: &str, at: &mut Terms<'_>) -> Result<(), GraphError> {
         let names = names(&self.formula);
         let Some(whole) = names.iter().find_map(|name| at.output(name)).map(|value| at.shape(value).clone()) else {
-            return Err(at.refuse(format!("`{}` reads no output of the network", self.formula)));
+            return Err(at.refuse(format!("`{}` uses no output of the network", self.formula)));
         };
         let mut operands = Vec::new();
         for operand in &names {
@@ -96,7 +95,7 @@ fn class_numbers(at: &mut Terms<'_>, term: &str, whole: &Shape) -> Result<ValueI
     at.add(format!("loss/{term}/label"), Gather::BY_OPERAND, &[places, labels])
 }
 
-/// A value with one element along the axes of `whole` that it has not.
+/// Adds axes of one element to a value until it has the axes of `whole`.
 fn aligned(
     at: &mut Terms<'_>,
     (term, name): (&str, &str),

@@ -13,7 +13,7 @@ use super::{LossTerm, Terms};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct L2 {
-    /// Factor; what weight decay would be called in an optimizer.
+    /// Factor, which corresponds to the weight decay of an optimizer.
     #[schemars(range(min = 0))]
     pub weight: f64,
     /// The parameters in the sum.
@@ -25,7 +25,7 @@ pub struct L2 {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum L2Over {
-    /// Every trained parameter, biases and normalisations included.
+    /// Every trained parameter, including biases and normalisations.
     #[default]
     All,
     /// Weights of convolutions and dense layers only.

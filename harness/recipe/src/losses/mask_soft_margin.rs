@@ -1,4 +1,4 @@
-//! Logistic loss of the masks at chosen positions.
+//! Logistic loss of the masks at selected positions.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -12,8 +12,8 @@ use super::{LossTerm, Terms, one};
 /// Mean of log(1 + exp(-mask*logit)) over the pixels of the positions whose `select` is 1 (arXiv 1812.05050, section
 /// 3.2).
 ///
-/// The target of a position is the window of the mask at it: `size` pixels, every `stride`, over the mask with `pad`
-/// zeros around, which label nothing: they add log 2 and no gradient.
+/// The target of a position is a window of the mask, with `size` pixels and the stride `stride`. The mask is padded
+/// with `pad` zeros, which are not labels: they add log 2 and no gradient.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct MaskSoftMargin {
@@ -24,12 +24,12 @@ pub struct MaskSoftMargin {
     #[serde(default = "one")]
     #[schemars(range(min = 0))]
     pub weight: f64,
-    /// Output of the model: `[s*s, H, W]`, where each position's map of s x s logits is enlarged to `size` bilinearly
+    /// Output of the model: `[s*s, H, W]`, where the s x s logits of each position are upsampled to `size` bilinearly
     /// with aligned corners; or one row of `size*size` logits per position.
     pub prediction: String,
-    /// Input of the step: 1 inside the object, -1 outside, `[1, H', W']` as the windows cover it.
+    /// Input of the step: 1 inside the object, -1 outside, `[1, H', W']`, the area that the windows cover.
     pub target: String,
-    /// Input of the step: 1 at the positions that count, `[1, H, W]`.
+    /// Input of the step: 1 at the selected positions, `[1, H, W]`.
     pub select: String,
     /// Height and width of a window.
     #[schemars(range(min = 1, max = 4096))]
@@ -41,8 +41,8 @@ pub struct MaskSoftMargin {
     #[serde(default)]
     #[schemars(range(max = 4096))]
     pub pad: usize,
-    /// Whether enlarging gives the corner pixels the same place (the SiamMask authors'); else the corners of those
-    /// pixels.
+    /// Whether upsampling aligns the centres of the corner pixels (as the authors of SiamMask do) instead of their
+    /// corners.
     #[serde(default = "aligned")]
     pub align_corners: bool,
 }
@@ -66,7 +66,7 @@ impl LossTerm for MaskSoftMargin {
             _ => [(shape[0] / batch.max(1)).isqrt(); 2],
         };
         if op.logit_layout(&shape, [batch, 1, h, w]).is_ok_and(|layout| layout == LogitLayout::Rows) && h * w == 0 {
-            return Err(at.refuse(format!("no positions in {shape}")));
+            return Err(at.refuse(format!("{shape} has no positions")));
         }
         // What the windows of all positions cover, without the padding.
         let covered =

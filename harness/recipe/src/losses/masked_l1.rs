@@ -1,4 +1,4 @@
-//! Mean distance where a mask is set.
+//! Mean absolute difference where a mask is set.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

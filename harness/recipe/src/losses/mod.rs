@@ -1,8 +1,7 @@
-//! The loss: the sum of the terms named in a recipe, one file per term.
+//! The loss: the weighted sum of its terms, one file per term.
 //!
-//! Terms of networks with several outputs name the output of the model that they judge, and the inputs that it is
-//! compared with: these become inputs of the training step. To add one, write its file and list it in the `losses!`
-//! table below.
+//! In networks with several outputs, a term names the output of the model and the inputs to compare it with, which
+//! become inputs of the training step. To add a term, write its file and list it in the `losses!` table below.
 
 mod balanced_bce;
 mod dice;
@@ -37,24 +36,24 @@ use crate::lower::Terms;
 
 macro_rules! losses {
     ($($(#[doc = $doc:literal])+ $tag:ident: $term:ident,)+) => {
-        /// The loss: the sum of the terms named here, each times its weight, at least one.
+        /// The loss: the weighted sum of its terms, at least one.
         #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
         #[serde(deny_unknown_fields)]
         pub struct Loss {
             $($(#[doc = $doc])+
             #[serde(default, skip_serializing_if = "Option::is_none")]
             pub $tag: Option<$term>,)+
-            /// Cross entropies of other outputs and labels, such as those of auxiliary classifiers or of a second
-            /// task, by the names of the components.
+            /// Further cross entropies, for example of auxiliary classifiers or of a second task, by the names of their
+            /// components.
             #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
             pub cross_entropies: IndexMap<String, SoftmaxCrossEntropy>,
-            /// Terms that are formulas of the recipe's own, by the names of the components.
+            /// Terms written as formulas, by the names of their components.
             #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
             pub formulas: IndexMap<String, FormulaTerm>,
         }
 
         impl Loss {
-            /// The terms that stand here, with their keys.
+            /// The existing terms, with their keys.
             pub(crate) fn terms(&self) -> impl Iterator<Item = (&'static str, &dyn LossTerm)> {
                 let terms = [$((stringify!($tag), self.$tag.as_ref().map(|term| term as &dyn LossTerm))),+];
                 terms.into_iter().filter_map(|(tag, term)| Some((tag, term?)))
@@ -70,19 +69,19 @@ losses! {
     l2: L2,
     /// Binary cross entropy over the positives and the hardest negatives of the batch.
     balanced_bce: BalancedBce,
-    /// Mean distance where a mask is set.
+    /// Mean absolute difference where a mask is set.
     masked_l1: MaskedL1,
     /// One minus the Dice coefficient.
     dice: Dice,
-    /// Cross entropy over pairs, averaged over positives and negatives apart.
+    /// Cross entropy over pairs, averaged separately over positives and negatives.
     select_cross_entropy: SelectCrossEntropy,
-    /// Weighted distance of box offsets.
+    /// Weighted L1 distance of box offsets.
     weighted_l1: WeightedL1,
-    /// Logistic loss of the masks at chosen positions.
+    /// Logistic loss of the masks at selected positions.
     mask_soft_margin: MaskSoftMargin,
     /// Focal loss of the classes of anchors.
     sigmoid_focal: SigmoidFocal,
-    /// Distance of the offsets of anchors that have a class.
+    /// Smooth L1 distance of the offsets of anchors with a class.
     smooth_l1: SmoothL1,
 }
 
@@ -91,7 +90,7 @@ pub(crate) trait LossTerm {
     /// Adds the term.
     fn build(&self, at: &mut Terms<'_>) -> Result<(), GraphError>;
 
-    /// The output of the model that it judges, where an author names it.
+    /// The output of the model to which it applies, if named.
     fn prediction(&self) -> Option<&str> {
         None
     }

@@ -1,4 +1,4 @@
-//! Cross entropy over pairs, averaged over positives and negatives apart.
+//! Cross entropy over pairs, averaged separately over positives and negatives.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -6,8 +6,7 @@ use zoo_graph::{GraphError, ops};
 
 use super::{LossTerm, Terms, one};
 
-/// Half the mean negative log-likelihood over the positives, plus half of that over the negatives; a side without
-/// members counts 0.
+/// Half the mean negative log-likelihood over the positives, plus half of that over the negatives; 0 for an empty set.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SelectCrossEntropy {

@@ -1,4 +1,4 @@
-//! Focal loss of classes that exclude nothing.
+//! Focal loss of independent classes.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -10,10 +10,10 @@ use zoo_graph::{
 
 use super::{LossTerm, Terms, one};
 
-/// Binary cross entropy of each class, weighted by how wrong it is (arXiv 1708.02002; torchvision's
-/// `sigmoid_focal_loss`): -a * (1 - p)^gamma * log(p), where p is the probability given to the truth and a is `alpha`
-/// for the class that an anchor has, 1 - `alpha` for all others. Summed over the anchors that count, divided by the
-/// sample's number of anchors with a class, at least 1; mean over the samples.
+/// Binary cross entropy of each class, weighted by the probability of the wrong answer (arXiv 1708.02002; torchvision's
+/// `sigmoid_focal_loss`): -a * (1 - p)^gamma * log(p), where p is the predicted probability of the truth, and a is
+/// `alpha` for the class of an anchor and 1 - `alpha` for all others. It is summed over all anchors that are not
+/// ignored, divided by the number of anchors of the sample with a class (at least 1), and averaged over the samples.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SigmoidFocal {
@@ -26,13 +26,13 @@ pub struct SigmoidFocal {
     pub weight: f64,
     /// Output of the model: logits `[T, K]` of K classes for each of T anchors.
     pub prediction: String,
-    /// Input of the step: the class of each anchor, `[T]`; -1 is background, -2 does not count.
+    /// Input of the step: the class of each anchor, `[T]`; -1 is background, -2 is ignored.
     pub label: String,
-    /// Weight of the class that an anchor has; the others have 1 minus it.
+    /// Weight of the class of an anchor; other classes have 1 - `alpha`.
     #[serde(default = "quarter")]
     #[schemars(range(min = 0, max = 1))]
     pub alpha: f64,
-    /// Exponent of the probability that the truth lacks.
+    /// Exponent of 1 - p.
     #[serde(default = "two")]
     #[schemars(range(min = 0))]
     pub gamma: f64,
@@ -58,7 +58,7 @@ impl LossTerm for SigmoidFocal {
         let (alpha, gamma) = (self.alpha, self.gamma);
         let focal = Formula::define(0, |[x, label, positives]| {
             let truth = label.equal(x.coordinate(2));
-            // With x negated where the class is the anchor's, the truth lacks sigmoid(x), and -log(p) is softplus(x).
+            // With x negated for the class of the anchor, 1 - p is sigmoid(x), and -log(p) is softplus(x).
             let x = truth.select(-x, x);
             let lacking = if gamma == 2.0 { x.sigmoid().square() } else { x.sigmoid().pow(gamma) };
             let loss = truth.select(alpha, 1.0 - alpha) * lacking * x.softplus();
@@ -72,7 +72,7 @@ impl LossTerm for SigmoidFocal {
     }
 }
 
-/// The classes of anchors beside what is predicted for them, `[N, T, 1]`.
+/// The classes of anchors in the shape of predictions, `[N, T, 1]`.
 pub(super) fn anchor_labels(
     at: &mut Terms<'_>,
     term: &str,
@@ -80,7 +80,10 @@ pub(super) fn anchor_labels(
     label: &str,
 ) -> Result<ValueId, GraphError> {
     let [n, anchors, _] = at.shape(prediction)[..] else {
-        let message = format!("is about anchors, [T, K]; its prediction is {} with its batch", at.shape(prediction));
+        let message = format!(
+            "needs a prediction per anchor, [T, K]; this prediction is {} including the batch",
+            at.shape(prediction)
+        );
         return Err(at.refuse(message));
     };
     let label = at.input(label, [n, anchors])?;

@@ -1,4 +1,4 @@
-//! Distance of box offsets.
+//! Smooth L1 distance of box offsets.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -9,9 +9,9 @@ use super::{
     sigmoid_focal::{anchor_labels, anchor_term, positives},
 };
 
-/// Distance d of the numbers of each anchor that has a class: d - beta/2, or d^2/(2*beta) where d is below `beta` (arXiv
-/// 1504.08083; PyTorch's `smooth_l1_loss`); with `beta: 0` it is |d|. Summed, divided by the sample's number of such
-/// anchors, at least 1; mean over the samples.
+/// With the difference d of each value of the anchors with a class: |d| - beta/2, or d^2/(2*beta) where |d| is below
+/// `beta` (arXiv 1504.08083; PyTorch's `smooth_l1_loss`); with `beta: 0` it is |d|. It is summed, divided by the number
+/// of such anchors of the sample (at least 1), and averaged over the samples.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SmoothL1 {
@@ -26,9 +26,9 @@ pub struct SmoothL1 {
     pub prediction: String,
     /// Input of the step: `[T, B]`.
     pub target: String,
-    /// Input of the step: the class of each anchor, `[T]`; those below 0 do not count.
+    /// Input of the step: the class of each anchor, `[T]`; anchors with negative values are ignored.
     pub label: String,
-    /// Distance at which the parabola becomes a line.
+    /// Distance at which the parabola turns into a line.
     #[serde(default)]
     #[schemars(range(min = 0))]
     pub beta: f64,

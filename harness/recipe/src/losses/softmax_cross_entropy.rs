@@ -12,18 +12,19 @@ use crate::lower::{LABEL, LOGITS};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct SoftmaxCrossEntropy {
-    /// Output of the model, where it names its outputs: the logits.
+    /// Output of the model with the logits, if the model names its outputs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub prediction: Option<String>,
-    /// Input of the step that holds the true classes: `label` are those of the data, which `model.classes` counts.
+    /// Input of the step that contains the true classes. The default `label` are the labels of the data, which have
+    /// `model.classes` classes.
     #[serde(skip_serializing_if = "is_label")]
     pub label: String,
-    /// Share s of the probability taken from the true class (arXiv 1512.00567, section 7).
+    /// Share s of the probability that is taken from the true class (arXiv 1512.00567, section 7).
     #[schemars(range(min = 0), extend("exclusiveMaximum" = 1))]
     pub label_smoothing: f64,
-    /// Who gets it.
+    /// The classes that get this share.
     pub smoothing_over: SmoothingOver,
-    /// Label of the tokens or pixels that do not count (PyTorch's `ignore_index`); 255 in the label maps of PASCAL VOC.
+    /// Label of the tokens or pixels that are ignored (PyTorch's `ignore_index`); 255 in the label maps of PASCAL VOC.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ignore: Option<u32>,
     /// Factor in the total.
@@ -47,14 +48,14 @@ fn is_one(weight: &f64) -> bool {
     *weight == 1.0
 }
 
-/// Classes that label smoothing gives the share s to, of K classes.
+/// The classes, of K, that get the share s of label smoothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum SmoothingOver {
-    /// s/K to each of the K classes, the true one included (PyTorch, TensorFlow).
+    /// s/K for each of the K classes, including the true one (PyTorch, TensorFlow).
     #[default]
     AllClasses,
-    /// s/(K-1) to each class but the true one (MindSpore's migration guide).
+    /// s/(K-1) for each class except the true one (migration guide of MindSpore).
     OtherClasses,
 }
 

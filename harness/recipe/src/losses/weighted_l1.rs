@@ -1,4 +1,4 @@
-//! Weighted distance of box offsets.
+//! Weighted L1 distance of box offsets.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -6,7 +6,7 @@ use zoo_graph::{GraphError, ops};
 
 use super::{LossTerm, Terms, one};
 
-/// sum over the four offsets of |prediction - target|, times the weights, summed and divided by the batch.
+/// The sum over the four offsets of |prediction - target|, times the weights, summed and divided by the batch size.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct WeightedL1 {

@@ -1,4 +1,4 @@
-//! Layers of the recipe as nodes, and the outputs of its modules as taps.
+//! Builds the nodes of layers, with the outputs of modules as taps.
 
 use super::{BuildOptions, Mode};
 use crate::layers::Body;
@@ -12,7 +12,7 @@ use zoo_graph::{
     ValueId, VariableId, VariableRole,
 };
 
-/// Name of the output of a network that gives one value.
+/// Name of the output of a network with a single output.
 pub(crate) const LOGITS: &str = "logits";
 
 /// Adds inputs and network, and names its outputs.
@@ -66,7 +66,7 @@ struct Network<'n> {
     calls: HashMap<String, usize>,
     /// Streams of random numbers so far.
     streams: u64,
-    /// Whether a module is called once more, so that its parameters are there already.
+    /// Whether a module is called again, so that its parameters already exist.
     again: bool,
 }
 
@@ -106,7 +106,7 @@ impl Network<'_> {
         self.graph.taps.push(tap);
     }
 
-    /// Taps of a module that gives several values.
+    /// Taps of a module with several return values.
     fn tap_parts(&mut self, module: &str, parts: Vec<(String, ValueId)>, origin: &Origin) {
         let calls = self.calls.entry(module.to_string()).or_default();
         let call = *calls;
@@ -122,9 +122,9 @@ impl Network<'_> {
     }
 }
 
-/// What the module of a layer gives in the reference framework: what goldens of its output are compared with.
+/// The output of the module of a layer in the reference framework, which is compared with goldens.
 pub(crate) enum Gives {
-    /// What the layer gives.
+    /// The output of the layer.
     Result,
     /// Another value.
     Value(ValueId),
@@ -139,7 +139,7 @@ pub(crate) struct Builder<'b, 'n> {
     network: &'b mut Network<'n>,
     /// Module name of the layer, or its place in the recipe if it has none.
     module: String,
-    /// Name of its nodes: the module's, with the number of the call if it is called once more.
+    /// Name of its nodes: the name of the module, with the number of the call for repeated calls.
     name: String,
     scope: Scope,
     gives: Gives,
@@ -162,12 +162,13 @@ impl Builder<'_, '_> {
 
     /// Samples, tokens and numbers per token of a value.
     pub(crate) fn tokens(&self, value: ValueId) -> Result<[usize; 3], GraphError> {
-        let message =
-            || format!("a sample is to be tokens, [T, E]; this value is {} with its batch", self.shape(value));
+        let message = || {
+            format!("expected tokens, [T, E], for each sample; this value is {} including the batch", self.shape(value))
+        };
         self.shape(value)[..].try_into().map_err(|_| self.refuse(message()))
     }
 
-    /// Says that the module gives something else than the layer.
+    /// Declares that the output of the module differs from the output of the layer.
     pub(crate) fn gives(&mut self, gives: Gives) {
         self.gives = gives;
     }
@@ -191,7 +192,7 @@ impl Builder<'_, '_> {
         Training::of(self.network.parts, &self.module, self.network.options.epoch)
     }
 
-    /// Whether layers do at random what they leave to chance.
+    /// Whether random layers are active.
     pub(crate) fn left_to_chance(&self) -> bool {
         self.network.options.mode == Mode::Train && self.network.options.dropout
     }
@@ -208,8 +209,8 @@ impl Builder<'_, '_> {
         self.network.graph.add(&self.scope, self.name.clone(), op, operands)
     }
 
-    /// Adds a formula over these operands, which broadcast from their last axes; one of a value's channels, `[C]` or
-    /// `[C, 1, 1]`, is to be reshaped first. Its first result is given.
+    /// Adds a formula over these operands, which broadcast from their last axes; values per channel, `[C]` or `[C, 1,
+    /// 1]`, must be reshaped first. Returns the first result.
     pub(crate) fn formula(
         &mut self,
         formula: Formula,
@@ -352,8 +353,7 @@ impl Builder<'_, '_> {
         Ok(self.network.graph.variable(id).value)
     }
 
-    /// A variable `<module>.<leaf>`, or `<module>` without a leaf; where the module is called once more, the one that
-    /// is there.
+    /// A variable `<module>.<leaf>`, or `<module>` without a leaf; the existing one if the module is called again.
     pub(crate) fn variable(
         &mut self,
         leaf: &str,
@@ -378,8 +378,8 @@ impl Builder<'_, '_> {
             let theirs = &self.network.graph.ty(self.network.graph.variable(known).value).shape;
             return match self.network.again {
                 true if *theirs == ty.shape => Ok(known),
-                true => Err(self.refuse(format!("`{name}` has shape {theirs}, this call would need {}", ty.shape))),
-                false => Err(self.refuse(format!("`{name}` is there already: give this layer a name of its own"))),
+                true => Err(self.refuse(format!("`{name}` has shape {theirs}, but this call needs {}", ty.shape))),
+                false => Err(self.refuse(format!("`{name}` already exists: give this layer a unique name"))),
             };
         }
         if ty.shape.checked_numel().is_none_or(|n| n == 0 || n > 1 << 40) {

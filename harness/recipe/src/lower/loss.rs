@@ -32,7 +32,7 @@ fn total(graph: &mut Graph, recipe: &Recipe, components: Vec<Component>) -> Resu
     let scope = section(recipe, "loss", Phase::Loss);
     match components.as_slice() {
         [] => {
-            let message = "the loss has no component: add `softmax_cross_entropy: {}`".into();
+            let message = "the loss has no term: add `softmax_cross_entropy: {}`".into();
             Err(GraphError::Model { origin: scope.origin, message })
         }
         [(_, 1.0, only)] => {
@@ -50,7 +50,7 @@ fn total(graph: &mut Graph, recipe: &Recipe, components: Vec<Component>) -> Resu
     }
 }
 
-/// Where a term of the loss adds its operators.
+/// The context in which a loss term adds its operators.
 pub(crate) struct Terms<'a> {
     graph: &'a mut Graph,
     recipe: &'a Recipe,
@@ -152,7 +152,7 @@ impl Terms<'_> {
         Ok(results)
     }
 
-    /// A number of the step that is shown beside the losses.
+    /// A number of the step that is reported with the losses.
     pub fn metric(&mut self, name: &str, value: ValueId) {
         self.graph.metrics.push((name.into(), value));
     }

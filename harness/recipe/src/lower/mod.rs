@@ -83,8 +83,7 @@ pub fn build(recipe: &Recipe, model: &ResolvedModel, options: &BuildOptions) -> 
     Ok(graph)
 }
 
-/// Epochs at which another set of parts is trained, 0 among them: each needs a graph of its own, and an optimizer that
-/// starts anew.
+/// Epochs at which the set of trained parts changes, including 0: each needs its own graph and a new optimizer.
 pub fn stages(recipe: &Recipe) -> Vec<usize> {
     let later = recipe.train.parts.iter().filter(|part| part.trained).map(|part| part.from_epoch);
     let mut epochs: Vec<usize> = later.filter(|epoch| *epoch < recipe.train.epochs).chain([0]).collect();
@@ -93,7 +92,7 @@ pub fn stages(recipe: &Recipe) -> Vec<usize> {
     epochs
 }
 
-/// What the whole network gives where that is several values, under the names of the reference's network.
+/// The outputs of a network with several outputs, under the names of the reference network.
 fn root_taps(graph: &mut Graph, recipe: &Recipe) {
     if graph.taps.iter().any(|tap| tap.module == ROOT) {
         return;

@@ -117,7 +117,7 @@ fn update(
     Ok(())
 }
 
-/// A variable that is kept beside a parameter, named `PARAMETER/name`.
+/// A variable that belongs to a parameter, named `PARAMETER/name`.
 fn beside(graph: &mut Graph, parameter: VariableId, name: &str, role: VariableRole, init: Init) -> VariableId {
     let variable = graph.variable(parameter).clone();
     let ty = graph.ty(variable.value).clone();
@@ -150,7 +150,7 @@ fn refuse_idle_groups(graph: &Graph, recipe: &Recipe) -> Result<(), GraphError> 
                 return error(format!("no parameter matches `{pattern}`{hint}"));
             }
             if own.iter().all(|name| before.contains(name)) {
-                return error(format!("groups before this one have all parameters that match `{pattern}`"));
+                return error(format!("all parameters that match `{pattern}` belong to earlier groups"));
             }
             taken.extend(own);
         }

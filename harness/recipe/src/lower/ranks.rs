@@ -1,4 +1,4 @@
-//! What ranks that share each batch of a training exchange.
+//! The communication between ranks in a training step.
 
 use crate::{
     Recipe,

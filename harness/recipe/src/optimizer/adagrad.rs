@@ -9,25 +9,25 @@ use zoo_graph::{
 
 use super::{DecayGroup, ParameterGroup, Rule, Slot, UsualRate};
 
-/// The gradient over the root of the sum of all its squares.
+/// The gradient divided by the root of the sum of its squares.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Adagrad {
     /// The learning rate of update t, from 1, is divided by 1 + (t - 1)*lr_decay.
     #[schemars(range(min = 0))]
     pub lr_decay: f64,
-    /// What the sum of squares starts as.
+    /// Initial value of the sum of squares.
     #[schemars(range(min = 0))]
     pub initial_accumulator_value: f64,
     /// Added to the root of the sum.
     #[schemars(extend("exclusiveMinimum" = 0))]
     pub eps: f64,
-    /// Share of the parameter added to its gradient.
+    /// Weight decay: the parameter times this is added to its gradient.
     #[schemars(range(min = 0))]
     pub weight_decay: f64,
-    /// Parameters that do not decay.
+    /// Parameters without weight decay.
     pub no_decay: Vec<DecayGroup>,
-    /// Parameters with settings of their own.
+    /// Parameter groups with their own settings.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub groups: Vec<ParameterGroup>,
 }

@@ -22,12 +22,12 @@ pub struct Adam {
     /// Added to the root of the second moment.
     #[schemars(extend("exclusiveMinimum" = 0))]
     pub eps: f64,
-    /// Share of the parameter added to its gradient.
+    /// Weight decay: the parameter times this is added to its gradient.
     #[schemars(range(min = 0))]
     pub weight_decay: f64,
-    /// Parameters that do not decay.
+    /// Parameters without weight decay.
     pub no_decay: Vec<DecayGroup>,
-    /// Parameters with settings of their own.
+    /// Parameter groups with their own settings.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub groups: Vec<ParameterGroup>,
 }

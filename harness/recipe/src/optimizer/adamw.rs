@@ -12,7 +12,7 @@ use super::{
     adam::{MOMENTS, Moments},
 };
 
-/// Adam with decay apart from the gradient.
+/// Adam with decoupled weight decay.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct AdamW {
@@ -25,12 +25,12 @@ pub struct AdamW {
     /// Added to the root of the second moment.
     #[schemars(extend("exclusiveMinimum" = 0))]
     pub eps: f64,
-    /// Share of the parameter, times the learning rate, that is taken from it.
+    /// Weight decay: the parameter times this and the learning rate is subtracted from it.
     #[schemars(range(min = 0))]
     pub weight_decay: f64,
-    /// Parameters that do not decay.
+    /// Parameters without weight decay.
     pub no_decay: Vec<DecayGroup>,
-    /// Parameters with settings of their own.
+    /// Parameter groups with their own settings.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub groups: Vec<ParameterGroup>,
 }

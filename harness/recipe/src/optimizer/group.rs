@@ -1,4 +1,4 @@
-//! Groups of parameters: who decays, and who learns at another rate.
+//! Parameter groups with their own weight decay and learning rate.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -7,7 +7,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 use zoo_graph::VariableRole;
 
-/// A group of parameters spared from weight decay.
+/// A group of parameters without weight decay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum DecayGroup {
@@ -32,14 +32,14 @@ impl DecayGroup {
     }
 }
 
-/// Parameters with settings of their own. A parameter belongs to the first group that matches it.
+/// Parameter groups with their own settings. A parameter belongs to the first group that matches it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ParameterGroup {
     /// Full names of parameters, such as `layer1.0.conv1.weight`; `*` stands for any characters.
     #[serde(rename = "match")]
     pub patterns: Patterns,
-    /// Weight decay of these parameters, in place of the optimizer's; `no_decay` does not matter then.
+    /// Weight decay of these parameters, instead of the one of the optimizer; `no_decay` does not apply to them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0))]
     pub weight_decay: Option<f64>,
@@ -48,7 +48,7 @@ pub struct ParameterGroup {
     pub lr: Option<LrFactor>,
 }
 
-/// One pattern of names or several.
+/// One or more patterns of names.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum Patterns {

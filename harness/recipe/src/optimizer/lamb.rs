@@ -13,8 +13,8 @@ use super::{
     lars::{norm, where_decaying},
 };
 
-/// Adam with decay, each tensor's step as long as the tensor. Tensors without decay take Adam's step (as in the paper's
-/// code, where these are biases and normalisations).
+/// Adam with decay, with the step of each tensor scaled to the norm of the tensor. Tensors without decay take the step
+/// of Adam (as in the code of the paper, where these are biases and normalisations).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Lamb {
@@ -27,12 +27,12 @@ pub struct Lamb {
     /// Added to the root of the second moment.
     #[schemars(extend("exclusiveMinimum" = 0))]
     pub eps: f64,
-    /// Share of the parameter added to the direction of its step.
+    /// Weight decay: the parameter times this is added to the direction of its step.
     #[schemars(range(min = 0))]
     pub weight_decay: f64,
-    /// Parameters that do not decay.
+    /// Parameters without weight decay.
     pub no_decay: Vec<DecayGroup>,
-    /// Parameters with settings of their own.
+    /// Parameter groups with their own settings.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub groups: Vec<ParameterGroup>,
 }

@@ -9,23 +9,24 @@ use zoo_graph::{
 
 use super::{DecayGroup, ParameterGroup, Rule, Slot, UsualRate};
 
-/// Momentum, each tensor's rate in proportion to its norm over that of its gradient. Tensors without decay have the
-/// plain rate (as in MLPerf's reference, where these are biases and normalisations).
+/// Momentum with a learning rate per tensor, proportional to the norm of the tensor divided by the norm of its
+/// gradient. Tensors without decay use the plain learning rate (as in MLPerf's reference, where these are biases and
+/// normalisations).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Lars {
-    /// Share of the last velocity that is kept.
+    /// Momentum: the share of the previous velocity that is kept.
     #[schemars(range(min = 0), extend("exclusiveMaximum" = 1))]
     pub momentum: f64,
     /// The trust coefficient: the rate is lr*trust*|p| / (|g| + decay*|p|).
     #[schemars(extend("exclusiveMinimum" = 0))]
     pub trust: f64,
-    /// Share of the parameter added to its gradient.
+    /// Weight decay: the parameter times this is added to its gradient.
     #[schemars(range(min = 0))]
     pub weight_decay: f64,
-    /// Parameters that do not decay.
+    /// Parameters without weight decay.
     pub no_decay: Vec<DecayGroup>,
-    /// Parameters with settings of their own.
+    /// Parameter groups with their own settings.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub groups: Vec<ParameterGroup>,
 }
@@ -76,7 +77,7 @@ pub(super) fn norm(x: Expression<'_>) -> Expression<'_> {
     x.square().row_sum().sqrt()
 }
 
-/// The ratio of norms where the parameter decays and the norms, whose product is given, are not zero; else 1.
+/// The ratio of norms, if the parameter decays and the product of the norms is not zero; otherwise 1.
 pub(super) fn where_decaying<'f>(
     at: &UpdateOperands<'f>,
     norms: Expression<'f>,

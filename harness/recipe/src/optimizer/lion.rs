@@ -19,12 +19,12 @@ pub struct Lion {
     /// Share of the average that is kept.
     #[schemars(range(min = 0), extend("exclusiveMaximum" = 1))]
     pub beta2: f64,
-    /// Share of the parameter, times the learning rate, that is taken from it.
+    /// Weight decay: the parameter times this and the learning rate is subtracted from it.
     #[schemars(range(min = 0))]
     pub weight_decay: f64,
-    /// Parameters that do not decay.
+    /// Parameters without weight decay.
     pub no_decay: Vec<DecayGroup>,
-    /// Parameters with settings of their own.
+    /// Parameter groups with their own settings.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub groups: Vec<ParameterGroup>,
 }

@@ -1,4 +1,4 @@
-//! How parameters follow their gradients: what an author writes and the formula, one file per optimizer.
+//! Optimizers: settings and formula, one file per optimizer.
 //!
 //! To add one, write its file and list it in the `optimizers!` table below. Its device operator joins the names in
 //! `zoo_graph::ops::Assign`.
@@ -56,14 +56,14 @@ macro_rules! optimizers {
                 }
             }
 
-            /// The decay of those parameters that no group speaks of, and who is spared from it, to change them.
+            /// Mutable access to the weight decay of parameters without a group, and to the exclusions from it.
             pub fn decay_mut(&mut self) -> (&mut f64, &mut Vec<DecayGroup>) {
                 match self {
                     $(Self::$rule(rule) => (&mut rule.weight_decay, &mut rule.no_decay),)+
                 }
             }
 
-            /// The decay of those parameters that no group speaks of, who is spared from it, and the groups.
+            /// The weight decay of parameters without a group, the exclusions from it, and the groups.
             pub fn decay(&self) -> (f64, &[DecayGroup], &[ParameterGroup]) {
                 match self {
                     $(Self::$rule(rule) => (rule.weight_decay, &rule.no_decay, &rule.groups),)+
@@ -79,17 +79,18 @@ optimizers! {
     sgd: Sgd,
     /// Adam (arXiv 1412.6980), decay added to the gradient (PyTorch's Adam).
     adam: Adam,
-    /// Adam with decay apart from the gradient (arXiv 1711.05101; PyTorch's AdamW).
+    /// Adam with decoupled weight decay (arXiv 1711.05101; PyTorch's AdamW).
     adamw: AdamW,
-    /// The gradient over the root of a moving average of its square (PyTorch's RMSprop, or TensorFlow's).
+    /// The gradient divided by the root of a moving average of its square (RMSprop of PyTorch or TensorFlow).
     rmsprop: RmsProp,
-    /// The gradient over the root of the sum of all its squares (PyTorch's Adagrad).
+    /// The gradient divided by the root of the sum of its squares (PyTorch's Adagrad).
     adagrad: Adagrad,
     /// The sign of a moving average of the gradient (arXiv 2302.06675).
     lion: Lion,
-    /// Momentum, each tensor's rate in proportion to its norm over that of its gradient (arXiv 1708.03888).
+    /// Momentum with a learning rate per tensor, proportional to the norm of the tensor divided by the norm of its
+    /// gradient (arXiv 1708.03888).
     lars: Lars,
-    /// Adam with decay, each tensor's step as long as the tensor (arXiv 1904.00962).
+    /// Adam with decay, with the step of each tensor scaled to the norm of the tensor (arXiv 1904.00962).
     lamb: Lamb,
 }
 
@@ -98,13 +99,13 @@ trait Rule {
     /// The device operator that it is.
     fn device(&self) -> &'static str;
 
-    /// What it keeps beside each parameter.
+    /// Its state per parameter.
     fn slots(&self) -> Vec<Slot>;
 
     /// The next values of the parameter and of its slots.
     fn next<'f>(&self, at: UpdateOperands<'f>) -> Vec<Expression<'f>>;
 
-    /// Where the decay stands in [`Rule::next`].
+    /// The position of weight decay in [`Rule::next`].
     fn decay_term(&self) -> DecayTerm;
 
     /// The longest step along a gradient whose direction is chance, of a parameter with this decay.
@@ -118,13 +119,13 @@ trait Rule {
         UsualDecay::OF_GRADIENTS
     }
 
-    /// What is wrong with its settings, beyond what the schema says.
+    /// Checks of its settings beyond the schema.
     fn findings(&self) -> Vec<Finding> {
         Vec::new()
     }
 }
 
-/// What an optimizer keeps beside each parameter.
+/// The state of an optimizer per parameter.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Slot {
     /// Its name in checkpoints, as in PyTorch's state of the optimizer.
@@ -145,7 +146,7 @@ impl Slot {
 pub(crate) enum UsualRate {
     /// They go with the batch: 0.1 per 256 samples (arXiv 1706.02677).
     WithBatch,
-    /// About this one, whatever the batch.
+    /// About this one, independent of the batch.
     About {
         /// The learning rate.
         rate: f64,
@@ -185,7 +186,7 @@ impl UsualDecay {
 }
 
 impl Optimizer {
-    /// What it keeps beside each parameter.
+    /// Its state per parameter.
     pub fn slots(&self) -> Vec<Slot> {
         self.rule().slots()
     }
@@ -210,7 +211,7 @@ impl Optimizer {
         self.rule().usual_decay()
     }
 
-    /// What is wrong with its settings, beyond what the schema says.
+    /// Checks of its settings beyond the schema.
     pub(crate) fn findings(&self) -> Vec<Finding> {
         self.rule().findings()
     }

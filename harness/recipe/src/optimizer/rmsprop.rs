@@ -10,41 +10,41 @@ use zoo_graph::{
 
 use super::{DecayGroup, ParameterGroup, Rule, Slot, UsualRate};
 
-/// The gradient over the root of a moving average of its square.
+/// The gradient divided by the root of a moving average of its square.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct RmsProp {
-    /// Share of the average square that is kept (TensorFlow's `decay`).
+    /// Share of the average square that is kept (`decay` in TensorFlow).
     #[schemars(range(min = 0), extend("exclusiveMaximum" = 1))]
     pub alpha: f64,
-    /// Keeps the denominator from zero.
+    /// Added to the denominator.
     #[schemars(extend("exclusiveMinimum" = 0))]
     pub eps: f64,
-    /// Share of the last velocity that is kept.
+    /// Momentum: the share of the previous velocity that is kept.
     #[schemars(range(min = 0), extend("exclusiveMaximum" = 1))]
     pub momentum: f64,
-    /// Divides by the deviation from the mean gradient, not by the root of its mean square.
+    /// Whether to divide by the standard deviation of the gradient instead of the root of its mean square.
     pub centered: bool,
-    /// Whose form it has.
+    /// Variant.
     pub form: RmsForm,
-    /// Share of the parameter added to its gradient.
+    /// Weight decay: the parameter times this is added to its gradient.
     #[schemars(range(min = 0))]
     pub weight_decay: f64,
-    /// Parameters that do not decay.
+    /// Parameters without weight decay.
     pub no_decay: Vec<DecayGroup>,
-    /// Parameters with settings of their own.
+    /// Parameter groups with their own settings.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub groups: Vec<ParameterGroup>,
 }
 
-/// In what PyTorch and TensorFlow differ.
+/// The variants of PyTorch and TensorFlow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum RmsForm {
     /// sqrt(s) + eps; s starts at 0; p -= lr*v.
     #[default]
     Pytorch,
-    /// sqrt(s + eps); s starts at 1; the learning rate is inside of the momentum: v = momentum*v + lr*d, p -= v.
+    /// sqrt(s + eps); s starts at 1; the learning rate is applied before the momentum: v = momentum*v + lr*d, p -= v.
     Tensorflow,
 }
 

@@ -14,17 +14,17 @@ use crate::diagnostic::{Finding, Severity};
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Sgd {
-    /// Share of the last velocity that is kept.
+    /// Momentum: the share of the previous velocity that is kept.
     #[schemars(range(min = 0), extend("exclusiveMaximum" = 1))]
     pub momentum: f64,
-    /// Nesterov's form: p -= lr*(g + decay*p + momentum*v) with v updated first.
+    /// Nesterov momentum: p -= lr*(g + decay*p + momentum*v), with v updated first.
     pub nesterov: bool,
-    /// Share of the parameter added to its gradient.
+    /// Weight decay: the parameter times this is added to its gradient.
     #[schemars(range(min = 0))]
     pub weight_decay: f64,
-    /// Parameters that do not decay.
+    /// Parameters without weight decay.
     pub no_decay: Vec<DecayGroup>,
-    /// Parameters with settings of their own.
+    /// Parameter groups with their own settings.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub groups: Vec<ParameterGroup>,
 }
@@ -63,7 +63,7 @@ impl Rule for Sgd {
             found.push(Finding {
                 severity: Severity::Error,
                 key: "nesterov",
-                message: "Nesterov's form needs momentum".into(),
+                message: "Nesterov momentum needs a momentum".into(),
                 hint: "set momentum, for example 0.9",
             });
         }

@@ -1,4 +1,4 @@
-//! Arguments of blocks, and their values in the place of expressions.
+//! Arguments of blocks, and the substitution of expressions.
 
 use std::collections::BTreeMap;
 
@@ -23,8 +23,8 @@ impl ArgError {
     }
 }
 
-/// Puts values in the place of all expressions in `node`, which stands at `path` and has the shape `id`; layers inside
-/// it keep theirs, as they may be switched off. Reports every expression without a value.
+/// Replaces all expressions in `node`, which is at `path` and has the shape `id`; layers inside it are not changed,
+/// because they may be disabled. Reports every expression without a value.
 pub(super) fn substitute(
     node: &mut Node,
     id: ShapeId,
@@ -55,7 +55,7 @@ pub(super) fn substitute(
     }
 }
 
-/// The value of an expression where a value of shape `id` may stand.
+/// The value of an expression in place of a value of shape `id`.
 fn evaluate(text: &str, id: ShapeId, args: &Args) -> Result<Value, ArgError> {
     let expression = Expression::try_from(text).map_err(|error| ArgError::new(error.to_string()))?;
     let value = compute(&expression, args)?;
@@ -87,7 +87,7 @@ fn fit(value: Scalar, shape: &Shape) -> Option<Value> {
     }
 }
 
-/// What may stand there, in words.
+/// A description of allowed values.
 fn wanted(shape: &Shape) -> Option<String> {
     match shape {
         Shape::Bool => Some("`true` or `false`".to_owned()),

@@ -1,4 +1,4 @@
-//! Blocks: what they declare, what a use passes them, and their layers in the place of the use.
+//! Blocks: their arguments, the values of a use, and the expansion of their layers.
 
 use std::collections::HashSet;
 
@@ -12,7 +12,7 @@ use crate::schema::{Block, Expression, Scalar};
 use crate::span::ConfigPath;
 use crate::tree::{Node, Value};
 
-/// Arguments of a use, and where they stand.
+/// Arguments of a use, and their positions.
 pub(super) struct Given<'g> {
     pub(super) args: &'g IndexMap<String, Scalar>,
     pub(super) path: ConfigPath,
@@ -27,7 +27,7 @@ impl Expander<'_> {
             block.body.written().iter().for_each(|layer| arguments_in(layer, &mut used));
             for argument in block.args.keys() {
                 if argument == "classes" {
-                    self.error(&path.key(argument), "`classes` is the model's class count everywhere");
+                    self.error(&path.key(argument), "`classes` always means the number of classes of the model");
                 } else if !used.contains(argument) {
                     self.error(&path.key(argument), format!("no layer of `{name}` uses the argument `{argument}`"))
                         .hint = Some(format!("layers say `${argument}`"));
@@ -53,7 +53,7 @@ impl Expander<'_> {
         };
         if self.inside.iter().any(|outer| outer == block_name) {
             let chain = self.inside.iter().map(String::as_str).chain([block_name]).collect::<Vec<_>>().join(" -> ");
-            self.error(path, format!("blocks use each other in a circle: {chain}"));
+            self.error(path, format!("blocks use each other in a cycle: {chain}"));
             return None;
         }
         let args = self.arguments(block, block_name, given, path)?;

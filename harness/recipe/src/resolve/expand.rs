@@ -1,4 +1,4 @@
-//! From the architecture as written to the architecture with everything decided.
+//! Resolves the architecture.
 
 use std::collections::{HashMap, HashSet};
 
@@ -42,7 +42,7 @@ pub(crate) fn expand(model: &Model, spans: &SpanTable) -> Result<ResolvedModel, 
         let error = Diagnostic::error(spans.get(&path), path, format!("nothing uses the input `{input}`"));
         expander
             .errors
-            .push(error.with_hint(format!("the body starts from the first input; `- from: {input}` gets at this one")));
+            .push(error.with_hint(format!("the body starts from the first input; use `- from: {input}` for this one")));
     }
     if !expander.errors.is_empty() {
         return Err(expander.errors);
@@ -59,13 +59,13 @@ pub(super) struct Scope {
     /// Name of the enclosing module with a dot behind it, or nothing.
     pub(super) prefix: String,
     pub(super) args: Args,
-    /// How parameters start where their layer does not say.
+    /// Initialisation of parameters whose layer has none.
     pub(super) init: InitDefaults,
     /// Whether layers without a name are named by their index.
     pub(super) indexed: bool,
 }
 
-/// What a module name stands for.
+/// The meaning of a module name.
 pub(super) struct Known {
     /// A name with parameters, or of a module with others inside, is used once.
     exclusive: bool,
@@ -79,7 +79,7 @@ pub(super) struct Expander<'a> {
     pub(super) modules: HashMap<String, Known>,
     /// Modules with others or parameters inside, for `again`.
     pub(super) callable: HashMap<String, ResolvedLayer>,
-    /// Modules that have parameters of their own beside what is in them.
+    /// Modules that have their own parameters in addition to inner modules.
     own: HashSet<String>,
     /// Full names of taps and inputs known so far.
     pub(super) taps: HashSet<String>,
@@ -111,7 +111,7 @@ impl Expander<'_> {
         self.count += 1;
         if self.count > MAX_LAYERS {
             if self.count == MAX_LAYERS + 1 {
-                self.error(path, format!("more than {MAX_LAYERS} layers, counting those of blocks each time"));
+                self.error(path, format!("more than {MAX_LAYERS} layers, with blocks expanded"));
             }
             return None;
         }
@@ -182,7 +182,7 @@ impl Expander<'_> {
     pub(super) fn full_name(&mut self, own: &str, inner: &ConfigPath, scope: &Scope) -> String {
         if !own.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-') {
             self.error(&inner.key("name"), format!("`{own}` is not a module name")).hint =
-                Some("letters, digits and `_`; names of enclosing modules are put before it with a dot".to_owned());
+                Some("use letters, digits and `_`; the names of enclosing modules are prepended with dots".to_owned());
         }
         format!("{}{own}", scope.prefix)
     }
@@ -191,17 +191,17 @@ impl Expander<'_> {
     fn name_around(&mut self, module: Module, inner: &ConfigPath, scope: &Scope) -> Option<String> {
         let name = scope.prefix.trim_end_matches('.');
         if module != Module::Parameters || name.is_empty() {
-            self.error(&inner.key("name"), "`.` names a layer whose parameters are those of the module around it")
-                .hint = Some("it is for layers with parameters inside a module with a name".to_owned());
+            self.error(&inner.key("name"), "`.` is for a layer whose parameters belong to the enclosing module").hint =
+                Some("use it for layers with parameters inside a named module".to_owned());
             return None;
         }
         if !self.own.insert(name.to_owned()) {
-            self.error(&inner.key("name"), format!("`{name}` has another layer with the name `.`"));
+            self.error(&inner.key("name"), format!("`{name}` already has a layer with the name `.`"));
         }
         Some(name.to_owned())
     }
 
-    /// Taps under other names: what a module or the network gives.
+    /// Taps under other names: the outputs of a module or of the network.
     pub(super) fn named_taps(
         &mut self,
         names: &IndexMap<String, String>,

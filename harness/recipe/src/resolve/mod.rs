@@ -1,9 +1,9 @@
-//! The architecture with everything decided: arguments substituted, blocks inlined, stacks repeated, names complete.
+//! The resolved architecture: arguments substituted, blocks inlined, stacks repeated, names complete.
 //!
 //! Order of execution is the order of the tree: a residual runs `main` before `shortcut`, branches of a concatenation
-//! run from first to last. A layer with a name is a module, and has returned when its last inner layer has; so a walk
-//! in this order, naming containers after their content, lists modules as PyTorch's forward hooks see them. A name that
-//! comes up again is the next call of the same module (`relu#0`, `relu#1`, ...).
+//! run from first to last. A layer with a name is a module, which returns after its last inner layer. A walk in this
+//! order, with containers after their content, therefore lists modules in the order of PyTorch's forward hooks. If a
+//! name occurs again, it is another call of the same module (`relu#0`, `relu#1`, ...).
 
 mod args;
 mod blocks;
@@ -28,7 +28,7 @@ pub struct ResolvedModel {
     pub classes: usize,
     /// The layers that are switched on, from input to output.
     pub body: Vec<ResolvedLayer>,
-    /// Taps that the network gives, by name; empty: the last value, as `logits`.
+    /// Taps that are outputs of the network, by name; empty: the last value, as `logits`.
     pub outputs: IndexMap<String, String>,
 }
 
@@ -41,12 +41,12 @@ pub struct ResolvedLayer {
     /// Whether its output is that of the module `name`: not so for a layer called `.`, whose parameters are those of the
     /// module around it.
     pub is_module: bool,
-    /// Where in the recipe it stands, for example `model.blocks.bottleneck.body[0].residual.main[3]`.
+    /// Its path in the recipe, for example `model.blocks.bottleneck.body[0].residual.main[3]`.
     pub path: ConfigPath,
     /// Where that was written.
     pub span: Span,
     /// What it does.
     pub kind: Layer,
-    /// Taps that it gives to its caller, by key, where that is not just its last value.
+    /// Taps that it returns to its caller, by key, if it returns more than its last value.
     pub returns: IndexMap<String, String>,
 }

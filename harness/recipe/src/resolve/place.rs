@@ -1,4 +1,4 @@
-//! What a layer asks of the place where it stands while it resolves.
+//! The context in which a layer is resolved.
 
 use indexmap::IndexMap;
 
@@ -33,7 +33,7 @@ impl<'p, 'a> Place<'p, 'a> {
         Self { expander, scope, path, inner, name, returns: IndexMap::new() }
     }
 
-    /// Name of the module, and the taps that it gives to its caller.
+    /// Name of the module, and the taps that it returns.
     pub(super) fn into_parts(self) -> (Option<String>, IndexMap<String, String>) {
         (self.name, self.returns)
     }
@@ -50,7 +50,7 @@ impl<'p, 'a> Place<'p, 'a> {
         self.error("", message).span = span;
     }
 
-    /// How parameters start where their layer does not say.
+    /// Initialisation of parameters whose layer has none.
     pub(crate) fn init(&self) -> &InitDefaults {
         &self.scope.init
     }
@@ -107,7 +107,7 @@ impl<'p, 'a> Place<'p, 'a> {
         format!("{}{item}", self.scope.inside(self.name.as_deref(), true).prefix)
     }
 
-    /// Says which taps of its inside the module gives to its caller.
+    /// Declares the inner taps that the module returns.
     pub(crate) fn returns(&mut self, names: &IndexMap<String, String>) {
         let inside = self.scope.inside(self.name.as_deref(), true);
         self.returns = self.expander.named_taps(names, &self.at("returns"), &inside);
@@ -124,28 +124,28 @@ impl<'p, 'a> Place<'p, 'a> {
         self.expander.known_tap(tap, self.scope)
     }
 
-    /// Makes a tap known; gives its full name.
+    /// Declares a tap; returns its full name.
     pub(crate) fn new_tap(&mut self, tap: &str) -> String {
         let full = self.beside(tap);
         if !self.expander.taps.insert(full.clone()) {
-            self.error("", format!("there is a tap or input `{tap}` already"));
+            self.error("", format!("a tap or input `{tap}` already exists"));
         }
         full
     }
 
-    /// The full name of what stands beside this layer.
+    /// The full name of a sibling of this layer.
     pub(crate) fn beside(&self, name: &str) -> String {
         format!("{}{name}", self.scope.prefix)
     }
 
-    /// The full name of a module above that stands under `key`: within the module around this layer, or in full.
+    /// The full name of an earlier module given by `key`: relative to the enclosing module, or in full.
     pub(crate) fn module_name(&mut self, key: &str, name: &str) -> Option<String> {
         let modules = &self.expander.modules;
         let full = [self.beside(name), name.to_owned()];
         let known = full.into_iter().find(|name| modules.contains_key(name));
         if known.is_none() {
             let hint = suggest(name, modules.keys().map(String::as_str));
-            self.error(key, format!("there is no module `{name}` above")).hint = Some(hint);
+            self.error(key, format!("there is no earlier module `{name}`")).hint = Some(hint);
         }
         known
     }
@@ -157,8 +157,7 @@ impl<'p, 'a> Place<'p, 'a> {
         let known = callable.get(&full).or_else(|| callable.get(name)).cloned();
         if known.is_none() {
             let hint = suggest(name, callable.keys().map(String::as_str));
-            self.error("", format!("there is no module `{name}` above with layers or parameters in it")).hint =
-                Some(hint);
+            self.error("", format!("there is no earlier module `{name}` with layers or parameters")).hint = Some(hint);
         }
         known
     }

@@ -12,7 +12,7 @@ pub struct Constant {
     /// The learning rate.
     #[schemars(range(min = 0))]
     pub base_lr: f64,
-    /// Rise at the beginning.
+    /// Warm-up at the beginning.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub warmup: Option<Warmup>,
 }

@@ -8,24 +8,23 @@ use super::{Clock, Curve, Finding, Per, Warmup};
 use crate::diagnostic::Severity;
 use crate::schema::Period;
 
-/// base_lr * gamma^(t/every), where t counts from the start of training. Whole drops at a distance of several epochs
-/// are `step`.
+/// base_lr * gamma^(t/every), where t counts from the start of training. For drops every few epochs, use `step`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Exponential {
     /// First learning rate.
     #[schemars(range(min = 0))]
     pub base_lr: f64,
-    /// Factor in the time of `every`.
+    /// Factor per `every`.
     #[schemars(extend("exclusiveMinimum" = 0), range(max = 1))]
     pub gamma: f64,
-    /// The time in which the learning rate is multiplied by `gamma` once.
+    /// Time in which the learning rate is multiplied by `gamma` once.
     #[serde(default = "one_epoch")]
     pub every: Period,
-    /// What t counts.
+    /// Unit of t.
     #[serde(default = "per_epoch")]
     pub per: Per,
-    /// Rise at the beginning.
+    /// Warm-up at the beginning.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub warmup: Option<Warmup>,
 }
@@ -64,7 +63,7 @@ impl Curve for Exponential {
         if !matches!(self.every, Period::Steps(0) | Period::Epochs(0.0)) {
             return Vec::new();
         }
-        let message = "a decay needs a time of more than 0".to_owned();
+        let message = "the decay period must be more than 0".to_owned();
         vec![Finding { severity: Severity::Error, key: "every", message, hint: "for example `1 epoch`" }]
     }
 }

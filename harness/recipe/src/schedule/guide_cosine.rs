@@ -13,11 +13,11 @@ use crate::schema::Period;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct GuideCosine {
-    /// Where the warm-up starts.
+    /// Learning rate at the start of the warm-up.
     #[serde(default)]
     #[schemars(range(min = 0))]
     pub lr_init: f64,
-    /// Where the warm-up ends.
+    /// Learning rate at the end of the warm-up.
     #[schemars(range(min = 0))]
     pub lr_max: f64,
     /// Length of the warm-up, in which step i uses (i+1)/length.

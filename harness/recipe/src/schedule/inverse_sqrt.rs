@@ -7,14 +7,14 @@ use serde::{Deserialize, Serialize};
 use super::{Clock, Curve, Warmup, WarmupCount};
 
 /// base_lr * sqrt(W/t), where W is the length of the warm-up in steps (1 without one) and t the number of the step,
-/// from 1 or from 0 as `warmup.count` says.
+/// from 1 or 0 depending on `warmup.count`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct InverseSqrt {
     /// Learning rate at the end of the warm-up.
     #[schemars(range(min = 0))]
     pub base_lr: f64,
-    /// Rise at the beginning.
+    /// Warm-up at the beginning.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub warmup: Option<Warmup>,
 }

@@ -1,4 +1,4 @@
-//! Equal ratios: numpy.logspace, as in the SiamMask authors' LogScheduler.
+//! Constant ratios: numpy.logspace, as in LogScheduler of the SiamMask code.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -15,10 +15,10 @@ pub struct LogDecay {
     /// Last learning rate.
     #[schemars(extend("exclusiveMinimum" = 0))]
     pub end_lr: f64,
-    /// Rise at the beginning.
+    /// Warm-up at the beginning.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub warmup: Option<Warmup>,
-    /// What t counts.
+    /// Unit of t.
     #[serde(default)]
     pub per: Per,
 }

@@ -1,4 +1,4 @@
-//! The learning rate of each step: what an author writes and the formula, one file per schedule.
+//! Learning rate schedules: settings and formula, one file per schedule.
 //!
 //! To add one, write its file and list it in the `schedules!` table below.
 
@@ -67,25 +67,25 @@ macro_rules! schedules {
 }
 
 schedules! {
-    /// The same throughout, after the warm-up.
+    /// Constant after the warm-up.
     constant: Constant(Constant),
     /// Half a cosine from `base_lr` to `min_lr` (arXiv 1608.03983 without restarts; PyTorch's CosineAnnealingLR).
     cosine: Cosine(Cosine),
-    /// The formula of MindSpore's ResNet50 migration guide: a line times 0.47 periods of a cosine.
+    /// The formula of MindSpore's ResNet50 migration guide: a linear factor times 0.47 periods of a cosine.
     guide_cosine: GuideCosine(GuideCosine),
     /// (1 - t/T)^power.
     poly: Poly(Poly),
-    /// Equal ratios from one learning rate to another (SiamMask's).
+    /// Constant ratio between steps, from one learning rate to another (used by SiamMask).
     log: Log(LogDecay),
-    /// Times `gamma` every so often (PyTorch's StepLR).
+    /// Multiplied by `gamma` at regular intervals (PyTorch's StepLR).
     step: Step(StepDecay),
-    /// Times `gamma` at each of some milestones (PyTorch's MultiStepLR).
+    /// Multiplied by `gamma` at each milestone (PyTorch's MultiStepLR).
     multi_step: MultiStep(MultiStep),
-    /// Times `gamma` each epoch (PyTorch's ExponentialLR).
+    /// Multiplied by `gamma` each epoch (PyTorch's ExponentialLR).
     exponential: Exponential(Exponential),
-    /// 1/sqrt(t) after the warm-up, as transformers are trained (arXiv 1706.03762).
+    /// 1/sqrt(t) after the warm-up (arXiv 1706.03762).
     inverse_sqrt: InverseSqrt(InverseSqrt),
-    /// Up to `max_lr` and down to almost nothing, in lines or cosines (PyTorch's OneCycleLR).
+    /// Up to `max_lr` and down to almost zero, linearly or by cosines (PyTorch's OneCycleLR).
     one_cycle: OneCycle(OneCycle),
 }
 
@@ -105,10 +105,10 @@ trait Curve {
         "base_lr"
     }
 
-    /// The rise at the beginning; `None` as well where the formula has its own.
+    /// The warm-up; also `None` if the formula has its own.
     fn warmup(&self) -> Option<&Warmup>;
 
-    /// What is wrong with it in a training of so many epochs, beyond what the schema says.
+    /// Checks beyond the schema, for a training with this number of epochs.
     fn findings(&self, _epochs: usize) -> Vec<Finding> {
         Vec::new()
     }
@@ -139,12 +139,12 @@ impl Schedule {
         self.curve().peak_key()
     }
 
-    /// The rise at the beginning, where the schedule's formula has none of its own.
+    /// The warm-up, if the formula of the schedule does not include one.
     pub fn warmup(&self) -> Option<&Warmup> {
         self.curve().warmup()
     }
 
-    /// What is wrong with it in a training of so many epochs, beyond what the schema says.
+    /// Checks beyond the schema, for a training with this number of epochs.
     pub(crate) fn findings(&self, epochs: usize) -> Vec<Finding> {
         self.curve().findings(epochs)
     }
@@ -186,7 +186,7 @@ mod tests {
         }
     }
 
-    /// A doubled peak doubles every learning rate, but for a warm-up or minimum of its own.
+    /// A doubled peak doubles every learning rate, except separate warm-up and minimum values.
     #[test]
     fn learning_rates_go_with_the_peak() {
         for yaml in [

@@ -19,10 +19,10 @@ pub struct MultiStep {
     #[serde(default = "gamma")]
     #[schemars(range(min = 0, max = 1))]
     pub gamma: f64,
-    /// When it drops, counted from the start of training: `[30 epochs, 60 epochs]`.
+    /// Times of the drops, counted from the start of training: `[30 epochs, 60 epochs]`.
     #[schemars(length(min = 1))]
     pub milestones: Vec<Period>,
-    /// Rise at the beginning.
+    /// Warm-up at the beginning.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub warmup: Option<Warmup>,
 }
@@ -55,7 +55,7 @@ impl Curve for MultiStep {
             (Period::Epochs(_), Period::Steps(_)) | (Period::Steps(_), Period::Epochs(_)) => false,
         });
         if !in_order {
-            let message = "milestones must rise, all in epochs or all in steps".to_owned();
+            let message = "milestones must increase, and all be in epochs or all in steps".to_owned();
             finding(Severity::Error, message, "for example `[30 epochs, 60 epochs]`");
         }
         if matches!(self.milestones.first(), Some(Period::Steps(0) | Period::Epochs(0.0))) {
@@ -64,7 +64,7 @@ impl Curve for MultiStep {
         }
         if let Some(milestone) = self.milestones.iter().find(late) {
             let message = format!("the training ends after {epochs} epochs, before the drop at {milestone}");
-            finding(Severity::Warning, message, "the schedule of a longer training? scale its milestones");
+            finding(Severity::Warning, message, "if the schedule comes from a longer training, scale its milestones");
         }
         found
     }

@@ -16,19 +16,19 @@ pub struct OneCycle {
     /// The highest learning rate.
     #[schemars(range(min = 0))]
     pub max_lr: f64,
-    /// Share of the training in which the learning rate rises.
+    /// Share of the training in which the learning rate increases.
     #[serde(default = "pct_start")]
     #[schemars(range(min = 0, max = 1))]
     pub pct_start: f64,
-    /// `max_lr` over the first learning rate.
+    /// `max_lr` divided by the first learning rate.
     #[serde(default = "div_factor")]
     #[schemars(range(min = 1))]
     pub div_factor: f64,
-    /// The first learning rate over the last.
+    /// The first learning rate divided by the last one.
     #[serde(default = "final_div_factor")]
     #[schemars(range(min = 1))]
     pub final_div_factor: f64,
-    /// The curve between them.
+    /// Shape of the curve.
     #[serde(default)]
     pub anneal: Anneal,
 }
@@ -40,7 +40,7 @@ pub enum Anneal {
     /// Half a cosine (PyTorch's default).
     #[default]
     Cosine,
-    /// A line.
+    /// Linear.
     Linear,
 }
 

@@ -20,13 +20,13 @@ pub struct Poly {
     #[serde(default = "power")]
     #[schemars(range(min = 0))]
     pub power: f64,
-    /// Rise at the beginning.
+    /// Warm-up at the beginning.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub warmup: Option<Warmup>,
-    /// What t counts.
+    /// Unit of t.
     #[serde(default)]
     pub per: Per,
-    /// What T spans.
+    /// Range of T.
     #[serde(default)]
     pub t_max: TMax,
 }

@@ -1,4 +1,4 @@
-//! Drops at equal distances: torch.optim.lr_scheduler.StepLR.
+//! Drops at equal intervals: torch.optim.lr_scheduler.StepLR.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -18,9 +18,9 @@ pub struct StepDecay {
     #[serde(default = "gamma")]
     #[schemars(range(min = 0, max = 1))]
     pub gamma: f64,
-    /// Distance of the drops.
+    /// Interval between drops.
     pub every: Period,
-    /// Rise at the beginning.
+    /// Warm-up at the beginning.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub warmup: Option<Warmup>,
 }
@@ -52,7 +52,7 @@ impl Curve for StepDecay {
         let finding = |severity, message, hint| vec![Finding { severity, key: "every", message, hint }];
         match self.every {
             Period::Steps(0) | Period::Epochs(0.0) => {
-                let message = "drops need a distance of more than 0".to_owned();
+                let message = "the distance of drops must be more than 0".to_owned();
                 finding(Severity::Error, message, "for example `30 epochs`")
             }
             // A drop after the end is none: the schedule was written for a longer training.

@@ -1,4 +1,4 @@
-//! Time as schedules count it.
+//! Units of time in schedules.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -16,16 +16,16 @@ pub enum Per {
     Epoch,
 }
 
-/// What the length T of a decay spans, and from where its t counts.
+/// The range of the length T of a decay, and the start of its t.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum TMax {
     /// From the end of the warm-up to the end of training.
     #[default]
     AfterWarmup,
-    /// All of training: the decay goes on under the warm-up, which hides its beginning.
+    /// The whole training: the warm-up replaces the beginning of the decay.
     All,
-    /// As `all`, and one more, so that the last step or epoch is not at the minimum yet (the DB authors' rule).
+    /// As `all`, plus one, so that the last step or epoch is not at the minimum yet (as the authors of DB do).
     AllPlusOne,
 }
 
@@ -66,7 +66,7 @@ impl Clock {
     }
 }
 
-/// t/T in [0, 1]; 1 where there is no T.
+/// t/T in [0, 1]; 1 if there is no T.
 pub(super) fn part(t: f64, length: f64) -> f64 {
     if length <= 0.0 { 1.0 } else { (t / length).clamp(0.0, 1.0) }
 }

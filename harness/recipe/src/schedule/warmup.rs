@@ -1,4 +1,4 @@
-//! The rise of the learning rate at the beginning.
+//! Warm-up of the learning rate.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -10,16 +10,16 @@ use crate::schema::Period;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Warmup {
-    /// How long: `5 epochs`, `62 steps`.
+    /// Length: `5 epochs`, `62 steps`.
     pub over: Period,
-    /// Where it starts.
+    /// Initial learning rate.
     #[serde(default)]
     #[schemars(range(min = 0))]
     pub start_lr: f64,
-    /// The curve.
+    /// Shape of the curve.
     #[serde(default)]
     pub shape: WarmupShape,
-    /// Which fraction of the way step i of n is at.
+    /// The progress of the warm-up at step i of n.
     #[serde(default)]
     pub count: WarmupCount,
     /// Unit of i.
@@ -27,7 +27,7 @@ pub struct Warmup {
     pub per: Per,
 }
 
-/// Curve of a warm-up at the fraction f of its way.
+/// Curve of a warm-up at the progress f.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum WarmupShape {
@@ -38,14 +38,14 @@ pub enum WarmupShape {
     Geometric,
 }
 
-/// Where on its way a warm-up of n steps is in step i (from 0).
+/// The progress of a warm-up of n steps at step i (from 0).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum WarmupCount {
-    /// (i+1)/n: the last step of the warm-up is at `base_lr` (MindSpore's and the NPU zoo's).
+    /// (i+1)/n: the last step of the warm-up is at `base_lr` (as in MindSpore and the Ascend zoo).
     #[default]
     FromOne,
-    /// i/n: the first step is at `start_lr`, the first after the warm-up at `base_lr` (PyTorch's LinearLR).
+    /// i/n: the first step is at `start_lr`, the first step after the warm-up at `base_lr` (PyTorch's LinearLR).
     FromZero,
 }
 

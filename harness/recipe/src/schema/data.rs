@@ -1,4 +1,4 @@
-//! Samples and what is done to them before the network sees them.
+//! Data sources and preprocessing.
 
 use std::path::PathBuf;
 
@@ -10,13 +10,13 @@ use super::{
     TextFile, TextFolder, TextPreparation, TextScenes, Tracking, Videos,
 };
 
-/// Where the samples come from.
+/// The source of the samples.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Data {
     /// The data set.
     pub source: Source,
-    /// What happens at a broken or unreadable sample.
+    /// What happens if a sample is broken or unreadable.
     #[serde(default)]
     pub on_error: OnError,
 }
@@ -27,31 +27,31 @@ pub struct Data {
 pub enum Source {
     /// One folder per class below one folder per split (ImageNet's layout).
     ImageFolder(ImageFolder),
-    /// One folder per class, without a division: a tenth of the images is held out.
+    /// One folder per class, without a split: a tenth of the images is held out.
     ClassFolders(ClassFolders),
     /// CIFAR-10 in its binary version: `data_batch_1.bin` .. `data_batch_5.bin`, `test_batch.bin`.
     Cifar10(Cifar10),
-    /// Grey images with a class in IDX files: MNIST, Fashion-MNIST, KMNIST.
+    /// Grey images with classes in IDX files: MNIST, Fashion-MNIST, KMNIST.
     Idx(Idx),
-    /// Rendered characters, generated: needs no files.
+    /// Generated images of characters; needs no files.
     Characters(Characters),
-    /// Scenes with words, generated: needs no files.
+    /// Generated scenes with words; needs no files.
     TextScenes(TextScenes),
     /// Photographs with annotated text (ICDAR 2015, Total-Text).
     TextFolder(TextFolder),
     /// Photographs with a class per pixel (PASCAL VOC).
     LabelMaps(LabelMaps),
-    /// Scenes of shapes with a class per pixel, generated: needs no files.
+    /// Generated scenes of shapes with a class per pixel; needs no files.
     Shapes(Shapes),
-    /// Videos of a target that moves, generated: needs no files.
+    /// Generated videos of a moving target; needs no files.
     Videos(Videos),
-    /// Crops of videos around their targets (SiamMask's layout).
+    /// Crops of videos around their targets (the layout of SiamMask).
     Crop511(Crop511),
     /// Folders of frames with masks or outlines (DAVIS, VOT).
     FrameFolder(FrameFolder),
-    /// A text file, to be continued character by character.
+    /// A text file for language modelling by characters.
     TextFile(TextFile),
-    /// Sentences, generated: needs no files.
+    /// Generated sentences; needs no files.
     Sentences(Sentences),
 }
 
@@ -82,7 +82,7 @@ impl SampleKind {
         }
     }
 
-    /// What such samples are judged by, in the order in which it is shown; the first counts where a recipe names none.
+    /// The metrics for such samples, in display order; the first one is the default.
     pub fn metrics(self) -> &'static [Metric] {
         match self {
             Self::Image => &[Metric::Top1, Metric::Top5, Metric::CrossEntropy],
@@ -129,7 +129,7 @@ impl Source {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ImageFolder {
-    /// Folder that holds the splits; `--data` replaces it.
+    /// Folder that contains the splits; `--data` replaces it.
     pub root: PathBuf,
     /// Folder of the training split below `root`.
     #[serde(default = "train_folder")]
@@ -137,8 +137,7 @@ pub struct ImageFolder {
     /// Folder of the validation split below `root`.
     #[serde(default = "val_folder")]
     pub val: PathBuf,
-    /// File with one class folder per line in the order of the class indices; absent: the training folders, sorted
-    /// bytewise.
+    /// File with one class folder per line, in the order of class indices; by default the sorted training folders.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub classes_from: Option<PathBuf>,
 }
@@ -151,12 +150,11 @@ fn val_folder() -> PathBuf {
     "val".into()
 }
 
-/// One folder per class, without a division. Which images are held out follows from their paths below `root` alone, by
-/// hash.
+/// One folder per class, without a split. Held-out images are chosen by the hash of their paths relative to `root`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ClassFolders {
-    /// Folder that holds the class folders; `--data` replaces it.
+    /// Folder that contains the class folders; `--data` replaces it.
     pub root: PathBuf,
 }
 
@@ -164,32 +162,32 @@ pub struct ClassFolders {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Cifar10 {
-    /// Folder that holds the files; `--data` replaces it.
+    /// Folder that contains the files; `--data` replaces it.
     pub root: PathBuf,
 }
 
-/// Grey images with a class in IDX files: `train-images-idx3-ubyte`, `train-labels-idx1-ubyte`, and the same with `t10k`,
-/// which is held out; unpacked. Classes are the numbers from 0 to the largest label.
+/// Grey images with classes in IDX files: `train-images-idx3-ubyte`, `train-labels-idx1-ubyte`, and the same with
+/// `t10k`, which is held out; unpacked. Classes are the numbers from 0 to the largest label.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Idx {
-    /// Folder that holds the files; `--data` replaces it.
+    /// Folder that contains the files; `--data` replaces it.
     pub root: PathBuf,
 }
 
-/// Rendered characters on textured backgrounds. Ranges are drawn from uniformly, per sample.
+/// Rendered characters on textured backgrounds. Values are drawn uniformly from ranges, per sample.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Characters {
-    /// How many characters of `0`..`9`, `A`..`Z`, in this order, are the classes.
+    /// Number of classes: the first characters of `0`..`9`, `A`..`Z`.
     #[serde(default = "ten")]
     #[schemars(range(min = 2, max = 36))]
     pub classes: usize,
-    /// Samples to train on.
+    /// Training samples.
     #[serde(default = "train_samples")]
     #[schemars(range(min = 1, max = 1000000))]
     pub train: usize,
-    /// Samples held out.
+    /// Held-out samples.
     #[serde(default = "val_samples")]
     #[schemars(range(min = 1, max = 1000000))]
     pub val: usize,
@@ -207,11 +205,11 @@ pub struct Characters {
     #[serde(default = "shift_limit")]
     #[schemars(range(min = 0, max = 0.5))]
     pub shift: f64,
-    /// Largest rotation either way, in degrees.
+    /// Largest rotation in either direction, in degrees.
     #[serde(default = "rotation_limit")]
     #[schemars(range(min = 0, max = 180))]
     pub rotation: f64,
-    /// Largest shear either way.
+    /// Largest shear in either direction.
     #[serde(default = "shear_limit")]
     #[schemars(range(min = 0, max = 1))]
     pub shear: f64,
@@ -221,7 +219,7 @@ pub struct Characters {
     /// Range of the smallest difference in luminance between character and background, in levels of 0..255.
     #[serde(default = "contrast_range")]
     pub contrast: [f64; 2],
-    /// Largest number of strokes drawn across.
+    /// Largest number of lines drawn over the image.
     #[serde(default = "stroke_limit")]
     #[schemars(range(max = 20))]
     pub strokes: usize,
@@ -273,44 +271,45 @@ fn noise_range() -> [f64; 2] {
     [2.0, 10.0]
 }
 
-/// What happens at a broken or unreadable sample.
+/// What happens if a sample is broken or unreadable.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum OnError {
-    /// Stop and name it.
+    /// Stop and report it.
     #[default]
     Fail,
-    /// Leave it out, count it, name the first few.
+    /// Skip and count it; the first few are reported.
     Skip,
 }
 
-/// From a decoded image (u8, RGB) to the network's input.
+/// From a decoded image (u8, RGB) to the input of the network.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Preprocess {
-    /// For training, in order.
+    /// Steps for training, in order.
     pub train: Vec<Step>,
-    /// For evaluation, in order.
+    /// Steps for evaluation, in order.
     pub eval: Vec<Step>,
-    /// How images with text become samples; `train` and `eval` then only normalise.
+    /// How images with text become samples; `train` and `eval` can then only normalise.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub text: Option<TextPreparation>,
-    /// How images with label maps become samples; `train` and `eval` then only normalise.
+    /// How images with label maps become samples; `train` and `eval` can then only normalise.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub label_maps: Option<LabelMapPreparation>,
-    /// How videos become samples; `train` and `eval` then only normalise.
+    /// How videos become samples; `train` and `eval` can then only normalise.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pairs: Option<PairPreparation>,
 }
 
-/// What is made of the network's outputs before they are judged. Classes and characters need nothing.
+/// Postprocessing of the outputs of the network before evaluation. Not needed for classification and language
+/// modelling.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Postprocess {
     /// Outlines of text.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub text: Option<TextDetection>,
-    /// Where a target is.
+    /// Position of a target.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub track: Option<Tracking>,
 }
@@ -329,19 +328,19 @@ pub enum Step {
     /// Scales so that the shorter side has a given length; the longer one is int(size*long/short) (torchvision's
     /// Resize).
     Resize(Resize),
-    /// Scales to a given height and width, not keeping the proportions.
+    /// Scales to a given height and width, without keeping the aspect ratio.
     ResizeTo(ResizeTo),
-    /// Cuts out the middle; offsets are (n - size)/2, halves to even.
+    /// Crops the centre; offsets are (n - size)/2, halves to even.
     CenterCrop(CenterCrop),
-    /// Cuts out a rectangle of random area, proportions and place, and scales it to a square (arXiv 1409.4842;
+    /// Crops a rectangle of random area, aspect ratio and position, and scales it to a square (arXiv 1409.4842;
     /// torchvision's RandomResizedCrop).
     RandomResizedCrop(RandomResizedCrop),
-    /// Cuts out a rectangle of random height and proportions that covers a part of the image (TensorFlow's
+    /// Crops a rectangle of random height and aspect ratio that covers a part of the image (TensorFlow's
     /// sample_distorted_bounding_box with the whole image as the box). `resize_to` usually follows.
     RandomCoveringCrop(RandomCoveringCrop),
-    /// Adds zeros around and cuts a square out at a random place.
+    /// Pads with zeros and crops a square at a random position.
     RandomCrop(RandomCrop),
-    /// Mirrors left and right with probability p.
+    /// Flips horizontally with probability p.
     HorizontalFlip(HorizontalFlip),
     /// Changes brightness, contrast, saturation and hue by random factors, in random order (torchvision's ColorJitter).
     ColorJitter(ColorJitter),
@@ -408,7 +407,7 @@ pub enum Filter {
     Bicubic,
 }
 
-/// Cuts out the middle.
+/// Crops the centre.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CenterCrop {
@@ -416,7 +415,7 @@ pub struct CenterCrop {
     pub size: ImageSize,
 }
 
-/// Cuts out a random rectangle and scales it to a square.
+/// Crops a random rectangle and scales it to a square.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RandomResizedCrop {
@@ -426,7 +425,7 @@ pub struct RandomResizedCrop {
     /// Range of the share of the image's area.
     #[serde(default = "crop_scale")]
     pub scale: [f64; 2],
-    /// Range of width/height, drawn uniformly in the logarithm.
+    /// Range of width/height, drawn log-uniformly.
     #[serde(default = "crop_ratio")]
     pub ratio: [f64; 2],
     /// Interpolation, antialiased.
@@ -442,7 +441,7 @@ fn crop_ratio() -> [f64; 2] {
     [3.0 / 4.0, 4.0 / 3.0]
 }
 
-/// Cuts out a rectangle of random height and proportions.
+/// Crops a rectangle of random height and aspect ratio.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct RandomCoveringCrop {
@@ -462,7 +461,7 @@ impl Default for RandomCoveringCrop {
     }
 }
 
-/// Adds zeros around and cuts a square out at a random place.
+/// Pads with zeros and crops a square at a random position.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RandomCrop {
@@ -475,7 +474,7 @@ pub struct RandomCrop {
     pub pad: usize,
 }
 
-/// Mirrors left and right.
+/// Flips horizontally.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct HorizontalFlip {
@@ -559,10 +558,10 @@ pub struct Normalize {
     pub mean: [f64; 3],
     /// Standard deviation of each channel.
     pub std: [f64; 3],
-    /// The levels that mean and std are given in.
+    /// The range of pixel values to which mean and std refer.
     #[serde(default)]
     pub scale: Levels,
-    /// Order in which the network takes the channels; mean and std are in the same.
+    /// Order of the channels in the input of the network, and in mean and std.
     #[serde(default, skip_serializing_if = "ChannelOrder::is_rgb")]
     pub channels: ChannelOrder,
 }

@@ -1,4 +1,4 @@
-//! Expressions of block arguments, which may stand wherever a layer has a number or switch.
+//! Expressions of block arguments, which are allowed in place of every number or switch of a layer.
 
 use std::fmt;
 
@@ -89,7 +89,7 @@ impl TryFrom<&str> for Expression {
             let digits = text.starts_with(|c: char| c.is_ascii_digit());
             match text.parse::<f64>() {
                 Ok(number) if digits && number.is_finite() => Ok(Term::Number(number)),
-                _ => Err(fail("factors are `$name` or a number, joined by `*` or `/`")),
+                _ => Err(fail("factors are `$name` or numbers, joined by `*` or `/`")),
             }
         };
         let mut rest = Vec::new();
@@ -114,7 +114,7 @@ impl TryFrom<&str> for Expression {
             None => return Err(fail("it is empty")),
         };
         if expression.arguments().next().is_none() {
-            return Err(fail("it names no argument (`$name`)"));
+            return Err(fail("it contains no argument (`$name`)"));
         }
         Ok(expression)
     }

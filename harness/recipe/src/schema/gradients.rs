@@ -1,4 +1,4 @@
-//! What happens to gradients between the backward pass and the update.
+//! Processing of gradients between the backward pass and the update.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -7,27 +7,27 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Gradients {
-    /// Bounds, in the order in which they are applied; weight decay comes after them.
+    /// Gradient clipping, in the order of application, before weight decay.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub clip: Vec<Clip>,
-    /// Whether these bounds are put on gradients as the loss scale has left them, before they are divided by it. Only
-    /// where `npu.loss_scale` scales the loss does it matter.
+    /// Whether scaled gradients are clipped, before they are divided by the loss scale. This only matters if
+    /// `npu.loss_scale` scales the loss.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub clip_scaled: bool,
-    /// A step whose loss is above this, or is not a number, updates no parameter (running statistics still move,
-    /// unless the loss is not a number).
+    /// A step with a loss above this value, or with a NaN loss, updates no parameter. Running statistics are still
+    /// updated, unless the loss is NaN.
     #[schemars(extend("exclusiveMinimum" = 0))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub skip_loss_above: Option<f64>,
 }
 
-/// A bound on gradients.
+/// Gradient clipping.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Clip {
     /// All gradients are multiplied by min(1, bound/(norm + 1e-6)), where norm is the Euclidean norm of all of them
     /// together (PyTorch's clip_grad_norm_).
     Norm(#[schemars(extend("exclusiveMinimum" = 0))] f64),
-    /// Each element is brought into [-bound, bound].
+    /// Each element is clamped to [-bound, bound].
     Value(#[schemars(extend("exclusiveMinimum" = 0))] f64),
 }

@@ -1,30 +1,30 @@
-//! How parameters start: what a layer says, and what holds for all that say nothing.
+//! Initialisation of parameters: per layer, and defaults.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use zoo_graph::init::{FanMode, Init, Kaiming, NormalInit, TorchDefault, UniformInit, Xavier};
 
-/// Start of a convolution's or dense layer's parameters; what is absent comes from the block around it, then from
-/// `model.init`, then from PyTorch (`torch_default`).
+/// Initialisation of the parameters of a convolution or dense layer. The defaults come from the enclosing block, then
+/// from `model.init`, then from PyTorch (`torch_default`).
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct WeightInit {
-    /// Of the weight.
+    /// Initialisation of the weight.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub weight: Option<Init>,
-    /// Of the bias.
+    /// Initialisation of the bias.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bias: Option<Init>,
 }
 
 impl WeightInit {
-    /// Whether it says nothing.
+    /// Whether it is empty.
     pub(crate) fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 
-    /// What this says, and for the rest what `other` says.
+    /// This, completed by `other`.
     pub(crate) fn or(&self, other: &Self) -> Self {
         let pick = |own: &Option<Init>, other: &Option<Init>| own.as_ref().or(other.as_ref()).cloned();
         Self { weight: pick(&self.weight, &other.weight), bias: pick(&self.bias, &other.bias) }
@@ -41,52 +41,51 @@ impl WeightInit {
     }
 }
 
-/// Start of a batch normalisation's parameters; what is absent comes from the block around it, then from `model.init`,
-/// then from PyTorch (gamma 1, beta 0).
+/// Initialisation of the parameters of a batch normalisation. The defaults come from the enclosing block, then from
+/// `model.init`, then from PyTorch (gamma 1, beta 0).
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct BnInit {
-    /// Every element of the scale. Zero on the last normalisation of a residual branch starts the block as identity
-    /// (arXiv 1706.02677).
+    /// Value of all elements of the scale. Zero for the last normalisation of a residual branch makes the block start
+    /// as the identity (arXiv 1706.02677).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gamma: Option<f64>,
-    /// Every element of the shift.
+    /// Value of all elements of the shift.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub beta: Option<f64>,
 }
 
 impl BnInit {
-    /// Whether it says nothing.
+    /// Whether it is empty.
     pub(crate) fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 
-    /// What this says, and for the rest what `other` says.
+    /// This, completed by `other`.
     pub(crate) fn or(&self, other: &Self) -> Self {
         Self { gamma: self.gamma.or(other.gamma), beta: self.beta.or(other.beta) }
     }
 }
 
-/// Start of all parameters that their layer says nothing about. Without an entry: PyTorch's defaults (`torch_default`;
-/// gamma 1, beta 0).
+/// Initialisation of all parameters whose layer has none. By default as in PyTorch (`torch_default`; gamma 1, beta 0).
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct InitDefaults {
-    /// Of convolutions.
+    /// Initialisation of convolutions.
     pub conv: WeightInit,
-    /// Of dense layers.
+    /// Initialisation of dense layers.
     pub linear: WeightInit,
-    /// Of batch normalisations.
+    /// Initialisation of batch normalisations.
     pub bn: BnInit,
 }
 
 impl InitDefaults {
-    /// Whether it says nothing.
+    /// Whether it is empty.
     pub(crate) fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 
-    /// What this says, and for the rest what `other` says.
+    /// This, completed by `other`.
     pub(crate) fn or(&self, other: &Self) -> Self {
         Self { conv: self.conv.or(&other.conv), linear: self.linear.or(&other.linear), bn: self.bn.or(&other.bn) }
     }

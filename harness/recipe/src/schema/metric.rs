@@ -1,4 +1,4 @@
-//! What an evaluation measures.
+//! Metrics.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -6,7 +6,7 @@ use std::fmt;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
 
-/// What everybody has to know of a metric who compares, shows or draws its values.
+/// Properties of a metric for comparing, formatting and drawing its values.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Facts {
     name: &'static str,
@@ -65,7 +65,7 @@ const COST: (Better, [f64; 2], Unit) = (Better::Lower, [0.0, f64::INFINITY], Uni
 
 macro_rules! metrics {
     ($($metric:ident = $name:literal, $kind:expr, $documentation:literal;)*) => {
-        /// What is measured on the held-out set.
+        /// The metric measured on the held-out set.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum Metric {
             $(#[doc = $documentation] $metric,)*
@@ -87,26 +87,28 @@ macro_rules! metrics {
     };
 }
 
-// The one list. How each is computed stands in its file in harness/tasks/src/metrics/.
+// The list of metrics. Their computations are in harness/tasks/src/metrics/.
 metrics! {
-    Top1 = "top1", SHARE, "Share of samples whose class comes first.";
-    Top5 = "top5", SHARE, "Share of samples whose class is among the first five.";
+    Top1 = "top1", SHARE, "Share of samples whose true class is ranked first.";
+    Top5 = "top5", SHARE, "Share of samples whose true class is among the first five.";
     CrossEntropy = "cross_entropy", COST,
         "Mean cross entropy in nats, of samples, tokens or pixels, without smoothing and regularisation.";
     Perplexity = "perplexity", (Better::Lower, [1.0, f64::INFINITY], Unit::Plain),
-        "Exponential of the mean cross entropy of a token: among how many that are alike the network is undecided.";
-    BitsPerCharacter = "bits_per_character", COST, "Mean cross entropy of a character in bits.";
-    Hmean = "hmean", SHARE, "Harmonic mean of precision and recall of found text (ICDAR 2015's protocol).";
-    Precision = "precision", SHARE, "Share of the found texts that are texts.";
-    Recall = "recall", SHARE, "Share of the texts that are found.";
+        "Exponential of the mean cross entropy per token.";
+    BitsPerCharacter = "bits_per_character", COST, "Mean cross entropy per character, in bits.";
+    Hmean = "hmean", SHARE, "Harmonic mean of precision and recall of text detection (protocol of ICDAR 2015).";
+    Precision = "precision", SHARE, "Share of the detected texts that are correct.";
+    Recall = "recall", SHARE, "Share of the texts that are detected.";
     MeanIou = "mean_iou", SHARE,
         "Intersection over union of the pixels of a class over all images, mean over the classes (PASCAL VOC).";
-    PixelAccuracy = "pixel_accuracy", SHARE, "Share of the pixels whose class comes first.";
+    PixelAccuracy = "pixel_accuracy", SHARE, "Share of the pixels whose true class is ranked first.";
     MaskIou = "mask_iou", SHARE,
-        "Mean intersection over union of the target's mask, read where the network sees the target.";
-    Tracked = "tracked", SHARE, "Share of the sequences whose target is followed from the first frame to the last.";
-    Overlap = "overlap", SHARE, "Mean intersection over union of the target's box over all tracked frames.";
-    Eao = "eao", SHARE, "Expected average overlap by VOT's supervised protocol, over sequences of 100 to 356 frames.";
+        "Mean intersection over union of the mask of the target, at the position where the network detects the target.";
+    Tracked = "tracked", SHARE, "Share of the sequences in which the target is tracked from the first frame to the \
+                                 last.";
+    Overlap = "overlap", SHARE, "Mean intersection over union of the box of the target over all tracked frames.";
+    Eao = "eao", SHARE, "Expected average overlap by the supervised protocol of VOT, over sequences of 100 to 356 \
+                         frames.";
 }
 
 impl Metric {
@@ -155,7 +157,7 @@ impl Metric {
         }
     }
 
-    /// A value for people: `92.7 %`, or with four decimals.
+    /// Formats a value: `92.7 %`, or with four decimals.
     pub fn format(self, value: f64) -> String {
         match self.unit() {
             Unit::Share => format!("{:.1} %", 100.0 * value),
@@ -163,7 +165,7 @@ impl Metric {
         }
     }
 
-    /// A difference of two values, or a spread, for people: one digit more than the values in per cent.
+    /// Formats a difference of two values, or a spread: with one more digit than values in per cent.
     pub fn format_difference(self, difference: f64) -> String {
         match self.unit() {
             Unit::Share => format!("{:.2} %", 100.0 * difference),
@@ -203,7 +205,7 @@ impl JsonSchema for Metric {
             json_schema!({"description": documentation, "type": "string", "const": name})
         };
         let all: Vec<Schema> = Self::ALL.iter().map(one).collect();
-        json_schema!({"description": "What is measured on the held-out set.", "oneOf": all})
+        json_schema!({"description": "The metric measured on the held-out set.", "oneOf": all})
     }
 }
 
@@ -214,7 +216,7 @@ pub struct Score {
     pub metric: Metric,
     /// In the metric's range; a share as a fraction.
     pub value: f64,
-    /// Number of things that it is a share of, where they are few enough to be named.
+    /// The denominator of the share, if it is small enough to be shown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub of: Option<u64>,
 }

@@ -1,6 +1,6 @@
-//! The recipe as types: the one source of the JSON Schema, of the documentation and of typed reading.
+//! The recipe as types: the single source of the JSON Schema, the documentation and deserialisation.
 //!
-//! Docstrings of fields are what editors show, so they are written for authors of recipes.
+//! Editors show the docstrings of fields, so write them for authors of recipes.
 
 mod data;
 mod expression;
@@ -49,27 +49,27 @@ use crate::diagnostic::{Diagnostic, Diagnostics};
 use crate::resolve::{ResolvedModel, expand};
 use crate::span::{ConfigPath, Span, SpanTable};
 
-/// One model, how it is trained, and what it has to reach.
+/// A model, its training, and its target.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Recipe {
     /// Name of the recipe: lower-case letters, digits, `-` and `_`.
     #[schemars(regex(pattern = "^[a-z0-9][a-z0-9_-]*$"))]
     pub name: String,
-    /// What this is, in a sentence or two.
+    /// Description in one or two sentences.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
-    /// Where the network and its figures come from.
+    /// Source of the network and its results.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reference: Option<Reference>,
     /// The architecture.
     pub model: Model,
-    /// Where the samples come from.
+    /// The source of the samples.
     pub data: Data,
-    /// From a decoded image to the network's input.
+    /// From a decoded image to the input of the network.
     #[serde(default)]
     pub preprocess: Preprocess,
-    /// From the network's outputs to what is judged.
+    /// From the outputs of the network to what is evaluated.
     #[serde(default, skip_serializing_if = "Postprocess::is_default")]
     pub postprocess: Postprocess,
     /// The loss: the sum of the terms named here.
@@ -81,15 +81,15 @@ pub struct Recipe {
     pub optimizer: Optimizer,
     /// The learning rate of each step.
     pub schedule: Schedule,
-    /// Batch size, length and rhythm of the training.
+    /// Batch size, length, evaluations and checkpoints of the training.
     pub train: Train,
-    /// What the training has to reach.
+    /// The target that the training has to reach.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub target: Option<Target>,
     /// The simulated NPU.
     #[serde(default)]
     pub npu: Npu,
-    /// The engine that computes.
+    /// Settings of the CPU engine.
     #[serde(default)]
     pub engine: Engine,
     /// The golden tensors that prove one step.
@@ -101,14 +101,14 @@ pub struct Recipe {
 }
 
 impl Recipe {
-    /// Where the node at `path` (for example `model.body[3].conv.kernel`) was written; for a default, where the
-    /// section around it was.
+    /// Where the node at `path` (for example `model.body[3].conv.kernel`) was written; for a default, the position of
+    /// the enclosing section.
     pub fn span(&self, path: &str) -> Span {
         self.spans.get(&ConfigPath::from(path))
     }
 
-    /// Where the section at `path` was last changed: the first override of the command line inside it, or where the
-    /// section was written.
+    /// The position of the last change in the section at `path`: the first override of the command line inside it, or
+    /// the section itself.
     pub fn span_of_change(&self, path: &str) -> Span {
         self.spans.override_within(path).unwrap_or_else(|| self.span(path))
     }
@@ -133,7 +133,7 @@ impl Recipe {
         self.target.as_ref().map_or(self.data.source.kind().metrics()[0], |target| target.metric)
     }
 
-    /// The architecture with everything decided, for the class count and inputs that stand in the recipe now.
+    /// The resolved architecture, for the current class count and inputs.
     ///
     /// # Errors
     /// All arguments, names and numbers of layers that do not fit together.
@@ -151,14 +151,14 @@ impl Recipe {
     }
 }
 
-/// Where a network and its figures come from.
+/// Source of a network and its results.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Reference {
     /// The paper, for example `arXiv 1512.03385`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub paper: Option<String>,
-    /// The code the recipe follows, and which variant of it.
+    /// The code that the recipe follows, and its variant.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub code: Option<String>,
 }

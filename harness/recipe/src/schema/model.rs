@@ -11,13 +11,13 @@ use crate::layers::Body;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Model {
-    /// Shape of each input without the batch. The body starts from the first; `from` gets at the others.
+    /// Shape of each input without the batch. The body starts from the first one; use `from` for the others.
     #[schemars(length(min = 1))]
     pub inputs: IndexMap<String, InputShape>,
-    /// Number of classes; layers say `$classes`.
+    /// Number of classes; layers refer to it as `$classes`.
     #[schemars(range(min = 1, max = 1000000))]
     pub classes: usize,
-    /// How parameters start where their layer does not say.
+    /// Initialisation of parameters whose layer has none.
     #[serde(default)]
     pub init: InitDefaults,
     /// Parts that are used several times.
@@ -26,8 +26,8 @@ pub struct Model {
     /// The layers, from input to output.
     #[schemars(length(min = 1))]
     pub body: Body,
-    /// What the network gives where that is several values: taps, by the names that losses and metrics call them.
-    /// Without an entry: the last value, as `logits`.
+    /// Outputs of the network, if there are several: taps, by the names that losses and metrics use. By default the
+    /// last value is the output `logits`.
     #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
     pub outputs: IndexMap<String, String>,
 }
@@ -38,13 +38,13 @@ pub struct Model {
 pub enum InputShape {
     /// Real numbers, `[channels, height, width]`.
     Image([Extent; 3]),
-    /// Whole numbers from 0, such as tokens of a vocabulary.
+    /// Whole numbers from 0, for example token ids.
     Indices(IndexShape),
-    /// Real numbers of any shape, such as a mask.
+    /// Real numbers of any shape, for example a mask.
     Numbers(NumberShape),
 }
 
-/// Whole numbers from 0, such as tokens of a vocabulary.
+/// Whole numbers from 0, for example token ids.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct IndexShape {
@@ -53,11 +53,11 @@ pub struct IndexShape {
     pub indices: Vec<Extent>,
 }
 
-/// Real numbers of any shape, such as a mask that is 1 for tokens and 0 for what fills up a sample.
+/// Real numbers of any shape, for example a mask that is 1 for tokens and 0 for padding.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NumberShape {
-    /// Their shape: `[256]` for a number of each of 256 tokens.
+    /// Their shape: `[256]` for one number for each of 256 tokens.
     #[schemars(length(min = 1, max = 8))]
     pub numbers: Vec<Extent>,
 }
@@ -104,7 +104,7 @@ impl InputShape {
     }
 }
 
-/// A length along one dimension of a tensor.
+/// The size of one dimension of a tensor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]
 pub struct Extent(#[schemars(range(min = 1, max = 65536))] pub usize);
@@ -113,10 +113,10 @@ pub struct Extent(#[schemars(range(min = 1, max = 65536))] pub usize);
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Block {
-    /// Arguments and their defaults; `~` makes an argument required. Layers of the body say `$name`.
+    /// Arguments and their defaults; `~` makes an argument required. Layers of the body refer to them as `$name`.
     #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
     pub args: IndexMap<String, Option<Scalar>>,
-    /// How parameters inside start where their layer does not say; before `model.init`.
+    /// Initialisation of parameters inside whose layer has none; overrides `model.init`.
     #[serde(default, skip_serializing_if = "InitDefaults::is_empty")]
     pub init: InitDefaults,
     /// The layers.

@@ -9,66 +9,65 @@ use serde::{Deserialize, Serialize};
 pub struct Npu {
     /// Device: the name of a file in recipes/devices.
     pub device: String,
-    /// How many devices train together, each with its own batch.
+    /// Number of devices that train together, each with its own batch.
     #[schemars(range(min = 1, max = 65536))]
     pub devices: usize,
     /// Which number formats the operators compute in.
     pub precision: Precision,
-    /// Operators (device names), layers or nodes that compute in fp32 whatever the mode says.
+    /// Operators (device names), layers or nodes that always compute in fp32, independent of the mode.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub keep_fp32: Vec<String>,
-    /// What becomes of half-precision results below the smallest normal number; as the device's file says, unless
-    /// given.
+    /// How half-precision results below the smallest normal number are handled; by default as in the device file.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub subnormals: Option<Subnormals>,
-    /// Factor on the loss that keeps small gradients above fp16's smallest number.
+    /// Factor on the loss that keeps small gradients representable in fp16.
     pub loss_scale: LossScale,
     /// Steps that the device runs before it reports to the host.
     #[schemars(range(min = 1, max = 1000000))]
     pub iterations_per_loop: u64,
-    /// How operators get to the device.
+    /// How operators are launched.
     pub mode: Mode,
-    /// Whether XLA is asked for; an error on devices that have none.
+    /// Whether XLA is used; an error on devices without XLA.
     pub xla: bool,
-    /// Whether convolution, normalisation and activation become one operator.
+    /// Whether convolution, normalisation and activation are fused.
     pub fusion: bool,
-    /// Whether the sums of a normalisation's gradient ride on the convolutions around it.
+    /// Whether the sums for the gradient of a normalisation are fused into the adjacent convolutions.
     pub deep_fusion: bool,
-    /// Whether an attention is one kernel that never writes its scores to memory, and computes them again for its
-    /// gradient (FlashAttention, arXiv 2205.14135); an error on devices whose software has none.
+    /// Whether attention is one kernel that never writes its scores to memory, and recomputes them for the gradient
+    /// (FlashAttention, arXiv 2205.14135); an error on devices without such a kernel.
     pub fused_attention: bool,
-    /// Segments of the forward pass of which only the ends are kept; the rest is computed again in the backward pass
+    /// Number of segments of the forward pass. Only their outputs are kept; the rest is recomputed in the backward pass
     /// (`torch.utils.checkpoint.checkpoint_sequential`). 1 keeps everything.
     #[schemars(range(min = 1, max = 100000))]
     pub recompute: usize,
-    /// Micro-batches, one after the other, into which a device cuts its batch; their gradients are added up before the
-    /// update. The batch of an update stays `train.batch`. Has to divide it.
+    /// Number of consecutive micro-batches into which a device splits its batch; their gradients are summed before the
+    /// update. The batch of an update remains `train.batch`, which must be divisible by it.
     #[schemars(range(min = 1, max = 65536))]
     pub accumulate: usize,
-    /// Whether explicit padding becomes padding of the convolution behind it.
+    /// Whether explicit padding is folded into the following convolution.
     pub fold_pad: bool,
-    /// Whether an L2 term of the loss becomes decay of the gradients.
+    /// Whether an L2 term of the loss is computed as weight decay of the gradients.
     pub l2_as_decay: bool,
-    /// Whether the gradients of biases are summed on the matrix engine.
+    /// Whether the gradients of biases are summed by the matrix units.
     pub reduce_on_matrix: bool,
-    /// Whether instructions are reordered so that move-in, Cube, Vector and move-out of neighbouring tiles overlap.
+    /// Whether instructions are reordered so that move-in, Cube, Vector and move-out of consecutive tiles overlap.
     pub instruction_reordering: bool,
-    /// Whether operators have been through the tuning engine.
+    /// Whether operators have been tuned.
     pub tuned: bool,
-    /// Which kernel makes the random mask of a dropout.
+    /// Which kernel generates the random mask of a dropout.
     pub dropout: DropoutKernel,
     /// How gradients are summed over the devices.
     pub all_reduce: AllReduce,
-    /// How samples get to the device.
+    /// The input pipeline.
     pub input: InputPipeline,
-    /// Operators (device names) that run on the host although the device may have them.
+    /// Operators (device names) that run on the host even if the device has them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub host_operators: Vec<String>,
-    /// Whether operators that the device lacks run on the host; else they are an error.
+    /// Whether operators that the device lacks run on the host; otherwise they are an error.
     pub host_fallback: bool,
-    /// How feature maps change their layout.
+    /// How the layout of feature maps is converted.
     pub trans_data: TransDataKernel,
-    /// How windows are cut out of a map (`patches` layers, the mask loss of SiamMask).
+    /// How windows are extracted from a map (`patches` layers, the mask loss of SiamMask).
     pub extract_patches: PatchesForm,
 }
 
@@ -105,33 +104,33 @@ impl Default for Npu {
     }
 }
 
-/// What becomes of results below the smallest normal number.
+/// How results below the smallest normal number are handled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Subnormals {
-    /// They stay.
+    /// They are kept.
     Keep,
     /// They become zero.
     Flush,
 }
 
-/// How operators get to the device.
+/// How operators are launched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Mode {
-    /// The whole step is compiled and lies on the device.
+    /// The whole step is compiled and stored on the device.
     Graph,
     /// The host launches one operator after the other.
     Eager,
 }
 
-/// Which kernel makes the random mask of a dropout.
+/// Which kernel generates the random mask of a dropout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum DropoutKernel {
-    /// The device's own operator.
+    /// The operator of the device.
     Device,
-    /// The framework's: uniform numbers, a comparison and a product, each an operator.
+    /// The framework: uniform random numbers, a comparison and a product, each as a separate operator.
     Framework,
 }
 
@@ -141,15 +140,15 @@ pub enum DropoutKernel {
 pub enum TransDataKernel {
     /// Moves blocks of channels through the on-chip buffers.
     Blocks,
-    /// Moves element by element (the operators before their specialised kernels).
+    /// Moves element by element (before specialised kernels existed).
     Elements,
 }
 
-/// How windows are cut out of a map.
+/// How windows are extracted from a map.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum PatchesForm {
-    /// By the device's own operator.
+    /// By the operator of the device.
     Native,
     /// By a convolution with the identity.
     Convolution,
@@ -161,9 +160,9 @@ pub enum PatchesForm {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct AllReduce {
-    /// Which gradients travel together.
+    /// Which gradients are transferred together.
     pub split: Split,
-    /// Whether gradients travel while the backward pass goes on (TensorFlow's `hcom_parallel`).
+    /// Whether gradients are transferred during the backward pass (`hcom_parallel` in TensorFlow).
     pub overlap: bool,
 }
 
@@ -173,13 +172,13 @@ impl Default for AllReduce {
     }
 }
 
-/// Which gradients travel together.
+/// Which gradients are transferred together.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum Split {
     /// By a rule.
     Word(SplitWord),
-    /// Indices of parameters, in the order of their declaration, at which a new bucket begins: `[85, 160]`.
+    /// Indices of parameters, in declaration order, at which a new bucket starts: `[85, 160]`.
     At(Vec<u32>),
 }
 
@@ -187,25 +186,25 @@ pub enum Split {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum SplitWord {
-    /// The split that is found to end first.
+    /// The split with the shortest predicted time.
     Auto,
     /// All gradients in one bucket.
     One,
 }
 
-/// How samples get to the device.
+/// The input pipeline.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct InputPipeline {
-    /// `false`: the same batch over and over, without any pipeline.
+    /// With `false`, the same batch is used in every step, without a pipeline.
     pub enabled: bool,
-    /// Whether the next batch is copied to the device while the present one is computed.
+    /// Whether the next batch is copied to the device while the current one is computed.
     pub prefetch: bool,
     /// Where images are normalised.
     pub normalize: NormalizePlace,
-    /// Whether images come with their channels last and are transposed on the device.
+    /// Whether images have their channels last and are transposed on the device.
     pub channels_last: bool,
-    /// Images per second of one process; absent: the device file's.
+    /// Images per second of one process; by default as in the device file.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("exclusiveMinimum" = 0))]
     pub images_per_s: Option<f64>,
@@ -237,13 +236,13 @@ pub enum NormalizePlace {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Precision {
-    /// Each operator by its list: white in fp16, black in fp32, grey as what feeds it.
+    /// Each operator by its list: white in fp16, black in fp32, grey like its producer.
     AllowMixPrecision,
-    /// fp32 wherever the device has it, fp16 elsewhere.
+    /// fp32 if the device supports it, otherwise fp16.
     AllowFp32ToFp16,
     /// fp16 everywhere.
     ForceFp16,
-    /// As the graph says; operators that the device lacks in fp32 are an error.
+    /// As in the graph; operators that the device does not support in fp32 are an error.
     MustKeepOriginDtype,
     /// fp32 everywhere.
     Fp32,
@@ -258,29 +257,29 @@ pub enum LossScale {
     /// No factor.
     #[default]
     None,
-    /// One factor throughout.
+    /// A constant factor.
     Fixed(FixedScale),
-    /// Grows while nothing overflows, shrinks and skips the step when something does (arXiv 1710.03740).
+    /// Increases while nothing overflows; decreases and skips the step when something overflows (arXiv 1710.03740).
     Dynamic(DynamicScale),
 }
 
-/// One factor throughout.
+/// A constant factor.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FixedScale {
     /// The factor.
     #[schemars(range(min = 1))]
     pub scale: f64,
-    /// Whether a step that overflows leaves out its update (MindSpore's `drop_overflow_update`).
+    /// Whether the update of a step that overflows is skipped (`drop_overflow_update` in MindSpore).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub skip_overflow: bool,
 }
 
-/// A factor that follows the overflows.
+/// A factor that adapts to overflows.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct DynamicScale {
-    /// The factor at the beginning.
+    /// Initial factor.
     #[schemars(range(min = 1))]
     pub init: f64,
     /// Multiplies the factor after `window` steps without overflow; divides it at an overflow.

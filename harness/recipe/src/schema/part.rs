@@ -1,22 +1,22 @@
-//! Parts of a network that are trained differently from the rest.
+//! Parts of a network that are trained differently.
 
 use std::path::PathBuf;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Modules that are frozen, or join the training later, or learn at another rate.
+/// Modules that are frozen, join the training later, or have another learning rate.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Part {
-    /// Modules by their full names, with all that is inside them. Of several that a parameter lies in, the innermost
-    /// counts.
+    /// Full names of modules, including everything inside them. For each parameter, the innermost listed module
+    /// applies.
     #[schemars(length(min = 1))]
     pub modules: Vec<String>,
-    /// Whether they are trained at all.
+    /// Whether they are trained.
     #[serde(default = "trained")]
     pub trained: bool,
-    /// Epoch (from 0) from which on they are trained. The optimizer starts anew there, without momentum.
+    /// First epoch (from 0) in which they are trained. The optimizer is reset at this point, including its momentum.
     #[serde(default, skip_serializing_if = "is_zero")]
     #[schemars(range(max = 100000))]
     pub from_epoch: usize,
@@ -27,24 +27,22 @@ pub struct Part {
     /// Which statistics their normalisations use in training.
     #[serde(default)]
     pub statistics: Statistics,
-    /// Their gradients are computed, summed over the steps and counted in the norm that clips all gradients, though
-    /// nothing of it is updated (what the SiamMask authors' code does in its refinement stage).
+    /// Whether their gradients are computed, summed over the steps and included in the norm for clipping, although they
+    /// are not updated (as in the refinement stage of the SiamMask code).
     #[serde(default, skip_serializing_if = "is_false")]
     pub leaks: bool,
 }
 
-/// Weights and running statistics that a training starts from.
+/// Weights and running statistics from which a training starts.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct InitFrom {
-    /// The folder of a run, a checkpoint, or any safetensors file or state_dict of PyTorch (`.pth`, `.pt`).
+    /// A run folder, a checkpoint, a safetensors file, or a PyTorch state_dict (`.pth`, `.pt`).
     pub checkpoint: PathBuf,
-    /// Module of the file that they are: `<from>.conv1.weight` of the file becomes `conv1.weight`. Without it, all of
-    /// it.
+    /// Module in the file: `<from>.conv1.weight` in the file becomes `conv1.weight`. By default the whole file is used.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from: Option<String>,
-    /// Module that they are for: `conv1.weight` of the file becomes `<into>.conv1.weight`. Without it, names are the
-    /// same.
+    /// Module of the network: `conv1.weight` in the file becomes `<into>.conv1.weight`. By default names are unchanged.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub into: Option<String>,
 }
@@ -69,10 +67,10 @@ fn is_false(leaks: &bool) -> bool {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Statistics {
-    /// Those of the batch; the running ones follow.
+    /// Statistics of the batch; running statistics are updated.
     #[default]
     Batch,
-    /// The running ones, as in evaluation; they stay as they are.
+    /// Running statistics, as in evaluation; they are not updated.
     Stored,
 }
 

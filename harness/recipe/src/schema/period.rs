@@ -1,4 +1,4 @@
-//! Stretches of training.
+//! Durations of training.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -6,7 +6,7 @@ use std::fmt;
 use schemars::{JsonSchema, Schema as JsonSchemaValue, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
-/// A stretch of training: `5 epochs`, `0.5 epochs`, `62 steps`.
+/// A duration: `5 epochs`, `0.5 epochs`, `62 steps`.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum Period {
@@ -34,7 +34,7 @@ impl Default for Period {
 
 /// A text is no [`Period`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is not a stretch of training; write `5 epochs` or `62 steps`")]
+#[error("`{0}` is not a duration; write `5 epochs` or `62 steps`")]
 pub struct PeriodError(String);
 
 impl TryFrom<String> for Period {
@@ -88,7 +88,7 @@ impl JsonSchema for Period {
 
     fn json_schema(_: &mut SchemaGenerator) -> JsonSchemaValue {
         json_schema!({
-            "description": "A stretch of training: `5 epochs`, `0.5 epochs`, `62 steps`.",
+            "description": "A duration: `5 epochs`, `0.5 epochs`, `62 steps`.",
             "type": "string",
             "format": "period",
             "pattern": r"^[0-9.]+ +(epochs?|steps?)$",

@@ -1,4 +1,4 @@
-//! What a recipe runs on, and the golden tensors that prove it.
+//! The engine settings and the golden of a recipe.
 
 use std::path::PathBuf;
 
@@ -8,20 +8,21 @@ use serde::{Deserialize, Serialize};
 
 use super::Part;
 
-/// The engine that computes.
+/// Settings of the CPU engine.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Engine {
-    /// Whether operators are fused where a fused kernel exists.
+    /// Whether operators are fused if a fused kernel exists.
     pub fusion: bool,
-    /// Which kernels compute.
+    /// Which kernels are used.
     pub kernels: Kernels,
-    /// Threads; absent: all cores. Results do not depend on it.
+    /// Number of threads; by default all cores. Results do not depend on it.
     #[schemars(range(min = 1, max = 1024))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub threads: Option<usize>,
-    /// Strongest vector instructions that the fast kernels may use; absent: the best of the processor. Each kind adds
-    /// up in an order of its own: to reproduce the bits of another machine, name what that machine has.
+    /// Vector instructions that the fast kernels use; by default the best that the processor supports. Kernels with
+    /// different instructions sum in different orders: to reproduce the bits of another machine, choose the
+    /// instructions of that machine.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub instructions: Option<Instructions>,
 }
@@ -32,13 +33,13 @@ impl Default for Engine {
     }
 }
 
-/// Which kernels compute.
+/// Which kernels are used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Kernels {
-    /// The fast CPU kernels where they exist.
+    /// The fast CPU kernels, if they exist for an operator.
     Fast,
-    /// Candle tensor operations throughout.
+    /// Only candle tensor operations.
     Reference,
 }
 
@@ -46,7 +47,7 @@ pub enum Kernels {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Instructions {
-    /// Those that every processor of its kind has.
+    /// The baseline instructions of the architecture.
     Portable,
     /// AVX2 and FMA.
     Avx2,
@@ -58,28 +59,28 @@ pub enum Instructions {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Golden {
-    /// The manifest, below `golden/`.
+    /// Path of the manifest, relative to `golden/`.
     pub manifest: PathBuf,
-    /// Variant of the manifest whose step the recipe is bound to, where it is not the main one.
+    /// Variant of the manifest to compare with, instead of the main step.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub variant: Option<String>,
-    /// `train.parts` of the golden's step, where they are not those of the recipe's first epoch.
+    /// `train.parts` of the step of the golden, if they differ from those of the first epoch of the recipe.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parts: Option<Vec<Part>>,
-    /// What the reference's network returns, by key, where the recipe names it differently: an output of the model, a
-    /// component of the loss, or another quantity that the step reports.
+    /// Names in the recipe of the outputs of the reference network, by their keys, if they differ: an output of the
+    /// model, a component of the loss, or another quantity that the step reports.
     #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
     pub outputs: IndexMap<String, String>,
-    /// Differences between golden and recipe that are meant; any other fails the check.
+    /// Intended differences between golden and recipe; any other difference fails the check.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub declares: Vec<Difference>,
 }
 
-/// A difference between golden and recipe that is meant.
+/// An intended difference between golden and recipe.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Difference {
-    /// What differs: a path of the recipe, for example `optimizer.sgd.no_decay`.
+    /// The differing value: a path in the recipe, for example `optimizer.sgd.no_decay`.
     pub path: String,
     /// Why.
     pub because: String,

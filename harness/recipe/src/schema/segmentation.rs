@@ -7,28 +7,28 @@ use serde::{Deserialize, Serialize};
 
 use super::ImageSize;
 
-/// Generated scenes of shapes (disc, triangle, square, star) on a textured background, five classes in all. Colours say
-/// nothing about the class. Ranges are drawn from uniformly.
+/// Generated scenes of shapes (disc, triangle, square, star) on a textured background, five classes in all. Colours do
+/// not depend on the class. Values are drawn uniformly from ranges.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Shapes {
-    /// Scenes to train on.
+    /// Training scenes.
     #[schemars(range(min = 1, max = 1000000))]
     pub train: usize,
-    /// Scenes held out.
+    /// Held-out scenes.
     #[schemars(range(min = 1, max = 1000000))]
     pub val: usize,
     /// Height and width in pixels.
     pub size: ImageSize,
     /// Seed of the whole set.
     pub seed: u64,
-    /// Shapes in a scene.
+    /// Number of shapes in a scene.
     pub shapes: [usize; 2],
     /// Radius of a shape as a share of the shorter side.
     pub radius: [f64; 2],
-    /// Range of the smallest difference in luminance between a shape and what is behind it, in levels of 0..255.
+    /// Range of the smallest difference in luminance between a shape and its background, in levels of 0..255.
     pub contrast: [f64; 2],
-    /// Strokes drawn over the background.
+    /// Number of lines drawn over the background.
     #[schemars(range(max = 1000))]
     pub strokes: usize,
     /// Range of the standard deviation of the noise, in levels of 0..255.
@@ -52,25 +52,26 @@ impl Default for Shapes {
 }
 
 /// Photographs with label maps: `train/images` with `train/labels` (PNG files of the same names) and their `val` parts,
-/// or PASCAL VOC's `JPEGImages`, `SegmentationClass` and `ImageSets/Segmentation`. The indices of a palette, or grey
-/// levels, are the classes; 255 is none. `classes.txt`, if there is one, has a name per line.
+/// or `JPEGImages`, `SegmentationClass` and `ImageSets/Segmentation` of PASCAL VOC. Palette indices or grey levels are
+/// the classes; 255 means no class. The optional file `classes.txt` contains one class name per line.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LabelMaps {
-    /// Folder that holds the layout; `--data` replaces it.
+    /// Folder with one of these layouts; `--data` replaces it.
     pub root: PathBuf,
 }
 
-/// From an image with a label map to what a network is trained on (torchvision's `references/segmentation`). The step's
-/// inputs are the image and `label`, a class per pixel, 255 where there is none. Training takes a random part of the
-/// network's size out of the resized image; evaluation scales the whole image into it.
+/// From an image with a label map to a training sample (torchvision's `references/segmentation`). The inputs of the
+/// step are the image and `label`, a class per pixel, or 255 for no class. Training crops a random part of the resized
+/// image to the input size of the network; evaluation scales the whole image to it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct LabelMapPreparation {
-    /// Range of the length of the shorter side in training, in pixels; absent: half to twice the network's.
+    /// Range of the length of the shorter side in training, in pixels; by default half to twice the input size of the
+    /// network.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub shorter: Option<[usize; 2]>,
-    /// Probability of mirroring in training.
+    /// Probability of a horizontal flip in training.
     #[schemars(range(min = 0, max = 1))]
     pub flip: f64,
 }

@@ -16,12 +16,12 @@ pub struct Size(#[schemars(range(min = 1, max = 16777216))] pub usize);
 #[serde(transparent)]
 pub struct Count(#[schemars(range(max = 65536))] pub usize);
 
-/// How often a block stands in a stack.
+/// Number of repetitions of a block in a stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]
 pub struct Repeat(#[schemars(range(min = 1, max = 1024))] pub usize);
 
-/// `[height, width]`, written as one number where they are equal.
+/// `[height, width]`, written as one number if they are equal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "PairAsWritten", into = "PairAsWritten")]
 pub struct Pair(pub [usize; 2]);

@@ -7,22 +7,22 @@ use serde::{Deserialize, Serialize};
 
 use super::ImageSize;
 
-/// Generated scenes: words in several faces, bent or in perspective, among shapes that are no text. Lengths are pixels
-/// of a scene of 192 and grow with its shorter side; ranges are drawn from uniformly.
+/// Generated scenes: words in several fonts, bent or in perspective, among other shapes. Lengths are in pixels for a
+/// scene of 192 pixels and scale with its shorter side. Values are drawn uniformly from ranges.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct TextScenes {
-    /// Scenes to train on.
+    /// Training scenes.
     #[schemars(range(min = 1, max = 1000000))]
     pub train: usize,
-    /// Scenes held out.
+    /// Held-out scenes.
     #[schemars(range(min = 1, max = 1000000))]
     pub val: usize,
     /// Height and width in pixels.
     pub size: ImageSize,
     /// Seed of the whole set.
     pub seed: u64,
-    /// Words in a scene.
+    /// Number of words in a scene.
     pub words: [usize; 2],
     /// Size of an em.
     pub font: [f64; 2],
@@ -32,15 +32,15 @@ pub struct TextScenes {
     /// Share of the words that follow an arc.
     #[schemars(range(min = 0, max = 1))]
     pub bent: f64,
-    /// Range of the smallest difference in luminance between a word and what is behind it, in levels of 0..255.
+    /// Range of the smallest difference in luminance between a word and its background, in levels of 0..255.
     pub contrast: [f64; 2],
     /// Share of the scenes without any text.
     #[schemars(range(min = 0, max = 1))]
     pub empty: f64,
-    /// Share of the scenes with a word too small to read, which is to be ignored.
+    /// Share of the scenes with a word that is too small to read and must be ignored.
     #[schemars(range(min = 0, max = 1))]
     pub illegible: f64,
-    /// Shapes that are no text.
+    /// Number of shapes that are not text.
     pub distractors: [usize; 2],
     /// Range of the standard deviation of the noise, in levels of 0..255.
     pub noise: [f64; 2],
@@ -72,14 +72,14 @@ impl Default for TextScenes {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TextFolder {
-    /// Folder that holds the layout; `--data` replaces it.
+    /// Folder with one of these layouts; `--data` replaces it.
     pub root: PathBuf,
-    /// What annotation files look like.
+    /// Format of annotation files.
     #[serde(default)]
     pub format: TextFormat,
 }
 
-/// What annotation files look like.
+/// Format of annotation files.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum TextFormat {
@@ -91,37 +91,38 @@ pub enum TextFormat {
     TotalText,
 }
 
-/// From an annotated image to what DB is trained on (arXiv 1911.08947, section 3.4 and 4.2). The step's inputs are the
-/// image, `gt` (1 in shrunken text), `mask` (0 where text is ignored), `thresh_map` and `thresh_mask`. Everything is
-/// brought to the network's size.
+/// From an annotated image to a training sample of DB (arXiv 1911.08947, section 3.4 and 4.2). The inputs of the step
+/// are the image, `gt` (1 in shrunken text), `mask` (0 where text is ignored), `thresh_map` and `thresh_mask`. All of
+/// them have the input size of the network.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct TextPreparation {
-    /// Probability of mirroring in training.
+    /// Probability of a horizontal flip in training.
     #[schemars(range(min = 0, max = 1))]
     pub flip: f64,
     /// Range of the rotation in training, in degrees.
     pub rotation: [f64; 2],
     /// Range of the scale in training.
     pub scale: [f64; 2],
-    /// Cut out a random part that keeps text whole; otherwise the whole image is scaled into the network's input.
+    /// Whether to crop a random part without cutting text; otherwise the whole image is scaled to the input of the
+    /// network.
     pub crop: bool,
-    /// Largest change of brightness in training, as a part of the full range.
+    /// Largest change of brightness in training, relative to the full range.
     #[schemars(range(min = 0, max = 1))]
     pub brightness: f64,
-    /// Largest change of contrast in training, as a factor's distance from 1.
+    /// Largest relative change of contrast in training.
     #[schemars(range(min = 0, max = 1))]
     pub contrast: f64,
-    /// Part r of a text's size that remains: its outline moves by area*(1 - r^2)/perimeter.
+    /// Ratio r by which text is shrunk: its outline moves by area*(1 - r^2)/perimeter.
     #[schemars(range(min = 0), extend("exclusiveMaximum" = 1))]
     pub shrink_ratio: f64,
     /// Range of the threshold map.
     pub threshold: [f64; 2],
-    /// Text that is less wide or high, in pixels, is ignored in training.
+    /// Smaller text (width or height in pixels) is ignored in training.
     #[schemars(range(min = 0))]
     pub min_size: f64,
-    /// Rows of an image in evaluation, columns in proportion to the next multiple of 32; absent: images are scaled into
-    /// the network's input.
+    /// Height of an image in evaluation; the width is proportional, rounded to a multiple of 32. By default images are
+    /// scaled to the input of the network.
     #[schemars(range(min = 32, max = 4096))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub eval_height: Option<usize>,
@@ -145,7 +146,7 @@ impl Default for TextPreparation {
     }
 }
 
-/// How text is read off a probability map.
+/// How text is detected in a probability map.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct TextDetection {
@@ -154,18 +155,18 @@ pub struct TextDetection {
     /// Pixels above this probability belong to text.
     #[schemars(range(min = 0, max = 1))]
     pub threshold: f64,
-    /// Least mean probability inside a detection.
+    /// Smallest mean probability inside a detection.
     #[schemars(range(min = 0, max = 1))]
     pub min_score: f64,
-    /// Most outlines that are looked at.
+    /// Largest number of candidate outlines.
     #[schemars(range(min = 1, max = 100000))]
     pub max_candidates: usize,
-    /// Least length of the shorter side before growing, in pixels of the map; afterwards it is 2 more.
+    /// Smallest length of the shorter side before expansion, in pixels of the map; after expansion it is 2 more.
     #[schemars(range(min = 0))]
     pub min_side: f64,
     /// Rectangles, or polygons for bent text.
     pub shape: TextShape,
-    /// Outlines grow by area*unclip/perimeter; absent: 1.5 for boxes, 2 for polygons.
+    /// Outlines are expanded by area*unclip/perimeter; by default 1.5 for boxes, 2 for polygons.
     #[schemars(range(min = 0))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unclip: Option<f64>,
@@ -186,11 +187,11 @@ impl Default for TextDetection {
     }
 }
 
-/// What outlines of text are reduced to.
+/// Shape of detected text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum TextShape {
-    /// The rectangle of least area, at any angle.
+    /// The rectangle with the smallest area, at any angle.
     #[default]
     Box,
     /// A polygon of any shape.

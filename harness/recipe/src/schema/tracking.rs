@@ -5,21 +5,21 @@ use std::path::PathBuf;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Generated videos: a textured thing that moves, turns, grows, changes its shape and is partly hidden at times, among
-/// others like it. Ranges are drawn from uniformly.
+/// Generated videos: a textured object that moves, rotates, grows, changes its shape and is sometimes partly hidden,
+/// among similar objects. Values are drawn uniformly from ranges.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Videos {
-    /// Videos to train on, one pair of each per epoch.
+    /// Training videos, with one pair of each per epoch.
     #[schemars(range(min = 2, max = 1000000))]
     pub train: usize,
-    /// Videos held out, one pair of each is judged.
+    /// Held-out videos, with one pair of each for evaluation.
     #[schemars(range(min = 1, max = 1000000))]
     pub val: usize,
-    /// Videos held out that are tracked from the first frame to the last.
+    /// Held-out videos that are tracked from the first frame to the last.
     #[schemars(range(min = 1, max = 10000))]
     pub sequences: usize,
-    /// Frames of a video.
+    /// Number of frames of a video.
     #[schemars(range(min = 2, max = 10000))]
     pub frames: usize,
     /// Height and width of a frame in pixels.
@@ -27,16 +27,16 @@ pub struct Videos {
     pub size: usize,
     /// Seed of the whole set.
     pub seed: u64,
-    /// Mean radius of things, in pixels.
+    /// Mean radius of objects, in pixels.
     pub radius: [f64; 2],
     /// Speed, in pixels per frame.
     pub speed: [f64; 2],
-    /// Largest amplitude of the waves along a thing's outline, as a part of its radius.
+    /// Largest amplitude of the waves along the outline of an object, relative to its radius.
     #[schemars(range(min = 0, max = 0.9))]
     pub waves: f64,
-    /// Other things in the scene, the first of them in almost the target's colours.
+    /// Number of other objects in the scene; the first has almost the colours of the target.
     pub distractors: [usize; 2],
-    /// Share of the videos in which a bar hides parts of the target at times.
+    /// Share of the videos in which a bar sometimes hides parts of the target.
     #[schemars(range(min = 0, max = 1))]
     pub occluded: f64,
 }
@@ -59,19 +59,19 @@ impl Default for Videos {
     }
 }
 
-/// Crops of 511x511 pixels around their targets, as SiamMask's authors prepare COCO, ImageNet DET and VID, and
-/// YouTube-VOS.
+/// Crops of 511x511 pixels around their targets, as prepared by the authors of SiamMask from COCO, ImageNet DET and
+/// VID, and YouTube-VOS.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Crop511 {
-    /// Folder that holds the sets.
+    /// Folder that contains the sets.
     pub root: PathBuf,
     /// The sets that are mixed.
     pub sets: Vec<CropSet>,
     /// Pairs per epoch.
     #[schemars(range(min = 1, max = 100000000))]
     pub pairs: usize,
-    /// Folder of sequences to evaluate on, below `root`: of VOT (`groundtruth.txt` beside the frames) or DAVIS.
+    /// Folder of evaluation sequences, relative to `root`: VOT (`groundtruth.txt` next to the frames) or DAVIS.
     pub sequences: PathBuf,
 }
 
@@ -79,23 +79,23 @@ pub struct Crop511 {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CropSet {
-    /// Folder of the crops, below the root.
+    /// Folder of the crops, relative to the root.
     pub folder: PathBuf,
-    /// JSON index, below the root.
+    /// JSON index, relative to the root.
     pub index: PathBuf,
     /// Whether the set has masks.
     pub masks: bool,
-    /// Tracks used per round through the mixture; absent: as many as there are.
+    /// Tracks used per round through the mixture; by default all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 100000000))]
     pub tracks: Option<usize>,
-    /// Most frames between template and search image, where it is not that of `preprocess.pairs`.
+    /// Largest number of frames between template and search image, if it differs from `preprocess.pairs`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub frame_range: Option<usize>,
 }
 
-/// Folders of frames: one of images, or DAVIS (`JPEGImages/480p/NAME` with `Annotations/480p/NAME`), or VOT
-/// (`groundtruth.txt` beside the frames). Training and evaluation see the same videos.
+/// Folders of frames: a folder of images, or DAVIS (`JPEGImages/480p/NAME` with `Annotations/480p/NAME`), or VOT
+/// (`groundtruth.txt` next to the frames). Training and evaluation use the same videos.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FrameFolder {
@@ -103,40 +103,41 @@ pub struct FrameFolder {
     pub root: PathBuf,
 }
 
-/// From two frames of a video to what SiamMask is trained on: a template, a search image and their labels. The step's
-/// inputs are `template`, `search`, `label_cls`, `label_loc`, `label_loc_weight`, `label_mask` and `label_mask_weight`.
+/// From two frames of a video to a training sample of SiamMask: a template, a search image and their labels. The inputs
+/// of the step are `template`, `search`, `label_cls`, `label_loc`, `label_loc_weight`, `label_mask` and
+/// `label_mask_weight`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct PairPreparation {
     /// Anchor boxes.
     pub anchors: Anchors,
-    /// Most frames between template and search image.
+    /// Largest number of frames between template and search image.
     pub frame_range: usize,
-    /// Variation of templates.
+    /// Augmentation of templates.
     pub template: CropVariation,
-    /// Variation of search images.
+    /// Augmentation of search images.
     pub search: CropVariation,
     /// Share of the pairs without colour.
     #[schemars(range(min = 0, max = 1))]
     pub grey: f64,
-    /// Share of the pairs whose search image shows another video.
+    /// Share of the pairs with a search image from another video.
     #[schemars(range(min = 0, max = 1))]
     pub negative: f64,
-    /// Share of the pairs that are mirrored.
+    /// Share of the pairs that are flipped horizontally.
     #[schemars(range(min = 0, max = 1))]
     pub flip: f64,
-    /// Share of the pairs whose colour channels change places.
+    /// Share of the pairs with permuted colour channels.
     #[schemars(range(min = 0, max = 1))]
     pub permute: f64,
     /// Anchors that overlap the target by more are positive.
     #[schemars(range(min = 0, max = 1))]
     pub positive_iou: f64,
-    /// Anchors that overlap it by less are negative.
+    /// Anchors that overlap the target by less are negative.
     #[schemars(range(min = 0, max = 1))]
     pub negative_iou: f64,
-    /// Most positive anchors of a pair.
+    /// Largest number of positive anchors of a pair.
     pub positives: usize,
-    /// Most labelled anchors of a pair.
+    /// Largest number of labelled anchors of a pair.
     pub labelled: usize,
 }
 
@@ -160,14 +161,14 @@ impl Default for PairPreparation {
     }
 }
 
-/// Anchor boxes at every place of the network's output.
+/// Anchor boxes at every position of the output of the network.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Anchors {
-    /// Distance of neighbouring places, in pixels of the search image.
+    /// Distance between adjacent positions, in pixels of the search image.
     #[schemars(range(min = 1, max = 128))]
     pub stride: usize,
-    /// Height over width.
+    /// Height divided by width.
     pub ratios: Vec<f64>,
     /// Sizes: an anchor of ratio 1 has sides of scale*stride.
     pub scales: Vec<f64>,
@@ -179,14 +180,14 @@ impl Default for Anchors {
     }
 }
 
-/// How a crop is varied.
+/// Augmentation of a crop.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct CropVariation {
     /// Largest shift in each direction, in pixels of the crop.
     #[schemars(range(min = 0))]
     pub shift: f64,
-    /// Largest change of each side, as a factor's distance from 1.
+    /// Largest relative change of each side.
     #[schemars(range(min = 0), extend("exclusiveMaximum" = 1))]
     pub scale: f64,
     /// Probability of blurring.
@@ -196,8 +197,8 @@ pub struct CropVariation {
     pub colour: bool,
 }
 
-/// How a target is followed with the network's outputs. Sides of template and search image are those of the model's
-/// inputs `template` and `search`.
+/// How a target is tracked with the outputs of the network. The sizes of template and search image are those of the
+/// inputs `template` and `search` of the model.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Tracking {
@@ -207,13 +208,13 @@ pub struct Tracking {
     pub boxes: String,
     /// Output of the model: mask logits `[M*M, H, W]`.
     pub mask: String,
-    /// How much a change of size and shape costs.
+    /// Penalty for changes of size and shape.
     #[schemars(range(min = 0))]
     pub penalty: f64,
-    /// Weight of the cosine window against the score.
+    /// Weight of the cosine window relative to the score.
     #[schemars(range(min = 0, max = 1))]
     pub window_influence: f64,
-    /// How fast the size follows a certain detection.
+    /// How fast the size follows a confident detection.
     #[schemars(range(min = 0, max = 1))]
     pub rate: f64,
     /// Pixels above this probability belong to the target.

@@ -7,24 +7,25 @@ use serde::{Deserialize, Serialize};
 
 use super::{InitFrom, Metric, Part, Period};
 
-/// Batch size, length and rhythm of the training.
+/// Batch size, length, evaluations and checkpoints of the training.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Train {
-    /// Samples per update: of one device where devices are simulated, of all ranks together where several train.
+    /// Batch size: samples per update. With simulated devices, of one device; with several processes, of all of them
+    /// together.
     #[schemars(range(min = 1, max = 65536))]
     pub batch: usize,
-    /// Passes through the training set; an incomplete last batch is left out.
+    /// Passes over the training set; an incomplete last batch is dropped.
     #[schemars(range(min = 1, max = 100000))]
     pub epochs: usize,
-    /// Seed of initialisation, order, augmentation and dropout.
+    /// Seed of initialisation, sample order, augmentation and dropout.
     #[serde(default)]
     pub seed: u64,
-    /// Where weights and running statistics come from that do not start anew, such as a backbone's.
+    /// Pretrained weights and running statistics, for example of a backbone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub init_from: Option<InitFrom>,
-    /// Modules that are trained differently from the rest: frozen, later, slower. What stands here for nothing is
-    /// trained throughout.
+    /// Modules that are trained differently: frozen, later, or with another learning rate. All other modules are
+    /// trained from the start.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub parts: Vec<Part>,
     /// Decay of an exponential moving average of the parameters, which evaluation uses: ema = decay*ema + (1 -
@@ -32,14 +33,14 @@ pub struct Train {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0), extend("exclusiveMaximum" = 1))]
     pub ema: Option<f64>,
-    /// Whether several ranks normalise over the batch of all of them together (PyTorch's SyncBatchNorm); else each over
-    /// its own part.
+    /// Whether batch normalisation uses the statistics of all processes together (PyTorch's SyncBatchNorm) instead of
+    /// each process its own.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub sync_bn: bool,
-    /// How often the held-out set is evaluated; the end always is.
+    /// How often the held-out set is evaluated; it is always evaluated at the end.
     #[serde(default = "each_epoch")]
     pub eval_every: Period,
-    /// How often a checkpoint is written; the end always is.
+    /// How often a checkpoint is written; one is always written at the end.
     #[serde(default = "each_epoch")]
     pub checkpoint_every: Period,
 }
@@ -48,46 +49,47 @@ fn each_epoch() -> Period {
     Period::Epochs(1.0)
 }
 
-/// What the training has to reach.
+/// The target that the training has to reach.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Target {
-    /// What is measured on the held-out set.
+    /// The metric measured on the held-out set.
     pub metric: Metric,
-    /// The value to reach, in the metric's range; shares as a fraction or with `%`.
+    /// The value to reach, in the range of the metric; shares as a fraction or with `%`.
     pub value: f64,
-    /// What has to be reached as well.
+    /// Further targets that have to be reached.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub also: Vec<Goal>,
-    /// Spread of the source's runs (one standard deviation).
+    /// Spread of the runs of the source (one standard deviation).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0))]
     pub sigma: Option<f64>,
-    /// Where the value comes from.
+    /// Source of the value.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub of: Option<String>,
-    /// Runs that converged as they should, which `zoo verdict` compares others with.
+    /// Runs that converged as expected; `zoo verdict` compares other runs with them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reference: Option<ReferenceRuns>,
-    /// How much worse than the reference's mean that of other runs may be; absent: as much as `value` is.
+    /// How much worse the mean of other runs may be than the mean of the reference; by default the distance of `value`
+    /// from it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0))]
     pub margin: Option<f64>,
 }
 
-/// Runs of one recipe that differ by their seeds, in short.
+/// Summary of runs of one recipe with different seeds.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ReferenceRuns {
-    /// Mean of what they reached, in the metric's range.
+    /// Mean of their results, in the range of the metric.
     pub mean: f64,
-    /// Their standard deviation, with `runs - 1` in the denominator.
+    /// Standard deviation of their results, with `runs - 1` in the denominator.
     #[schemars(range(min = 0))]
     pub sigma: f64,
-    /// How many there were.
+    /// Number of runs.
     #[schemars(range(min = 2))]
     pub runs: usize,
-    /// Whose runs, and where the figures are found.
+    /// Who ran them, and where the results are published.
     pub source: String,
 }
 
@@ -102,9 +104,9 @@ impl Target {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Goal {
-    /// What is measured on the held-out set.
+    /// The metric measured on the held-out set.
     pub metric: Metric,
-    /// The value to reach, in the metric's range; shares as a fraction or with `%`.
+    /// The value to reach, in the range of the metric; shares as a fraction or with `%`.
     pub value: f64,
 }
 

@@ -1,4 +1,4 @@
-//! Top-1, top-5 and cross entropy; which classes are taken for which, and the worst of the samples.
+//! Top-1, top-5 and cross entropy; the confusion matrix, and the worst samples.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -42,7 +42,7 @@ impl HeldOut for HeldOutImages {
             for (i, (logits, &label)) in logits.chunks_exact(logits.len() / n).zip(&labels).enumerate() {
                 let sample = Classified { logits, label };
                 let taken_for = confusion.add(&sample);
-                // Where images were left out, it is not known which these are.
+                // If images were skipped, their indices are unknown.
                 if let Some(taken_for) = taken_for.filter(|_| loader.skipped() == 0) {
                     self.show(samples as usize + i, &sample, taken_for, witness);
                 }
@@ -62,7 +62,7 @@ impl HeldOut for HeldOutImages {
 }
 
 impl HeldOutImages {
-    /// An image with its class, and with what it was taken for.
+    /// An image with its true and its predicted class.
     fn show(&self, index: usize, sample: &Classified<'_>, taken_for: usize, witness: &mut Witness<'_>) {
         let Self(loader) = self;
         let images = loader.dataset();

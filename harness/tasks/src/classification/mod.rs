@@ -1,4 +1,4 @@
-//! Classes of images.
+//! Image classification.
 
 mod evaluate;
 mod sources;
@@ -29,7 +29,7 @@ use crate::{
 /// Name of the input that holds the classes.
 const LABEL: &str = "label";
 
-/// Classes of images.
+/// Image classification.
 pub(crate) struct Classification;
 
 /// Images with a class.
@@ -141,7 +141,8 @@ impl SampleSets for LabelledImages {
                 vec![Step::ResizeTo(ResizeTo { size, filter })]
             };
             changed.push(format!(
-                "preprocess.{name}: images of other sizes are resized to the network's {height}x{width}"
+                "preprocess.{name}: images of other sizes are resized to {height}x{width}, the input size of the \
+                 network"
             ));
             steps.splice(0..0, added);
         }
@@ -152,7 +153,7 @@ impl SampleSets for LabelledImages {
         let first = first(recipe, inputs)?;
         offer(recipe, inputs, &[(&first.name, Element::Real), (LABEL, Element::Index)])?;
         if let Some(label) = inputs.iter().find(|input| input.name == LABEL && !input.shape.is_empty()) {
-            let message = format!("predictions of shape {:?} for an image, which has one class", label.shape);
+            let message = format!("predictions of shape {:?} for an image, but an image has one class", label.shape);
             return Err(InputError::at(recipe, "loss", message));
         }
         let pipeline = pipeline(recipe, Split::Train, self.train.image_size(), image(first))?;
@@ -211,6 +212,6 @@ impl SampleSets for LabelledImages {
     }
 
     fn undrawn(&self) -> Option<&'static str> {
-        Some("a class cannot be drawn; `zoo data make` shows the images")
+        Some("predictions of classes cannot be drawn; `zoo data make` shows the images")
     }
 }

@@ -1,4 +1,4 @@
-//! Where labelled images come from.
+//! Sources of labelled images.
 
 use std::{path::Path, sync::Arc};
 
@@ -24,7 +24,7 @@ pub(super) fn class_folders(folders: &schema::ClassFolders, on_error: OnError) -
     Ok(found(&folders.root, open_class_folders(&folders.root, on_error)?))
 }
 
-/// What a folder turned out to hold.
+/// The detected content of a folder.
 pub(super) fn found(root: &Path, found: Root) -> DataSets {
     let root = root.display();
     let description = match found.layout {
@@ -58,7 +58,7 @@ pub(super) fn characters(recipe: &Recipe, section: &schema::Characters) -> Resul
         10 => Alphabet::Digits,
         36 => Alphabet::Alphanumeric,
         n => {
-            let message = format!("there are characters for 10 classes (digits) or 36 (digits and letters), not {n}");
+            let message = format!("characters have 10 classes (digits) or 36 (digits and letters), not {n}");
             return Err(InputError::at(recipe, "data.source.characters.classes", message));
         }
     };

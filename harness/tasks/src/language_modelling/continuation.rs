@@ -1,4 +1,4 @@
-//! A text that a network continues, one character after the other.
+//! Generates text, one character at a time.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -12,7 +12,7 @@ use crate::{EvaluationError, Field, Network, evaluation::first_input};
 pub struct Sampling {
     /// How many there are.
     pub length: usize,
-    /// What logits are divided by before a character is drawn by their softmax; at 0 the likeliest is taken.
+    /// The temperature by which logits are divided before sampling; with 0 the most likely character is chosen.
     pub temperature: f64,
     /// Seed of the draws.
     pub seed: u64,
@@ -22,12 +22,12 @@ pub struct Sampling {
 pub struct Alphabet<'a>(pub(super) &'a Vocabulary);
 
 impl Alphabet<'_> {
-    /// Continues `prompt`; `tell` gets each character as it is chosen. The network sees as many of the last characters
-    /// as its window has. What is behind the last one of a shorter text, a causal network does not see. False if
+    /// Generates text after `prompt`; `tell` is called with each character. The network sees the last characters that
+    /// fit its window. For shorter texts, a causal network ignores positions after the last character. False if
     /// `cancel` was set before the end.
     ///
     /// # Errors
-    /// An empty prompt, a character that the network does not know, or one that takes no characters.
+    /// An empty prompt, a character outside the vocabulary, or a network that has no characters as input.
     pub fn continue_text(
         &self,
         network: &mut dyn Network,
@@ -42,7 +42,10 @@ impl Alphabet<'_> {
         let number = |character| {
             let unknown = || {
                 let known = self.0.list();
-                EvaluationError::Prompt(format!("the prompt has {character:?}; the network knows {known:?}"))
+                EvaluationError::Prompt(format!(
+                    "the prompt contains {character:?}, which is not in the vocabulary of \
+                                                 the network: {known:?}"
+                ))
             };
             self.0.number(character).ok_or_else(unknown)
         };

@@ -1,4 +1,4 @@
-//! Cross entropy of a character, and what follows from it.
+//! Cross entropy per character, and derived metrics.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 

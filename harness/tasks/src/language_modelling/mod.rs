@@ -1,4 +1,4 @@
-//! Text that a network continues: for each character of a window the one that comes after it.
+//! Language modelling by characters: predicts the next character for each position of a window.
 
 mod continuation;
 mod evaluate;
@@ -54,7 +54,7 @@ impl Task for LanguageModelling {
     }
 
     fn preprocessing(&self, recipe: &Recipe, _image: [usize; 3]) -> Result<Pipeline, InputError> {
-        Err(InputError::at(recipe, "preprocess", "windows of text are taken as they are"))
+        Err(InputError::at(recipe, "preprocess", "windows of text are not preprocessed"))
     }
 }
 
@@ -68,7 +68,7 @@ impl Texts {
 fn length(first: &Input) -> Result<usize, String> {
     match (first.element, first.shape.as_slice()) {
         (Element::Index, [length]) => Ok(*length),
-        _ => Err(format!("`{}` does not take the characters of a window: let it be {{indices: [T]}}", first.name)),
+        _ => Err(format!("`{}` cannot take the characters of a window: declare it as {{indices: [T]}}", first.name)),
     }
 }
 
@@ -117,7 +117,7 @@ impl SampleSets for Texts {
         if let Some(label) = inputs.iter().find(|input| input.name == LABEL && input.shape != first.shape) {
             let rows = label.shape.iter().product::<usize>();
             let message =
-                format!("{rows} predictions for the {length} characters of a window: each has one of its own");
+                format!("{rows} predictions for the {length} characters of a window: one per character is needed");
             return Err(InputError::at(recipe, "loss", message));
         }
         let windows = RandomWindows::new(self.train.clone(), length, self.windows)?;
@@ -151,8 +151,8 @@ impl SampleSets for Texts {
             Baseline { answer: answer.to_owned(), score }
         };
         Ok(vec![
-            answer("how often each character occurs", singles(train, val, known)),
-            answer("how often it follows the one before", pairs(train, val, known)),
+            answer("a unigram model", singles(train, val, known)),
+            answer("a bigram model", pairs(train, val, known)),
         ])
     }
 
@@ -178,7 +178,7 @@ impl SampleSets for Texts {
     }
 
     fn sheet(&self, _held_out: bool, _rows: usize, _columns: usize) -> Result<(Image, usize), DataError> {
-        Err(DataError::Config("text is not drawn; `zoo data inspect` counts it".to_owned()))
+        Err(DataError::Config("text cannot be drawn; use `zoo data inspect`".to_owned()))
     }
 
     fn undrawn(&self) -> Option<&'static str> {

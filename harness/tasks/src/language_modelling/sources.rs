@@ -1,4 +1,4 @@
-//! Where text comes from.
+//! Sources of text.
 
 use std::{path::Path, sync::Arc};
 
@@ -37,12 +37,12 @@ fn length(recipe: &Recipe) -> Result<usize, InputError> {
     match recipe.model.inputs.values().next() {
         Some(InputShape::Indices(shape)) if shape.indices.len() == 1 => Ok(shape.indices[0].0),
         Some(InputShape::Indices(_) | InputShape::Image(_) | InputShape::Numbers(_)) | None => {
-            Err(InputError::at(recipe, "model.inputs", "windows of text need a network that takes {indices: [T]}"))
+            Err(InputError::at(recipe, "model.inputs", "windows of text need a network with an input {indices: [T]}"))
         }
     }
 }
 
-/// A file in place of what the recipe has: its settings stay where they are those of a file.
+/// A file instead of the source of the recipe; settings of a file source are kept.
 pub(super) fn file(path: &Path, before: &Source) -> Source {
     let path = path.to_owned();
     Source::TextFile(match before {

@@ -1,4 +1,4 @@
-//! Which classes are taken for which.
+//! Confusion matrix.
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -17,9 +17,9 @@ pub struct Confusion {
 /// Samples of one class that were taken for another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mistaken {
-    /// What they are.
+    /// The true class.
     pub class: usize,
-    /// What they were taken for.
+    /// The predicted class.
     pub found: usize,
     /// How many there are.
     pub count: u64,
@@ -54,7 +54,7 @@ impl Confusion {
         self.counts.get(&class).map_or(0, |row| row.values().sum())
     }
 
-    /// What a class is called.
+    /// The name of a class.
     pub fn name(&self, class: usize) -> String {
         self.classes.get(class).cloned().unwrap_or_else(|| class.to_string())
     }

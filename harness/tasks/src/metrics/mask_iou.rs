@@ -1,4 +1,4 @@
-//! Agreement of masks.
+//! Intersection over union of masks.
 
 use super::{Mean, Meter};
 use zoo_datasets::{Mask, tracking::mask_iou};
@@ -6,9 +6,9 @@ use zoo_datasets::{Mask, tracking::mask_iou};
 /// A mask that was found and the true one.
 #[derive(Clone, Copy, Debug)]
 pub struct Masks<'a> {
-    /// What the network says.
+    /// The prediction.
     pub found: &'a Mask,
-    /// What is true.
+    /// The ground truth.
     pub truth: &'a Mask,
 }
 

@@ -1,4 +1,4 @@
-//! Agreement of label maps, class by class.
+//! Intersection over union of label maps, per class.
 
 use super::Confusion;
 use zoo_recipe::schema::{Metric, Score};

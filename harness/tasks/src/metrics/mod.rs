@@ -1,4 +1,4 @@
-//! How metrics are computed, a file each. What else is to be known of them stands in the list of [`Metric`].
+//! The computation of metrics, one file each. Their other properties are in the list of [`Metric`].
 
 mod bits_per_character;
 mod confusion;

@@ -1,4 +1,4 @@
-//! Agreement of boxes while tracking.
+//! Overlap of boxes in tracking.
 
 use super::{Mean, Meter, Track};
 

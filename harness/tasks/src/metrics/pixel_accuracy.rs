@@ -1,9 +1,9 @@
-//! Agreement of label maps, pixel by pixel.
+//! Pixel accuracy of label maps.
 
 use super::Confusion;
 use zoo_recipe::schema::{Metric, Score};
 
-/// Share of the pixels that were taken for what they are; NaN without pixels.
+/// Share of correctly classified pixels; NaN without pixels.
 pub fn pixel_accuracy(pixels: &Confusion) -> Score {
     let right: u64 = pixels.counts.keys().map(|class| pixels.count(*class, *class)).sum();
     let all: u64 = pixels.counts.keys().map(|class| pixels.samples(*class)).sum();

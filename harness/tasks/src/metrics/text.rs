@@ -1,4 +1,4 @@
-//! Precision, recall and their harmonic mean over found text.
+//! Precision, recall and their harmonic mean for text detection.
 
 use super::Meter;
 use zoo_datasets::text::Counts;
@@ -8,11 +8,11 @@ use zoo_datasets::text::Counts;
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Hmean(Counts);
 
-/// Share of the found texts that are texts.
+/// Share of the detected texts that are correct.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Precision(Counts);
 
-/// Share of the texts that are found.
+/// Share of the texts that are detected.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Recall(Counts);
 

@@ -1,4 +1,4 @@
-//! Sequences whose target is never lost.
+//! Share of sequences in which the target is never lost.
 
 use super::{Mean, Meter};
 use zoo_datasets::tracking::kept_to_the_end;

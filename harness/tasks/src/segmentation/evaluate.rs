@@ -1,4 +1,4 @@
-//! Mean intersection over union, and pictures of what was taken for what.
+//! Mean intersection over union, and pictures of predictions.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -85,7 +85,7 @@ fn taken(
     Ok((found, counts))
 }
 
-/// An image with its classes, and beside it with those that were found.
+/// An image with its true classes, and next to it with the predicted ones.
 fn show(HeldOutImage { name, sample }: &HeldOutImage, found: &LabelMap, counts: &Confusion, witness: &mut Witness<'_>) {
     let share = mean_iou(counts).value;
     let Size { width, height } = found.size();
@@ -93,8 +93,8 @@ fn show(HeldOutImage { name, sample }: &HeldOutImage, found: &LabelMap, counts: 
     witness(&Sight::Found(Found {
         name,
         place: Place::Alone { summary: &format!("mean IoU {:.0} %", 100.0 * share) },
-        shows: "an image tinted by its classes, and beside it by those that were found",
-        key: Some("left: the truth; right: what was found; pixels without class are dark"),
+        shows: "an image coloured by its true classes, and by the predicted ones",
+        key: Some("left: ground truth; right: prediction; pixels without class are dark"),
         badness: Some(if share.is_nan() { 0.0 } else { 1.0 - share }),
         draw: &|| {
             let seen = &sample.image;

@@ -92,15 +92,15 @@ impl SampleSets for LabelledPixels {
         let entropy = recipe.loss.softmax_cross_entropy.as_ref();
         if let Some(entropy) = entropy.filter(|entropy| entropy.ignore != Some(u32::from(VOID))) {
             let message = match entropy.ignore {
-                Some(other) => format!("{other} is ignored, while {VOID} is the label of pixels without class"),
+                Some(other) => format!("{other} is ignored, but {VOID} is the label of pixels without class"),
                 None => format!("pixels without class have the label {VOID}: add `ignore: {VOID}`"),
             };
             return Err(InputError::at(recipe, "loss.softmax_cross_entropy", message));
         }
         let labels = inputs.iter().find(|input| input.name == LABEL).map(|input| input.shape.as_slice());
         let Some(labels) = samples::label_size(labels, image(first)) else {
-            let message = "the network has no prediction for each pixel: its output is [classes, height, width], not \
-                           larger than the image";
+            let message = "the network must give a prediction per pixel: [classes, height, width], not larger than \
+                           the image";
             return Err(InputError::at(recipe, "loss", message));
         };
         let (training, prepare) = samples::training(recipe, self.train.clone(), image(first))?;

@@ -1,4 +1,4 @@
-//! From images with label maps to what a network is trained and evaluated on.
+//! Training and evaluation samples from images with label maps.
 
 use std::sync::Arc;
 
@@ -37,7 +37,7 @@ impl Preparation {
     }
 }
 
-/// What a network that takes `image` (`[channels, height, width]`) is trained on.
+/// Training samples for a network with the input `image` (`[channels, height, width]`).
 pub(super) struct Training {
     set: Arc<dyn LabelMapDataset>,
     augment: LabelAugment,
@@ -77,9 +77,9 @@ impl Samples for Training {
 
 /// A held-out image in the network's size.
 pub(super) struct HeldOutImage {
-    /// What it is called.
+    /// Its name.
     pub name: String,
-    /// What the network sees.
+    /// The input of the network.
     pub sample: Labelled,
 }
 
@@ -116,7 +116,8 @@ impl Samples for Evaluated {
     }
 }
 
-/// Height and width of a label map that a network of `image` predicts; `None` unless it lies within the image.
+/// Height and width of the label map that a network with the input `image` predicts; `None` unless it fits into the
+/// image.
 pub(super) fn label_size(labels: Option<&[usize]>, [_, height, width]: [usize; 3]) -> Option<Size> {
     match labels {
         None => Some(Size { width, height }),
@@ -125,7 +126,8 @@ pub(super) fn label_size(labels: Option<&[usize]>, [_, height, width]: [usize; 3
     }
 }
 
-/// Height and width of what an output of `shape` (`[classes, height, width]`) predicts of an image of `whole` pixels.
+/// Height and width of the part of an image of `whole` pixels that an output of `shape` (`[classes, height, width]`)
+/// predicts.
 ///
 /// # Errors
 /// An output that is not a class for each pixel of a part of the image.
@@ -135,7 +137,7 @@ pub(super) fn predicted_size(shape: &[usize], whole: Size) -> Result<Size, Evalu
         [] => None,
     };
     size.ok_or_else(|| {
-        let message = format!("its output is {shape:?} for images of {whole} pixels, not a class for each pixel");
+        let message = format!("the output is {shape:?} for images of {whole} pixels, not a class per pixel");
         EvaluationError::Mismatch(message)
     })
 }

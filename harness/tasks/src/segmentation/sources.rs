@@ -1,4 +1,4 @@
-//! Where images with label maps come from.
+//! Sources of images with label maps.
 
 use std::{path::Path, sync::Arc};
 
@@ -28,7 +28,7 @@ pub(super) fn shapes(recipe: &Recipe, section: &schema::Shapes) -> Result<DataSe
     let val = Shapes::new(config, section.seed, Shapes::HELD_OUT, section.val)?;
     let (classes, own) = (recipe.model.classes, train.classes().len());
     if classes != own {
-        let message = format!("the shapes have {own} classes, background included, the model has {classes}");
+        let message = format!("the shapes have {own} classes including background, but the model has {classes}");
         return Err(InputError::at(recipe, "model.classes", message));
     }
     let description = format!("generated shapes, {} pixels", config.size);

@@ -1,4 +1,4 @@
-//! What an answer reaches that does not look at the image: the most frequent class everywhere.
+//! The score of the trivial answer: the most frequent class everywhere.
 
 use zoo_datasets::{SampleLoader, Samples, segmentation::VOID};
 

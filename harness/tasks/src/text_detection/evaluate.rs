@@ -73,9 +73,9 @@ fn show(
     let (there, read) = (regions.iter().filter(|region| !region.ignore).count(), found.len());
     witness(&Sight::Found(Found {
         name,
-        place: Place::Alone { summary: &format!("{read} found, {there} to find") },
-        shows: &format!("outlines of {there} texts to find and of {read} that were found"),
-        key: Some("thin yellow outlines are the truth, thick green ones were found"),
+        place: Place::Alone { summary: &format!("{read} detected of {there}") },
+        shows: &format!("outlines of {there} true texts and {read} detected ones"),
+        key: Some("thin yellow outlines: ground truth; thick green outlines: prediction"),
         badness: Some(if counts.texts + counts.detections == 0 { 0.0 } else { 1.0 - counts.score().hmean }),
         draw: &|| draw_text(image, regions, found),
     }));
@@ -90,7 +90,7 @@ fn find(
     let (Some(first), n) = (images.first(), images.len()) else { return Ok(Vec::new()) };
     let Size { width, height } = first.size;
     let input = first_input(network)?.name;
-    // A network of its own for other images than it was made for: as many at once as there are.
+    // A separate network for each other image size, for the given number of images.
     let known = network.inputs().iter().any(|input| input.shape == [3, height, width]);
     network.resize(if known { network.batch() } else { n }, &input, &[3, height, width])?;
     let per_run = network.batch();
@@ -101,7 +101,7 @@ fn find(
         let output = Output::take(&mut outputs, probability)?;
         if output.shape != [1, height, width] {
             let message = format!(
-                "`{probability}` is {:?} for images of {height}x{width}: text is read off 1x{height}x{width}",
+                "`{probability}` is {:?} for images of {height}x{width}, but text detection needs 1x{height}x{width}",
                 output.shape
             );
             return Err(EvaluationError::Mismatch(message));

@@ -1,4 +1,4 @@
-//! Text in images, as DB finds it.
+//! Text detection with DB.
 
 mod evaluate;
 mod samples;
@@ -30,7 +30,7 @@ struct AnnotatedImages {
     val: Arc<dyn TextDataset>,
 }
 
-/// What annotation files of another folder than the recipe's look like.
+/// The format of annotation files in a folder other than that of the recipe.
 fn format_of(source: &Source) -> TextFormat {
     if let Source::TextFolder(folder) = source { folder.format } else { TextFormat::default() }
 }

@@ -1,4 +1,4 @@
-//! From annotated images to what DB is trained and evaluated on.
+//! Training and evaluation samples of DB from annotated images.
 
 use std::sync::Arc;
 
@@ -17,14 +17,14 @@ use crate::{
     preprocess::{Split, normalized, only_normalisation, pair},
 };
 
-/// Inputs of the step beside the image: what is learnt from a text.
+/// Inputs of the step, in addition to the image: the training targets of text.
 pub(super) const TARGETS: [&str; 4] = ["gt", "mask", "thresh_map", "thresh_mask"];
 
 fn preparation(recipe: &Recipe) -> schema::TextPreparation {
     recipe.preprocess.text.clone().unwrap_or_default()
 }
 
-/// What a network that takes `image` (`[channels, height, width]`) is trained on.
+/// Training samples for a network with the input `image` (`[channels, height, width]`).
 pub(super) fn training(
     recipe: &Recipe,
     train: Arc<dyn TextDataset>,
@@ -64,7 +64,7 @@ pub(super) fn batch(examples: Vec<TextExample>, image: &str, normalize: &Normali
 /// A held-out image.
 #[derive(Clone, Debug)]
 pub(super) struct TextImage {
-    /// What it is called.
+    /// Its name.
     pub name: String,
     /// The image.
     pub image: Image,

@@ -1,4 +1,4 @@
-//! Where images with text come from.
+//! Sources of images with text.
 
 use std::{path::Path, sync::Arc};
 
@@ -46,7 +46,7 @@ pub(super) fn folder(root: &Path, format: schema::TextFormat, on_error: OnError)
     let val = TextFolder::open_root(root, TextPart::Test, format, on_error)?;
     let skipped = train.skipped() + val.skipped();
     let samples = Arc::new(AnnotatedImages { train: Arc::new(train), val: Arc::new(val) });
-    let division = if samples.is_undivided() { ", not divided into images to train on and held-out ones" } else { "" };
+    let division = if samples.is_undivided() { ", not divided into training and held-out images" } else { "" };
     let description = format!("images with text in {}{division}", root.display());
     Ok(DataSets { samples, description, skipped })
 }

@@ -1,4 +1,4 @@
-//! A target's mask in held-out pairs, and the way through held-out sequences.
+//! Evaluation of masks in held-out pairs, and of tracking in held-out sequences.
 
 use std::sync::{
     Arc,
@@ -36,7 +36,7 @@ pub(super) struct Setting {
     window: MaskWindow,
 }
 
-/// Where in the search image the mask of a place lies: `size` pixels from `place * stride - pad` on.
+/// The position of the mask of a place in the search image: `size` pixels from `place * stride - pad`.
 #[derive(Clone, Copy)]
 struct MaskWindow {
     size: usize,
@@ -64,7 +64,7 @@ impl Setting {
         };
         let (grid, side) = fits.ok_or_else(|| {
             let message = format!(
-                "a target is followed with classes [A, G, G, 2], boxes [4A, G, G] and masks [M*M, G, G], but `{}` is {class:?}, \
+                "tracking needs classes [A, G, G, 2], boxes [4A, G, G] and masks [M*M, G, G], but `{}` is {class:?}, \
                  `{}` {boxes:?}, `{}` {mask:?}",
                 names.class, names.boxes, names.mask
             );
@@ -73,7 +73,7 @@ impl Setting {
         let (tracker, normalize, outputs) = tracker(recipe, grid, side)?;
         let anchors = tracker.anchors.ratios.len() * tracker.anchors.scales.len();
         if anchors != class[0] {
-            let message = format!("{anchors} shapes of anchors, but `{}` has {}", names.class, class[0]);
+            let message = format!("{anchors} anchor shapes, but `{}` has {}", names.class, class[0]);
             return Err(EvaluationError::Mismatch(message));
         }
         let window = match &recipe.loss.mask_soft_margin {
@@ -205,7 +205,7 @@ impl HeldOut for HeldOutTargets {
             supervised::Found::TooShort => {}
             supervised::Found::Overlap(value) => scores.push(Score { metric: Metric::Eao, value, of: None }),
         }
-        // What nothing is known about is not measured.
+        // Frames without annotation are not measured.
         scores.retain(|score| !score.value.is_nan());
         Ok(Some(Evaluation { samples, loss: None, scores }))
     }
@@ -298,8 +298,8 @@ fn follow_all(
                 witness(&Sight::Found(Found {
                     name,
                     place: Place::Frame { sequence, number },
-                    shows: "the outline of the target where it is and where it was found",
-                    key: Some("thin yellow outlines are the truth, thick green ones were found"),
+                    shows: "the true and the predicted outline of the target",
+                    key: Some("thin yellow outlines: ground truth; thick green outlines: prediction"),
                     badness: view.frame.target.map(|truth| 1.0 - tracked.target.iou(&truth)),
                     draw: &|| draw_tracked(image, tracked, truth.as_ref()),
                 }));
@@ -313,7 +313,7 @@ fn follow_all(
     Ok(Some(tracks))
 }
 
-/// What a tracker looks at in a frame.
+/// The search image of a tracker in a frame.
 struct View {
     frame: VideoFrame,
     pixels: Vec<f32>,
@@ -326,7 +326,7 @@ impl Walk {
         let name = videos.name(sequence);
         let first = videos.frame(sequence, 0)?;
         let target = first.target.ok_or_else(|| {
-            let message = format!("{name}: the target is not known in the first frame, so it cannot be followed");
+            let message = format!("{name}: the target is not given in the first frame, so it cannot be tracked");
             EvaluationError::Mismatch(message)
         })?;
         let tracker = Tracker::new(setting.tracker.clone(), &first.image, target);

@@ -1,4 +1,4 @@
-//! A target in videos, as SiamMask follows it.
+//! Tracking with SiamMask.
 
 mod evaluate;
 mod pairs;
@@ -122,7 +122,7 @@ impl SampleSets for Targets {
         self.sets().map(|(name, set)| (name, set.len())).into()
     }
 
-    /// Of videos that are drawn one frame each tells enough.
+    /// For contact sheets, one frame of each video suffices.
     fn inspect(&self, part: usize, done: &(dyn Fn() + Sync)) -> Inspection {
         let (name, set) = self.sets()[part];
         let read = |index: usize| {

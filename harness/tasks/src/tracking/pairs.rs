@@ -1,4 +1,4 @@
-//! From videos to what SiamMask is trained and evaluated on.
+//! Training and evaluation samples of SiamMask from videos.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ pub(super) const SEARCH: &str = "search";
 /// Name of the input that holds the anchors' classes, `[A, G, G]`.
 const CLASSES: &str = "label_cls";
 
-/// What videos offer to a step.
+/// The inputs that videos provide for a step.
 pub(super) const FIELDS: [&str; 7] =
     [TEMPLATE, SEARCH, CLASSES, "label_loc", "label_loc_weight", "label_mask", "label_mask_weight"];
 
@@ -39,7 +39,7 @@ fn side(recipe: &Recipe, name: &str) -> Result<usize, InputError> {
         Some(_) => Err(InputError::at(
             recipe,
             &format!("model.inputs.{name}"),
-            format!("`{name}` has to be a square of three channels"),
+            format!("`{name}` must be a square with three channels"),
         )),
         None => Err(InputError::at(recipe, "model.inputs", format!("videos need an input `{name}`"))),
     }
@@ -88,7 +88,7 @@ fn pair_config(recipe: &Recipe, split: Split, grid: usize) -> Result<(PairConfig
     Ok((config, normalize))
 }
 
-/// What a step with these inputs is trained on.
+/// The training data of a step with these inputs.
 pub(super) fn training(
     recipe: &Recipe,
     inputs: &[Input],
@@ -96,8 +96,7 @@ pub(super) fn training(
     pairs: usize,
 ) -> Result<(Pairs, Normalize), InputError> {
     let classes = inputs.iter().find(|input| input.name == CLASSES).and_then(|input| input.shape.last());
-    let grid =
-        classes.ok_or_else(|| InputError::at(recipe, "loss", format!("no term of the loss takes `{CLASSES}`")))?;
+    let grid = classes.ok_or_else(|| InputError::at(recipe, "loss", format!("no loss term uses `{CLASSES}`")))?;
     let (config, normalize) = pair_config(recipe, Split::Train, *grid)?;
     let pairs = Pairs::new(train, config, pairs)?;
     let expected = inputs.iter().find(|input| input.name == CLASSES).map_or(0, |input| input.shape.iter().product());

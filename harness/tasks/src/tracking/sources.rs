@@ -1,4 +1,4 @@
-//! Where videos come from.
+//! Sources of videos.
 
 use std::{path::Path, sync::Arc};
 

@@ -1,4 +1,4 @@
-//! VOT's supervised protocol: a tracker that loses its target is started again.
+//! The supervised protocol of VOT: a tracker that loses its target is restarted.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use zoo_datasets::{
@@ -12,7 +12,7 @@ use crate::{EvaluationError, Network};
 /// Lengths of sequences over which the overlap is expected (VOT2016 to 2018).
 const LENGTHS: std::ops::RangeInclusive<usize> = 100..=356;
 
-/// What became of a supervised evaluation.
+/// The result of a supervised evaluation.
 pub(super) enum Found {
     /// It was cancelled.
     Cancelled,

@@ -1,4 +1,4 @@
-//! What answers reach that know nothing of the image: figures beside which a score has to be seen.
+//! The scores of trivial answers that ignore the image, for comparison.
 
 use zoo_datasets::{Mask, SampleLoader, Samples, Size, geometry::Point};
 use zoo_recipe::schema::Metric;

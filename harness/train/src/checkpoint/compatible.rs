@@ -1,4 +1,4 @@
-//! Whether a recipe still describes the training that a checkpoint is of.
+//! Checks whether a checkpoint belongs to a recipe.
 
 use serde_json::Value;
 use std::fmt;
@@ -12,7 +12,7 @@ const FREE: [&str; 15] = [
     "engine.threads",
     "train.eval_every",
     "train.checkpoint_every",
-    // Where data lie; that they are the same is verified by `DataIdentity`.
+    // Paths of data; `DataIdentity` verifies that the data are the same.
     "data.source.image_folder.root",
     "data.source.class_folders.root",
     "data.source.cifar10.root",

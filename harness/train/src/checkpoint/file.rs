@@ -1,8 +1,8 @@
 //! One checkpoint in one safetensors file.
 //!
-//! Tensors have the variables' names; the file can be read by anything that reads safetensors. Its metadata have one
-//! entry, `zoo.checkpoint`, with the JSON text `{"crc32c":"xxxxxxxx","progress":{...}}`. The checksum covers the text
-//! of `progress` and, in the order of the file, name, element type, shape and bytes of each tensor.
+//! Tensors are named like variables, and the file can be read by any safetensors reader. Its metadata have one entry,
+//! `zoo.checkpoint`, with the JSON text `{"crc32c":"xxxxxxxx","progress":{...}}`. The checksum covers the text of
+//! `progress` and, in the order of the file, name, element type, shape and bytes of each tensor.
 
 use candle_core::{CpuStorage, Storage, Tensor};
 use half::{bf16, f16};
@@ -59,7 +59,7 @@ impl Checkpoint {
         self.tensors().iter().try_for_each(|(_, _, tensor)| each_chunk(tensor, &mut |chunk| out.write_all(chunk)))
     }
 
-    /// What stands before the tensors: their places, the progress, and the checksum of both.
+    /// The header before the tensors: their offsets, the progress, and the checksum of both.
     fn header(&self, path: &Path) -> Result<Vec<u8>, CheckpointError> {
         let foreign = |error: serde_json::Error| foreign(path, error.to_string());
         let progress = serde_json::value::to_raw_value(&self.progress).map_err(foreign)?;
@@ -86,7 +86,7 @@ impl Checkpoint {
     /// Reads a checkpoint and verifies it.
     ///
     /// # Errors
-    /// A file that cannot be read, is cut off, is something else, or is not what was written.
+    /// A file that cannot be read, is truncated, is something else, or is damaged.
     pub fn load(path: &Path) -> Result<Self, CheckpointError> {
         Self::decode(path, &read(path).map_err(CheckpointError::io(path))?)
     }
@@ -98,7 +98,7 @@ impl Checkpoint {
         let entries = || metadata.metadata().iter().flatten();
         let Some((_, text)) = entries().find(|(key, _)| *key == KEY) else {
             return Err(match entries().find(|(_, text)| serde_json::from_str::<Sealed>(text).is_ok()) {
-                Some((key, _)) => garbled(path, format!("its metadata have `{key}` in place of `{KEY}`")),
+                Some((key, _)) => garbled(path, format!("its metadata have `{key}` instead of `{KEY}`")),
                 None => foreign(path, format!("its metadata have no `{KEY}`")),
             });
         };
@@ -122,7 +122,7 @@ impl Checkpoint {
             serde_json::from_str(sealed.progress.get()).map_err(|e| garbled(path, e.to_string()))?;
         if let Some(LossScale { skipped, .. }) = progress.loss_scale.filter(|scale| scale.skipped > progress.step) {
             let step = progress.step;
-            return Err(garbled(path, format!("{skipped} updates left out in {step} steps")));
+            return Err(garbled(path, format!("{skipped} updates skipped in {step} steps")));
         }
         let variables: BTreeMap<String, Tensor> = file
             .iter()
@@ -153,7 +153,7 @@ impl Checkpoint {
     }
 }
 
-/// What every version of the format has.
+/// The common part of all format versions.
 #[derive(Deserialize)]
 struct Version {
     format: u32,
@@ -169,7 +169,7 @@ fn each_chunk(tensor: &Tensor, take: &mut dyn FnMut(&[u8]) -> io::Result<()>) ->
         Storage::Cpu(CpuStorage::F64(values)) => encode(&values[range], f64::to_le_bytes, take),
         Storage::Cpu(CpuStorage::F16(values)) => encode(&values[range], f16::to_le_bytes, take),
         Storage::Cpu(CpuStorage::BF16(values)) => encode(&values[range], bf16::to_le_bytes, take),
-        _ => Err(io::Error::other(format!("a variable of type {} cannot be kept", tensor.dtype().as_str()))),
+        _ => Err(io::Error::other(format!("a variable of type {} cannot be stored", tensor.dtype().as_str()))),
     }
 }
 
@@ -197,7 +197,7 @@ fn format(path: &Path) -> impl Fn(SafeTensorError) -> CheckpointError + '_ {
     move |source| CheckpointError::Format { path: path.to_owned(), source }
 }
 
-/// Reads a safetensors file; of one whose header cannot be right only the beginning, which tells what is wrong.
+/// Reads a safetensors file; only the beginning if the header is invalid, which suffices for the error.
 pub(crate) fn read(path: &Path) -> io::Result<Vec<u8>> {
     let (mut file, size) = files::open(path)?;
     let mut beginning = Vec::new();

@@ -1,4 +1,4 @@
-//! Checkpoints: everything that a training needs to go on as if it had never stopped.
+//! Checkpoints: everything that is needed to resume a training with bit-identical results.
 
 mod compatible;
 mod file;
@@ -24,13 +24,13 @@ pub const FORMAT: u32 = 1;
 /// The state of a training between two steps.
 #[derive(Clone, Debug)]
 pub struct Checkpoint {
-    /// Where the training stands.
+    /// The progress of the training.
     pub progress: Progress,
     /// All variables by name: parameters, running statistics, optimizer slots.
     pub variables: BTreeMap<String, Tensor>,
 }
 
-/// Where a training stands, and what it is a training of.
+/// The progress of a training, and its identity.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Progress {
     /// [`FORMAT`].
@@ -55,21 +55,21 @@ pub struct Progress {
     pub evaluations: Vec<Evaluated>,
     /// Top-1 accuracy of a linear classifier on the same data, if it was measured.
     pub linear_baseline: Option<f64>,
-    /// What computed: a simulated device, or [`HOST`].
+    /// The device: a simulated device, or [`HOST`].
     #[serde(default = "host")]
     pub device: String,
-    /// The loss scale (1 where nothing is half precision), and how many updates were left out. Files that do not say it
-    /// are of trainings that left out none.
+    /// The loss scale (1 without half precision), and the number of skipped updates. Files without it belong to
+    /// trainings without skipped updates.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub loss_scale: Option<LossScale>,
 }
 
-/// What computed checkpoints that do not say it.
+/// The device of checkpoints that do not store it.
 fn host() -> String {
     HOST.to_owned()
 }
 
-/// Tells one pair of training and held-out set from another, wherever they lie.
+/// Identifies a pair of training and held-out set, independent of their paths.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DataIdentity {
     /// Samples trained on.
@@ -142,7 +142,7 @@ pub enum CheckpointError {
     Unfit {
         /// The file.
         path: PathBuf,
-        /// What differs.
+        /// The differences.
         reason: String,
     },
     /// The operating system refused to read.
@@ -154,11 +154,11 @@ pub enum CheckpointError {
         source: io::Error,
     },
     /// A file that is no safetensors file, or cut off.
-    #[error("{}: no readable safetensors file: {source}", path.display())]
+    #[error("{}: not a readable safetensors file: {source}", path.display())]
     Format {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The reason.
         source: safetensors::SafeTensorError,
     },
     /// A safetensors file without the metadata of a checkpoint.
@@ -166,19 +166,19 @@ pub enum CheckpointError {
     Foreign {
         /// The file.
         path: PathBuf,
-        /// What is missing.
+        /// The missing part.
         reason: String,
     },
-    /// Metadata that are not what was written.
+    /// Damaged metadata.
     #[error("{}: damaged: {reason}", path.display())]
     Garbled {
         /// The file.
         path: PathBuf,
-        /// What is wrong with them.
+        /// The reason.
         reason: String,
     },
-    /// Content that is not what was written.
-    #[error("{}: damaged: its content has the checksum {found:08x}, {expected:08x} was written", path.display())]
+    /// Damaged content.
+    #[error("{}: damaged: the checksum is {found:08x}, expected {expected:08x}", path.display())]
     Damaged {
         /// The file.
         path: PathBuf,

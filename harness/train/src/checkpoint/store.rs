@@ -1,4 +1,4 @@
-//! The folder of a run's checkpoints.
+//! The checkpoint folder of a run.
 
 use std::{
     fs,
@@ -61,7 +61,7 @@ impl CheckpointStore {
     /// Writes a checkpoint, then removes all but the newest two.
     ///
     /// # Errors
-    /// What the operating system refuses. Whatever happens, the checkpoints before this one are intact then.
+    /// Errors of the operating system. Earlier checkpoints are always intact.
     pub fn save(&self, checkpoint: &Checkpoint) -> Result<PathBuf, CheckpointError> {
         fs::create_dir_all(&self.folder).map_err(CheckpointError::unwritable(&self.folder))?;
         let path = self.path(checkpoint.progress.step);
@@ -90,7 +90,7 @@ impl CheckpointStore {
         self.none_usable(rejected).map(|()| None)
     }
 
-    /// All checkpoints, the newest first, each read when it is asked for.
+    /// All checkpoints, newest first, read on demand.
     ///
     /// # Errors
     /// A folder that cannot be read.
@@ -116,8 +116,8 @@ impl CheckpointStore {
         Err(CheckpointError::NoneUsable { folder: self.folder.clone(), rejected })
     }
 
-    /// Prepares for going on from `step`: sets newer checkpoints aside (by name; nothing is lost) and removes what a
-    /// crash left half written.
+    /// Prepares for resuming from `step`: renames newer checkpoints (nothing is lost) and removes incomplete files of a
+    /// crash.
     ///
     /// # Errors
     /// What the operating system refuses.
@@ -157,7 +157,7 @@ impl CheckpointStore {
         for entry in fs::read_dir(&self.folder).map_err(CheckpointError::io(&self.folder))? {
             let name = entry.map_err(CheckpointError::io(&self.folder))?.file_name();
             let number = name.to_str().and_then(|n| n.strip_prefix("step-")?.strip_suffix(".safetensors"));
-            // Only names that `path` would give.
+            // Only names of the form of `path`.
             let step = number.filter(|n| n.bytes().all(|b| b.is_ascii_digit())).and_then(|n| n.parse().ok());
             steps.extend(step.filter(|&step| self.path(step).file_name() == Some(&name)));
         }

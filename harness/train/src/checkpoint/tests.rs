@@ -146,7 +146,7 @@ fn impossible_progress_is_refused() {
     assert!(error.contains("4 updates left out in 3 steps") && error.contains("it is of step 1"), "{error}");
 }
 
-/// The newest two of the steps up to the one that is written: whatever else is there was not written by this training.
+/// The newest two of the steps up to the one that is written: other files were not written by this training.
 #[test]
 fn what_was_written_last_is_never_removed() {
     let dir = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! Whether runs of one recipe, which differ by their seeds, converge as they should.
+//! Tests whether runs of one recipe with different seeds converge as they should.
 
 pub mod noninferiority;
 mod outliers;
@@ -19,7 +19,7 @@ use outliers::outlier;
 pub(crate) const FREE: [&str; 6] =
     ["description", "reference", "golden", "engine.threads", "train.checkpoint_every", "train.seed"];
 
-/// What a user may want otherwise.
+/// Options of a verdict.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rules {
     /// Probability that runs that are too bad pass.
@@ -41,14 +41,14 @@ pub enum ConvergenceError {
     #[error("there are no runs to judge")]
     Empty,
     /// A recipe without a target.
-    #[error("{}: its recipe names no target; there is nothing to judge by", folder.display())]
+    #[error("{}: its recipe has no target to judge by", folder.display())]
     NoTarget {
         /// The run.
         folder: PathBuf,
     },
     /// Runs of different trainings.
     #[error(
-        "{} and {} are no runs of one training, they differ in:{}", first.display(), other.display(),
+        "{} and {} are not runs of the same training; they differ in:{}", first.display(), other.display(),
         changes.iter().map(|change| format!("\n  {change}")).collect::<String>()
     )]
     Different {
@@ -60,7 +60,11 @@ pub enum ConvergenceError {
         changes: Vec<Change>,
     },
     /// Two runs that are one.
-    #[error("{} and {} have the same seed, {seed}: such runs are equal to the bit and count as one", first.display(), other.display())]
+    #[error(
+        "{} and {} have the same seed, {seed}: such runs are bit-identical and count only once",
+        first.display(),
+        other.display()
+    )]
     SameSeed {
         /// A run.
         first: PathBuf,
@@ -70,23 +74,23 @@ pub enum ConvergenceError {
         seed: u64,
     },
     /// A run that is not done.
-    #[error("{} is not done; `zoo run --resume --out {}` goes on with it", folder.display(), folder.display())]
+    #[error("{} is not finished; `zoo run --resume {}` resumes it", folder.display(), folder.display())]
     NotDone {
         /// The run.
         folder: PathBuf,
     },
     /// A reference without a margin that makes sense.
     #[error(
-        "the target's value is not worse than its reference's mean, so it gives no margin; `target.margin` or --margin says how \
-         much worse is still good enough"
+        "the target is not worse than the mean of its reference, so no margin follows from it; set `target.margin` or \
+         --margin"
     )]
     NoMargin,
     /// A margin that excuses everything.
-    #[error("a margin of {margin} is more than {metric} can differ by")]
+    #[error("a margin of {margin} exceeds the range of {metric}")]
     Margin {
         /// The margin.
         margin: f64,
-        /// What is judged.
+        /// The judged metric.
         metric: Metric,
     },
     /// A run that cannot be read.
@@ -117,10 +121,10 @@ pub fn judge(records: &[RunRecord], rules: Rules) -> Result<Convergence, Converg
     let spread = sample.and_then(|sample| spread(sample, against));
     let (verdict, mut because) = verdict(&runs, test, &also, target.metric, rules.alpha);
     if verdict != ConvergenceVerdict::Pass && runs.iter().any(|run| run.outlier) {
-        because.push_str("; a run is unlike the others: look at its curves first");
+        because.push_str("; one run is unlike the others: look at its curves first");
     }
     if spread.is_some_and(|spread| spread.p <= rules.alpha) {
-        because.push_str("; the runs spread more than the reference's do, so they are not alike");
+        because.push_str("; the runs spread more than those of the reference, so they are not comparable");
     }
     let more_runs = match verdict {
         ConvergenceVerdict::Inconclusive => sample.and_then(|sample| match test {
@@ -178,7 +182,7 @@ fn expect_one_training(first: &RunRecord, records: &[RunRecord]) -> Result<(), C
     Ok(())
 }
 
-/// What two runs differ in: values of the recipe but for the `free` ones, device, and data.
+/// The differences between two runs: values of the recipe except the `free` ones, device, and data.
 pub fn setting_changes(first: &RunRecord, other: &RunRecord, free: &[&str]) -> Vec<Change> {
     let value = |record: &RunRecord| serde_json::to_value(&record.recipe).unwrap_or_default();
     let mut changes = differences(&value(first), &value(other), free);
@@ -243,16 +247,16 @@ fn verdict(
     use ConvergenceVerdict::{Inconclusive, Missed, Pass};
     let failed = runs.iter().filter(|run| run.achieved.is_none()).count();
     if failed > 0 {
-        return (Missed, format!("{failed} of {} runs did not come to their end", runs.len()));
+        return (Missed, format!("{failed} of {} runs did not finish", runs.len()));
     }
     if also.iter().any(|goal| !goal.met) {
-        return (Missed, "another goal of the target is not reached".to_owned());
+        return (Missed, "another goal of the target is missed".to_owned());
     }
     match test {
-        None => (Inconclusive, "a single run has no spread to judge by".to_owned()),
+        None => (Inconclusive, "a single run has no spread".to_owned()),
         Some(Test { p, .. }) if p <= alpha => (Pass, "H0 is refuted".to_owned()),
         Some(Test { p, .. }) if 1.0 - p <= alpha => (Missed, format!("the mean is significantly {}", sides(metric).0)),
-        Some(_) => (Inconclusive, "chance explains the distance as well".to_owned()),
+        Some(_) => (Inconclusive, "the difference may be due to chance".to_owned()),
     }
 }
 
@@ -265,7 +269,7 @@ fn hypotheses(metric: Metric, margin: Option<f64>, bound: f64) -> Hypotheses {
                 Better::Higher => "less",
                 Better::Lower => "plus",
             };
-            format!("{bound}, the reference's mean {by} a margin of {}", metric.format(margin))
+            format!("{bound}, the mean of the reference {by} a margin of {}", metric.format(margin))
         }
         None => format!("{bound}, the target"),
     };
@@ -275,7 +279,7 @@ fn hypotheses(metric: Metric, margin: Option<f64>, bound: f64) -> Hypotheses {
     }
 }
 
-/// Where values lie that are worse than another, and where those that are not.
+/// Words for the directions of worse and better values.
 fn sides(metric: Metric) -> (&'static str, &'static str) {
     match metric.better() {
         Better::Higher => ("below", "at least"),

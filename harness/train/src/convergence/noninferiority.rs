@@ -1,8 +1,8 @@
-//! One-sided t-tests of whether runs are as good as a reference, and how many it takes to tell. Of all values here more
-//! is better: those of other metrics come with the opposite sign.
+//! One-sided t-tests of whether runs are as good as a reference, and the number of runs needed. For all values here,
+//! more is better: values of other metrics are negated by the caller.
 //!
-//! The idea is that of MLPerf's reference convergence points: who runs the same training with other seeds has to reach,
-//! up to chance, what the reference reached (MLCommons training policies, "Reference Convergence Points"). Formulas:
+//! This follows the reference convergence points of MLPerf: the same training with other seeds must reach, up to
+//! chance, the result of the reference (MLCommons training policies, "Reference Convergence Points"). Formulas:
 //! two-sample t-test with pooled variance, NIST/SEMATECH e-Handbook of Statistical Methods, 1.3.5.3; a margin makes it
 //! a test of non-inferiority, Chow, Shao and Wang, "Sample Size Calculations in Clinical Research", 3.2.2.
 
@@ -10,7 +10,7 @@ use statrs::distribution::{ContinuousCDF, FisherSnedecor, StudentsT};
 
 use crate::event::{SpreadTest, Test};
 
-/// Chance to show what is true that a number of runs has to have.
+/// Required power of a number of runs.
 const POWER: f64 = 0.8;
 /// More runs than these are as good as none.
 const MOST_RUNS: usize = 1000;
@@ -20,7 +20,7 @@ const MOST_RUNS: usize = 1000;
 pub struct Sample {
     /// How many.
     pub n: usize,
-    /// Mean of what they reached.
+    /// Mean of their results.
     pub mean: f64,
     /// Their standard deviation, with `n - 1` in the denominator; 0 of a single run.
     pub deviation: f64,
@@ -41,14 +41,14 @@ impl Sample {
     }
 }
 
-/// What runs are held against.
+/// The reference for runs.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Against {
     /// Other runs, of which these may be worse by less than a margin.
     Runs {
         /// The other runs; at least two.
         reference: Sample,
-        /// What they may be worse by.
+        /// The margin.
         margin: f64,
     },
     /// A value that their mean must not be below.
@@ -77,8 +77,8 @@ pub fn spread(runs: Sample, against: Against) -> Option<SpreadTest> {
     Some(SpreadTest { statistic, p: fisher.sf(statistic) })
 }
 
-/// Chance that this number of runs passes at level `alpha` if such runs are truly as good as the reference, its
-/// deviation being theirs; `None` against a value, which says nothing about how good runs truly are.
+/// Power: the probability that this number of runs passes at level `alpha` if they are as good as the reference, with
+/// its deviation; `None` for a test against a fixed value.
 ///
 /// The noncentral t distribution is approximated by a shifted central one.
 pub fn power(runs: Sample, against: Against, alpha: f64) -> Option<f64> {
@@ -89,8 +89,8 @@ pub fn power(runs: Sample, against: Against, alpha: f64) -> Option<f64> {
     Some(if shift.is_finite() { t.cdf(shift - t.inverse_cdf(1.0 - alpha)) } else { 1.0 })
 }
 
-/// How many more runs would settle the matter, one way or the other, with a chance of 80 % at level `alpha`, if mean
-/// and deviation stay what they are; `None` if no reasonable number would.
+/// The number of further runs that would settle the verdict with a probability of 80 % at level `alpha`, if mean and
+/// deviation stay the same; `None` if no reasonable number would.
 ///
 /// The least `n` with `distance >= error(n) * (t[1 - alpha] + t[0.8])`: Chow, Shao and Wang, 3.2.2, with quantiles of t
 /// in place of the normal distribution's.
@@ -103,7 +103,7 @@ pub fn more_runs(runs: Sample, against: Against, alpha: f64) -> Option<usize> {
     (runs.n + 1..=runs.n + MOST_RUNS).find(enough).map(|n| n - runs.n)
 }
 
-/// How far the mean is from what it must not be below, and how well that is known.
+/// The distance of the mean from its bound, and its standard error.
 struct Spread {
     distance: f64,
     /// Standard error of the distance.

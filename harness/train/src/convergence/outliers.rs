@@ -1,4 +1,4 @@
-//! Runs that are unlike the others.
+//! Outliers among runs.
 
 use super::noninferiority::Sample;
 use statrs::distribution::{ContinuousCDF, StudentsT};

@@ -1,5 +1,5 @@
-//! What is found out about a step before it trains: by its golden check, by a rehearsal on the device, by the device's
-//! clock. The command finds it out; a run's log and page keep it.
+//! Results obtained before a training: golden check, rehearsal on the device, predicted step time. The command computes
+//! them; the log and the page of a run contain them.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -24,7 +24,7 @@ pub struct GoldenCheck {
     pub stages: Vec<StageCheck>,
     /// The first thing that went wrong.
     pub first_divergence: Option<FirstDivergence>,
-    /// What this run changes of the recipe as written: its profile, and the paths of `--set`.
+    /// The changes of this run to the recipe as written: its profile, and the paths of `--set`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub changes: Vec<String>,
     /// Time that the check took.
@@ -54,7 +54,7 @@ pub struct StageCheck {
 pub struct Compared {
     /// Its name within the stage.
     pub name: String,
-    /// Relative error; null for what is missing, surplus, of another shape, or not a number.
+    /// Relative error; null for tensors that are missing, unexpected, of another shape, or NaN.
     pub error: Option<f64>,
     /// The error that counts as one.
     pub floor: f64,
@@ -71,17 +71,17 @@ pub struct FirstDivergence {
     pub tensor: String,
     /// The node that computes it.
     pub node: Option<String>,
-    /// Whether the fault is in this very layer; null where coverage cannot tell.
+    /// Whether the fault is in this layer; null if unknown.
     pub local: Option<bool>,
     /// Nodes that may be at fault, nearest first.
     pub suspects: Vec<String>,
     /// `file:line:column` of the recipe.
     pub line: Option<String>,
-    /// What it looks like.
+    /// Hints.
     pub hints: Vec<String>,
 }
 
-/// One step with a device's arithmetic, held against the engine's own f64.
+/// One step with the arithmetic of a device, compared with f64.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct DeviceCheck {
     /// The device.
@@ -90,14 +90,14 @@ pub struct DeviceCheck {
     pub verdict: GoldenVerdict,
     /// The first operator that does.
     pub first_divergence: Option<FirstDivergence>,
-    /// What the loss scale saves.
+    /// The effect of loss scales.
     pub loss_scale: Option<LossScaleFound>,
     /// The nodes that lose most, worst first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub losses: Vec<NodeLoss>,
 }
 
-/// What a loss scale saves, as shares of the gradients' elements that vanish.
+/// The effect of a loss scale: the share of gradient elements that underflow.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LossScaleFound {
     /// The scale of this run.
@@ -108,11 +108,11 @@ pub struct LossScaleFound {
     pub lost_at_present: f64,
     /// The scale that would lose least.
     pub best: f64,
-    /// What it would lose.
+    /// The share of gradient elements that underflow.
     pub lost_at_best: f64,
 }
 
-/// What one node of a step loses on a device.
+/// The loss of precision of a node on a device.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct NodeLoss {
     /// The node.
@@ -125,7 +125,7 @@ pub struct NodeLoss {
     pub overflow: f64,
 }
 
-/// What a step costs on a modelled device.
+/// The predicted cost of a step on a modelled device.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Cost {
     /// The device.
@@ -138,13 +138,13 @@ pub struct Cost {
     pub step_ms: f64,
     /// Samples per second on all devices.
     pub images_per_s: f64,
-    /// What ends the step last: `device`, `input` or `floor`.
+    /// What limits the step: `device`, `input` or `floor`.
     pub limit: String,
     /// Memory of one device.
     pub peak_memory_bytes: u64,
     /// Operators, dearest first.
     pub ops: Vec<OperatorCost>,
-    /// When what happens, by stream.
+    /// The timeline, by stream.
     pub timeline: Vec<Lane>,
 }
 
@@ -159,7 +159,7 @@ pub struct OperatorCost {
     pub ms: f64,
     /// Share of the device's time.
     pub share: f64,
-    /// What bounds most of its time.
+    /// Its main bottleneck.
     pub bound: String,
 }
 
@@ -168,7 +168,7 @@ pub struct OperatorCost {
 pub struct Lane {
     /// The stream.
     pub stream: String,
-    /// What it does, in order.
+    /// Its entries, in order.
     pub spans: Vec<Busy>,
 }
 
@@ -179,7 +179,7 @@ pub struct Busy {
     pub from_ms: f64,
     /// End within the step.
     pub to_ms: f64,
-    /// What holds it up; null on streams without kernels.
+    /// Its bottleneck; null on streams without kernels.
     pub bound: Option<String>,
     /// Kernels and copies.
     pub count: usize,
@@ -187,22 +187,22 @@ pub struct Busy {
     pub longest: String,
 }
 
-/// What a training is expected to take.
+/// The forecast memory of a training.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Memory {
     /// Bytes at its peak.
     pub peak: u64,
-    /// Bytes that it may take; absent where the system does not tell.
+    /// The limit in bytes; absent if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<u64>,
-    /// What the peak is made of.
+    /// The parts of the peak.
     pub parts: Vec<MemoryPart>,
 }
 
 /// A part of the memory that a training takes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct MemoryPart {
-    /// What it is.
+    /// Its name.
     pub what: String,
     /// Bytes.
     pub bytes: u64,
@@ -214,7 +214,7 @@ pub struct MemoryPart {
 pub enum GoldenVerdict {
     /// It did.
     Pass,
-    /// It agreed with what this project recorded itself: nothing has changed since, and nothing is proven.
+    /// It agreed with a baseline that zoo recorded itself: nothing has changed since then, but this proves nothing.
     Baseline,
     /// It did not.
     Fail,

@@ -1,7 +1,7 @@
-//! What a training tells the outside while it runs.
+//! Events of a training.
 //!
-//! Progress bars, logs, TensorBoard files and reports are all [`Listener`]s. Written as JSON, one event per line, these
-//! are the lines of `events.jsonl`; each has a field `event` with the variant's name in snake case.
+//! Progress bars, logs, TensorBoard files and reports are all [`Listener`]s. Events are written as JSON to
+//! `events.jsonl`, one per line; the field `event` is the name of the variant in snake case.
 
 mod before;
 mod number;
@@ -21,7 +21,7 @@ use zoo_tasks::{Baseline, Sight};
 
 use crate::environment::Environment;
 
-/// What computes if no device is simulated.
+/// The name of the CPU, if no device is simulated.
 pub const HOST: &str = "host";
 
 /// Version of the events as JSON; goes up when a field changes its meaning or vanishes.
@@ -32,11 +32,11 @@ pub fn schema() -> Schema {
     schemars::schema_for!(Event)
 }
 
-/// One line of a run's `events.jsonl`, and of what `zoo run --format json` prints.
+/// One line of `events.jsonl` of a run, and of the output of `zoo run --format json`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum Event {
-    /// The recipe as written was held against its golden.
+    /// The recipe as written was compared with its golden.
     Golden(Box<GoldenCheck>),
     /// A step was rehearsed on the device that is simulated.
     Device(Box<DeviceCheck>),
@@ -57,12 +57,12 @@ pub enum Event {
         /// The file.
         path: PathBuf,
     },
-    /// The training was asked to stop and can be resumed.
+    /// The training was interrupted and can be resumed.
     Interrupted {
         /// Steps done.
         step: u64,
     },
-    /// The training cannot go on.
+    /// The training failed.
     Failed {
         /// Steps done.
         step: u64,
@@ -75,7 +75,7 @@ pub enum Event {
     Verdict(Box<Convergence>),
 }
 
-/// What is known before the first step.
+/// Information known before the first step.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Started {
     /// [`SCHEMA_VERSION`].
@@ -98,7 +98,7 @@ pub struct Started {
     pub steps_per_epoch: u64,
     /// Steps of the whole training.
     pub steps: u64,
-    /// What the data are, in a line.
+    /// A description of the data.
     pub data: String,
     /// Samples trained on.
     pub train_samples: usize,
@@ -108,11 +108,11 @@ pub struct Started {
     pub classes: usize,
     /// Seed of initialisation, order, augmentation and dropout.
     pub seed: u64,
-    /// What is to be reached.
+    /// The target.
     pub target: Option<Target>,
     /// Top-1 accuracy of a linear classifier on the same data, where it was measured.
     pub linear_baseline: Option<f64>,
-    /// What other trivial answers reach.
+    /// The scores of other trivial answers.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub baselines: Vec<Baseline>,
     /// Whether the step was proven.
@@ -120,7 +120,7 @@ pub struct Started {
     /// The device that is simulated, or `host`.
     #[serde(default = "host")]
     pub device: String,
-    /// What computes.
+    /// The device.
     pub environment: Environment,
 }
 
@@ -143,7 +143,7 @@ pub struct StepDone {
     pub step: u64,
     /// Passes done, with fraction.
     pub epoch: f64,
-    /// Total loss before the update; null if it is not a number, and the update was left out.
+    /// Total loss before the update; null if it is NaN and the update was skipped.
     #[serde(with = "number")]
     #[schemars(with = "Option<f64>")]
     pub loss: f64,
@@ -159,7 +159,7 @@ pub struct StepDone {
     /// Factor on the loss, on a simulated device.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub loss_scale: Option<f64>,
-    /// Whether something overflowed on the device and the update was left out.
+    /// Whether something overflowed on the device and the update was skipped.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub skipped: bool,
     /// Samples divided by the time of this step, waiting for data included.
@@ -193,20 +193,20 @@ impl Evaluated {
     }
 }
 
-/// The end of a training: what `result.json` holds, and the last line of `zoo run --format json`.
+/// The end of a training: the content of `result.json`, and the last line of `zoo run --format json`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RunResult {
     /// [`SCHEMA_VERSION`].
     pub schema_version: u32,
-    /// What was measured: the target's metric, without a target the first of the data's kind.
+    /// The metric: the one of the target, or the first one for the kind of data if there is no target.
     pub metric: Metric,
     /// The value to reach; null without a target.
     pub target: Option<f64>,
     /// The value of the last evaluation (not of the best); null if it was not measured.
     pub achieved: Option<f64>,
-    /// Whether it is at least as good as the target, and what has to be reached as well is; null without a target.
+    /// Whether the target and all further targets are reached; null without a target.
     pub met: Option<bool>,
-    /// What has to be reached as well.
+    /// Further targets.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub also: Vec<Reached>,
     /// Passes through the training set.
@@ -217,7 +217,7 @@ pub struct RunResult {
     pub seconds: f64,
     /// Top-1 accuracy of a linear classifier on the same data, where it was measured.
     pub linear_baseline: Option<f64>,
-    /// What other trivial answers reach.
+    /// The scores of other trivial answers.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub baselines: Vec<Baseline>,
     /// Whether the step was proven.
@@ -225,7 +225,7 @@ pub struct RunResult {
     /// The device that was simulated, or `host`.
     #[serde(default = "host")]
     pub device: String,
-    /// Steps whose update was left out because something overflowed.
+    /// Number of updates skipped because of overflow.
     #[serde(default)]
     pub skipped_steps: u64,
 }
@@ -233,7 +233,7 @@ pub struct RunResult {
 /// One of several goals of a target.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Reached {
-    /// What was measured.
+    /// The metric.
     pub metric: Metric,
     /// The value to reach.
     pub target: f64,
@@ -243,7 +243,7 @@ pub struct Reached {
     pub met: bool,
 }
 
-/// Hears what happens.
+/// Receives an event.
 pub trait Listener {
     /// Called for each event in order, between steps.
     ///
@@ -251,7 +251,7 @@ pub trait Listener {
     /// A file that cannot be written; the training stops.
     fn hear(&mut self, event: &Event) -> Result<(), ListenError>;
 
-    /// Called for each image or frame of an evaluation, before the event that tells its result.
+    /// Called for each image or frame of an evaluation, before the event with its result.
     fn see(&mut self, _sight: &Sight<'_>) {}
 }
 

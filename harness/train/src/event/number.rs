@@ -1,4 +1,4 @@
-//! Numbers that may be none: JSON has no NaN, so they are null there.
+//! Numbers that may be NaN, which are null in JSON.
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 

@@ -1,4 +1,4 @@
-//! What several trainings showed together.
+//! The verdict on several trainings.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -7,14 +7,14 @@ use zoo_recipe::schema::{Metric, ReferenceRuns};
 
 use super::before::GoldenVerdict;
 
-/// The verdict on a set of runs: what `zoo verdict` says, and `zoo run --repeat` at its end.
+/// The verdict on a set of runs, from `zoo verdict` or from the end of `zoo run --repeat`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Convergence {
     /// Version of the events as JSON.
     pub schema_version: u32,
     /// The recipe.
     pub recipe: String,
-    /// What is judged.
+    /// The judged metric.
     pub metric: Metric,
     /// The runs, every one of them.
     pub runs: Vec<RunScore>,
@@ -22,11 +22,11 @@ pub struct Convergence {
     pub mean: Option<f64>,
     /// Their standard deviation; null of fewer than two.
     pub sigma: Option<f64>,
-    /// What they are compared with; null: the target itself, as the recipe names no reference.
+    /// The reference; null for the target itself, if the recipe has no reference.
     pub reference: Option<ReferenceRuns>,
-    /// What they may be worse than the reference by.
+    /// The margin by which they may be worse than the reference.
     pub margin: Option<f64>,
-    /// What the mean must not be worse than: the reference's mean, worse by the margin, or the target.
+    /// The bound for the mean: the mean of the reference minus the margin, or the target.
     pub bound: f64,
     /// Probability that runs that are too bad pass.
     pub alpha: f64,
@@ -36,16 +36,17 @@ pub struct Convergence {
     pub test: Option<Test>,
     /// Whether the runs spread more than the reference's, which the test takes for granted that they do not.
     pub spread: Option<SpreadTest>,
-    /// Chance that so many runs pass if they are truly as good as the reference.
+    /// Power: the probability that this number of runs passes if they are as good as the reference.
     pub power: Option<f64>,
-    /// What has to be reached as well.
+    /// Further targets.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub also: Vec<AlsoReached>,
     /// The verdict.
     pub verdict: ConvergenceVerdict,
-    /// What it rests on, in a sentence.
+    /// The reason, in a sentence.
     pub because: String,
-    /// Runs that would settle what is inconclusive, with a chance of 80 %; null if no reasonable number would.
+    /// Number of further runs that would settle an inconclusive verdict with a probability of 80 %; null if no
+    /// reasonable number would.
     pub more_runs: Option<usize>,
 }
 
@@ -56,7 +57,7 @@ pub struct RunScore {
     pub folder: PathBuf,
     /// Its seed.
     pub seed: u64,
-    /// What it reached; null if it failed.
+    /// Its result; null if it failed.
     pub achieved: Option<f64>,
     /// Why it failed, if it did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -69,19 +70,19 @@ pub struct RunScore {
     pub seconds: Option<f64>,
 }
 
-/// What is tested.
+/// The hypotheses.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Hypotheses {
-    /// What has to be refuted.
+    /// The null hypothesis.
     pub null: String,
-    /// What is shown if it is.
+    /// The alternative hypothesis.
     pub alternative: String,
 }
 
 /// Another goal of the target: the runs' mean has to reach it.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct AlsoReached {
-    /// What was measured.
+    /// The metric.
     pub metric: Metric,
     /// The value to reach.
     pub target: f64,
@@ -103,19 +104,18 @@ pub enum ConvergenceVerdict {
     Inconclusive,
 }
 
-/// A test of H0: *the mean of such runs is below what it must be*.
+/// A test of H0: *the mean of such runs is below the bound*.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Test {
-    /// Student's t: the distance of the mean from what it must not be below, in standard errors; null if nothing
-    /// varies.
+    /// Student's t: the distance of the mean from the bound, in standard errors; null if there is no variation.
     pub statistic: Option<f64>,
     /// Degrees of freedom of t.
     pub degrees_of_freedom: usize,
-    /// Probability of such a distance, or a larger one, if the mean were exactly what it must not be below.
+    /// Probability of this or a larger distance if the true mean equals the bound.
     pub p: f64,
 }
 
-/// A test of H0: *such runs spread no more than the reference's*. The t-test takes that for granted.
+/// A test of H0: *such runs do not spread more than those of the reference*, which the t-test assumes.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SpreadTest {
     /// Fisher's F: variance of the runs over that of the reference's.

@@ -1,4 +1,4 @@
-//! What was found out before the training, as sections: golden check, device, cost.
+//! Report sections for results obtained before the training: golden check, device, cost.
 
 use zoo_pages::{Cell, Grid, Lane, Section, Span, Timeline, bound_class, duration, grouped};
 use zoo_recipe::schema::Unit;
@@ -15,14 +15,15 @@ pub(super) fn golden(check: &GoldenCheck) -> Section {
         duration(check.seconds)
     )];
     if check.baseline {
-        let note = "zoo recorded this golden itself: it is a baseline, which shows regressions but proves nothing about a reference framework.";
+        let note = "zoo recorded this golden itself: it is a baseline, which detects regressions but does not prove \
+                    agreement with a reference framework.";
         notes.push(note.to_owned());
     }
     if !check.changes.is_empty() {
         notes.push(format!("This run changes {}.", check.changes.join(", ")));
     }
     notes.extend(check.first_divergence.as_ref().map(divergence));
-    // The verdict comes first: a narrow screen shows what is left, and scrolls.
+    // The verdict is the first column, because narrow screens show the left side.
     let columns = [
         ("stage", false),
         ("verdict", false),
@@ -69,14 +70,14 @@ fn divergence(found: &FirstDivergence) -> String {
     format!("First divergence in {}: {}{line}.{hints}", found.stage, found.tensor)
 }
 
-/// What the numbers of a device lose.
+/// The losses of precision on a device.
 pub(super) fn device(check: &DeviceCheck) -> Section {
     let share = |share: f64| format!("{:.2} %", 100.0 * share);
     let mut notes = vec![match check.verdict {
         GoldenVerdict::Pass | GoldenVerdict::Baseline => {
-            format!("No operator loses more on {} than rounding must.", check.device)
+            format!("No operator loses more on {} than rounding explains.", check.device)
         }
-        GoldenVerdict::Fail => format!("On {} operators lose more than rounding must.", check.device),
+        GoldenVerdict::Fail => format!("On {}, some operators lose more than rounding explains.", check.device),
         GoldenVerdict::Absent => format!("The step was not rehearsed on {}.", check.device),
     }];
     notes.extend(check.first_divergence.as_ref().map(divergence));
@@ -95,7 +96,7 @@ pub(super) fn device(check: &DeviceCheck) -> Section {
     }
     if !check.losses.is_empty() {
         let columns = [("node", false), ("type", false), ("become zero", true), ("overflow", true)];
-        let mut grid = Grid::new("Operators that lose most", columns);
+        let mut grid = Grid::new("Operators with the largest loss of precision", columns);
         for loss in &check.losses {
             let (node, dtype) = (loss.node.as_str(), loss.dtype.as_str());
             grid.rows.push(vec![node.into(), dtype.into(), share(loss.underflow).into(), share(loss.overflow).into()]);
@@ -106,18 +107,19 @@ pub(super) fn device(check: &DeviceCheck) -> Section {
     Section { id: "device".into(), title, notes, grids, ..Section::default() }
 }
 
-/// What a step costs on a device, and when what happens; `steps` is how many the training has.
+/// The predicted cost of a step on a device, with a timeline; `steps` is the number of steps of the training.
 ///
 /// # Errors
 /// A template that does not render.
 pub(super) fn cost(cost: &Cost, steps: Option<u64>) -> Result<Section, minijinja::Error> {
     let limit = match cost.limit.as_str() {
         "input" => "its input pipeline",
-        "floor" => "the network's own host code",
+        "floor" => "host code of the network",
         _ => "the device",
     };
     let mut notes = vec![format!(
-        "A step of this run is predicted to take {} ms on {}: {} samples per second with batch {} on each of {}, {} MiB of memory. It waits for {limit}.",
+        "A step of this run is predicted to take {} ms on {}: {} samples per second with batch {} on each of {}, {} \
+         MiB of memory. It waits for {limit}.",
         Unit::Plain.format(cost.step_ms),
         cost.device,
         Unit::Plain.format(cost.images_per_s.round()),
@@ -127,7 +129,7 @@ pub(super) fn cost(cost: &Cost, steps: Option<u64>) -> Result<Section, minijinja
     )];
     if let Some(steps) = steps {
         let seconds = steps as f64 * cost.step_ms / 1e3;
-        notes.push(format!("All {} steps would take {} there.", grouped(steps), duration(seconds)));
+        notes.push(format!("All {} steps would take {} on it.", grouped(steps), duration(seconds)));
     }
     let columns = [("operator", false), ("kernels", true), ("ms", true), ("share", true), ("bound", false)];
     let mut grid = Grid::new("Operators, most expensive first", columns);

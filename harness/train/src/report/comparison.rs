@@ -1,4 +1,4 @@
-//! Several runs on one page, or in one table: curves over each other, what their settings differ in, what they reached.
+//! Comparison of several runs, as a page or a table: curves, differing settings, results.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -16,7 +16,7 @@ use crate::{
     record::{RunEnd, RunRecord},
 };
 
-/// Classes that tell curves apart, by colour and by dashes.
+/// CSS classes of curves, which differ in colour and dashes.
 const CLASSES: [&str; 8] = ["run0", "run1", "run2", "run3", "run4", "run5", "run6", "run7"];
 /// Values of a setting that are not the same in all runs are cut to this many characters.
 const LONGEST: usize = 60;
@@ -28,7 +28,7 @@ pub struct Comparison {
     pub schema_version: u32,
     /// The runs.
     pub runs: Vec<ComparedRun>,
-    /// Settings that are not the same in all runs.
+    /// Settings that differ between runs.
     pub settings: Vec<Setting>,
 }
 
@@ -55,7 +55,7 @@ pub struct ComparedRun {
     pub achieved: Option<f64>,
     /// Whether the target was met.
     pub met: Option<bool>,
-    /// What the last evaluation found.
+    /// The last evaluation.
     pub scores: Vec<Score>,
     /// Loss of the last step, smoothed over a fiftieth of the run.
     pub loss: Option<f64>,
@@ -65,7 +65,7 @@ pub struct ComparedRun {
     pub images_per_s: Option<f64>,
     /// The arithmetic: a device, or `host`.
     pub device: String,
-    /// What a step is predicted to take, and on which device.
+    /// The predicted time of a step, and the device.
     pub simulated_step: Option<(String, f64)>,
 }
 
@@ -151,7 +151,7 @@ fn cost(record: &RunRecord) -> Option<&Cost> {
     })
 }
 
-/// What is not the same in all runs, with its value in each.
+/// The settings that differ between runs, with the value in each.
 fn settings(first: &RunRecord, records: &[RunRecord]) -> Vec<Setting> {
     let mut settings: Vec<Setting> = Vec::new();
     for (index, record) in records.iter().enumerate() {
@@ -170,7 +170,7 @@ fn settings(first: &RunRecord, records: &[RunRecord]) -> Vec<Setting> {
 }
 
 impl Comparison {
-    /// The page; `names` are what the runs are called.
+    /// The page; `names` are the names of the runs.
     ///
     /// # Errors
     /// A template that does not render.
@@ -178,7 +178,7 @@ impl Comparison {
         self.page_with(records, Vec::new())
     }
 
-    /// The page as a server gives it, with links to others.
+    /// The page for the server, with links to others.
     ///
     /// # Errors
     /// A template that does not render.
@@ -235,7 +235,7 @@ impl Comparison {
             ("samples/s", true),
             ("simulated step", true),
         ];
-        let mut grid = Grid::new("What each run reached, and what it took", columns);
+        let mut grid = Grid::new("Results and time of each run", columns);
         for (run, name) in self.runs.iter().zip(names) {
             let unit = run.metric.map_or(Unit::Plain, Metric::unit);
             let metric = run.metric.map(Metric::name).unwrap_or_default();
@@ -265,13 +265,13 @@ impl Comparison {
     }
 
     fn settings_section(&self, names: &[String]) -> Section {
-        let (id, title) = ("settings".to_owned(), "What they differ in".to_owned());
+        let (id, title) = ("settings".to_owned(), "Differences".to_owned());
         if self.settings.is_empty() {
             let notes = vec!["Nothing: the runs have the same settings and the same seed.".to_owned()];
             return Section { id, title, notes, ..Section::default() };
         }
         let columns = std::iter::once("setting").chain(names.iter().map(String::as_str));
-        let mut grid = Grid::new("Settings that are not the same in all runs", columns.map(|name| (name, false)));
+        let mut grid = Grid::new("Settings that differ between runs", columns.map(|name| (name, false)));
         for setting in &self.settings {
             let cell = |value: &Option<String>| match value {
                 Some(value) => value.chars().take(LONGEST).collect::<String>().into(),

@@ -1,4 +1,4 @@
-//! The curves of a report: loss, scores, learning rate.
+//! The charts of a report: loss, metrics, learning rate.
 
 use zoo_recipe::schema::{Metric, Unit};
 
@@ -96,7 +96,7 @@ fn loss(points: &[Point], evaluations: &[Evaluated], steps: f64) -> Chart<'stati
     Chart { title: "Loss", description, id: "loss", unit: Unit::Plain, steps, series, levels: vec![], times: vec![] }
 }
 
-/// The shares in one chart, every other metric in one of its own.
+/// One chart for all shares, and one chart for every other metric.
 fn scores(evaluations: &[Evaluated], started: Option<&Started>, steps: f64) -> Vec<Chart<'static>> {
     let target = started.and_then(|started| started.target.as_ref());
     let mut measured: Vec<Metric> =

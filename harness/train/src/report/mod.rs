@@ -1,4 +1,4 @@
-//! The page about a run, and the comparison of several.
+//! The page of a run, and the comparison of several runs.
 
 mod before;
 mod comparison;
@@ -20,7 +20,7 @@ use crate::event::{
 use crate::launch::Launch;
 use curves::Point;
 
-/// What a page tells, gathered from the events of a run.
+/// The content of a page, collected from the events of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
     started: Option<Started>,
@@ -33,18 +33,18 @@ pub struct Report {
     end: End,
 }
 
-/// What a page tells beyond the events.
+/// The content of a page beyond the events.
 #[derive(Clone, Copy, Debug)]
 pub struct Source<'a> {
     /// The resolved recipe, as a file.
     pub yaml: &'a str,
-    /// What the recipe says of itself.
+    /// The description of the recipe.
     pub description: &'a str,
     /// Where it comes from.
     pub reference: &'a Reference,
     /// Folder of pictures, which may not be there.
     pub pictures: &'a Path,
-    /// How the run was asked for, where that is known.
+    /// The settings with which the run was started, if known.
     pub launch: Option<&'a Launch>,
 }
 
@@ -90,7 +90,7 @@ impl Report {
         self.page(source, Vec::new())
     }
 
-    /// The page as a server gives it, with links to others.
+    /// The page for the server, with links to others.
     ///
     /// # Errors
     /// A template that does not render.
@@ -152,14 +152,14 @@ impl Report {
         }
         for Baseline { answer, score } in self.started.iter().flat_map(|started| &started.baselines) {
             let value = score.metric.unit().format(score.value);
-            lines.push(format!("On the same data {answer} reaches {} {value}.", score.metric));
+            lines.push(format!("On the same data, {answer} reaches {} {value}.", score.metric));
         }
         if let Some(started) = &self.started {
             lines.push(match started.golden {
                 GoldenVerdict::Pass => "The training step agrees with its golden tensors.".to_owned(),
                 GoldenVerdict::Baseline => {
-                    "The training step agrees with a baseline that zoo recorded itself: it has not changed \
-                                            since. It was not compared with a reference framework."
+                    "The training step agrees with a baseline that zoo recorded itself: it has not changed since \
+                     then. It was not compared with a reference framework."
                         .to_owned()
                 }
                 GoldenVerdict::Fail => "The training step does not agree with its golden tensors.".to_owned(),
@@ -176,7 +176,7 @@ impl Report {
         columns.extend(with_loss.then_some("held-out loss"));
         columns.extend(first.scores.iter().map(|score| score.metric.name()));
         let mut grid =
-            Grid::new("What each evaluation of the held-out samples found", columns.into_iter().map(|c| (c, true)));
+            Grid::new("Results of each evaluation on held-out samples", columns.into_iter().map(|c| (c, true)));
         for Evaluated { step, epoch, loss, scores, .. } in &self.evaluations {
             let mut row: Vec<Cell> = vec![step.to_string().into(), format!("{epoch:.2}").into()];
             row.extend(with_loss.then(|| loss.map(|loss| format!("{loss:.4}")).unwrap_or_default().into()));
@@ -247,7 +247,7 @@ impl<'a> FromIterator<&'a Event> for Report {
 fn provenance(reference: &Reference) -> Option<Facts> {
     let known = [("paper", &reference.paper), ("code", &reference.code)];
     let rows: Vec<_> = known.into_iter().filter_map(|(name, text)| Some((name, text.clone()?))).collect();
-    (!rows.is_empty()).then_some(Facts { title: "Where the recipe comes from", rows })
+    (!rows.is_empty()).then_some(Facts { title: "Source of the recipe", rows })
 }
 
 fn verdict_of(result: &RunResult) -> (&'static str, String, Vec<String>) {
@@ -260,11 +260,11 @@ fn verdict_of(result: &RunResult) -> (&'static str, String, Vec<String>) {
             let also = result.also.iter().map(|Reached { metric, target, achieved, met }| {
                 let word = if *met { "met" } else { "missed" };
                 let (achieved, target) = (reached(*metric, *achieved), metric.unit().format(*target));
-                format!("As well: {metric} {achieved}, target {target}, {word}.")
+                format!("Also: {metric} {achieved}, target {target}, {word}.")
             });
             (class, format!("{word}: {metric} {achieved}, target {target}"), also.collect())
         }
-        _ => ("", format!("finished: {metric} {achieved}"), vec!["The recipe names no target for these data.".into()]),
+        _ => ("", format!("finished: {metric} {achieved}"), vec!["The recipe has no target for these data.".into()]),
     }
 }
 

@@ -1,4 +1,4 @@
-//! Pictures of what an evaluation found, small enough to be embedded in a page.
+//! Pictures of predictions, small enough to be embedded in a page.
 
 use data_encoding::BASE64;
 use serde::{Deserialize, Serialize};
@@ -30,7 +30,7 @@ const LARGEST: u64 = 400 << 10;
 const LARGEST_INDEX: u64 = 64 << 20;
 /// Classes of cells, by the share of a row that is in them: in ninths.
 const HEAT: [&str; 10] = ["", "heat1", "heat2", "heat3", "heat4", "heat5", "heat6", "heat7", "heat8", "heat9"];
-/// What is to be seen in which picture.
+/// The contents of each picture.
 const INDEX: &str = "index.json";
 
 /// Sequences that are looked at: the worst of them are kept.
@@ -40,8 +40,7 @@ const WHOLE: usize = 20;
 /// Mistakes that are listed where it is not.
 const LISTED: usize = 15;
 
-/// What the evaluation that is going on shows: the samples that are farthest off, and which classes are taken for
-/// which.
+/// Results of the current evaluation: the worst samples, and the confusion matrix.
 #[derive(Default)]
 pub(crate) struct Pictures {
     drawn: Vec<Drawn>,
@@ -70,7 +69,7 @@ struct Sequence {
     badness: (f64, usize),
 }
 
-/// What a folder of pictures holds.
+/// The index of a folder of pictures.
 #[derive(Default, Serialize, Deserialize)]
 struct Index {
     pictures: Vec<Entry>,
@@ -89,7 +88,7 @@ struct Entry {
 }
 
 impl Pictures {
-    /// Draws what is looked at, if it is farther off than what is kept.
+    /// Draws a prediction if it is worse than those stored so far.
     pub fn see(&mut self, sight: &Sight<'_>) {
         let Found { name, place, shows, key, badness, draw } = match sight {
             Sight::Found(found) => found,
@@ -130,7 +129,7 @@ impl Pictures {
         }
     }
 
-    /// Writes what was seen, in place of what was written before, and forgets it; nothing if there was nothing to see.
+    /// Writes the collected pictures, replaces earlier ones, and resets; does nothing if there are none.
     ///
     /// # Errors
     /// A file that cannot be written.
@@ -202,7 +201,7 @@ fn fitted(image: &Image, longest: usize) -> Image {
     resize(image, Size::new(side(width), side(height)), Filter::Bilinear)
 }
 
-/// What a folder of pictures shows, as sections. What is too large, or gone, is left out.
+/// The contents of a folder of pictures, as sections. Pictures that are too large or missing are omitted.
 pub(super) fn sections(folder: &Path) -> Vec<Section> {
     let Ok(index) = files::read(&folder.join(INDEX), LARGEST_INDEX) else { return Vec::new() };
     let Ok(Index { pictures, key, confusion }) = serde_json::from_slice(&index) else { return Vec::new() };
@@ -215,7 +214,7 @@ pub(super) fn sections(folder: &Path) -> Vec<Section> {
             Some(Picture { base64: BASE64.encode(&bytes), alt, caption, wide })
         })
         .collect();
-    let mut notes = vec!["What was farthest off in the last evaluation, the worst first.".to_owned()];
+    let mut notes = vec!["The worst predictions of the last evaluation.".to_owned()];
     notes.extend(key.map(|key| format!("In the pictures {key}.")));
     let worst = (!pictures.is_empty()).then(|| Section {
         id: "worst".into(),
@@ -230,17 +229,20 @@ pub(super) fn sections(folder: &Path) -> Vec<Section> {
 /// Which classes were taken for which.
 fn confused(confusion: &Confusion) -> Section {
     let mistakes = confusion.mistakes();
-    let (id, title) = ("confusion".into(), "Which classes are taken for which".into());
+    let (id, title) = ("confusion".into(), "Confusion matrix".into());
     let mut notes = Vec::new();
     if let Some(&Mistaken { class, found, count }) = mistakes.first() {
         let (name, other, of) = (confusion.name(class), confusion.name(found), confusion.samples(class));
-        notes.push(format!("The most frequent mistake in the last evaluation: {count} of {of} samples of {name} were taken for {other}."));
+        notes.push(format!(
+            "The most frequent mistake in the last evaluation: {count} of {of} samples of {name} were \
+                            classified as {other}."
+        ));
     }
     let classes = confusion.classes.len();
     let grid = if classes <= WHOLE {
         let columns =
             std::iter::once(("class", false)).chain(confusion.classes.iter().map(|name| (name.as_str(), true)));
-        let mut grid = Grid::new("Rows are what samples are, columns what they are taken for", columns);
+        let mut grid = Grid::new("Rows: true classes; columns: predicted classes", columns);
         for class in 0..classes {
             let of = confusion.samples(class);
             let cells = (0..classes).map(|found| {
@@ -269,7 +271,7 @@ fn confused(confusion: &Confusion) -> Section {
     Section { id, title, notes, grids: vec![grid], ..Section::default() }
 }
 
-/// The pictures of a folder as PNG files, with their names; those that are too large, or gone, are left out.
+/// The pictures of a folder as PNG files, with their names; those that are too large or missing are omitted.
 pub(crate) fn read(folder: &Path) -> Vec<(String, Vec<u8>)> {
     let index = files::read(&folder.join(INDEX), LARGEST_INDEX).ok();
     let index: Index = index.and_then(|index| serde_json::from_slice(&index).ok()).unwrap_or_default();
@@ -310,7 +312,7 @@ mod tests {
         assert_eq!(read(dir.path()).len(), KEPT);
         let small = fitted(&image, IMAGE);
         assert_eq!((small.width(), small.height()), (480, 240));
-        // Too large a file is left out.
+        // Files that are too large are omitted.
         fs::write(dir.path().join("000.png"), vec![0; LARGEST as usize + 1]).unwrap();
         assert_eq!(worst(dir.path()).pictures.len(), KEPT - 1);
     }

@@ -1,4 +1,4 @@
-//! What runs reached beside the published figure and beside other frameworks on the same data, as a page in Markdown.
+//! Results of runs, compared with published results and with other frameworks on the same data, as a Markdown page.
 
 use serde::Deserialize;
 use std::{
@@ -26,9 +26,9 @@ pub struct Elsewhere {
     pub recipe: String,
     /// The framework and its version.
     pub by: String,
-    /// What was measured.
+    /// The metric.
     pub metric: Metric,
-    /// What it reached, in the metric's range.
+    /// Its result, in the range of the metric.
     pub value: f64,
     /// Seconds of training.
     pub seconds: f64,
@@ -44,14 +44,14 @@ pub struct Elsewhere {
 #[derive(Debug, thiserror::Error)]
 pub enum ResultsError {
     /// A run that is not done.
-    #[error("{} is not done: only finished runs have results", .0.display())]
+    #[error("{} is not finished: only finished runs have results", .0.display())]
     NotDone(PathBuf),
     /// A run without a value.
-    #[error("{}: the last evaluation measured no {metric}", folder.display())]
+    #[error("{}: the last evaluation has no {metric}", folder.display())]
     NoValue {
         /// The run.
         folder: PathBuf,
-        /// What its target is about.
+        /// The metric of its target.
         metric: Metric,
     },
     /// A file that cannot be read.
@@ -69,7 +69,7 @@ pub enum ResultsError {
         path: PathBuf,
         /// Number of the line, from 1.
         line: usize,
-        /// What is wrong with it.
+        /// The reason.
         source: serde_json::Error,
     },
 }
@@ -176,7 +176,8 @@ fn section(training: &[&Finished<'_>], elsewhere: &[Elsewhere], page: &mut Strin
     // Writing to a string cannot fail.
     let _ = write!(
         page,
-        "\n## {}\n\n{}{} samples to train on, {} held out. {} epochs, {} steps{}. {}\n\n| | {metric} | sigma | time | seeds |\n\
+        "\n## {}\n\n{}{} samples to train on, {} held out. {} epochs, {} steps{}. {}\n\n| | {metric} | sigma | time | \
+         seeds |\n\
          | --- | --- | --- | --- | --- |\n",
         recipe.name,
         recipe.description.as_ref().map_or_else(String::new, |description| format!("{description}. ")),
@@ -221,19 +222,19 @@ impl Row {
     }
 }
 
-/// What a run changes of its recipe, as the end of a sentence.
+/// The changes of a run to its recipe, as the end of a sentence.
 fn changed(golden: &GoldenCheck) -> String {
     let kept = |change: &&String| !change.starts_with("train.seed") && !change.starts_with("engine.");
     let changes: Vec<&str> = golden.changes.iter().filter(kept).map(String::as_str).collect();
     if changes.is_empty() { String::new() } else { format!(" (of the recipe are changed: {})", changes.join(", ")) }
 }
 
-/// What the golden check before the run found, as a sentence.
+/// The result of the golden check before the run, as a sentence.
 fn proven(golden: &GoldenCheck) -> String {
     let worst = golden.stages.iter().filter_map(|stage| stage.worst.as_ref()?.ratio).fold(0.0, f64::max);
     let verdict = match golden.verdict {
         GoldenVerdict::Pass => "passed",
-        GoldenVerdict::Baseline => "passed against zoo's own recording",
+        GoldenVerdict::Baseline => "passed against a baseline of zoo",
         GoldenVerdict::Fail => "failed",
         GoldenVerdict::Absent => return "There is no golden.".to_owned(),
     };

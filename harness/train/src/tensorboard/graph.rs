@@ -28,7 +28,7 @@ fn path(name: &str) -> String {
     name.replace('.', "/")
 }
 
-/// What gives a value, as an input names it.
+/// The source of a value, in the syntax of inputs.
 fn giver(graph: &Graph, value: ValueId) -> String {
     match graph.value(value).source {
         Source::Input(input) => {

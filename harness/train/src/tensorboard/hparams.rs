@@ -6,7 +6,7 @@
 use super::message::Message;
 use crate::event::Started;
 
-/// What a training begins with, encoded; version 0 is the default of proto3 and left out.
+/// The start of a session, encoded; version 0 is the default of proto3 and omitted.
 pub fn session_start(started: &Started, wall_time: f64) -> Vec<u8> {
     let mut info = Message::default();
     let texts = [("recipe", &started.recipe), ("data", &started.data), ("device", &started.device)];

@@ -8,12 +8,12 @@
 //! `SummaryMetadata { PluginData plugin_data = 1; }`, `PluginData { string plugin_name = 1; bytes content = 2; }`; from
 //! `tensorflow/core/framework/tensor.proto`: `TensorProto { DataType dtype = 1; TensorShapeProto tensor_shape = 2; }`.
 
-/// What an event says.
+/// The content of an event.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Content<'a> {
     /// First record of each file: the format's version, `brain.Event:2`.
     FileVersion(&'a str),
-    /// A run starts at this step: readers drop what earlier files say about it and later ones.
+    /// A run starts at this step: readers drop entries of earlier files from this step on.
     SessionStart,
     /// Values of scalars by tag.
     Scalars(&'a [(&'a str, f32)]),
@@ -21,11 +21,11 @@ pub enum Content<'a> {
     Images(&'a [(String, Vec<u8>)]),
     /// The graph, encoded.
     Graph(&'a [u8]),
-    /// What the plugin `hparams` reads, encoded.
+    /// Metadata for the plugin `hparams`, encoded.
     Settings(&'a [u8]),
 }
 
-/// Width and height of a PNG file, which stand first in it (RFC 2083, section 4.1.1); zeros for another file.
+/// Width and height of a PNG file, from its header (RFC 2083, section 4.1.1); zeros for other files.
 fn png_size(file: &[u8]) -> (i64, i64) {
     let number = |at: usize| file.get(at..at + 4).and_then(|bytes| Some(u32::from_be_bytes(bytes.try_into().ok()?)));
     (number(16).unwrap_or_default().into(), number(20).unwrap_or_default().into())
@@ -76,7 +76,7 @@ pub fn event(wall_time: f64, step: i64, content: &Content<'_>) -> Vec<u8> {
             plugin.bytes(2, content);
             let mut metadata = Message::default();
             metadata.bytes(1, &plugin.0);
-            // A scalar of floats that nobody reads: readers want a value.
+            // A dummy scalar, because readers require a value.
             let mut tensor = Message::default();
             tensor.int(1, 1);
             tensor.bytes(2, b"");
@@ -117,7 +117,7 @@ impl Message {
         self.varint(field << 3 | wire_type);
     }
 
-    /// Zero is the default of proto3 and left out.
+    /// Zero is the default of proto3 and omitted.
     fn int(&mut self, field: u64, value: i64) {
         if value != 0 {
             self.key(field, 0);

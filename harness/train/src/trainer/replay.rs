@@ -1,7 +1,7 @@
-//! The way to a failed step, a second time.
+//! Repeats the steps up to a failed one.
 //!
-//! A step leaves no copy of what it starts from. But a training repeats itself bit for bit, so the weights before a
-//! failed step can be had again from the last checkpoint, at no cost for trainings that do not fail.
+//! A step keeps no copy of its initial state. But a training is reproducible bit for bit, so the weights before a
+//! failed step can be recomputed from the last checkpoint, without overhead for trainings that do not fail.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -12,8 +12,8 @@ use crate::{
 };
 
 impl Trainer<'_> {
-    /// Goes back to the last checkpoint, or to the beginning, and takes the steps up to `failed` again, the last of
-    /// them under observation. `None` if `cancel` was set, or if the way cannot be gone again; the log says why.
+    /// Goes back to the last checkpoint, or to the beginning, and repeats the steps up to `failed`, and observes the
+    /// last one. `None` if `cancel` was set, or if the steps cannot be repeated; the log contains the reason.
     pub(super) fn find_culprit(
         &mut self,
         store: &CheckpointStore,
@@ -22,7 +22,7 @@ impl Trainer<'_> {
     ) -> Option<Culprit> {
         if self.ranks.size() > 1 {
             // The others may have ended by now.
-            tracing::info!("a run in one process would find the node behind it");
+            tracing::info!("to find the node that caused it, train in one process");
             return None;
         }
         match self.replay(store, failed, cancel) {
@@ -49,7 +49,7 @@ impl Trainer<'_> {
             }
         }
         let from = self.session.done();
-        tracing::info!("step {failed} is not finite: repeating from step {from} to find the node behind it");
+        tracing::info!("step {failed} is not finite: repeating from step {from} to find the node that caused it");
         let (mut batches, mut search) = (None, Search::default());
         while self.session.done() + 1 < failed {
             if cancel.load(Ordering::Relaxed) {

@@ -1,4 +1,4 @@
-//! How the tensors of a file go with the variables of a network.
+//! Matches the tensors of a file with the variables of a network.
 
 use candle_core::Tensor;
 use serde::Serialize;
@@ -12,15 +12,15 @@ use zoo_recipe::schema;
 
 use super::Weights;
 
-/// PyTorch's count of batches beside the running statistics, which only a normalisation without momentum uses.
+/// PyTorch's batch counter of running statistics, which is only used by normalisations without momentum.
 pub(super) const COUNTER: &str = "num_batches_tracked";
 
 /// Which name of the file is which name of the network: `strip` + rest is `add` + rest.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Naming {
-    /// What the file's names begin with and the network's do not, such as `module.`.
+    /// A prefix that only names in the file have, such as `module.`.
     pub strip: String,
-    /// What the network's names begin with and the file's do not; variables without it want nothing of the file.
+    /// A prefix that only names in the network have; variables without it are not loaded from the file.
     pub add: String,
 }
 
@@ -38,7 +38,7 @@ impl From<&schema::InitFrom> for Naming {
     }
 }
 
-/// A tensor that stands alone.
+/// A single tensor.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Shaped {
     /// Its name.
@@ -67,18 +67,18 @@ pub struct Fit {
     pub entry: Option<String>,
     /// Variables that have their tensor, by the network's names.
     pub taken: Vec<String>,
-    /// Variables that the file has not.
+    /// Variables that are not in the file.
     pub missing: Vec<Shaped>,
     /// Variables that the file has in another shape.
     pub unlike: Vec<Unlike>,
-    /// Tensors of the file that the network has not.
+    /// Tensors in the file that the network does not have.
     pub surplus: Vec<Shaped>,
-    /// What might be meant.
+    /// A suggestion.
     pub hint: Option<String>,
 }
 
 impl Fit {
-    /// Holds the tensors against the variables. PyTorch's `num_batches_tracked` and what optimizers keep are left out.
+    /// Compares tensors with variables. PyTorch's `num_batches_tracked` and optimizer state are ignored.
     pub fn new(graph: &Graph, weights: &Weights, naming: &Naming) -> Self {
         let kept = graph.variables.iter().filter(|v| v.role.kept_beside().is_none());
         let wanted = kept.map(|v| (v.name.as_str(), graph.ty(v.value).shape.to_vec()));
@@ -86,7 +86,7 @@ impl Fit {
     }
 
     fn between<'a>(wanted: impl Iterator<Item = (&'a str, Vec<usize>)>, weights: &Weights, naming: &Naming) -> Self {
-        // What an optimizer keeps beside a parameter is named `PARAMETER/SLOT`.
+        // Optimizer state of a parameter is named `PARAMETER/SLOT`.
         let is_weight = |name: &&String| !name.contains('/') && name.rsplit('.').next() != Some(COUNTER);
         let mut rest: BTreeMap<&String, &Tensor> = weights.tensors.iter().filter(|(name, _)| is_weight(name)).collect();
         let mut fit = Self {
@@ -113,7 +113,7 @@ impl Fit {
         fit
     }
 
-    /// Whether the file has what the network needs, and perhaps more.
+    /// Whether the file contains everything that the network needs.
     pub fn is_enough(&self) -> bool {
         self.missing.is_empty() && self.unlike.is_empty()
     }
@@ -123,7 +123,7 @@ impl Fit {
         self.is_enough() && self.surplus.is_empty()
     }
 
-    /// A prefix that would make most of what is missing fit.
+    /// A prefix with which most missing tensors would fit.
     fn prefix(&self) -> Option<String> {
         let missing: BTreeSet<&str> = self.missing.iter().map(|shaped| shaped.name.as_str()).collect();
         let surplus: BTreeSet<&str> = self.surplus.iter().map(|shaped| shaped.name.as_str()).collect();
@@ -140,17 +140,17 @@ impl Fit {
         })
     }
 
-    /// A file of this project says what it is of.
+    /// Files of zoo store their recipe.
     fn origin(&self, weights: &Weights) -> Option<String> {
         let origin = weights.origin.as_ref().filter(|_| !self.is_exact())?;
         Some(match origin.data.classes {
-            0 => format!("the checkpoint is of the recipe `{}`", origin.recipe),
-            classes => format!("the checkpoint is of the recipe `{}` with {classes} classes", origin.recipe),
+            0 => format!("the checkpoint is from the recipe `{}`", origin.recipe),
+            classes => format!("the checkpoint is from the recipe `{}` with {classes} classes", origin.recipe),
         })
     }
 }
 
-/// The prefix (ending in a dot) that stands before most of `others` among `names`, and before how many.
+/// The most frequent prefix (ending in a dot) of `others` among `names`, and its count.
 fn commonest(names: &BTreeSet<&str>, others: &BTreeSet<&str>) -> (String, usize) {
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
     for name in names {

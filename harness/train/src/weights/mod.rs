@@ -1,5 +1,4 @@
-//! Weights under state_dict names, from wherever they come: a run, a checkpoint, a safetensors file, or what PyTorch's
-//! `torch.save` writes.
+//! Weights under state_dict names, from a run, a checkpoint, a safetensors file, or a file of `torch.save`.
 
 mod fit;
 mod state_dict;
@@ -27,13 +26,13 @@ pub struct Weights {
     pub file: PathBuf,
     /// The entry of the file that holds them, where that is not the file itself (`state_dict` of a training's file).
     pub entry: Option<String>,
-    /// What they were trained as, if this project trained them.
+    /// Their origin, if zoo trained them.
     pub origin: Option<Origin>,
-    /// The tensors. A checkpoint of this project also has what the optimizer keeps, as `PARAMETER/SLOT`.
+    /// The tensors. A checkpoint of zoo also has optimizer state, as `PARAMETER/SLOT`.
     pub tensors: BTreeMap<String, Tensor>,
 }
 
-/// What a checkpoint of this project says about the training that it is of.
+/// Information about the training of a checkpoint of zoo.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Origin {
     /// Steps done.
@@ -42,7 +41,7 @@ pub struct Origin {
     pub recipe: String,
     /// The data.
     pub data: DataIdentity,
-    /// What computed: a simulated device, or [`HOST`](crate::HOST).
+    /// The device: a simulated device, or [`HOST`](crate::HOST).
     pub device: String,
 }
 
@@ -79,22 +78,22 @@ pub enum WeightsError {
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it, and what to do.
+        /// The reason, and what to do.
         reason: String,
     },
 }
 
 impl Weights {
-    /// Reads the file at `path`, or the newest checkpoint if it is the folder of a run. What kind of file it is follows
-    /// from its content. `entry` names what to take of a file of PyTorch that holds more than a state_dict, as keys
-    /// joined by dots; without it, there must be one state_dict that is meant.
+    /// Reads the file at `path`, or the newest checkpoint if it is a run folder. The type of file is detected from its
+    /// content. `entry` selects an entry of a PyTorch file that contains more than a state_dict, with keys joined by
+    /// dots; without it, the file must contain a unique state_dict.
     ///
     /// # Errors
-    /// A file that is missing, cut off, damaged, or holds no state_dict.
+    /// A file that is missing, truncated, damaged, or contains no state_dict.
     pub fn read(path: &Path, entry: Option<&str>) -> Result<Self, WeightsError> {
         let weights = Self::read_any(path, entry)?;
         if let Ok(Some(name)) = not_finite(&weights.tensors) {
-            tracing::warn!("{}: `{name}` has numbers that are not finite", weights.file.display());
+            tracing::warn!("{}: `{name}` has values that are not finite", weights.file.display());
         }
         Ok(weights)
     }
@@ -112,11 +111,14 @@ impl Weights {
             return Ok(Self { file: path.to_owned(), entry, origin: None, tensors });
         }
         let bytes = read(path).map_err(|source| WeightsError::Io { path: path.to_owned(), source })?;
+        if bytes.is_empty() {
+            return Err(unreadable("the file is empty".to_owned()));
+        }
         if let Some(reason) = pth::is_older(&bytes) {
             return Err(unreadable(reason));
         }
         if let Some(entry) = entry {
-            return Err(unreadable(format!("a safetensors file has no entry `{entry}`: its tensors lie side by side")));
+            return Err(unreadable(format!("a safetensors file has no entries, so there is no `{entry}`")));
         }
         match Checkpoint::decode(path, &bytes) {
             Ok(checkpoint) => Ok(Self::of(path.to_owned(), checkpoint)),

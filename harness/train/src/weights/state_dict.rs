@@ -1,4 +1,4 @@
-//! The parameters and running statistics of a network as PyTorch's state_dict, in a file of its own.
+//! Writes the parameters and running statistics of a network as a PyTorch state_dict.
 
 use candle_core::{Device, Tensor};
 use std::{collections::HashMap, io, path::Path};
@@ -14,8 +14,8 @@ pub struct StateDict {
 }
 
 impl StateDict {
-    /// What the network has of these weights, under its own names. Where a moving average of a parameter is kept it is
-    /// taken, as in evaluation.
+    /// The weights of the network, under its own names. If there is a moving average of a parameter, it is used, as in
+    /// evaluation.
     pub fn new(graph: &Graph, weights: &Weights, naming: &Naming) -> Self {
         let fit = Fit::new(graph, weights, naming);
         let tensors = fit.taken.into_iter().filter_map(|name| {
@@ -25,8 +25,7 @@ impl StateDict {
         Self { tensors: tensors.collect() }
     }
 
-    /// The same with PyTorch's `num_batches_tracked` beside running statistics, so that `load_state_dict` finds every
-    /// name that it looks for.
+    /// The same with PyTorch's `num_batches_tracked` for running statistics, so that `load_state_dict` finds all names.
     ///
     /// # Errors
     /// candle's.

@@ -132,7 +132,7 @@ fn a_training_starts_from_what_another_has_learnt() {
     let nowhere = format!("train.init_from={{checkpoint: {}, into: conv}}", dir.path().display());
     let case = Case::new(&[&nowhere]);
     let error = Trainer::new(case.job()).unwrap().initialise().unwrap_err().to_string();
-    assert!(error.contains("has nothing that this network could start from"), "{error}");
+    assert!(error.contains("has no tensors that fit this network"), "{error}");
 }
 
 /// A part frozen throughout keeps what it was given, to the bit.

@@ -293,7 +293,7 @@ fn folders_are_guarded() {
     drop(held);
     case.run(dir.path(), None).unwrap();
     let taken = RunFolder::create(dir.path(), &case.recipe).err().unwrap().to_string();
-    assert!(taken.contains("there is a run in this folder already"), "{taken}");
+    assert!(taken.contains("this folder already contains a run"), "{taken}");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! An outline in Graphviz' language (<https://graphviz.org/doc/info/lang.html>).
+//! Writes an outline in the language of Graphviz (<https://graphviz.org/doc/info/lang.html>).
 
 use super::layout::fill;
 use super::outline::{Outline, Part, Unit};
@@ -18,20 +18,20 @@ pub(super) fn write(outline: &Outline, name: &str) -> String {
     out
 }
 
-/// A node and the shape of what it gives.
+/// A node and the shape of its output.
 type From = (usize, String);
 
 struct Dot {
     out: String,
     edges: Vec<String>,
-    /// Who gives each named value.
+    /// The source of each named value.
     taps: BTreeMap<String, From>,
     nodes: usize,
     frames: usize,
 }
 
 impl Dot {
-    /// Writes parts in a row after what comes in; gives what comes out.
+    /// Writes consecutive parts after an input; returns the output.
     fn row(&mut self, parts: &[Part], incoming: Option<From>, depth: usize) -> Option<From> {
         parts.iter().fold(incoming, |incoming, part| self.part(part, incoming, depth))
     }

@@ -1,8 +1,8 @@
-//! Places for everything a picture shows.
+//! The layout of a picture.
 //!
-//! An architecture is a tree of rows and branches, so its layout is one too: parts of a row stand below each other on
-//! one axis, branches side by side. What begins from a named value begins a strand of its own; strands that need
-//! nothing of each other stand side by side, others below what they begin from. Lengths are in pixels of 1/96 inch.
+//! An architecture is a tree of sequences and branches, and so is its layout: parts of a sequence are placed below each
+//! other, branches side by side. Layers that start from a named value form a separate strand. Independent strands are
+//! placed side by side, others below the strand from which they start. Lengths are in pixels of 1/96 inch.
 
 use super::outline::{Outline, Part, Unit};
 use std::collections::BTreeMap;
@@ -14,7 +14,7 @@ pub(super) const LINE: f64 = 14.0;
 const CHARACTER: f64 = 6.3;
 /// The longest curve between a tap and its use.
 const LONGEST_CURVE: f64 = 240.0;
-/// Room between two parts of a row: a line with a shape beside it.
+/// Space between two parts of a sequence: an edge with a shape next to it.
 const GAP: f64 = 24.0;
 /// Room inside frames.
 const PAD: f64 = 12.0;
@@ -49,7 +49,7 @@ pub(super) enum Mark {
     Line { points: Vec<(f64, f64)>, arrow: bool },
     /// A curve to a named value's use.
     Curve { from: (f64, f64), to: (f64, f64) },
-    /// Words beside a line.
+    /// A label next to an edge.
     Label { x: f64, y: f64, text: String },
     /// A box of layers.
     Box { x: f64, y: f64, width: f64, height: f64, unit: Unit },
@@ -75,7 +75,7 @@ impl Mark {
         self
     }
 
-    /// What lies behind is painted first.
+    /// Background elements are painted first.
     fn order(&self) -> (usize, usize) {
         match self {
             Self::Frame { depth, .. } => (0, *depth),
@@ -103,9 +103,9 @@ struct Block {
     right: f64,
     height: f64,
     marks: Vec<Mark>,
-    /// Whether it begins with something else than what comes before.
+    /// Whether it starts from something else than the previous part.
     fresh: bool,
-    /// Whether what comes in meets a box, so that an arrow makes sense.
+    /// Whether the input ends at a box, so that an arrow makes sense.
     arrow: bool,
     /// Where its result leaves, and its shape.
     exit: Option<((f64, f64), String)>,
@@ -142,7 +142,7 @@ pub(super) fn lay_out(outline: &Outline) -> Drawing {
     let mut block = row(&outline.body, 0);
     let taps: BTreeMap<String, (f64, f64)> = block.taps.iter().map(|place| (place.name.clone(), place.at)).collect();
     for place in std::mem::take(&mut block.uses) {
-        // Further away, the name of the tap at both ends says it better than a curve across boxes.
+        // For longer distances, the name of the tap at both ends is clearer than a curve across boxes.
         let near = |from: &&(f64, f64)| (from.0 - place.at.0).hypot(from.1 - place.at.1) <= LONGEST_CURVE;
         if let Some(from) = taps.get(&place.name).filter(near) {
             block.marks.push(Mark::Curve { from: *from, to: place.at });
@@ -158,7 +158,7 @@ fn width(text: &str) -> f64 {
     text.chars().count() as f64 * CHARACTER
 }
 
-/// Parts in a row: one strand, or several in rows of their own.
+/// A sequence of parts: one strand, or several.
 fn row(parts: &[Part], depth: usize) -> Block {
     let mut strands: Vec<Vec<Block>> = Vec::new();
     for part in parts {
@@ -224,7 +224,7 @@ fn strand(blocks: Vec<Block>) -> Block {
     if columns.len() < 2 {
         return Block { fresh, arrow, ..columns.pop().unwrap_or_default() };
     }
-    // Lines from column to column run below what they leave and above the first row.
+    // Edges between columns run below their source and above the first row.
     let mut all = Block { fresh, ..Block::default() };
     let (mut axis, mut bottom) = (0.0, 0.0);
     let mut before: Option<((f64, f64), String)> = None;
@@ -275,7 +275,8 @@ fn broken(blocks: Vec<Block>) -> Vec<Vec<Block>> {
     best.into_iter().map(|length| blocks.by_ref().take(length).collect()).collect()
 }
 
-/// How many blocks stand in each of at most so many columns, if the highest is to be as low as can be.
+/// The number of blocks in each column, with a limited number of columns, so that the highest column is as low as
+/// possible.
 fn even(blocks: &[Block], columns: usize) -> Vec<usize> {
     let fill = |most: f64| {
         let mut lengths = vec![0];
@@ -321,7 +322,7 @@ fn column(blocks: Vec<Block>) -> Block {
     here
 }
 
-/// Puts a block under what is there; its result is the result so far.
+/// Appends a block below; its output is the current output.
 fn place(here: &mut Block, block: Block, top: f64) {
     let exit = block.exit.clone().map(|((x, y), shape)| ((x, y + top), shape));
     here.absorb(block, 0.0, top);
@@ -396,7 +397,7 @@ fn boxed(unit: &Unit) -> Block {
 
 fn frame(title: &str, inside: Block, depth: usize) -> Block {
     let top = TITLE + PAD;
-    // The title stands beside the line that comes in.
+    // The title is next to the incoming edge.
     let (left, right) = ((inside.left + PAD).max(width(title) + 18.0), inside.right + PAD);
     let height = top + inside.height + PAD;
     let (fresh, arrow) = (inside.fresh, inside.arrow);

@@ -1,4 +1,4 @@
-//! What a picture shows of an architecture: chains of layers as one box, modules as frames, equal neighbours once.
+//! The outline of an architecture for a picture: chains of layers as one box, modules as frames, repeated parts once.
 
 use crate::cmd::show::layers::{computed, parameters};
 use std::collections::BTreeSet;
@@ -22,20 +22,20 @@ pub(super) enum Part {
     Input { name: String, shape: String },
     /// Layers in a row.
     Box(Unit),
-    /// A module with what is inside.
+    /// A module with its content.
     Frame { title: String, body: Vec<Part> },
     /// Branches from one value, joined again.
     Branches { lanes: Vec<Vec<Part>>, join: Unit },
     /// The present value has a name.
     Tap { name: String, output: Option<String>, shape: String },
-    /// What follows goes on from a named value.
+    /// The following layers continue from a named value.
     From(String),
     /// The last value is the network's output.
     Output { name: String, shape: String },
 }
 
 impl Part {
-    /// Shape of what it gives, if that is known.
+    /// Shape of its output, if known.
     fn shape(&self) -> Option<String> {
         match self {
             Self::Box(unit) | Self::Branches { join: unit, .. } => Some(unit.shape.clone()),
@@ -52,15 +52,15 @@ impl Part {
 pub(super) struct Unit {
     /// Module name within its frame.
     pub name: String,
-    /// What it does, a line for each step.
+    /// Its description, with a line for each step.
     pub lines: Vec<String>,
-    /// What kind of work the first layer is.
+    /// The kind of work of the first layer.
     pub work: Work,
     /// Whether it is shown in the box of the step before.
     rides: bool,
     /// Shape of its result, without the batch.
     pub shape: String,
-    /// Named values that it reads beside what comes in.
+    /// Named values that it reads in addition to its input.
     pub reads: Vec<String>,
 }
 
@@ -82,7 +82,7 @@ impl Outline {
     }
 }
 
-/// Names of taps that anything goes on from.
+/// Names of taps from which other layers continue.
 fn used(layers: &[ResolvedLayer], names: &mut BTreeSet<String>) {
     for layer in layers {
         match layer.kind.describe() {
@@ -191,7 +191,7 @@ impl<'a, I: Iterator<Item = (&'a ResolvedLayer, Vec<&'a Node>)>> Drawn<'a, I> {
         vec![Part::Box(Unit { shape, ..Unit::new(name, "again, with the same weights", Work::Other) })]
     }
 
-    /// Shape of what the next layer gives, without the batch; empty if nothing is computed for it.
+    /// Shape of the output of the next layer, without the batch; empty if it computes nothing.
     fn shape(&mut self) -> String {
         let Some((_, nodes)) = self.leaves.next() else { return String::new() };
         let value = nodes.last().and_then(|node| node.outputs.first());
@@ -206,13 +206,13 @@ impl Unit {
         Self { name, lines, work, rides: false, shape: String::new(), reads: Vec::new() }
     }
 
-    /// What its box says: its name, unless that is what it does, and what it does.
+    /// The text of its box: its description, preceded by its name if that differs.
     pub fn text(&self) -> impl Iterator<Item = &str> {
         let says_more = !self.name.is_empty() && self.lines.first() != Some(&self.name);
         says_more.then_some(self.name.as_str()).into_iter().chain(self.lines.iter().map(String::as_str))
     }
 
-    /// Adds a step that needs no box of its own; says whether it did.
+    /// Adds a step that needs no separate box; returns whether it did.
     fn take(&mut self, next: &Unit) -> bool {
         let starts = self.work != Work::Join || self.lines.len() == 1;
         if !next.rides || !starts {
@@ -258,7 +258,7 @@ fn once(parts: Vec<Part>) -> Vec<Part> {
     kept.into_iter().map(title).collect()
 }
 
-/// Whether two modules do the same, whatever their parts are called.
+/// Whether two modules are equal except for names.
 fn alike(a: &[Part], b: &[Part]) -> bool {
     let unit = |a: &Unit, b: &Unit| (&a.lines, &a.shape, a.work) == (&b.lines, &b.shape, b.work);
     let same = |a: &Part, b: &Part| match (a, b) {

@@ -1,4 +1,4 @@
-//! A drawing as an SVG file that needs nothing else.
+//! Writes a drawing as a self-contained SVG file.
 
 use super::layout::{Drawing, LINE, Mark, TITLE, fill};
 use std::fmt::Write;
@@ -6,7 +6,7 @@ use std::fmt::Write;
 /// Colours of frames by depth, lightest outside.
 const FRAMES: [&str; 4] = ["#fafafa", "#f3f5f7", "#eceff3", "#e5e9ee"];
 
-/// The file, with a title and a description for those who cannot see it.
+/// The file, with a title and a textual description.
 pub(super) fn write(drawing: &Drawing, title: &str, description: &str) -> String {
     let Drawing { width, height, marks } = drawing;
     let (title, description) = (escape(title), escape(description));
@@ -26,7 +26,7 @@ pub(super) fn write(drawing: &Drawing, title: &str, description: &str) -> String
     out
 }
 
-/// What is painted over what: a curve to a use far away passes behind the boxes on its way.
+/// The painting order: curves to distant uses pass behind boxes.
 fn level(mark: &Mark) -> u8 {
     match mark {
         Mark::Frame { .. } => 0,
