@@ -57,18 +57,32 @@ pub struct Cache<'d> {
     held: VecDeque<(ValueId, u64)>,
     /// Nodes that read each value, one beyond the last for results of the step.
     readers: Vec<Vec<usize>>,
+    /// Where each value lies: as which value, if nothing but its shape or strides is new.
+    place: Vec<ValueId>,
 }
 
 impl<'d> Cache<'d> {
-    /// An empty cache.
-    pub fn new(graph: &Graph, device: &'d Device, masks: bool, trans_data: TransDataKernel) -> Self {
+    /// An empty cache, for these kernels.
+    pub fn new(
+        graph: &Graph,
+        kernels: &[Kernel],
+        device: &'d Device,
+        masks: bool,
+        trans_data: TransDataKernel,
+    ) -> Self {
         let capacity = (device.l2.mib.value * f64::from(1 << 20) * device.l2.resident.value) as u64;
         let mut readers = vec![Vec::new(); graph.values.len()];
         for (n, node) in graph.nodes.iter().enumerate() {
             node.inputs.iter().for_each(|v| readers[v.0].push(n));
         }
         graph.results().for_each(|v| readers[v.0].push(graph.nodes.len()));
-        Self { device, masks, trans_data, capacity, used: 0, held: VecDeque::new(), readers }
+        let runs: HashSet<usize> = kernels.iter().flat_map(|kernel| &kernel.nodes).copied().collect();
+        let mut place: Vec<ValueId> = (0..graph.values.len()).map(ValueId).collect();
+        for (_, node) in graph.nodes.iter().enumerate().filter(|(n, _)| !runs.contains(n)) {
+            let [operand, ..] = node.inputs[..] else { continue };
+            node.outputs.iter().for_each(|v| place[v.0] = place[operand.0]);
+        }
+        Self { device, masks, trans_data, capacity, used: 0, held: VecDeque::new(), readers, place }
     }
 
     /// The bytes of the next kernel.
@@ -132,6 +146,7 @@ impl<'d> Cache<'d> {
 
     /// Whether a value is in the cache; it is then the most recently used.
     fn touch(&mut self, v: ValueId) -> bool {
+        let v = self.place[v.0];
         match self.held.iter().position(|(held, _)| *held == v) {
             Some(place) => {
                 let entry = self.held.remove(place);
@@ -169,7 +184,8 @@ impl<'d> Cache<'d> {
 fn run_bytes(graph: &Graph, n: usize, trans_data: TransDataKernel) -> Option<u64> {
     let node = &graph.nodes[n];
     let outputs = graph.types(&node.outputs);
-    let Work::Moves { run } = node.op.rules().work(&graph.types(&node.inputs), &outputs) else { return None };
+    let work = node.op.rules().work(&graph.types(&node.inputs), &outputs);
+    let (Work::Moves { run } | Work::Views { run }) = work else { return None };
     match (&node.op, trans_data) {
         (Op::TransData(_), TransDataKernel::Elements) => Some(outputs.first()?.dtype.bytes().0),
         (_, TransDataKernel::Blocks | TransDataKernel::Elements) => Some(run),

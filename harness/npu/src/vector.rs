@@ -41,7 +41,7 @@ impl VectorWork {
 pub fn work(graph: &Graph, node: &Node, device: &Device) -> VectorWork {
     let [inputs, outputs] = [&node.inputs, &node.outputs].map(|values| graph.types(values));
     match node.op.rules().work(&inputs, &outputs) {
-        Work::Nothing | Work::Moves { .. } => VectorWork::default(),
+        Work::Nothing | Work::Moves { .. } | Work::Views { .. } => VectorWork::default(),
         Work::Stream { elements, instructions, width } => {
             let functions = formula(&node.op).map_or(0, functions) as f64;
             let more = functions * (device.vector.function_instructions.value - 1.0).max(0.0);

@@ -119,7 +119,7 @@ fn pools_pay_for_the_rows_of_their_output() {
 /// Traffic of a graph's only kernel.
 fn traffic(graph: &Graph, trans_data: TransDataKernel) -> zoo_npu::traffic::Traffic {
     let device = ascend();
-    let kernels = kernel::kernels(graph, kernel::Riding { elementwise: true, sums: false, attention: false });
+    let kernels = kernel::kernels(graph, kernel::Riding { elementwise: true, sums: false, attention: false, views: &[] });
     assert_eq!(kernels.len(), 1);
     Cache::new(graph, &device, true, trans_data).run(graph, &kernels[0])
 }
@@ -189,7 +189,7 @@ fn convolutions_in_f32_transpose_maps_that_lie_channels_first() {
     let w = graph.variable(w).value;
     let y = graph.add(&scope(), "conv", Conv2D::new(Window::new([1; 2], [1; 2]), 1), &[x, w]).unwrap();
     graph.outputs.push(("y".into(), y));
-    let kernels = kernel::kernels(&graph, kernel::Riding { elementwise: false, sums: false, attention: false });
+    let kernels = kernel::kernels(&graph, kernel::Riding { elementwise: false, sums: false, attention: false, views: &[] });
     let mut bytes = |transposes| {
         device.matrix.transposes_f32 = transposes;
         Cache::new(&graph, &device, false, TransDataKernel::Blocks).run(&graph, &kernels[0]).hbm()
@@ -259,7 +259,7 @@ fn composed_formulas_run_term_by_term() {
         operators: zoo_npu::device::Operators { composed: vec!["Elu".into()], ..ascend().operators },
         ..ascend()
     };
-    let kernels = kernel::kernels(&graph, kernel::Riding { elementwise: true, sums: false, attention: false });
+    let kernels = kernel::kernels(&graph, kernel::Riding { elementwise: true, sums: false, attention: false, views: &[] });
     let traffic = Cache::new(&graph, &device, true, TransDataKernel::Blocks).run(&graph, &kernels[0]);
     // What a term leaves fits the cache.
     assert_eq!((traffic.launches, traffic.hbm(), traffic.cached), (3, 3 * 4000, 4 * 4000));
