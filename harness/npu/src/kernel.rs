@@ -112,8 +112,8 @@ fn carrier(graph: &Graph, readers: &[Vec<usize>], n: usize, riding: Riding<'_>) 
     (carries && maker.place == Place::Device && (alone || kind == Kind::Statistics)).then_some(by)
 }
 
-/// Whether a node costs nothing: it moves no data, computes constants or scalars, or is part of another operator on the
-/// device (running statistics are updated inside `BNTrainingUpdate`).
+/// Whether a node costs nothing: it moves no data, is left to those that read it, computes constants or scalars, or is
+/// part of another operator on the device (running statistics are updated inside `BNTrainingUpdate`).
 fn is_free(graph: &Graph, n: usize, riding: Riding<'_>) -> bool {
     let node = &graph.nodes[n];
     if node.place == Place::Host {

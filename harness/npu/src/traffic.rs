@@ -79,8 +79,9 @@ impl<'d> Cache<'d> {
         let runs: HashSet<usize> = kernels.iter().flat_map(|kernel| &kernel.nodes).copied().collect();
         let mut place: Vec<ValueId> = (0..graph.values.len()).map(ValueId).collect();
         for (_, node) in graph.nodes.iter().enumerate().filter(|(n, _)| !runs.contains(n)) {
-            let [operand, ..] = node.inputs[..] else { continue };
-            node.outputs.iter().for_each(|v| place[v.0] = place[operand.0]);
+            if let [operand, ..] = node.inputs[..] {
+                node.outputs.iter().for_each(|v| place[v.0] = place[operand.0]);
+            }
         }
         Self { device, masks, trans_data, capacity, used: 0, held: VecDeque::new(), readers, place }
     }
@@ -256,12 +257,12 @@ fn map_conversion_bytes(graph: &Graph, n: usize, device: &Device) -> u64 {
 fn dense_conversion_bytes(graph: &Graph, n: usize, device: &Device) -> u64 {
     let node = &graph.nodes[n];
     let Op::MatMul(product) = &node.op else { return 0 };
+    // Weights are a matrix; products of an attention have several.
+    let of_matrix = |v: ValueId| if graph.ty(v).shape.len() == 2 { 2 * graph.ty(v).bytes().0 } else { 0 };
     match node.phase {
-        Phase::Forward if device.matrix.converts_dense => 2 * graph.ty(node.inputs[1]).bytes().0,
+        Phase::Forward if device.matrix.converts_dense => of_matrix(node.inputs[1]),
         // What sums over the batch is the gradient of the weights.
-        Phase::Backward if device.matrix.converts_dense && product.transpose_a => {
-            2 * graph.ty(node.outputs[0]).bytes().0
-        }
+        Phase::Backward if device.matrix.converts_dense && product.transpose_a => of_matrix(node.outputs[0]),
         Phase::Forward | Phase::Backward | Phase::Loss | Phase::Update => 0,
     }
 }
