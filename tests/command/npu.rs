@@ -182,7 +182,7 @@ fn a_study_trains_and_remembers() {
 fn all_built_in_throughput_is_scored() {
     let all = zoo("score --format json").expect(0).json();
     let rows = |json: &Value| json["rows"].as_array().unwrap().len();
-    let files = ["published", "further", "nvidia", "transformers"];
+    let files = ["published", "further", "nvidia", "transformers", "huggingface"];
     let each: usize =
         files.iter().map(|file| rows(&zoo(&format!("score {file} --format json")).expect(0).json())).sum();
     assert_eq!(rows(&all), each);

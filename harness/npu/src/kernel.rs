@@ -5,9 +5,9 @@
 //! kernel never reach memory.
 
 use zoo_graph::{
-    Graph, Phase, Place, Shape, Source, ValueId,
+    Graph, Op, Phase, Place, Shape, Source, ValueId,
     attention::attentions,
-    ops::{Kind, Work},
+    ops::{Kind, Transpose, Work},
 };
 
 /// Nodes that run as one.
@@ -23,17 +23,19 @@ pub struct Kernel {
 
 /// What may ride on what.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Riding {
+pub struct Riding<'d> {
     /// Element-wise operators ride on products.
     pub elementwise: bool,
     /// Sums of a normalisation's gradient ride on the product that makes its operand.
     pub sums: bool,
     /// Attentions are one kernel, and so are their gradients.
     pub attention: bool,
+    /// Operators that only read their operand otherwise do so for the operators that read them.
+    pub views: &'d [String],
 }
 
 /// Groups the nodes of a graph. A kernel stands where its last node stood; nodes that cost nothing are in none.
-pub fn kernels(graph: &Graph, riding: Riding) -> Vec<Kernel> {
+pub fn kernels(graph: &Graph, riding: Riding<'_>) -> Vec<Kernel> {
     let mut readers: Vec<Vec<usize>> = vec![Vec::new(); graph.values.len()];
     for (n, node) in graph.nodes.iter().enumerate() {
         node.inputs.iter().for_each(|v| readers[v.0].push(n));
@@ -61,7 +63,7 @@ pub fn kernels(graph: &Graph, riding: Riding) -> Vec<Kernel> {
         last[head[n]] = n;
     }
     let mut members: Vec<Vec<usize>> = vec![Vec::new(); graph.nodes.len()];
-    (0..graph.nodes.len()).filter(|n| !is_free(graph, *n)).for_each(|n| members[last[head[n]]].push(n));
+    (0..graph.nodes.len()).filter(|n| !is_free(graph, *n, riding)).for_each(|n| members[last[head[n]]].push(n));
     let kernel = |nodes: Vec<usize>| {
         let first = &graph.nodes[nodes[0]];
         Kernel { place: first.place, phase: first.phase, nodes }
@@ -81,7 +83,7 @@ pub fn fused_attentions(graph: &Graph) -> Vec<Vec<usize>> {
 }
 
 /// The node that node `n` may ride on: the one that makes its operand last, if that is a product or rides on one.
-fn carrier(graph: &Graph, readers: &[Vec<usize>], n: usize, riding: Riding) -> Option<usize> {
+fn carrier(graph: &Graph, readers: &[Vec<usize>], n: usize, riding: Riding<'_>) -> Option<usize> {
     let node = &graph.nodes[n];
     if node.phase == Phase::Update || node.place == Place::Host {
         return None;
@@ -110,16 +112,27 @@ fn carrier(graph: &Graph, readers: &[Vec<usize>], n: usize, riding: Riding) -> O
     (carries && maker.place == Place::Device && (alone || kind == Kind::Statistics)).then_some(by)
 }
 
-/// Whether a node costs nothing: it moves no data, computes constants or scalars, or is part of another operator on the
-/// device (running statistics are updated inside `BNTrainingUpdate`).
-fn is_free(graph: &Graph, n: usize) -> bool {
+/// Whether a node costs nothing: it moves no data, is left to those that read it, computes constants or scalars, or is
+/// part of another operator on the device (running statistics are updated inside `BNTrainingUpdate`).
+fn is_free(graph: &Graph, n: usize, riding: Riding<'_>) -> bool {
     let node = &graph.nodes[n];
     if node.place == Place::Host {
         return false;
     }
     let scalar = |v: &ValueId| graph.ty(*v).shape == Shape::scalar();
     let work = node.op.rules().work(&graph.types(&node.inputs), &graph.types(&node.outputs));
-    work == Work::Nothing || is_constant(graph, n) || node.inputs.iter().chain(&node.outputs).all(scalar)
+    work == Work::Nothing
+        || matches!(work, Work::Views { .. }) && is_view(&node.op, riding)
+        || is_constant(graph, n)
+        || node.inputs.iter().chain(&node.outputs).all(scalar)
+}
+
+/// Whether an operator that only reads its operand otherwise is left to those that read it.
+fn is_view(op: &Op, riding: Riding<'_>) -> bool {
+    // A fused attention takes matrices whose rows lie apart, as those of heads do.
+    let of_heads = |op: &Transpose| matches!(op.permutation[..], [.., a, b, _] if a == b + 1);
+    riding.views.iter().any(|name| name == op.name())
+        || riding.attention && matches!(op, Op::Transpose(transpose) if of_heads(transpose))
 }
 
 /// Whether a node's results are known before any step.

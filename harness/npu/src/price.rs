@@ -183,7 +183,7 @@ pub(crate) fn flop(graph: &Graph, node: &zoo_graph::Node) -> u64 {
     let (inputs, outputs) = (graph.types(&node.inputs), graph.types(&node.outputs));
     match node.op.rules().work(&inputs, &outputs) {
         Work::Product { .. } => node.op.cost(&inputs, &outputs).flop.0,
-        Work::Nothing | Work::Moves { .. } | Work::Stream { .. } | Work::Rows { .. } => 0,
+        Work::Nothing | Work::Moves { .. } | Work::Views { .. } | Work::Stream { .. } | Work::Rows { .. } => 0,
     }
 }
 

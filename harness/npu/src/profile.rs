@@ -132,10 +132,11 @@ fn simulate(recipe: &Recipe, device: &Device, compiled: Compiled, work: Work, pe
     let accumulate = micro_batches(recipe, work);
     let (npu, batch, devices) = (&recipe.npu, recipe.train.batch, recipe.npu.devices);
     let rides = npu.fusion && device.matrix.feeds_vector;
-    let riding = Riding { elementwise: rides, sums: rides && npu.deep_fusion, attention: npu.fused_attention };
+    let (sums, views) = (rides && npu.deep_fusion, &device.operators.views);
+    let riding = Riding { elementwise: rides, sums, attention: npu.fused_attention, views };
     let kernels = kernels(&graph, riding);
     let masks = npu.fusion && device.control.relu_mask;
-    let mut cache = Cache::new(&graph, device, masks, npu.trans_data);
+    let mut cache = Cache::new(&graph, &kernels, device, masks, npu.trans_data);
     let mut pricing = Pricing::new(device, npu.instruction_reordering, npu.tuned);
     let prices: Vec<Price> = kernels
         .iter()

@@ -57,18 +57,33 @@ pub struct Cache<'d> {
     held: VecDeque<(ValueId, u64)>,
     /// Nodes that read each value, one beyond the last for results of the step.
     readers: Vec<Vec<usize>>,
+    /// Where each value lies: as which value, if nothing but its shape or strides is new.
+    place: Vec<ValueId>,
 }
 
 impl<'d> Cache<'d> {
-    /// An empty cache.
-    pub fn new(graph: &Graph, device: &'d Device, masks: bool, trans_data: TransDataKernel) -> Self {
+    /// An empty cache, for these kernels.
+    pub fn new(
+        graph: &Graph,
+        kernels: &[Kernel],
+        device: &'d Device,
+        masks: bool,
+        trans_data: TransDataKernel,
+    ) -> Self {
         let capacity = (device.l2.mib.value * f64::from(1 << 20) * device.l2.resident.value) as u64;
         let mut readers = vec![Vec::new(); graph.values.len()];
         for (n, node) in graph.nodes.iter().enumerate() {
             node.inputs.iter().for_each(|v| readers[v.0].push(n));
         }
         graph.results().for_each(|v| readers[v.0].push(graph.nodes.len()));
-        Self { device, masks, trans_data, capacity, used: 0, held: VecDeque::new(), readers }
+        let runs: HashSet<usize> = kernels.iter().flat_map(|kernel| &kernel.nodes).copied().collect();
+        let mut place: Vec<ValueId> = (0..graph.values.len()).map(ValueId).collect();
+        for (_, node) in graph.nodes.iter().enumerate().filter(|(n, _)| !runs.contains(n)) {
+            if let [operand, ..] = node.inputs[..] {
+                node.outputs.iter().for_each(|v| place[v.0] = place[operand.0]);
+            }
+        }
+        Self { device, masks, trans_data, capacity, used: 0, held: VecDeque::new(), readers, place }
     }
 
     /// The bytes of the next kernel.
@@ -132,6 +147,7 @@ impl<'d> Cache<'d> {
 
     /// Whether a value is in the cache; it is then the most recently used.
     fn touch(&mut self, v: ValueId) -> bool {
+        let v = self.place[v.0];
         match self.held.iter().position(|(held, _)| *held == v) {
             Some(place) => {
                 let entry = self.held.remove(place);
@@ -169,7 +185,8 @@ impl<'d> Cache<'d> {
 fn run_bytes(graph: &Graph, n: usize, trans_data: TransDataKernel) -> Option<u64> {
     let node = &graph.nodes[n];
     let outputs = graph.types(&node.outputs);
-    let Work::Moves { run } = node.op.rules().work(&graph.types(&node.inputs), &outputs) else { return None };
+    let work = node.op.rules().work(&graph.types(&node.inputs), &outputs);
+    let (Work::Moves { run } | Work::Views { run }) = work else { return None };
     match (&node.op, trans_data) {
         (Op::TransData(_), TransDataKernel::Elements) => Some(outputs.first()?.dtype.bytes().0),
         (_, TransDataKernel::Blocks | TransDataKernel::Elements) => Some(run),
@@ -240,12 +257,12 @@ fn map_conversion_bytes(graph: &Graph, n: usize, device: &Device) -> u64 {
 fn dense_conversion_bytes(graph: &Graph, n: usize, device: &Device) -> u64 {
     let node = &graph.nodes[n];
     let Op::MatMul(product) = &node.op else { return 0 };
+    // Weights are a matrix; products of an attention have several.
+    let of_matrix = |v: ValueId| if graph.ty(v).shape.len() == 2 { 2 * graph.ty(v).bytes().0 } else { 0 };
     match node.phase {
-        Phase::Forward if device.matrix.converts_dense => 2 * graph.ty(node.inputs[1]).bytes().0,
+        Phase::Forward if device.matrix.converts_dense => of_matrix(node.inputs[1]),
         // What sums over the batch is the gradient of the weights.
-        Phase::Backward if device.matrix.converts_dense && product.transpose_a => {
-            2 * graph.ty(node.outputs[0]).bytes().0
-        }
+        Phase::Backward if device.matrix.converts_dense && product.transpose_a => of_matrix(node.outputs[0]),
         Phase::Forward | Phase::Backward | Phase::Loss | Phase::Update => 0,
     }
 }

@@ -3,7 +3,7 @@
 
 use crate::{composed::formula, device::Device, matrix::is_depthwise};
 use zoo_graph::{
-    C0, DType, Graph, Layout, Node, TensorType,
+    C0, DType, Graph, Layout, Node, Op, Phase, TensorType,
     formula::{Binary, Extent, Formula, Term, Unary},
     ops::Work,
 };
@@ -41,11 +41,12 @@ impl VectorWork {
 pub fn work(graph: &Graph, node: &Node, device: &Device) -> VectorWork {
     let [inputs, outputs] = [&node.inputs, &node.outputs].map(|values| graph.types(values));
     match node.op.rules().work(&inputs, &outputs) {
-        Work::Nothing | Work::Moves { .. } => VectorWork::default(),
+        Work::Nothing | Work::Moves { .. } | Work::Views { .. } => VectorWork::default(),
         Work::Stream { elements, instructions, width } => {
             let functions = formula(&node.op).map_or(0, functions) as f64;
             let more = functions * (device.vector.function_instructions.value - 1.0).max(0.0);
-            let bytes = elements as f64 * more * width as f64;
+            let random = if draws(node, device) { PHILOX * DType::F32.bytes().0 as f64 } else { 0.0 };
+            let bytes = elements as f64 * (more * width as f64 + random);
             VectorWork::stream(elements, instructions, width).plus(VectorWork { bytes, starts: 0.0 })
         }
         Work::Rows { map, instructions } => VectorWork::rows(&map, instructions),
@@ -64,6 +65,17 @@ pub fn work(graph: &Graph, node: &Node, device: &Device) -> VectorWork {
             }
         }
     }
+}
+
+/// Instructions for a random number of 32 bits: four of them take ten rounds of two products with high and low halves,
+/// four exclusive ors and two sums (Philox4x32-10, Salmon et al., SC 2011), which the libraries of NVIDIA's and Habana's
+/// devices use.
+const PHILOX: f64 = 25.0;
+
+/// Whether an operator draws random numbers itself. The gradient of a dropout reads what was drawn.
+fn draws(node: &Node, device: &Device) -> bool {
+    let dropout = matches!(&node.op, Op::Dropout(dropout) if dropout.rate > 0.0);
+    dropout && node.phase == Phase::Forward && device.control.mask_elements_per_us.is_none()
 }
 
 /// Functions of each element in a formula that no plain instruction computes. Its operations count each as one.

@@ -4,7 +4,9 @@ use std::path::Path;
 use zoo_graph::{
     Bytes, DType, Graph, Layout, Phase, Scope, TensorType, VariableRole,
     formula::Formula,
-    ops::{Concat, Conv2D, DeviceName, Map, MatMul, MaxPool, Op, TransData, Window},
+    ops::{
+        Assign, Concat, Conv2D, DeviceName, Map, MatMul, MaxPool, Op, Reshape, TransData, Transpose, Update, Window,
+    },
 };
 use zoo_npu::{
     Device, DeviceLibrary, Seconds,
@@ -119,9 +121,10 @@ fn pools_pay_for_the_rows_of_their_output() {
 /// Traffic of a graph's only kernel.
 fn traffic(graph: &Graph, trans_data: TransDataKernel) -> zoo_npu::traffic::Traffic {
     let device = ascend();
-    let kernels = kernel::kernels(graph, kernel::Riding { elementwise: true, sums: false, attention: false });
+    let kernels =
+        kernel::kernels(graph, kernel::Riding { elementwise: true, sums: false, attention: false, views: &[] });
     assert_eq!(kernels.len(), 1);
-    Cache::new(graph, &device, true, trans_data).run(graph, &kernels[0])
+    Cache::new(graph, &kernels, &device, true, trans_data).run(graph, &kernels[0])
 }
 
 #[test]
@@ -189,10 +192,11 @@ fn convolutions_in_f32_transpose_maps_that_lie_channels_first() {
     let w = graph.variable(w).value;
     let y = graph.add(&scope(), "conv", Conv2D::new(Window::new([1; 2], [1; 2]), 1), &[x, w]).unwrap();
     graph.outputs.push(("y".into(), y));
-    let kernels = kernel::kernels(&graph, kernel::Riding { elementwise: false, sums: false, attention: false });
+    let kernels =
+        kernel::kernels(&graph, kernel::Riding { elementwise: false, sums: false, attention: false, views: &[] });
     let mut bytes = |transposes| {
         device.matrix.transposes_f32 = transposes;
-        Cache::new(&graph, &device, false, TransDataKernel::Blocks).run(&graph, &kernels[0]).hbm()
+        Cache::new(&graph, &kernels, &device, false, TransDataKernel::Blocks).run(&graph, &kernels[0]).hbm()
     };
     // Maps of 2 x 8 and 2 x 4 planes of 100 numbers, each read and written once more; filters of 4 x 8 numbers stay.
     assert_eq!(bytes(false), 4 * (1600 + 800 + 32));
@@ -259,10 +263,72 @@ fn composed_formulas_run_term_by_term() {
         operators: zoo_npu::device::Operators { composed: vec!["Elu".into()], ..ascend().operators },
         ..ascend()
     };
-    let kernels = kernel::kernels(&graph, kernel::Riding { elementwise: true, sums: false, attention: false });
-    let traffic = Cache::new(&graph, &device, true, TransDataKernel::Blocks).run(&graph, &kernels[0]);
+    let kernels =
+        kernel::kernels(&graph, kernel::Riding { elementwise: true, sums: false, attention: false, views: &[] });
+    let traffic = Cache::new(&graph, &kernels, &device, true, TransDataKernel::Blocks).run(&graph, &kernels[0]);
     // What a term leaves fits the cache.
     assert_eq!((traffic.launches, traffic.hbm(), traffic.cached), (3, 3 * 4000, 4 * 4000));
+}
+
+#[test]
+fn transposes_that_keep_rows_copy_unless_readers_take_any_strides() {
+    let mut graph = Graph::default();
+    let x = graph.add_input("x", half(&[4, 49, 3, 32]));
+    let y = graph.add(&scope(), "heads", Transpose { permutation: vec![0, 2, 1, 3] }, &[x]).unwrap();
+    let z = graph.add(&scope(), "scores", MatMul { transpose_a: false, transpose_b: true }, &[y, y]).unwrap();
+    graph.outputs.push(("z".into(), z));
+    let riding = kernel::Riding { elementwise: true, sums: false, attention: false, views: &[] };
+    let run = |riding| {
+        let kernels = kernel::kernels(&graph, riding);
+        let device = ascend();
+        let mut cache = Cache::new(&graph, &kernels, &device, true, TransDataKernel::Blocks);
+        kernels.iter().map(|kernel| cache.run(&graph, kernel)).collect::<Vec<_>>()
+    };
+    // Rows of 32 numbers, 64 bytes: starting each costs 128 more.
+    let copied = run(riding);
+    let bytes = 4 * 49 * 3 * 32 * 2;
+    assert_eq!((copied.len(), copied[0].hbm(), copied[0].run_factor), (2, 2 * bytes, 3.0));
+    assert_eq!((copied[1].read, copied[1].cached), (0, bytes), "what was copied is in the cache");
+    let views = ["TransposeD".to_owned()];
+    let viewed = run(kernel::Riding { views: &views, ..riding });
+    assert_eq!((viewed.len(), viewed[0].read), (1, bytes));
+    assert_eq!(
+        run(kernel::Riding { attention: true, ..riding }).len(),
+        1,
+        "rows of heads lie apart for a fused attention"
+    );
+}
+
+#[test]
+fn what_is_only_reshaped_stays_in_the_cache() {
+    let mut graph = Graph::default();
+    let x = graph.add_input("x", half(&[16, 64]));
+    let square = MatMul { transpose_a: false, transpose_b: true };
+    let y = graph.add(&scope(), "y", square.clone(), &[x, x]).unwrap();
+    let flat = graph.add(&scope(), "flat", Reshape { shape: [2, 8, 16].into() }, &[y]).unwrap();
+    let z = graph.add(&scope(), "z", square, &[flat, flat]).unwrap();
+    graph.outputs.push(("z".into(), z));
+    let kernels =
+        kernel::kernels(&graph, kernel::Riding { elementwise: true, sums: false, attention: false, views: &[] });
+    let device = ascend();
+    let mut cache = Cache::new(&graph, &kernels, &device, true, TransDataKernel::Blocks);
+    let traffic: Vec<_> = kernels.iter().map(|kernel| cache.run(&graph, kernel)).collect();
+    assert_eq!((traffic.len(), traffic[1].read, traffic[1].cached), (2, 0, 16 * 16 * 2));
+}
+
+#[test]
+fn an_update_takes_each_function_once_per_element() {
+    // An average moves in two products and a sum; a root on top is one function more, of four instructions.
+    let plain = TensorType::plain([1000], DType::F32);
+    let bytes = |formula: Formula| {
+        let mut graph = Graph::default();
+        let [a, b] = ["a", "b"].map(|name| graph.add_input(name, plain.clone()));
+        let update = Assign::new(formula, "ApplyEma", Update::Average);
+        graph.add(&scope(), "update", update, &[a, b]).unwrap();
+        vector::work(&graph, &graph.nodes[0], &ascend()).bytes
+    };
+    assert_eq!(bytes(Formula::define(0, |[a, b]| [0.5 * a + 0.5 * b])), (3 * 4000) as f64);
+    assert_eq!(bytes(Formula::define(0, |[a, b]| [0.5 * a + 0.5 * b.sqrt()])), (7 * 4000) as f64);
 }
 
 #[test]

@@ -28,6 +28,13 @@ fn recipe(name: &str, batch: usize) -> Recipe {
     let mut recipe = loaded.unwrap_or_else(|errors| panic!("{errors}")).recipe;
     recipe.train.batch = batch;
     recipe.npu.input.enabled = false;
+    // As small as in their goldens.
+    let side = match name {
+        "swin_t" => Some(56),
+        "retinanet_resnet50_fpn" => Some(96),
+        _ => None,
+    };
+    side.into_iter().for_each(|side| recipe.model.inputs.values_mut().for_each(|input| input.set_side(side)));
     recipe
 }
 
@@ -96,7 +103,16 @@ fn memory_without_options_is_what_is_live() {
     }
 }
 
-const NETWORKS: [&str; 6] = ["alexnet", "resnet18", "squeezenet1_1", "mobilenetv2", "gpt_shakespeare", "convnext_tiny"];
+const NETWORKS: [&str; 8] = [
+    "alexnet",
+    "resnet18",
+    "squeezenet1_1",
+    "mobilenetv2",
+    "gpt_shakespeare",
+    "convnext_tiny",
+    "swin_t",
+    "retinanet_resnet50_fpn",
+];
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 40, ..ProptestConfig::default() })]

@@ -41,7 +41,7 @@ impl Operator for Slice {
     }
 
     fn work(&self, inputs: &[&TensorType], outputs: &[&TensorType]) -> Work<'_> {
-        Work::Moves {
+        Work::Views {
             run: channel_run(inputs, outputs, outputs[0])
                 .unwrap_or_else(|| inputs[0].shape.last().copied().unwrap_or(1) as u64 * outputs[0].dtype.bytes().0),
         }

@@ -43,7 +43,7 @@ impl Operator for Split {
     }
 
     fn work(&self, inputs: &[&TensorType], outputs: &[&TensorType]) -> Work<'_> {
-        Work::Moves {
+        Work::Views {
             run: channel_run(inputs, outputs, outputs[0]).unwrap_or_else(|| {
                 let row = outputs[0].shape.iter().skip(self.axis).product::<usize>() as u64;
                 row * outputs[0].dtype.bytes().0

@@ -18,8 +18,9 @@ pub struct Transpose {
 }
 
 impl Transpose {
-    /// Whether the fastest-changing axis stays where it is. Such a transpose changes strides only and moves nothing;
-    /// any other copies the whole tensor (Gaudi's guide: logical and non-logical transposes).
+    /// Whether the fastest-changing axis stays where it is. Such a transpose changes strides only: where operators read
+    /// any strides it moves nothing; any other copies the whole tensor (Gaudi's guide: logical and non-logical
+    /// transposes).
     pub fn is_metadata(&self) -> bool {
         self.permutation.last().is_none_or(|last| last + 1 == self.permutation.len())
     }
@@ -60,11 +61,17 @@ impl Operator for Transpose {
         Operand::PLAIN
     }
 
-    fn work(&self, _inputs: &[&TensorType], outputs: &[&TensorType]) -> Work<'_> {
-        if self.is_metadata() {
+    fn work(&self, inputs: &[&TensorType], outputs: &[&TensorType]) -> Work<'_> {
+        let long: Vec<usize> = self.permutation.iter().copied().filter(|axis| inputs[0].shape[*axis] > 1).collect();
+        let bytes = outputs[0].dtype.bytes().0;
+        if long.is_sorted() {
             return Work::Nothing;
         }
-        Work::Moves { run: C0 as u64 * outputs[0].dtype.bytes().0 }
+        if !self.is_metadata() {
+            return Work::Moves { run: C0 as u64 * bytes };
+        }
+        let kept = self.permutation.iter().enumerate().rev().take_while(|(to, from)| to == *from);
+        Work::Views { run: kept.map(|(axis, _)| inputs[0].shape[axis] as u64).product::<u64>() * bytes }
     }
 
     fn kind(&self) -> Kind {

@@ -15,6 +15,12 @@ pub enum Work<'a> {
         /// Length of the contiguous runs in which it copies, in bytes.
         run: u64,
     },
+    /// Moves data where another reading of the operand would do: with other strides, or from another start. Software
+    /// in which operators read any strides does nothing.
+    Views {
+        /// Length of the contiguous runs in which it copies, in bytes.
+        run: u64,
+    },
     /// Vector instructions, element by element.
     Stream {
         /// Elements as stored.

@@ -105,6 +105,7 @@ fn check(document: &Document<Device<String>>, path: &Path) -> Vec<Diagnostic> {
         ("row_major", &operators.row_major),
         ("missing", &operators.missing),
         ("composed", &operators.composed),
+        ("views", &operators.views),
     ];
     for (list, names) in lists {
         let unknown = names.iter().enumerate().filter_map(|(n, name)| Some((n, unknown_operator(name)?)));

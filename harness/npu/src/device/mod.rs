@@ -241,6 +241,10 @@ pub struct Operators {
     /// Operators for which the software has no kernel of its own: each term of their formula is one.
     #[serde(default)]
     pub composed: Vec<String>,
+    /// Operators that only read their operand otherwise (parts of it, axes in another order with the fastest left
+    /// alone), and that the software leaves to those that read them.
+    #[serde(default)]
+    pub views: Vec<String>,
     /// Where the software's fused attention is published, if it has one.
     #[serde(default)]
     pub fused_attention: Option<String>,
@@ -302,6 +306,9 @@ pub struct Stack {
     /// Operators for which it has no kernel of its own, beyond the device's.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub composed: Vec<String>,
+    /// Operators that it leaves to those that read them, beyond the device's.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub views: Vec<String>,
     /// Pipelines that are not as the recipe has them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pipelines: Vec<Pipeline>,
@@ -352,6 +359,7 @@ impl Device {
     #[must_use]
     pub fn under(mut self, stack: &Stack) -> Self {
         self.operators.composed.extend(stack.composed.iter().cloned());
+        self.operators.views.extend(stack.views.iter().cloned());
         if let Some(launch) = &stack.launch_us {
             self.control.launch_us = launch.clone();
         }
