@@ -227,7 +227,7 @@ fn what_a_device_cannot_do_is_refused() {
         }
     }
     let host = zoo("bisect resnet50 --device host").expect(2);
-    assert!(host.err.contains("name a device"), "{}", host.err);
+    assert!(host.err.contains("choose a device with --device"), "{}", host.err);
     zoo("check resnet50 --plant conv1=40").expect(2);
     zoo("check resnet50 --nodes").expect(2);
     zoo("show resnet50 --device ascend910").expect(2);
