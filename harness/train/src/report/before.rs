@@ -78,7 +78,7 @@ pub(super) fn device(check: &DeviceCheck) -> Section {
             format!("No operator loses more on {} than rounding explains.", check.device)
         }
         GoldenVerdict::Fail => format!("On {}, some operators lose more than rounding explains.", check.device),
-        GoldenVerdict::Absent => format!("The step was not rehearsed on {}.", check.device),
+        GoldenVerdict::Absent => format!("The step was not simulated on {}.", check.device),
     }];
     notes.extend(check.first_divergence.as_ref().map(divergence));
     let mut grids = Vec::new();

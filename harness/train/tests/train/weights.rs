@@ -119,7 +119,7 @@ fn damaged_files_are_errors_and_never_panic() {
     }
     let said = |bytes: &[u8]| refused(bytes).unwrap_err().to_string();
     assert!(said(b"\x80\x02\x8a\x0al\xfc\x9cF\xf9 j\xa8P\x19.").contains("written by PyTorch before 1.6"));
-    assert!(said(b"not at all").contains("not a readable safetensors file"));
+    assert!(said(b"not at all").contains("neither a file of torch.save nor a safetensors file"));
     assert!(matches!(Weights::read(dir.path(), None), Err(WeightsError::NoCheckpoint { .. })));
     assert!(matches!(Weights::read(&dir.path().join("nothing"), None), Err(WeightsError::Io { .. })));
 }
