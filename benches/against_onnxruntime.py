@@ -1,11 +1,11 @@
-"""Holds `zoo export` against onnxruntime: the ONNX checker, shape inference, and the outputs for the same input.
+"""Checks exported models with onnxruntime: the ONNX checker, shape inference, and the outputs for the same input.
 
     python benches/against_onnxruntime.py resnet50 googlenet siammask [--zoo target/release/zoo] [-- zoo's options]
 
-Needs onnx, onnxruntime, numpy and safetensors. The weights are random, of a size that keeps activations near one through
-any depth, with running statistics that are none of the initial ones. For each recipe: the largest difference of each
-output relative to its largest magnitude; the floor, which is what zoo's fast and reference kernels differ by; and the
-verdict: at most ten floors.
+Needs onnx, onnxruntime, numpy and safetensors. The weights are random and scaled so that activations stay near 1 at any
+depth; running statistics differ from their initial values. For each recipe, the script prints the largest difference of
+each output relative to its largest magnitude; the floor, which is the difference between zoo's fast and reference
+kernels; and the verdict: the difference must be at most ten floors.
 """
 
 import argparse
@@ -20,7 +20,7 @@ import onnx
 import onnxruntime
 from safetensors.numpy import load_file, save_file
 
-# The floor is at least a few roundings of f32, however alike the kernels are.
+# The floor is at least a few roundings of f32, even if the kernels agree better.
 LEAST = 2.0**-20
 FACTOR = 10
 
@@ -38,7 +38,7 @@ def weights(model):
         elif leaf == "weight" and len(shape) == 1:
             value = random.uniform(0.5, 1, shape)
         elif leaf == "weight":
-            # He's: arXiv 1502.01852.
+            # He initialisation: arXiv 1502.01852.
             value = random.normal(0, (2 / numpy.prod(shape[1:])) ** 0.5, shape)
         else:
             continue
@@ -59,7 +59,7 @@ def judge(zoo, recipe, options):
         done = subprocess.run(command, capture_output=True, text=True)
         if done.returncode != 0:
             return "refused", done.stderr.strip().splitlines()[0]
-        # Parameters that the recipe declares and the network never uses are no part of the model.
+        # Parameters that the recipe declares and the network never uses are not part of the model.
         save_file(weights(model), trained)
         known = subprocess.run([zoo, "weights", "import", recipe, trained, "--format", "json", *options], capture_output=True, text=True)
         absent = {tensor["name"]: numpy.zeros(tensor["shape"], numpy.float32) for tensor in json.loads(known.stdout)["missing"]}
@@ -81,7 +81,7 @@ def judge(zoo, recipe, options):
         for name, value in zip(names, session.run(names, inputs)):
             assert value.shape == outputs[name].shape, (name, value.shape, outputs[name].shape)
             worst[name] = far(value, outputs[name])
-        # Another batch through the same model, where it takes any: each sample as if it were alone.
+        # If the model accepts any batch size, run another batch: each sample must give the same result as alone.
         if session.get_inputs()[0].shape[0] == "batch":
             twice = {name: numpy.concatenate([value, value[:, ::-1].copy()]) for name, value in inputs.items()}
             for name, value in zip(names, session.run(names, twice)):

@@ -1,9 +1,9 @@
-"""python benches/against_pytorch.py RECIPE... [--batch N] [--image N] [--threads N]: a training step of zoo beside PyTorch's.
+"""python benches/against_pytorch.py RECIPE... [--batch N] [--image N] [--threads N]: compares steps with PyTorch.
 
-Needs torch and torchvision. The same work (forward, loss, backward, update in f32) is done in turn by `zoo bench`, by
-PyTorch in its default layout and by PyTorch in channels_last, in fresh processes, round after round, so that a busy
-machine slows all three. Prints the median of each round's median step time, the largest resident memory, and zoo's share
-of the better layout's.
+Needs torch and torchvision. In each round, `zoo bench`, PyTorch in its default layout and PyTorch in channels_last do
+the same work (forward, loss, backward and update in f32) in fresh processes, so that a busy machine slows all three.
+Prints the median over the rounds of the median step time, the largest resident memory, and the ratio of zoo to the
+faster layout of PyTorch.
 """
 
 import argparse
@@ -37,7 +37,7 @@ def parse() -> argparse.Namespace:
 
 
 def classifier(options: argparse.Namespace, torch):
-    """Network, inputs, loss of (outputs, inputs, network), optimizer and bound of the gradient norm of a golden that steps.py lists."""
+    """Network, inputs, loss function, optimizer and limit of the gradient norm for a golden that steps.py lists."""
     import steps
     import torch.nn.functional as F
     from zoo_golden.__main__ import parse as conditions_of

@@ -1,10 +1,13 @@
-"""python benches/against_torchvision.py FOLDER [--files N] [--rounds N]: zoo's loader beside Pillow and torchvision, on one thread.
+"""python benches/against_torchvision.py FOLDER [--files N] [--rounds N]: compares loaders with torchvision.
 
-FOLDER has one folder of images per class. What both make of every image of it for evaluation has to be equal, bit for bit. Then
-hard links in a temporary folder, --files of them, are one large data set: how long zoo takes to open it and to make
-the first batch, and what is resident while it reads --images of them. Last, images per second of evaluation (resize, middle, normalise)
-and training (random crop, mirror, normalise) transforms, in fresh processes, in turn, round after round; the processes' own time on
-the processor counts, so that a busy machine disturbs less. The first batch, which warms up, does not count.
+FOLDER has one folder of images per class. All measurements use one thread.
+
+1. The evaluation transforms of both must give bit-for-bit equal results for every image.
+2. Hard links in a temporary folder (--files of them) form one large data set. Measured are the time that zoo takes to
+   open it and to make the first batch, and the resident memory while it reads --images of them.
+3. Images per second of the evaluation transforms (resize, centre crop, normalise) and the training transforms (random
+   crop, mirror, normalise), in fresh processes that take turns. The processor time counts, which a busy machine affects
+   less. The first batch warms up and does not count.
 """
 
 import argparse

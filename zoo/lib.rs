@@ -55,13 +55,26 @@ pub fn main() -> ExitCode {
     catch_unwind(AssertUnwindSafe(|| run(&cli))).unwrap_or(Exit::Internal).into()
 }
 
-/// Suggests only the command that was probably meant: clap also lists names that merely have some letters in common.
+/// Suggests only the command that was probably meant: clap also lists names that merely have some letters in common,
+/// and does not know that `zoo report` compares runs.
 fn keep_near_misses(error: &mut clap::Error) {
     let Some(ContextValue::String(given)) = error.get(ContextKind::InvalidSubcommand) else { return };
-    let Some(ContextValue::Strings(similar)) = error.get(ContextKind::SuggestedSubcommand) else { return };
-    let Some(near) = zoo_graph::did_you_mean(given, similar.iter().map(String::as_str)) else { return };
-    let near = ContextValue::Strings(vec![near.to_owned()]);
-    error.insert(ContextKind::SuggestedSubcommand, near);
+    let similar = match error.get(ContextKind::SuggestedSubcommand) {
+        Some(ContextValue::Strings(similar)) => similar.as_slice(),
+        _ => &[],
+    };
+    let near = match given.as_str() {
+        "prove" => Some("check"),
+        "compare" => Some("report"),
+        "predict" | "simulate" => Some("profile"),
+        given => zoo_graph::did_you_mean(given, similar.iter().map(String::as_str))
+            .or_else(|| similar.iter().map(String::as_str).find(|name| name.starts_with(given))),
+    };
+    let near = near.map(|near| ContextValue::Strings(vec![near.to_owned()]));
+    match near {
+        Some(near) => error.insert(ContextKind::SuggestedSubcommand, near),
+        None => error.remove(ContextKind::SuggestedSubcommand),
+    };
 }
 
 /// Explains how to change a recipe if an option was given that looks like one of its settings: `--epochs 3`.

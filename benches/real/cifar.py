@@ -1,9 +1,10 @@
-"""python benches/real/cifar.py resnet8_tiny DIR --epochs 4 [--seeds 0 1 2]: trainings of resnet8_tiny or resnet20 in PyTorch.
+"""python benches/real/cifar.py resnet8_tiny DIR --epochs 4 [--seeds 0 1 2]: trains resnet8_tiny or resnet20 in PyTorch.
 
-DIR holds CIFAR-10 as image files, train/CLASS/* and val/CLASS/*. Network, initial distributions, augmentation, normalisation,
-batches, optimizer and schedule are the recipe's; with fewer epochs than it has, milestones keep their places as shares of the
-training. Images are decoded once, before the clock starts; `zoo run` decodes them in every epoch. Prints a line per seed, and
-with --out appends it to a file that `zoo report --markdown` reads. Needs torch and Pillow. The other side:
+DIR contains CIFAR-10 as image files, train/CLASS/* and val/CLASS/*. Network, initial distributions, augmentation,
+normalisation, batches, optimizer and schedule are those of the recipe. With fewer epochs, milestones keep their
+relative positions. Images are decoded once, before the clock starts; `zoo run` decodes them in every epoch. Prints a
+line per seed; --out also appends a record to a file that `zoo report --markdown` reads. Needs torch and Pillow. The
+corresponding commands of zoo:
 
     zoo run resnet8_tiny --profile full --data DIR --set train.epochs=4 --set train.seed=N
     zoo run resnet20 --profile full --data DIR --set train.epochs=4 --set 'schedule.multi_step.milestones=[2 epochs, 3 epochs]'
@@ -32,23 +33,23 @@ from zoo_golden.small import ResNet8, ResNet20  # noqa: E402
 
 @dataclass(frozen=True)
 class Training:
-    """What a recipe says."""
+    """The settings of a recipe."""
 
     network: Callable[[], nn.Module]
     batch: int
     epochs: int
     pad: int
-    """Zeros around an image before 32x32 pixels are cut out."""
+    """Zero padding around an image before a crop of 32x32 pixels."""
     scale: float
     mean: tuple[float, ...]
     std: tuple[float, ...]
     optimizer: Callable[[nn.Module], torch.optim.Optimizer]
     rate: Callable[[int, int], float]
-    """Learning rate of an epoch of so many."""
+    """Learning rate of an epoch, given the number of epochs."""
 
 
 def adam(network: nn.Module) -> torch.optim.Optimizer:
-    """Only filters of convolutions decay."""
+    """Weight decay applies only to the weights of convolutions."""
     filters = [module.weight for module in network.modules() if isinstance(module, nn.Conv2d)]
     known = set(filters)
     rest = [parameter for parameter in network.parameters() if parameter not in known]
@@ -74,7 +75,7 @@ TRAININGS = {
 
 
 def images(folder: Path) -> tuple[torch.Tensor, torch.Tensor]:
-    """Images `[n, 3, 32, 32]` of bytes, and their classes: the folders, sorted."""
+    """Images as bytes, `[n, 3, 32, 32]`, and their classes, which are the sorted folders."""
     classes = sorted(path for path in folder.iterdir() if path.is_dir())
     files = [(path, label) for label, of_class in enumerate(classes) for path in sorted(of_class.iterdir())]
     pixels = np.stack([np.asarray(Image.open(path).convert("RGB")) for path, _ in files])
@@ -82,7 +83,7 @@ def images(folder: Path) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def varied(batch: torch.Tensor, pad: int) -> torch.Tensor:
-    """A crop of each padded image, half of them mirrored."""
+    """A random crop of each padded image; half of them are mirrored."""
     n, size = len(batch), batch.shape[-1]
     padded = F.pad(batch, (pad,) * 4)
     rows, columns = (torch.randint(2 * pad + 1, (n, 1)) + torch.arange(size) for _ in range(2))
@@ -92,12 +93,12 @@ def varied(batch: torch.Tensor, pad: int) -> torch.Tensor:
 
 
 def batches(count: int, size: int) -> Iterator[torch.Tensor]:
-    """Whole ones, in random order."""
+    """Full batches in random order."""
     return iter(torch.randperm(count)[: count // size * size].split(size))
 
 
 def train(seed: int, training: Training, epochs: int, sets: list[tuple[torch.Tensor, torch.Tensor]]) -> tuple[float, float]:
-    """Share of the held-out images whose class is found, and seconds of training."""
+    """Top-1 accuracy on the held-out images, and training time in seconds."""
     torch.manual_seed(seed)
     network = training.network()
     optimizer = training.optimizer(network)
@@ -127,7 +128,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("recipe", choices=TRAININGS)
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--epochs", type=int, help="by default the recipe's")
+    parser.add_argument("--epochs", type=int, help="default: as in the recipe")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--out", type=Path, help="append a record of each training to this file")

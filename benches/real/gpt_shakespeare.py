@@ -1,8 +1,8 @@
-"""python benches/real/gpt_shakespeare.py input.txt [--seeds 0 1 2]: the training of recipes/gpt_shakespeare.yaml in PyTorch.
+"""python benches/real/gpt_shakespeare.py input.txt [--seeds 0 1 2]: trains recipes/gpt_shakespeare.yaml in PyTorch.
 
-Network, windows, optimizer and schedule are the recipe's; the loss is the mean over all held-out windows, as `zoo run`
-evaluates it. Prints a line per seed (held-out cross entropy, seconds of training) and their mean and deviation. Needs
-torch; `zoo run gpt_shakespeare --profile full --data input.txt --set train.seed=N` is the other side.
+Network, windows, optimizer and schedule are those of the recipe; the loss is the mean over all held-out windows, as in
+`zoo run`. Prints a line per seed (held-out cross entropy, training time in seconds), then mean and standard deviation.
+Needs torch. The corresponding command is `zoo run gpt_shakespeare --profile full --data input.txt --set train.seed=N`.
 """
 
 import argparse
@@ -26,14 +26,14 @@ LARGEST, LEAST = 1e-3, 1e-4
 
 
 def rate(step: int) -> float:
-    """Learning rate: linear, then a cosine."""
+    """Learning rate: linear warm-up, then cosine decay."""
     if step < WARM_UP:
         return LARGEST * (step + 1) / (WARM_UP + 1)
     return LEAST + (LARGEST - LEAST) * 0.5 * (1 + math.cos(math.pi * (step - WARM_UP) / (STEPS - WARM_UP)))
 
 
 def held_out(network: Gpt, text: torch.Tensor) -> float:
-    """Mean over windows that follow each other."""
+    """Mean loss over consecutive windows."""
     count = (len(text) - 1) // LENGTH
     tokens, following = (text[shift : shift + count * LENGTH].view(count, LENGTH) for shift in (0, 1))
     with torch.no_grad():
@@ -45,7 +45,7 @@ def held_out(network: Gpt, text: torch.Tensor) -> float:
 
 
 def train(seed: int, text: torch.Tensor, vocabulary: int) -> tuple[float, float]:
-    """Held-out cross entropy, and seconds of training."""
+    """Held-out cross entropy, and training time in seconds."""
     torch.manual_seed(seed)
     network = Gpt(vocabulary, LENGTH)
     optimizer = torch.optim.AdamW(decayed(network, 0.1), lr=LARGEST, betas=(0.9, 0.99))

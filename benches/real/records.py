@@ -1,4 +1,4 @@
-"""What a training in PyTorch came to, as a line of JSON: what `zoo report --markdown --against` reads."""
+"""The result of a training in PyTorch as a line of JSON, for `zoo report --markdown --against`."""
 
 import json
 from dataclasses import asdict, dataclass
@@ -11,19 +11,19 @@ import torch
 class Record:
     recipe: str
     metric: str
-    """As recipes name it."""
+    """Its name in recipes."""
     value: float
-    """In the metric's range: shares as fractions."""
+    """Percentages as fractions of 1."""
     seconds: float
-    """Of training, without evaluation."""
+    """Training time without evaluation."""
     seed: int
     steps: int
     held_out: int
-    """Samples that the value is of."""
+    """Number of samples in the evaluation."""
 
 
 def write(path: Path | None, record: Record) -> None:
-    """Appends to a file, if there is one."""
+    """Appends the record to the file, if a path is given."""
     if path:
         line = asdict(record) | {"by": f"PyTorch {torch.__version__.split('+')[0]}"}
         with path.open("a", encoding="utf8") as file:

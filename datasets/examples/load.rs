@@ -1,5 +1,5 @@
-//! Reads a folder of images as training or evaluation does, and says how fast, in JSON; benches/against_torchvision.py
-//! compares.
+//! Reads a folder of images as in training or evaluation, and prints the speed as JSON, for
+//! benches/against_torchvision.py.
 //!
 //!     cargo run --release -p zoo-datasets --example load -- FOLDER evaluation|training [IMAGES] [--pixels FILE]
 //!
@@ -70,7 +70,7 @@ fn processor() -> f64 {
     fields.filter_map(|ticks| ticks.parse::<f64>().ok()).sum::<f64>() / 100.0
 }
 
-/// Resident memory in MiB, where the system says it.
+/// Resident memory in MiB, if known.
 fn resident() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));

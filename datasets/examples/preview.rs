@@ -1,4 +1,4 @@
-//! Draws what the generators make, with its annotation, and real images with text as training sees them.
+//! Draws generated samples with their annotations, and real images with text as used in training.
 //!
 //!     cargo run --release -p zoo-datasets --example preview -- FOLDER [ICDAR_2015]
 

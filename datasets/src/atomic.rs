@@ -5,7 +5,7 @@ use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-/// What the name of a file that is not complete yet ends in, behind the number of the process that writes it.
+/// The suffix of incomplete files, after the number of the process that writes them.
 const PARTIAL: &str = ".partial";
 
 /// Writes `path` through `write`, so that a crash at any moment leaves the old file or the new one, never a part. Of
@@ -61,13 +61,13 @@ impl Aside {
 impl Drop for Aside {
     fn drop(&mut self) {
         if !self.committed {
-            // What stays behind is removed with the next `remove_partial`; the first error is the one to report.
+            // Remaining files are removed by the next `remove_partial`; the first error is reported.
             let _ = fs::remove_file(&self.partial);
         }
     }
 }
 
-/// Removes what crashes have left of [`replace`] in `folder`, and nothing that anyone else may have put there.
+/// Removes files that crashes of [`replace`] left in `folder`, and no other files.
 ///
 /// # Errors
 /// If the folder cannot be listed, or a file not removed.

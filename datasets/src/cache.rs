@@ -64,7 +64,7 @@ impl<D: Dataset> Dataset for Cached<D> {
         }
         let image = Arc::new(image);
         if slot.set(Arc::clone(&image)).is_err() {
-            // Another thread was faster; give the room back.
+            // Another thread was faster; release the space.
             self.room.fetch_add(bytes, Ordering::Relaxed);
         }
         Ok(Source::Shared(image))

@@ -24,7 +24,7 @@ pub trait Dataset: Send + Sync {
     /// Class of sample `index` (below [`len`](Self::len)).
     fn label(&self, index: usize) -> u32;
 
-    /// What sample `index` is called in messages: its path, or what generated it.
+    /// The name of sample `index` in messages: its path, or its generator.
     fn name(&self, index: usize) -> String;
 
     /// Size of all images, if they share one.

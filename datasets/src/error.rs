@@ -105,7 +105,7 @@ pub enum DataError {
     UnknownLayout {
         /// The folder.
         root: PathBuf,
-        /// What it holds instead.
+        /// Its actual content.
         found: String,
     },
     /// A deterministic split that left one side without samples.
@@ -224,7 +224,7 @@ pub enum DataError {
         /// Place of the first such byte, from 0.
         byte: usize,
     },
-    /// A character that the network does not know.
+    /// A character outside the vocabulary of the network.
     #[error("{name}:{line}:{column}: {character:?} is not in the vocabulary of {known} characters")]
     UnknownCharacter {
         /// The text.
@@ -238,7 +238,7 @@ pub enum DataError {
         /// How many characters are known.
         known: usize,
     },
-    /// A text that is shorter than what a network looks at.
+    /// A text that is shorter than the window of a network.
     #[error("{name}: {characters} characters are too few: a window and the character after it take {needed}")]
     ShortText {
         /// The text.
@@ -261,7 +261,7 @@ pub enum DataError {
     },
 }
 
-/// What to do about a file that cannot be used.
+/// The handling of unusable files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum OnError {
     /// Stop with the error.
@@ -272,7 +272,7 @@ pub enum OnError {
 }
 
 impl OnError {
-    /// Leaves out what cannot be used: logs why and counts it.
+    /// Skips unusable entries: logs the reason and counts them.
     ///
     /// # Errors
     /// The reason itself with [`OnError::Fail`].

@@ -9,7 +9,7 @@ use std::path::Path;
 /// Opens a regular file; links are followed. Also returns its size.
 ///
 /// # Errors
-/// What the operating system refuses; a folder, a pipe, a device or a socket.
+/// Errors of the operating system; a folder, a pipe, a device or a socket.
 pub fn open(path: &Path) -> io::Result<(File, u64)> {
     let metadata = fs::metadata(path)?;
     if !metadata.is_file() {

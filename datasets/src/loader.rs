@@ -34,7 +34,7 @@ pub struct LoaderConfig {
     pub threads: usize,
     /// Finished batches that may wait for the consumer. At most `prefetch + 2` batches are in memory.
     pub prefetch: usize,
-    /// What to do about an unreadable sample.
+    /// The handling of unreadable samples.
     pub on_error: OnError,
     /// Which part of each batch is loaded; other parts are loaded elsewhere.
     pub share: Share,
@@ -133,7 +133,7 @@ pub struct Loader {
     job: Arc<Job>,
 }
 
-/// What all threads of a loader share.
+/// The shared state of the threads of a loader.
 struct Job {
     dataset: Arc<dyn Dataset>,
     pipeline: Pipeline,

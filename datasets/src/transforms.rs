@@ -207,7 +207,7 @@ impl Pipeline {
         self.steps.iter().fold(from, |size, step| step.output(size))
     }
 
-    /// Decides what happens to an image of size `from`, drawing from `rng`.
+    /// Plans the operations on an image of size `from`, with random numbers from `rng`.
     pub fn plan(&self, from: Size, rng: &mut Rng) -> Plan {
         let mut size = from;
         let mut ops = Vec::new();

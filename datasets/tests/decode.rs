@@ -114,7 +114,7 @@ fn unsupported_processes_are_named() {
 fn a_palette_is_made_of_whole_colours() {
     let odd = include_bytes!("../../tests/fuzz/findings/image/palette-of-11-bytes.png");
     let message = image::decode(odd).unwrap_err().to_string();
-    assert_eq!(message, "a palette of 11 bytes, which are no whole colours");
+    assert_eq!(message, "a palette of 11 bytes, which is not a multiple of 3");
 }
 
 proptest! {

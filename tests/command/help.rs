@@ -236,6 +236,10 @@ fn names_complete() {
 fn a_misspelt_command_gets_only_its_near_miss() {
     let refused = zoo("chek resnet50").expect(2);
     assert!(refused.err.contains("'check'") && !refused.err.contains("schema"), "{}", refused.err);
+    let refused = zoo("compare runs/a runs/b").expect(2);
+    assert!(refused.err.contains("'report'") && !refused.err.contains("'score'"), "{}", refused.err);
+    assert!(zoo("prof resnet50").expect(2).err.contains("exists: 'profile'"));
+    assert!(!zoo("carrots").expect(2).err.contains("similar"));
 }
 
 #[test]

@@ -48,7 +48,7 @@ fn runs_are_compared() {
     }
     // A run is compared with itself: nothing differs.
     let same = said(command().arg("report").args([&a, &a])).expect(0);
-    assert!(same.out.contains("nothing: the same settings and the same seed"), "{}", same.out);
+    assert!(same.out.contains("none: the settings and the seed are the same"), "{}", same.out);
     // Its own page is rewritten.
     fs::remove_file(a.join("report.html")).unwrap();
     said(command().arg("report").arg(&a)).expect(0);

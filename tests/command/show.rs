@@ -230,11 +230,12 @@ fn differences_say_where_they_come_from() {
 #[test]
 fn long_lines_fit_a_narrow_terminal() {
     let failing = ["check", "lenet", "--dtype", "f64", "--set", "optimizer.sgd.momentum=0.8"];
-    for (arguments, exit) in
-        [(&["show", "--diff", "resnet50", "resnet101"][..], 0), (&["advise", "alexnet"], 0), (&failing, 1)]
+    // The stages of a check have eight columns.
+    for (arguments, width, exit) in
+        [(&["show", "--diff", "resnet50", "resnet101"][..], 60, 0), (&["advise", "alexnet"], 60, 0), (&failing, 80, 1)]
     {
-        let narrow = said(command().args(arguments).env("COLUMNS", "60")).expect(exit);
-        let long: Vec<&str> = narrow.out.lines().filter(|line| line.chars().count() > 60).collect();
+        let narrow = said(command().args(arguments).env("COLUMNS", width.to_string())).expect(exit);
+        let long: Vec<&str> = narrow.out.lines().filter(|line| line.chars().count() > width).collect();
         assert!(long.is_empty(), "{arguments:?}: {long:?}");
     }
 }

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Two ranks in network namespaces of their own, joined by one virtual cable and nothing else: MPI over TCP, as between two
-# machines. Needs root, iproute2, OpenMPI, jq, and a zoo with the feature `mpi`:
+# Trains with two ranks in separate network namespaces that only a virtual cable connects: MPI over TCP, as between two
+# machines. Needs root, iproute2, OpenMPI, jq, and zoo with the feature `mpi`:
 #   cargo build --release --features mpi && tests/mpi/namespaces.sh target/release/zoo
 set -euo pipefail
 zoo=$(realpath "${1:-target/release/zoo}")

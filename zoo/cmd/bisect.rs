@@ -5,6 +5,7 @@ use crate::cli::{Format, RecipeArgs};
 use crate::complete;
 use crate::console::{BAD, GOOD, HEADING, paint};
 use crate::memory::MemoryArgs;
+use crate::numbers::counted;
 use crate::table::{Align, Cell, Table};
 use crate::{Exit, Failure};
 use serde::Serialize;
@@ -84,7 +85,8 @@ pub(super) fn run(args: &Args, context: &mut Context) -> Result<Exit, Failure> {
 
 fn print(report: &Report, context: &mut Context) -> Result<(), Failure> {
     let Report { recipe, device, bisection: Bisection { keep, passes, steps }, .. } = report;
-    writeln!(context.out, "{}  {device}, {steps} steps", paint(HEADING, recipe))?;
+    let steps = counted(*steps as u64, "step");
+    writeln!(context.out, "{}  {device}, {steps}", paint(HEADING, recipe))?;
     if !passes {
         let verdict = paint(BAD, "still loses");
         writeln!(
@@ -92,7 +94,7 @@ fn print(report: &Report, context: &mut Context) -> Result<(), Failure> {
             "\n{verdict} with these in fp32: the loss scale, or an operator of the update, is at fault"
         )?;
     } else if keep.is_empty() {
-        writeln!(context.out, "\n{}: no operator has to stay fp32", paint(GOOD, "pass"))?;
+        writeln!(context.out, "\n{}: no operator needs fp32", paint(GOOD, "pass"))?;
         return Ok(());
     }
     let mut table = Table::new([("keep in fp32", Align::Left), ("operator", Align::Left)]);

@@ -106,9 +106,9 @@ fn print(comparison: &Comparison, out: &mut impl Write) -> Result<(), Failure> {
     if comparison.runs.len() < 2 {
         return Ok(());
     }
-    writeln!(out, "\n{}", paint(HEADING, "they differ in"))?;
+    writeln!(out, "\n{}", paint(HEADING, "differences"))?;
     if comparison.settings.is_empty() {
-        writeln!(out, "  nothing: the same settings and the same seed")?;
+        writeln!(out, "  none: the settings and the seed are the same")?;
     }
     for setting in &comparison.settings {
         let values = setting.values.iter().map(|value| value.as_deref().unwrap_or("(absent)"));

@@ -187,7 +187,7 @@ fn begins_anew(plan: &Plan) -> Result<bool, Failure> {
 /// training.
 fn price(recipe: &Recipe, context: &Context) -> Option<Event> {
     let spinner = context.progress.spinner();
-    spinner.message(format!("{}: pricing a step on {}", recipe.name, recipe.npu.device));
+    spinner.message(format!("{}: predicting a step on {}", recipe.name, recipe.npu.device));
     let device = context.devices().ok()?.load(&recipe.npu.device);
     match device.and_then(|device| Ok((zoo_npu::profile(recipe, &device, Work::Train)?, device))) {
         Ok((profile, device)) => Some(Event::Cost(Box::new(before::cost(&profile, &device.name)))),

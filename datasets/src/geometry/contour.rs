@@ -5,7 +5,7 @@ use super::{Pixel, Point};
 use crate::grid::{Grid, Mask};
 use crate::image::Size;
 
-/// What an outline encloses.
+/// The kind of an outline.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ContourKind {
     /// Connected pixels of the mask.
@@ -17,7 +17,7 @@ pub enum ContourKind {
 /// The pixels of an outline, without those between the ends of straight runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Contour {
-    /// What it encloses.
+    /// Its kind.
     pub kind: ContourKind,
     /// Ends of straight runs, in order.
     pub pixels: Vec<Pixel>,
@@ -61,7 +61,7 @@ pub fn find_contours(mask: &Mask) -> Vec<Contour> {
     contours
 }
 
-/// What is known about a pixel. Which outline a pixel belongs to does not matter here.
+/// The state of a pixel. The outline to which it belongs is not needed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Label {
     /// Not in the mask.
@@ -97,7 +97,7 @@ impl Tracer {
         self.labels.row(y)[x]
     }
 
-    /// The neighbour of `at` in direction `step`. Pixels of the mask never lie on the border, so there is one.
+    /// The neighbour of `at` in direction `step`. It exists, because pixels of the mask are never on the border.
     fn neighbour((x, y): (usize, usize), step: usize) -> (usize, usize) {
         let (dx, dy) = STEPS[step % 8];
         (x.wrapping_add_signed(dx), y.wrapping_add_signed(dy))

@@ -35,7 +35,7 @@ impl Point {
         self.x * other.x + self.y * other.y
     }
 
-    /// The pixel it lies in after cutting off the fractions (towards zero, as C casts).
+    /// The pixel after truncation of the coordinates (towards zero, as C casts).
     pub const fn truncated(self) -> Pixel {
         Pixel::new(self.x as i32, self.y as i32)
     }

@@ -26,7 +26,7 @@ pub fn read_text(path: &Path) -> Result<String, DataError> {
 /// A text as a sequence of character indices.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Text {
-    /// What it is called in messages.
+    /// Its name in messages.
     pub name: String,
     /// The numbers.
     pub tokens: Vec<u32>,
@@ -81,7 +81,7 @@ mod tests {
     #[test]
     fn an_unknown_character_is_found_by_line_and_column() {
         let error = Text::new("a.txt", "ab\nba\nabéa", &Vocabulary::of("ab\n")).unwrap_err().to_string();
-        assert_eq!(error, "a.txt:3:3: 'é' is not among the 3 characters of the vocabulary");
+        assert_eq!(error, "a.txt:3:3: 'é' is not in the vocabulary of 3 characters");
     }
 
     #[test]

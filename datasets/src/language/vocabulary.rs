@@ -60,7 +60,7 @@ impl Vocabulary {
         self.characters.iter().collect()
     }
 
-    /// What each character is called: itself, or its escape if it cannot be seen.
+    /// The name of each character: itself, or its escape if it is not printable.
     pub fn names(&self) -> Vec<String> {
         let name = |character: &char| match character {
             ' ' => "space".to_owned(),

@@ -62,7 +62,7 @@ impl Samples for RandomWindows {
     }
 }
 
-/// Windows side by side: each character but the first is predicted once. What is left at the end is no window.
+/// Windows side by side: each character but the first is predicted once. An incomplete rest is ignored.
 #[derive(Debug, Clone)]
 pub struct ConsecutiveWindows {
     text: Arc<Text>,
@@ -117,7 +117,7 @@ mod tests {
     #[test]
     fn a_text_has_to_have_a_window_and_one_more() {
         let error = ConsecutiveWindows::new(text(4), 4).unwrap_err().to_string();
-        assert_eq!(error, "t: 4 characters, and a window with the character after it takes 5");
+        assert_eq!(error, "t: 4 characters are too few: a window and the character after it take 5");
         assert!(RandomWindows::new(text(4), 4, 1).is_err() && RandomWindows::new(text(4), 0, 1).is_err());
         let only = RandomWindows::new(text(5), 4, 3).unwrap();
         assert_eq!(only.sample(1, 2, 0).unwrap().tokens, [0, 1, 2, 3]);

@@ -17,8 +17,8 @@ pub struct Ahead<T> {
 }
 
 impl<T: Send + 'static> Ahead<T> {
-    /// Does the jobs `numbers` one after the other; up to `prefetch` results wait for the consumer. `make` should give
-    /// up soon once its second argument is set; its result is not used then.
+    /// Runs the jobs `numbers` one after the other; up to `prefetch` results wait for the consumer. `make` should stop
+    /// soon after its second argument is set; its result is then ignored.
     ///
     /// # Errors
     /// If the thread cannot be started.

@@ -59,7 +59,7 @@ where
         Ok(Self { job: Arc::new(Job { samples, config, skipped: AtomicUsize::new(0), pool }) })
     }
 
-    /// What is loaded.
+    /// The samples.
     pub fn samples(&self) -> &S {
         &self.job.samples
     }

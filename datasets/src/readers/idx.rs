@@ -16,7 +16,7 @@ pub enum IdxPart {
     Test,
 }
 
-/// What an IDX file holds.
+/// The content of an IDX file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Content {
     /// Levels `[n, height, width]`.
@@ -58,7 +58,7 @@ impl IdxPart {
     }
 }
 
-/// What is wrong with an IDX file.
+/// Errors of an IDX file.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum IdxError {
     /// Only the compressed file is there.
@@ -72,7 +72,7 @@ pub enum IdxError {
     Magic {
         /// The first four bytes.
         found: u32,
-        /// What they should be.
+        /// The expected dimensions.
         expected: u32,
         /// Number of dimensions that are expected.
         dimensions: usize,
@@ -281,7 +281,7 @@ mod tests {
         }
         assert!(refused(dir.path()).contains("train-labels-idx1-ubyte: No such file"));
         let nowhere = refused(&dir.path().join("mnist"));
-        assert!(nowhere.contains("no such folder; it holds train-images-idx3-ubyte"), "{nowhere}");
+        assert!(nowhere.contains("no such folder. It should contain train-images-idx3-ubyte"), "{nowhere}");
     }
 
     #[test]
@@ -290,12 +290,12 @@ mod tests {
         let (images, labels) = (dir.path().join("train-images-idx3-ubyte"), dir.path().join("train-labels-idx1-ubyte"));
         for (bytes, reason) in [
             (idx(&[2], &[0; 2]), "magic number 0x00000801, expected 0x00000803 (bytes in 3 dimensions)"),
-            (idx(&[2, 2, 3], &[0; 11]), "the header says [2, 2, 3], which is 12 bytes, but 11 follow"),
-            (idx(&[2, 2, 3], &[0; 13]), "which is 12 bytes, but 13 follow"),
+            (idx(&[2, 2, 3], &[0; 11]), "the header announces [2, 2, 3], which are 12 bytes, but 11 follow"),
+            (idx(&[2, 2, 3], &[0; 13]), "which are 12 bytes, but 13 follow"),
             (idx(&[2, 0, 3], &[]), "dimensions [2, 0, 3]"),
             (idx(&[u32::MAX; 3], &[0; 9]), "dimensions [4294967295"),
-            (vec![0, 0, 8, 3, 0], "5 bytes, which is less than a header"),
-            (vec![], "0 bytes, which is less than a header"),
+            (vec![0, 0, 8, 3, 0], "5 bytes are too few for a header"),
+            (vec![], "0 bytes are too few for a header"),
             (vec![0x1f, 0x8b, 8, 0], "this is a gzip file"),
         ] {
             fs::write(&images, bytes).unwrap();
@@ -309,7 +309,7 @@ mod tests {
             "{message}"
         );
         fs::rename(&images, dir.path().join("train-images-idx3-ubyte.gz")).unwrap();
-        assert!(refused(dir.path()).contains("there is only train-images-idx3-ubyte.gz: unpack it first"));
+        assert!(refused(dir.path()).contains("only train-images-idx3-ubyte.gz exists: unpack it first"));
     }
 
     proptest! {

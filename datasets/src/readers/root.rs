@@ -26,7 +26,7 @@ pub enum Layout {
 /// Training and validation data found in a folder.
 #[derive(Clone)]
 pub struct Root {
-    /// What was found.
+    /// Predictions.
     pub layout: Layout,
     /// Training part.
     pub train: Arc<dyn Dataset>,

@@ -13,7 +13,7 @@ pub enum TextFormat {
     TotalText,
 }
 
-/// What is wrong with a line.
+/// The error of a line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LineError {
     /// Number of the line, from 1.

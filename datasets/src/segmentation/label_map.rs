@@ -54,7 +54,7 @@ pub trait LabelMapDataset: Send + Sync {
     /// Names of the classes, in the order of the labels; none if they have no names.
     fn classes(&self) -> &[String];
 
-    /// What image `index` is called in messages: its path, or what generated it.
+    /// The name of image `index` in messages: its path, or its generator.
     fn name(&self, index: usize) -> String;
 
     /// Image `index` (below [`len`](Self::len)) and a label map of its size.

@@ -42,7 +42,7 @@ impl Default for ShapesConfig {
     }
 }
 
-/// What a pixel may belong to, in the order of the labels.
+/// The classes of pixels, in the order of the labels.
 const CLASSES: [&str; 5] = ["background", "disc", "triangle", "square", "star"];
 
 /// Corners of a polygon in place of a circle.

@@ -6,7 +6,7 @@ use crate::geometry::{
 use crate::grid::Grid;
 use crate::image::Size;
 
-/// What outlines are reduced to.
+/// The shape of detected text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Shape {
     /// The rectangle with the smallest area, at any angle.

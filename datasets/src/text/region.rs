@@ -8,7 +8,7 @@ use crate::{DataError, Image};
 pub struct TextRegion {
     /// Its outline in pixels.
     pub polygon: Polygon,
-    /// What it says; empty where that is unknown.
+    /// The text; empty if unknown.
     pub text: String,
     /// True for text that counts neither as found nor as missed (`###` in ICDAR's files, `#` in Total-Text's).
     pub ignore: bool,
@@ -26,7 +26,7 @@ pub trait TextDataset: Send + Sync {
         self.len() == 0
     }
 
-    /// What image `index` is called in messages: its path, or what generated it.
+    /// The name of image `index` in messages: its path, or its generator.
     fn name(&self, index: usize) -> String;
 
     /// Image `index` (below [`len`](Self::len)) and its text. An image without text has no regions.

@@ -25,12 +25,12 @@ impl Default for TargetConfig {
 /// Targets of one image, all of its size (HW).
 #[derive(Debug, Clone, PartialEq)]
 pub struct TextTargets {
-    /// 1 inside shrunken text, else 0: what the probability map should be (`gt`).
+    /// 1 inside shrunken text, otherwise 0: the target of the probability map (`gt`).
     pub shrink: Grid<f32>,
     /// 0 on ignored text, where nothing is learnt, else 1 (`mask`).
     pub shrink_mask: Grid<f32>,
-    /// What the threshold map should be: largest on the outline of text, falling to the smallest at the distance by
-    /// which text shrinks and grows (`thresh_map`).
+    /// The target of the threshold map: largest on the outline of text, decreasing to the smallest value at the
+    /// distance by which text is shrunk and expanded (`thresh_map`).
     pub threshold: Grid<f32>,
     /// 1 where `threshold` is learnt: inside grown text (`thresh_mask`).
     pub threshold_mask: Grid<f32>,

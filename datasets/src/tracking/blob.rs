@@ -23,7 +23,7 @@ pub(super) struct BlobRanges {
     pub waves: f64,
 }
 
-/// One thing in a video. Its state in frame t is a function of t alone.
+/// An object in a video. Its state in frame t is a function of t.
 #[derive(Debug, Clone)]
 pub(super) struct Blob {
     start: Point,
@@ -57,7 +57,7 @@ impl Wave {
     }
 }
 
-/// What a blob is covered with, in its own coordinates.
+/// The texture of a blob, in its own coordinates.
 #[derive(Debug, Clone, Copy)]
 enum Pattern {
     /// Parallel stripes of this width.

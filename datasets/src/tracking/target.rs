@@ -92,7 +92,7 @@ pub trait VideoDataset: Send + Sync {
         self.len() == 0
     }
 
-    /// What video `index` is called in messages.
+    /// The name of video `index` in messages.
     fn name(&self, index: usize) -> String;
 
     /// Number of frames of video `index`, 1 or more.
@@ -104,12 +104,12 @@ pub trait VideoDataset: Send + Sync {
     /// If a file is missing or cannot be decoded, or a mask has another size than its image.
     fn frame(&self, index: usize, frame: usize) -> Result<VideoFrame, DataError>;
 
-    /// Most frames between the images of a pair from video `index`, where the set has a say.
+    /// Largest number of frames between the images of a pair from video `index`, if the set defines it.
     fn frame_range(&self, _index: usize) -> Option<usize> {
         None
     }
 
-    /// The outline of the target in a frame, where the set gives outlines (VOT).
+    /// The outline of the target in a frame, if the set has outlines (VOT).
     fn outline(&self, _index: usize, _frame: usize) -> Option<Polygon> {
         None
     }

@@ -268,7 +268,7 @@ fn rotated_box(mask: &Mask) -> Option<Polygon> {
 fn subwindow(frame: &Image, centre: Point, to: usize, side: f64, fill: [u8; 3]) -> Image {
     let half = (side + 1.0) / 2.0;
     let (left, top) = ((centre.x - half).round_ties_even(), (centre.y - half).round_ties_even());
-    // As OpenCV's resize: borders lie half a pixel outside the centres of pixels.
+    // As in OpenCV's resize: borders are half a pixel outside the centres of pixels.
     let zoom = side / to as f64;
     let shift = zoom / 2.0 - 0.5;
     let map = Affine { dx: left + shift, dy: top + shift, ..Affine::scaling(zoom, zoom) };

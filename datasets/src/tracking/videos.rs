@@ -26,13 +26,13 @@ pub struct VideosConfig {
     pub growth: f64,
     /// Largest amplitude of the waves along the outline, as a part of the radius.
     pub waves: f64,
-    /// Other things in the scene; one of them has almost the target's colours.
+    /// Other objects in the scene; one of them has almost the colours of the target.
     pub distractors: (usize, usize),
     /// Part of the videos in which a bar hides parts of the target at times.
     pub occluded: f64,
     /// Width of that bar, in pixels.
     pub bar: (f64, f64),
-    /// Least difference of luminance (0..255) between things and background.
+    /// Smallest difference of luminance (0..255) between objects and background.
     pub luminance_gap: (f64, f64),
     /// Largest deviation of the texture's grid from the background colour, per channel.
     pub texture: (f64, f64),

@@ -5,7 +5,7 @@ use super::TargetBox;
 use crate::geometry::{Polygon, clip_to, iou};
 use crate::image::Size;
 
-/// What became of a frame.
+/// The outcome of a frame.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Outcome {
     /// The tracker was (re)started here.
@@ -21,7 +21,7 @@ pub enum Outcome {
 /// A tracker's way through one sequence.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SequenceResult {
-    /// What became of each frame.
+    /// The outcome of each frame.
     pub outcomes: Vec<Outcome>,
 }
 
@@ -113,8 +113,8 @@ impl SequenceResult {
 const KEPT: f64 = 0.2;
 
 /// True if a tracker that is started once never loses its target altogether and has it in the end: `overlaps`, one for
-/// each frame after the first, are all above 0, and the last is 0.2 or more. Not a measure of VOT's; for short
-/// sequences it says as much in one word.
+/// each frame after the first, are all above 0, and the last is 0.2 or more. Not a measure of VOT, but a summary for
+/// short sequences.
 pub fn kept_to_the_end(overlaps: &[f64]) -> bool {
     overlaps.iter().all(|&overlap| overlap > 0.0) && overlaps.last().is_some_and(|&last| last >= KEPT)
 }

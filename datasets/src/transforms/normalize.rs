@@ -8,7 +8,7 @@ pub enum PixelScale {
     /// Pixels are divided by 255 first (torchvision's `ToTensor`).
     #[default]
     Unit,
-    /// Pixels are taken as they are, 0 to 255.
+    /// Pixels are unchanged, 0 to 255.
     Byte,
 }
 

@@ -69,7 +69,7 @@ struct Stage {
     window: Rect,
 }
 
-/// What a [`Pipeline`](super::Pipeline) does to one image: which part of it is needed, and what happens to that part.
+/// The operations of a [`Pipeline`](super::Pipeline) on one image: the required part, and the operations on it.
 ///
 /// Operations run on the smallest part that the result depends on, and give the same bits as on the whole image.
 #[derive(Debug, Clone)]

@@ -205,7 +205,7 @@ fn clip(sum: i32) -> u8 {
     (sum >> PRECISION).clamp(0, 255) as u8
 }
 
-/// One half, in fixed point: what sums start from.
+/// One half, in fixed point: the start value of sums.
 const HALF: i32 = 1 << (PRECISION - 1);
 
 /// Sums that are formed at once. A whole number of vectors, and enough of them that compilers keep the loop over them
@@ -298,7 +298,7 @@ mod tests {
         }
     }
 
-    /// What Pillow 13.0.0 was seen to do on noise of these sizes.
+    /// Observed results of Pillow 13.0.0 on noise of these sizes.
     #[test]
     fn the_pass_that_shrinks_more_is_the_first() {
         let first = |from: (usize, usize), to: (usize, usize)| {

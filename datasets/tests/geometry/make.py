@@ -1,4 +1,4 @@
-"""Makes cases.json: what pyclipper, OpenCV and shapely compute for polygons and masks.
+"""Writes cases.json: the results of pyclipper, OpenCV and shapely for polygons and masks.
 
     pip install numpy opencv-python-headless pyclipper shapely
     python make.py

@@ -1,4 +1,4 @@
-"""Makes the images of this folder and expected.txt, which says what Pillow decodes them to.
+"""Writes the images of this folder, and expected.txt with hashes of the pixels that Pillow decodes.
 
 Needs Pillow, numpy and libjpeg-turbo's `cjpeg`. Lines of expected.txt: file, width, height, and the 64-bit
 Fowler-Noll-Vo hash (1a) of the bytes of `Image.open(file).convert("RGB")`.
@@ -64,7 +64,7 @@ def jpegs():
     inks = np.concatenate([picture(21, 13, "smooth"), picture(21, 13, "noise")[:, :, :1]], -1)
     Image.fromarray(inks, "CMYK").save(FOLDER / "cmyk.jpg", quality=85)
     Image.fromarray(inks, "CMYK").save(FOLDER / "cmyk_progressive.jpg", quality=85, progressive=True)
-    # Pillow writes no YCCK: a CMYK file whose Adobe segment says so.
+    # Pillow cannot write YCCK: change the Adobe segment of a CMYK file.
     ycck = (FOLDER / "cmyk.jpg").read_bytes()
     at = ycck.index(b"Adobe") + 11
     (FOLDER / "ycck.jpg").write_bytes(ycck[:at] + b"\2" + ycck[at + 1 :])

@@ -1,4 +1,4 @@
-"""Makes detections.json: boxes and polygons that OpenCV and pyclipper find in drawn probability maps by DB's method.
+"""Writes detections.json: the boxes and polygons that DB's method finds in drawn probability maps with OpenCV and pyclipper.
 
     pip install numpy opencv-python-headless pyclipper shapely
     python make.py

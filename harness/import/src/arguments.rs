@@ -63,18 +63,18 @@ impl<'c> At<'c> {
         self.argument(NAMED, &[name])
     }
 
-    /// What the function works on.
+    /// The operand of the function.
     pub fn input(&mut self) -> Option<&'c Argument> {
         self.argument(0, &["input", "self", "tensor"])
     }
 
-    /// The tensor that the call gives, the first of several.
+    /// The result of the call, or the first of several.
     pub fn made(&self) -> Result<&'c Made, Refusal> {
         let none = || self.refuse("its result is not a tensor", "only tensors are supported");
         self.call.outputs.values().next().ok_or_else(none)
     }
 
-    /// The shape of the result says all that the arguments say.
+    /// The shape of the result contains all information of the arguments.
     pub fn told_by_the_result(&mut self) {
         self.read = self.call.args.iter().chain(self.call.kwargs.values()).collect();
     }
@@ -171,7 +171,7 @@ impl<'c> At<'c> {
     }
 }
 
-/// An index that may be counted from the end of so many.
+/// An index that can be negative, relative to the given length.
 pub(crate) fn wrapped(index: i64, count: usize) -> Option<usize> {
     let index = if index < 0 { index.checked_add(i64::try_from(count).ok()?)? } else { index };
     usize::try_from(index).ok().filter(|index| *index < count)

@@ -55,7 +55,7 @@ impl Reader<'_> {
                 "with `causal`, the last query sees all keys",
             ));
         }
-        // Queries have as many heads as keys: that is what their shapes say.
+        // Queries have as many heads as keys, as their shapes show.
         at.named("enable_gqa");
         let seen: Vec<(Tensor, Vec<View>)> = given
             .iter()
@@ -117,8 +117,8 @@ impl Reader<'_> {
                 ));
             }
         }
-        // Whether weights are given, and their mean over heads, matters to what uses them; the width is that of the
-        // matrix.
+        // Whether weights are returned, and averaged over heads, only matters if they are used; the width is that of
+        // the matrix.
         for key in ["need_weights", "average_attn_weights", "embed_dim_to_check"] {
             at.named(key);
         }

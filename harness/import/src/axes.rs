@@ -7,7 +7,7 @@ use crate::trace::{Argument, Made};
 use crate::view::View;
 
 impl Reader<'_> {
-    /// Makes what the call gives a view of what the function works on.
+    /// Makes the result of the call a view of its operand.
     fn viewed(&mut self, at: &mut At<'_>, made: &Made, views: Vec<View>) -> Result<(), Refusal> {
         let seen = match at.input() {
             Some(Argument::Value(value)) => match self.seen(*value) {
@@ -95,7 +95,7 @@ impl Reader<'_> {
             None => Some(0),
         };
         let Some(axis) = axis else { return Err(at.unknown_form("dim")) };
-        // Into how many pieces, and of what size: that of the results.
+        // Number and size of pieces: given by the results.
         at.told_by_the_result();
         let made = at.call.outputs.values();
         if !unbinds {

@@ -35,7 +35,7 @@ pub struct Folded {
 /// Fewest layers of a part that is worth a block where it repeats.
 const WORTH: usize = 3;
 
-/// Folds what repeats.
+/// Folds repeated parts.
 ///
 /// `classes`: the class of each module, by path.
 pub fn fold(body: Vec<Item>, classes: &HashMap<&str, &str>) -> Folded {
@@ -203,8 +203,8 @@ fn close(
     blocks.push(Block { name, comment, args, body });
 }
 
-/// The class in small letters, of a `Sequential` its name in the class around it; what is in it but not in the first
-/// block of that name tells further ones apart.
+/// The class in lower case; for a `Sequential`, its name in the enclosing class. Further blocks of the same name are
+/// distinguished by modules that the first one does not have.
 fn block_name(part: &Part, body: &[Item], blocks: &[Block], classes: &HashMap<&str, &str>) -> String {
     let name = match part.class.as_str() {
         "Sequential" => {
@@ -233,7 +233,7 @@ fn block_name(part: &Part, body: &[Item], blocks: &[Block], classes: &HashMap<&s
     telling.chain(numbered).find(|name| !taken(name)).unwrap_or(name)
 }
 
-/// The kinds of layers in a list, those of blocks left out.
+/// The kinds of layers in a list, except those of blocks.
 fn words(items: &[Item]) -> Vec<&'static str> {
     let one = |item: &Item| match item {
         Item::Layer { word, .. } => vec![word.tag],

@@ -8,10 +8,10 @@ use crate::arguments::At;
 use crate::operation::Tensor;
 use crate::read::Reader;
 
-/// Adds what a call does.
+/// Adds the operations of a call.
 type Reading = fn(&mut Reader<'_>, &mut At<'_>) -> Result<(), Refusal>;
 
-/// Functions that recipes can say, names of one thing together.
+/// Supported functions, with synonyms grouped.
 const FUNCTIONS: &[(&[&str], Reading)] = &[
     (&["conv2d"], |network, at| network.conv(at)),
     (&["conv_transpose2d"], |network, at| network.conv_transpose(at)),
@@ -85,7 +85,7 @@ const FUNCTIONS: &[(&[&str], Reading)] = &[
 
 const PRODUCTS: &str = "only `dot_product_attention` and `attention` multiply tensors by each other";
 
-/// Functions without a layer, and what comes nearest.
+/// Functions without a layer, and the closest alternative.
 const WITHOUT_LAYER: &[(&str, &str)] = &[
     ("roll", "write `windows` or `roll` by hand, as the recipe swin_t does"),
     ("matmul", PRODUCTS),
@@ -107,10 +107,10 @@ const WITHOUT_LAYER: &[(&str, &str)] = &[
 ];
 
 impl Reader<'_> {
-    /// Adds what a function does.
+    /// Adds the operation of a function.
     pub(crate) fn function(&mut self, at: &mut At<'_>) -> Result<(), Refusal> {
         let name = at.call.name();
-        // `relu_` is `relu` in place: what has been there is told apart by the trace.
+        // `relu_` is `relu` in place: the trace distinguishes the value before and after.
         let name = if name.starts_with("__") { name } else { name.trim_end_matches('_') };
         let Some((_, reading)) = FUNCTIONS.iter().find(|(names, _)| names.contains(&name)) else {
             return Err(at.refuse(format!("`{name}` is not supported"), nearest(name)));
@@ -145,7 +145,7 @@ impl Reader<'_> {
     }
 }
 
-/// What comes nearest to a function without a layer.
+/// The closest alternative to a function without a layer.
 fn nearest(name: &str) -> String {
     if let Some((_, nearest)) = WITHOUT_LAYER.iter().find(|(other, _)| *other == name) {
         return (*nearest).to_owned();

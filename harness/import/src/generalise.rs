@@ -9,7 +9,7 @@ use crate::word::{Entry, Setting};
 pub struct Argument {
     /// Its name.
     pub name: String,
-    /// What it is where a use does not say.
+    /// Its default for uses.
     pub default: Option<Setting>,
     /// Whether it counts channels.
     pub channels: bool,
@@ -167,8 +167,8 @@ struct Found {
     uses: usize,
 }
 
-/// A column as a literal, or as an expression of an argument, which is made if there is none; `$#2*4` stands for four
-/// times the third.
+/// A column as a literal, or as an expression of an argument, which is created if needed; `$#2*4` means four times the
+/// third.
 fn expression(column: &Column, found: &mut Vec<Found>) -> Setting {
     let is_partial = column.values.iter().any(Option::is_none);
     if !varies(column) && !is_partial {
@@ -237,8 +237,8 @@ fn named(found: Vec<Found>, written: &mut [Setting]) -> Vec<Argument> {
     args
 }
 
-/// What most bodies have, if that is more than half of them and no number of channels; something, where it does not
-/// matter to some.
+/// The most frequent value of bodies, if more than half of them have it and it is not a number of channels; any value
+/// if it does not matter.
 fn default(arg: &Found) -> Option<Setting> {
     let mut counts: Vec<(&Setting, usize)> = Vec::new();
     for value in arg.values.iter().flatten() {

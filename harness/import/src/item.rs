@@ -10,7 +10,7 @@ use crate::word::{Entry, Word};
 pub enum Item {
     /// A separate layer.
     Layer {
-        /// What it does.
+        /// Its operations.
         word: Word,
         /// Its name, which is the path of its module or of its parameter until it is laid out; `None`: a plain
         /// function.
@@ -57,7 +57,7 @@ pub enum Item {
         source: Option<String>,
         /// Its layers.
         body: Vec<Item>,
-        /// What it gives, by key, where that is not one tensor alone: taps of its inside.
+        /// Its return values by key, if there are several: taps inside it.
         returns: IndexMap<String, String>,
         /// Whether it is there, where that differs between uses of the block around it.
         enabled: Option<Entry>,
@@ -74,7 +74,7 @@ pub enum Item {
         args: IndexMap<String, Entry>,
         /// Arguments that count channels.
         channels: IndexSet<String>,
-        /// What it gives, by key, where that is not one tensor alone.
+        /// Its return values by key, if there are several.
         returns: IndexMap<String, String>,
     },
     /// A block several times in a row.

@@ -79,7 +79,7 @@ impl Reader<'_> {
 
     pub(crate) fn add(&mut self, at: &mut At<'_>) -> Result<(), Refusal> {
         if let Some(Argument::Buffer(_)) = at.input() {
-            // What a normalisation counts of its batches is no business of a recipe, as long as nothing uses it.
+            // The batch counters of normalisations are ignored, if nothing uses them.
             at.told_by_the_result();
             self.is(at.made()?.value, Seen::Unsaid("it computes with a buffer"));
             return Ok(());

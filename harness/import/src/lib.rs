@@ -52,7 +52,7 @@ use zoo_recipe::{Library, LoadOptions};
 pub struct Imported {
     /// The text of the recipe.
     pub text: String,
-    /// What was found to be the same.
+    /// Numbers of equal parts.
     pub proof: Proof,
 }
 

@@ -19,11 +19,11 @@ pub enum Unit {
 /// An operation that a recipe has a layer for.
 #[derive(Clone, Debug)]
 pub struct Operation {
-    /// What it does.
+    /// Its operations.
     pub what: What,
-    /// What it reads: of a layer the present value, then taps.
+    /// Its operands: for a layer the current value, then taps.
     pub operands: Vec<Tensor>,
-    /// What it gives.
+    /// Its result.
     pub result: Tensor,
     /// The path of the module that it is, or of the parameter that it has.
     pub name: Option<String>,
@@ -31,10 +31,10 @@ pub struct Operation {
     pub at: String,
 }
 
-/// What an operation does.
+/// The layer of an operation.
 #[derive(Clone, Debug, PartialEq)]
 pub enum What {
-    /// What this layer does.
+    /// The description of this layer.
     Layer(Word),
     /// The sum of two tensors.
     Add,
@@ -47,7 +47,7 @@ pub enum What {
 }
 
 impl What {
-    /// What it is, as a text that is the same for what does the same. The order of operands of a sum does not matter.
+    /// A canonical text, which is equal for equal operations. The order of the operands of a sum does not matter.
     pub fn key(&self) -> String {
         match self {
             Self::Layer(word) => word.key(),
@@ -67,7 +67,7 @@ impl What {
     }
 }
 
-/// One call of a module that does more than one thing.
+/// One call of a module with several operations.
 #[derive(Clone, Debug)]
 pub struct Module {
     /// Its path.
@@ -80,16 +80,16 @@ pub struct Module {
     pub at: String,
     /// The tensors that it is given.
     pub inputs: Vec<Tensor>,
-    /// The tensor that it gives; of several the first that it has made.
+    /// Its result; the first one that it computed if there are several.
     pub output: Tensor,
-    /// What it gives, by key, where that is not one tensor alone.
+    /// Its return values by key, if there are several.
     pub returns: Vec<(String, Tensor)>,
-    /// What it does, in order of execution.
+    /// Its operations, in order of execution.
     pub body: Vec<Unit>,
 }
 
 impl Unit {
-    /// The tensor that it gives.
+    /// Its result.
     pub fn result(&self) -> Tensor {
         match self {
             Self::Operation(operation) => operation.result,
@@ -97,7 +97,7 @@ impl Unit {
         }
     }
 
-    /// All tensors that it gives.
+    /// All its results.
     pub fn results(&self) -> Vec<Tensor> {
         match self {
             Self::Operation(operation) => vec![operation.result],

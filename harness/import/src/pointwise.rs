@@ -94,7 +94,8 @@ impl Reader<'_> {
         self.unary(at, Layer::Dropout(zoo::Dropout { rate }))
     }
 
-    /// What the trace writes for modules that drop whole samples (`_chance` in golden/export/zoo_golden/trace.py).
+    /// The function that the trace records for modules that drop whole samples (`_chance` in
+    /// golden/export/zoo_golden/trace.py).
     pub(crate) fn drop_path(&mut self, at: &mut At<'_>) -> Result<(), Refusal> {
         let Some(rate) = at.named("p").and_then(Argument::number) else { return Err(at.unknown_form("p")) };
         let drops_samples = matches!(at.named("mode"), Some(Argument::Text(mode)) if mode == "row");

@@ -63,7 +63,7 @@ impl Numbers {
     }
 }
 
-/// What a network does, by numbers.
+/// The operations of a network, by canonical numbers.
 #[derive(Default)]
 struct Account {
     operations: BTreeMap<usize, usize>,
@@ -74,7 +74,7 @@ struct Account {
 }
 
 impl Account {
-    /// What a module gives, by key: `` of a lone tensor.
+    /// The results of a module, by key: `` for a single tensor.
     fn module(&mut self, name: &str, parts: &[(&str, usize)]) {
         let call = self.calls.entry(name.to_owned()).or_default();
         for (key, number) in parts {
@@ -106,7 +106,7 @@ struct Traced<'p> {
 }
 
 impl Traced<'_> {
-    /// What is in the module `path`.
+    /// The content of the module `path`.
     fn units(&mut self, units: &[Unit], path: &str) {
         for unit in units {
             match unit {
@@ -209,7 +209,7 @@ impl Written<'_> {
 /// Holds a recipe against the network that was traced.
 ///
 /// # Errors
-/// The first thing that is not the same.
+/// The first difference.
 pub fn same(network: &Network, model: &ResolvedModel) -> Result<Proof, ImportError> {
     let mut numbers = Numbers::default();
     let inputs: Vec<usize> = network.inputs.iter().map(|(name, _)| numbers.input(name)).collect();
@@ -304,7 +304,7 @@ pub fn shapes(trace: &Trace, recipe: &Recipe, model: &ResolvedModel) -> Result<u
     Ok(count)
 }
 
-/// Shapes of what modules give, by path, call and key.
+/// Shapes of the results of modules, by path, call and key.
 fn outputs(
     call: &ModuleCall,
     shapes: &mut HashMap<usize, Vec<usize>>,

@@ -12,7 +12,7 @@ use crate::view::{self, View};
 use crate::word::{Kind, Word};
 use crate::{ImportError, Refusal};
 
-/// Reads what a network does.
+/// Reads the operations of a network.
 ///
 /// # Errors
 /// The first unsupported operation.
@@ -38,10 +38,10 @@ pub fn read(trace: &Trace) -> Result<Network, ImportError> {
     Ok(Network { root, inputs })
 }
 
-/// What a tensor of the trace is.
+/// The meaning of a tensor of the trace.
 #[derive(Clone, Debug)]
 pub(crate) enum Seen {
-    /// A tensor that an operation gives, seen in another way.
+    /// A view of the result of an operation.
     Of(Tensor, Vec<View>),
     /// A parameter, once for every sample.
     Expanded(String),
@@ -55,7 +55,7 @@ pub(crate) struct Reader<'t> {
     pub(crate) trace: &'t Trace,
     /// By the numbers of the trace.
     seen: HashMap<usize, Seen>,
-    /// Shapes of what operations give.
+    /// Shapes of results of operations.
     shapes: HashMap<Tensor, Vec<usize>>,
     /// Element types by the numbers of the trace.
     types: HashMap<usize, String>,
@@ -79,13 +79,13 @@ impl Reader<'_> {
         self.shapes.insert(made.value, made.shape.clone());
     }
 
-    /// What a module does.
+    /// The operations of a module.
     fn call(&mut self, call: &ModuleCall) -> Result<Module, ImportError> {
         let path = &call.module;
         let given: Vec<usize> = call.args.iter().chain(call.kwargs.values()).flat_map(Argument::values).collect();
         let mut inputs = Vec::new();
         for value in given {
-            // What the caller gives was made by it, so it is there as a tensor.
+            // Arguments from the caller were computed by it, so they exist as tensors.
             match self.seen.get(&value) {
                 Some(Seen::Of(tensor, views)) if views.is_empty() => {
                     if !inputs.contains(tensor) {
@@ -170,7 +170,7 @@ impl Reader<'_> {
             && module.inputs.len() > 1
             && first.operands == module.inputs
         {
-            // A module that joins what it is given is given the joined tensor (DenseNet's layers).
+            // A module that concatenates its arguments gets the concatenated tensor (layers of DenseNet).
             module.inputs = vec![first.result];
             units.push(module.body.remove(0));
         }
@@ -208,7 +208,7 @@ impl Reader<'_> {
         self.trace.parameters.keys().any(|name| name.strip_prefix(path).is_some_and(|rest| rest.starts_with('.')))
     }
 
-    /// The shape of a tensor of the trace, if an operation gives it.
+    /// The shape of a tensor of the trace, if it is the result of an operation.
     pub(crate) fn shape(&self, value: usize) -> Option<Vec<usize>> {
         match self.seen.get(&value)? {
             Seen::Of(tensor, views) => Some(view::shape(self.shape_of(*tensor), views)),
@@ -216,22 +216,22 @@ impl Reader<'_> {
         }
     }
 
-    /// The shape of what an operation gives.
+    /// The shape of the result of an operation.
     pub(crate) fn shape_of(&self, tensor: Tensor) -> &[usize] {
         self.shapes.get(&tensor).map_or(&[], Vec::as_slice)
     }
 
-    /// What a tensor of the trace is.
+    /// The meaning of a tensor of the trace.
     pub(crate) fn seen(&self, value: usize) -> Option<&Seen> {
         self.seen.get(&value)
     }
 
-    /// Says what a tensor of the trace is.
+    /// Records the meaning of a tensor of the trace.
     pub(crate) fn is(&mut self, value: usize, seen: Seen) {
         self.seen.insert(value, seen);
     }
 
-    /// A tensor of the trace as one that an operation gives: views become operations.
+    /// A tensor of the trace as the result of an operation: views become operations.
     pub(crate) fn tensor(
         &mut self,
         value: usize,
@@ -287,7 +287,7 @@ impl Reader<'_> {
         Ok(last)
     }
 
-    /// A tensor seen in another way, as one that an operation gives.
+    /// A view of a tensor as the result of an operation.
     pub(crate) fn view(&mut self, at: &mut At<'_>, base: Tensor, views: Vec<View>) -> Result<Tensor, Refusal> {
         let value = self.next;
         self.next += 1;
@@ -358,7 +358,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// As [`Self::gives`], where the tensor of the call is a view of what the operation gives in this shape.
+    /// As [`Self::gives`], if the tensor of the call is a view of the result of the operation in this shape.
     pub(crate) fn gives_viewed(
         &mut self,
         at: &mut At<'_>,
@@ -455,7 +455,7 @@ fn can_be_named(what: &What) -> bool {
     }
 }
 
-/// Whether a layer is a module that gives its result first, and something else.
+/// Whether a layer is a module that returns its result first, and something else.
 fn gives_first(what: &What) -> bool {
     matches!(what, What::Layer(word) if word.kind == Kind::First)
 }

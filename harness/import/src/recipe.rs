@@ -147,7 +147,7 @@ fn data(trace: &Trace) -> String {
     )
 }
 
-/// `{sgd: {momentum: 0.9}}`: what differs from the defaults.
+/// `{sgd: {momentum: 0.9}}`: settings that differ from the defaults.
 fn optimizer(optimizer: &Optimizer) -> String {
     let written = |optimizer: &Optimizer| -> Mapping {
         let whole = singleton_map_recursive::serialize(optimizer, serde_yaml::value::Serializer).unwrap_or_default();

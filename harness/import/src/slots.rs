@@ -15,7 +15,7 @@ pub struct Slot {
     pub value: Option<Setting>,
 }
 
-/// Calls `visit` with every entry, the key and the name of its layer, and whether what is around it is there.
+/// Calls `visit` with every entry, the key and the name of its layer, and whether its container exists.
 pub fn each_entry(items: &mut [Item], there: bool, visit: &mut dyn FnMut(&str, &str, bool, bool, &mut Entry)) {
     for item in items {
         match item {
@@ -67,8 +67,8 @@ pub fn slots(body: &[Item]) -> Vec<Slot> {
     found
 }
 
-/// What bodies that differ in numbers and switches alone have in common. `shortcuts`: whether what leads around a
-/// residual branch belongs to it.
+/// The common part of bodies that differ only in numbers and switches. `shortcuts`: whether the shortcut of a residual
+/// branch is included.
 pub fn outline(items: &[Item], shortcuts: bool) -> String {
     let inside = |items: &[Item]| outline(items, shortcuts);
     let one = |item: &Item| match item {

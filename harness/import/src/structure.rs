@@ -9,8 +9,8 @@ use crate::item::{Item, size};
 use crate::operation::{Module, Operation, Tensor, Unit, What};
 use crate::word::{Entry, Setting, Word};
 
-/// The layers of a module, and the taps of what it gives by key where that is not one tensor alone. `inputs`: further
-/// tensors that it reads, by the names that they have around it.
+/// The layers of a module, and the taps of its return values by key, if there are several. `inputs`: further tensors
+/// that it reads, by their names in the caller.
 ///
 /// # Errors
 /// A tensor that comes from outside the module, though the module is not given it.
@@ -43,7 +43,7 @@ struct Body<'m> {
     input: Tensor,
     /// Inputs of the network, except the first.
     further: HashMap<Tensor, String>,
-    /// Place of the unit that gives a tensor.
+    /// Index of the unit that computes a tensor.
     producers: HashMap<Tensor, usize>,
     /// The nearest tensor that all ways from the input to this one pass.
     dominators: HashMap<Tensor, Tensor>,
@@ -54,7 +54,7 @@ struct Body<'m> {
 }
 
 impl Body<'_> {
-    /// Finds what gives each tensor, and its dominator.
+    /// Finds the source of each tensor, and its dominator.
     fn order(&mut self) -> Result<(), Refusal> {
         self.dominators.insert(self.input, self.input);
         for (index, unit) in self.module.body.iter().enumerate() {
@@ -234,7 +234,7 @@ impl Body<'_> {
                 })
                 .clone()
         };
-        // What modules with several results give is a tap of theirs already.
+        // Results of modules with several results are already taps.
         let mut given: HashSet<Tensor> = HashSet::new();
         let mut items: Vec<(Tensor, Vec<Item>)> = vec![(self.input, Vec::new())];
         let mut present = self.input;
@@ -293,7 +293,7 @@ impl Body<'_> {
             items.push((self.module.output, vec![Item::From(tap)]));
         }
         if self.module.body.is_empty() {
-            // What picks one of several tensors has no layer, and a body has to have one.
+            // Selecting one of several tensors has no layer, but a body must not be empty.
             name(&mut names, self.input);
         }
         let returns = self.module.returns.iter();
@@ -302,7 +302,7 @@ impl Body<'_> {
         for (tensor, own) in items {
             let is_end = matches!(own[..], [Item::From(_)]);
             written.extend(own);
-            // Once alone: a module may give what it is given.
+            // Once only: a module can return its argument.
             if let (Some(tap), false) = (names.get(&tensor), is_end || !given.insert(tensor)) {
                 written.push(Item::Tap(tap.clone()));
             }
@@ -311,7 +311,7 @@ impl Body<'_> {
     }
 }
 
-/// A module that reads these taps of what is around it beside its first tensor.
+/// A module that reads these taps of its caller in addition to its first tensor.
 fn module_item(module: &Module, taps: &[(String, Tensor)]) -> Result<(Item, IndexMap<String, String>), Refusal> {
     let (body, returns) = layers(module, taps)?;
     let item = Item::Module {

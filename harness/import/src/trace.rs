@@ -17,7 +17,7 @@ pub const MAX_BYTES: usize = 64 << 20;
 /// Largest number of a tensor.
 const MAX_VALUE: usize = 1 << 32;
 
-/// What a network computes for one batch.
+/// The trace of a network for one batch.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Trace {
@@ -34,7 +34,7 @@ pub struct Trace {
     pub batch: usize,
     /// Inputs of the step, by name.
     pub inputs: IndexMap<String, Made>,
-    /// What the network gives, by key; the key of a lone tensor is empty.
+    /// The results of the network, by key; the key of a single tensor is empty.
     pub outputs: IndexMap<String, Argument>,
     /// Parameters by their names in the state_dict.
     pub parameters: IndexMap<String, Parameter>,
@@ -42,7 +42,7 @@ pub struct Trace {
     pub modules: IndexMap<String, Module>,
     /// The call of the network.
     pub root: ModuleCall,
-    /// How the step trains, where that was said.
+    /// Settings of the training step, if given.
     #[serde(default)]
     pub training: Option<Training>,
 }
@@ -130,9 +130,9 @@ pub struct ModuleCall {
     pub args: Vec<Argument>,
     /// Arguments by name.
     pub kwargs: IndexMap<String, Argument>,
-    /// What happens inside, in order of execution.
+    /// The calls inside, in order of execution.
     pub body: Vec<Call>,
-    /// What it gives, by key; the key of a lone tensor is empty.
+    /// Its results, by key; the key of a single tensor is empty.
     pub outputs: IndexMap<String, Argument>,
 }
 
@@ -148,7 +148,7 @@ pub struct FunctionCall {
     pub args: Vec<Argument>,
     /// Arguments by name.
     pub kwargs: IndexMap<String, Argument>,
-    /// What it gives, by key; the key of a lone tensor is empty.
+    /// Its results, by key; the key of a single tensor is empty.
     pub outputs: IndexMap<String, Made>,
     /// Whether gradients are switched off where it is called.
     #[serde(default)]
@@ -195,7 +195,7 @@ pub enum Argument {
 
 impl<'de> Deserialize<'de> for Argument {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        /// What is written as a map with one key.
+        /// A value written as a map with one key.
         #[derive(Deserialize)]
         #[serde(rename_all = "snake_case")]
         enum Named {
@@ -216,7 +216,7 @@ impl<'de> Deserialize<'de> for Argument {
             Text(String),
             List(Vec<Argument>),
             Named(Named),
-            /// What a module that gives tensors made by a function says of them.
+            /// Metadata of a module that returns tensors made by a function.
             None(()),
         }
         Ok(match Written::deserialize(deserializer)? {
@@ -314,7 +314,7 @@ impl Trace {
     /// known.
     ///
     /// # Errors
-    /// What is wrong with the document.
+    /// The error in the document.
     pub fn read(bytes: &[u8]) -> Result<Self, ImportError> {
         if bytes.len() > MAX_BYTES {
             return Err(ImportError::Malformed(format!("more than {} MiB", MAX_BYTES >> 20)));

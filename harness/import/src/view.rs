@@ -13,7 +13,7 @@ pub enum View {
     Permute(Vec<usize>),
     /// Selects an index of an axis and removes the axis.
     Select(usize, usize),
-    /// Of an axis, from an index, so many.
+    /// A range of an axis: the start index and the length.
     Slice(usize, usize, usize),
 }
 

@@ -78,7 +78,7 @@ pub fn number(value: f64) -> String {
 pub struct Entry {
     /// What it is.
     pub value: Setting,
-    /// What it is where nothing is said; `None` if something must be said.
+    /// The default; `None` if it is required.
     pub default: Option<Setting>,
 }
 
@@ -91,7 +91,7 @@ pub enum Kind {
     Wide,
     /// One with a lone parameter, whose name is the parameter's.
     Parameter,
-    /// A module that gives its result first, and something else.
+    /// A module that returns its result first, and something else.
     First,
     /// Any other layer: a module where it has a name.
     Plain,

@@ -24,7 +24,7 @@ pub fn model(folded: &Folded) -> String {
     out.text
 }
 
-/// `{a: 1, b: 2}` of what differs from its default.
+/// `{a: 1, b: 2}` for settings that differ from their defaults.
 fn flow(entries: &IndexMap<String, Entry>) -> String {
     let said = entries.iter().filter(|(_, entry)| entry.default.as_ref() != Some(&entry.value));
     let said: Vec<String> = said.map(|(key, entry)| format!("{key}: {}", entry.value)).collect();
@@ -258,7 +258,7 @@ impl Lines {
         fits
     }
 
-    /// A list in a list: its first layer stands behind two dashes.
+    /// A list in a list: its first layer follows two dashes.
     fn branch(&mut self, indent: usize, items: &[Item]) {
         match items {
             [] => self.line(indent, "- []"),
@@ -286,7 +286,7 @@ impl Lines {
     }
 }
 
-/// `{"0": t1, "1": t2}`: what a module gives.
+/// `{"0": t1, "1": t2}`: the results of a module.
 fn taps(returns: &IndexMap<String, String>) -> String {
     let said: Vec<String> = returns.iter().map(|(key, tap)| format!("{}: {tap}", quoted(key))).collect();
     format!("{{{}}}", said.join(", "))

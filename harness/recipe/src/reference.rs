@@ -82,7 +82,7 @@ fn first(
     let extends = schema["then"]["properties"]["extends"]["description"].as_str().unwrap_or_default();
     let _ = write!(
         text,
-        "\n## Files that change another\n\nA file with `extends` can omit inherited keys, and removes an inherited \
+        "\n## Files that extend another\n\nA file with `extends` can omit inherited keys, and removes an inherited \
          entry with `~`.\n\n\
          | key | value | default | meaning |\n| --- | --- | --- | --- |\n| `extends` | text | | {} |\n",
         cell(extends)

@@ -45,7 +45,7 @@ fn groups_without_effect_are_refused() {
     assert!(unknown.contains("no parameter matches `fc.wieght`: did you mean `fc.weight`?"), "{unknown}");
     assert!(unknown.contains("r.yaml:12:"), "{unknown}");
     let hidden = error("{match: '*', weight_decay: 0}, {match: fc.bias, lr: 2x}");
-    assert!(hidden.contains("groups before this one have all parameters that match `fc.bias`"), "{hidden}");
+    assert!(hidden.contains("all parameters that match `fc.bias` belong to earlier groups"), "{hidden}");
     let empty = error("{match: fc.bias}");
     assert!(empty.contains("this group sets nothing"), "{empty}");
     let factor = error("{match: fc.bias, lr: 64}");

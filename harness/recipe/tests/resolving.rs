@@ -87,7 +87,7 @@ fn a_layer_may_have_the_parameters_of_the_module_around_it() {
     );
     assert_eq!(
         twice,
-        [("model.body[0].sequential.body[1].bn.name".into(), "`s` has another layer with the name `.`".into())]
+        [("model.body[0].sequential.body[1].bn.name".into(), "`s` already has a layer with the name `.`".into())]
     );
 }
 

@@ -59,11 +59,12 @@ pub(super) fn prove(
     let name = format!("{} {kind}", report.recipe);
     let checked = Checked { name, file: &written.path, sets: &[], time: begun.elapsed() };
     context.ci.record(cases::suite(checked, &report.stages, report.first_divergence.as_ref())?);
-    let differs: Vec<String> = profile
+    let mut differs: Vec<String> = profile
         .map(|profile| format!("profile {profile}"))
         .into_iter()
         .chain(loaded.overridden.iter().map(ToString::to_string))
         .collect();
+    differs.dedup();
     let event = Event::Golden(Box::new(before::golden(&report, differs.clone(), begun.elapsed())));
     if context.format == Format::Json {
         context.out.json(&event)?;

@@ -1,6 +1,6 @@
 "use strict";
-// Fetches the page again every two seconds, and replaces its main part if it has changed. What is ticked stays ticked, what is open
-// stays open, and what is scrolled stays where it is.
+// Fetches the page every two seconds and replaces its main part if it has changed. Ticked boxes, open details and
+// scroll positions are kept.
 let last = null;
 
 async function refresh() {

@@ -72,7 +72,7 @@ pub(super) struct Scan {
     pub low: u32,
 }
 
-/// What has been read of the marker segments so far.
+/// The state of the marker segments.
 #[derive(Default)]
 pub(super) struct Header {
     pub frame: Option<Frame>,

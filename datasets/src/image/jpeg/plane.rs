@@ -18,8 +18,8 @@ pub(super) struct Plane {
 }
 
 impl Plane {
-    /// The plane that holds what `region` of the image depends on, where `scale` is the number of pixels per sample
-    /// in each direction. Smooth upsampling reads one sample beyond the region.
+    /// The plane with the samples for `region` of the image, where `scale` is the number of pixels per sample in each
+    /// direction. Smooth upsampling reads one sample beyond the region.
     pub fn new(component: &Component, scale: Size, region: Rect) -> Self {
         let blocks = |first: usize, end: usize, scale: usize, length: usize| {
             let first = (first / scale).saturating_sub(1);

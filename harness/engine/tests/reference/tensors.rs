@@ -108,7 +108,7 @@ fn rows_of_tables() {
         let mut step = Step::new(tiny.graph.clone(), Options { kernels, ..OPTIONS }).unwrap();
         let error = step.run(&beyond, SCALARS, &mut ()).unwrap_err();
         assert!(matches!(error, EngineError::Node { .. }), "{error}");
-        assert!(error.to_string().ends_with("index 5 at place 4 names no row: there are 5"), "{error}");
+        assert!(error.to_string().ends_with("index 5 at position 4 is not below 5, the number of rows"), "{error}");
     }
 }
 

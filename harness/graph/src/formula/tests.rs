@@ -67,7 +67,7 @@ fn formulas_print_as_they_read() {
 fn mistakes_point_at_their_place() {
     for (text, at, part) in [
         ("x * sigmod(x)", 4, "did you mean `sigmoid`?"),
-        ("x + y", 4, "no operand is called `y`"),
+        ("x + y", 4, "there is no operand `y`"),
         ("x +", 3, "ends too early"),
         ("x * (1 + x", 10, "expected `)`"),
         ("max(x)", 0, "takes 2 values, not 1"),

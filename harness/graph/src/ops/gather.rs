@@ -197,6 +197,6 @@ mod tests {
         let table = TensorType::plain([10, 3], DType::F32);
         let rows = |numbers: &[u32]| Gather { indices: Indices::Fixed(numbers.into()) }.infer(&[&table]);
         assert_eq!(rows(&[0, 9, 9, 4]).unwrap()[0].shape[..], [4, 3]);
-        assert_eq!(rows(&[0, 10]), Err(OpError::Attribute("there is no row 10 of 10".to_owned())));
+        assert_eq!(rows(&[0, 10]), Err(OpError::Attribute("row 10 is not below 10, the number of rows".to_owned())));
     }
 }

@@ -73,7 +73,7 @@ impl SoftmaxCrossEntropy {
         let (width, classes) = (at.shape(logits).last().copied(), at.classes());
         if let Some(width) = width.filter(|width| *width < classes && is_label(&self.label)) {
             return Err(at.refuse(format!(
-                "the network has {width} logits for {classes} classes: let its last layer have `out: $classes`"
+                "the network has {width} logits for {classes} classes: set `out: $classes` in its last layer"
             )));
         }
         let shape = at.shape(logits).clone();

@@ -70,8 +70,8 @@ impl HeldOutImages {
         let share = |index: usize| format!("{:.0} %", 100.0 * probability(sample.logits, index));
         let (truth, found) = (sample.label as usize, taken_for);
         let summary = match truth == found {
-            true => format!("{}, found with {}", class(truth), share(truth)),
-            false => format!("{} ({}), taken for {} ({})", class(truth), share(truth), class(found), share(found)),
+            true => format!("{}, correct with {}", class(truth), share(truth)),
+            false => format!("{} ({}), predicted as {} ({})", class(truth), share(truth), class(found), share(found)),
         };
         witness(&Sight::Found(Found {
             name: &images.name(index),

@@ -164,7 +164,10 @@ mod tests {
 
     #[test]
     fn what_the_network_does_not_know_is_named() {
-        assert_eq!(continued("ax", 1, 0.0, 0).unwrap_err(), "the prompt has 'x'; the network knows \"abcd\"");
+        assert_eq!(
+            continued("ax", 1, 0.0, 0).unwrap_err(),
+            "the prompt contains 'x', which is not in the vocabulary of the network: \"abcd\""
+        );
         assert_eq!(continued("", 0, 0.0, 0).unwrap_err(), "the prompt is empty");
     }
 

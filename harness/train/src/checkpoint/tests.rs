@@ -127,7 +127,7 @@ fn foreign_files_are_named() {
     }
     assert!(write(Some(HashMap::from([("format".into(), "pt".into())]))).contains("not a checkpoint"));
     fs::write(&path, "GIF89a, or whatever else").unwrap();
-    assert!(Checkpoint::load(&path).unwrap_err().to_string().contains("no readable safetensors file"));
+    assert!(Checkpoint::load(&path).unwrap_err().to_string().contains("not a readable safetensors file"));
     assert!(matches!(Checkpoint::load(&dir.path().join("absent")), Err(CheckpointError::Io { .. })));
 }
 
@@ -143,7 +143,7 @@ fn impossible_progress_is_refused() {
     fs::rename(&path, dir.path().join("step-00000002.safetensors")).unwrap();
     checkpoint(1).save(&dir.path().join("step-00000004.safetensors")).unwrap();
     let error = store.latest().unwrap_err().to_string();
-    assert!(error.contains("4 updates left out in 3 steps") && error.contains("it is of step 1"), "{error}");
+    assert!(error.contains("4 updates skipped in 3 steps") && error.contains("it is of step 1"), "{error}");
 }
 
 /// The newest two of the steps up to the one that is written: other files were not written by this training.
@@ -165,7 +165,7 @@ fn a_file_is_not_read_for_its_size() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("sparse.safetensors");
     fs::File::create(&path).unwrap().set_len(1 << 40).unwrap();
-    assert!(Checkpoint::load(&path).unwrap_err().to_string().contains("no readable safetensors file"));
+    assert!(Checkpoint::load(&path).unwrap_err().to_string().contains("not a readable safetensors file"));
 }
 
 #[test]

@@ -109,7 +109,7 @@ fn of_a_falling_metric_less_is_better() {
     assert!((found.mean.unwrap() - 1.85).abs() < 1e-12);
     assert_eq!(
         found.hypotheses.null,
-        "the mean of such runs is above 1.8800, the reference's mean plus a margin of 0.0300"
+        "the mean of such runs is above 1.8800, the mean of the reference plus a margin of 0.0300"
     );
     assert_eq!(found.hypotheses.alternative, "the mean of such runs is at most 1.8800");
     let worse = verdict(target, &[21.4, 21.5, 21.6]);

@@ -34,7 +34,7 @@ pub(super) fn golden(check: &GoldenCheck) -> Section {
         ("ratio", true),
         ("median", true),
     ];
-    let mut grid = Grid::new("Golden check by stage: errors, and how many floors they are", columns);
+    let mut grid = Grid::new("Golden check by stage: errors and their ratios to the floor", columns);
     let ratio = |value: Option<f64>| value.map_or(String::new(), |ratio| format!("{ratio:.1}"));
     let small = |value: f64| if value == 0.0 { "0".to_owned() } else { format!("{value:.1e}") };
     for stage in &check.stages {
@@ -78,13 +78,13 @@ pub(super) fn device(check: &DeviceCheck) -> Section {
             format!("No operator loses more on {} than rounding explains.", check.device)
         }
         GoldenVerdict::Fail => format!("On {}, some operators lose more than rounding explains.", check.device),
-        GoldenVerdict::Absent => format!("The step was not rehearsed on {}.", check.device),
+        GoldenVerdict::Absent => format!("The step was not simulated on {}.", check.device),
     }];
     notes.extend(check.first_divergence.as_ref().map(divergence));
     let mut grids = Vec::new();
     if let Some(scale) = &check.loss_scale {
         let columns = [("loss scale", false), ("value", true), ("vanish", true)];
-        let mut grid = Grid::new("Elements of the gradients that vanish, by loss scale", columns);
+        let mut grid = Grid::new("Gradient elements that underflow, by loss scale", columns);
         for (name, value, lost) in [
             ("none", 1.0, scale.lost_at_1),
             ("present", scale.present, scale.lost_at_present),

@@ -267,7 +267,7 @@ impl Comparison {
     fn settings_section(&self, names: &[String]) -> Section {
         let (id, title) = ("settings".to_owned(), "Differences".to_owned());
         if self.settings.is_empty() {
-            let notes = vec!["Nothing: the runs have the same settings and the same seed.".to_owned()];
+            let notes = vec!["None: the runs have the same settings and the same seed.".to_owned()];
             return Section { id, title, notes, ..Section::default() };
         }
         let columns = std::iter::once("setting").chain(names.iter().map(String::as_str));

@@ -255,7 +255,7 @@ fn confused(confusion: &Confusion) -> Section {
         }
         grid
     } else {
-        let columns = [("class", false), ("taken for", false), ("samples", true), ("of the class", true)];
+        let columns = [("class", false), ("predicted", false), ("samples", true), ("of the class", true)];
         let mut grid = Grid::new("The most frequent mistakes", columns);
         for Mistaken { class, found, count } in mistakes.into_iter().take(LISTED) {
             let share = Unit::Share.format(count as f64 / confusion.samples(class).max(1) as f64);
@@ -328,7 +328,7 @@ mod tests {
         let whole = shown(3);
         assert_eq!(
             whole.notes,
-            ["The most frequent mistake in the last evaluation: 3 of 5 samples of class 0 were taken for class 1."]
+            ["The most frequent mistake in the last evaluation: 3 of 5 samples of class 0 were classified as class 1."]
         );
         let row: Vec<(&str, &str)> =
             whole.grids[0].rows[0].iter().map(|cell| (cell.text.as_str(), cell.class)).collect();

@@ -226,7 +226,7 @@ impl Row {
 fn changed(golden: &GoldenCheck) -> String {
     let kept = |change: &&String| !change.starts_with("train.seed") && !change.starts_with("engine.");
     let changes: Vec<&str> = golden.changes.iter().filter(kept).map(String::as_str).collect();
-    if changes.is_empty() { String::new() } else { format!(" (of the recipe are changed: {})", changes.join(", ")) }
+    if changes.is_empty() { String::new() } else { format!(" (changed from the recipe: {})", changes.join(", ")) }
 }
 
 /// The result of the golden check before the run, as a sentence.

@@ -135,8 +135,8 @@ impl Fit {
             return None;
         }
         Some(match stripped >= added {
-            true => format!("{stripped} names fit without `{strip}` before the file's: --strip {strip}"),
-            false => format!("{added} names fit with `{add}` before the file's: --add {add}"),
+            true => format!("{stripped} names fit without the prefix `{strip}`: use --strip {strip}"),
+            false => format!("{added} names fit with the prefix `{add}`: use --add {add}"),
         })
     }
 
@@ -235,12 +235,12 @@ mod tests {
         let file: [(&str, &[usize]); 3] =
             [("module.conv.weight", &[4, 3, 3, 3]), ("module.bn.running_mean", &[4]), ("module.fc.bias", &[10])];
         let refused = fit(&NETWORK, &file, &Naming::default());
-        assert_eq!(refused.hint.as_deref(), Some("3 names fit without `module.` before the file's: --strip module."));
+        assert_eq!(refused.hint.as_deref(), Some("3 names fit without the prefix `module.`: use --strip module."));
         let strip = Naming { strip: "module.".into(), add: String::new() };
         assert!(fit(&NETWORK, &file, &strip).is_exact());
-        // The other way round: the file is of a part of the network.
+        // The reverse: the file contains a part of the network.
         let refused = fit(&file, &NETWORK, &Naming::default());
-        assert_eq!(refused.hint.as_deref(), Some("3 names fit with `module.` before the file's: --add module."));
+        assert_eq!(refused.hint.as_deref(), Some("3 names fit with the prefix `module.`: use --add module."));
         let add = Naming { strip: String::new(), add: "module.".into() };
         assert!(fit(&file, &NETWORK, &add).is_exact());
     }

@@ -117,6 +117,10 @@ impl Weights {
         if let Some(reason) = pth::is_older(&bytes) {
             return Err(unreadable(reason));
         }
+        let of_torch = path.extension().is_some_and(|extension| extension == "pth" || extension == "pt");
+        if of_torch && SafeTensors::deserialize(&bytes).is_err() {
+            return Err(unreadable("neither a file of torch.save nor a safetensors file".to_owned()));
+        }
         if let Some(entry) = entry {
             return Err(unreadable(format!("a safetensors file has no entries, so there is no `{entry}`")));
         }

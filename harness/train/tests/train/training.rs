@@ -306,7 +306,7 @@ fn a_loss_that_explodes_stops_the_run_and_keeps_the_checkpoint() {
         other => panic!("{other}"),
     };
     assert!(error.to_string().contains(&format!("step {step}")), "{error}");
-    assert!(error.to_string().contains("The first came from node "), "{error}");
+    assert!(error.to_string().contains("The first non-finite value came from node "), "{error}");
     let store = zoo_train::CheckpointStore::new(dir.path().join("checkpoints"));
     let found = store.latest().unwrap();
     assert!(found.is_none_or(|found| found.checkpoint.not_finite().unwrap().is_none()));

@@ -87,11 +87,11 @@ fn entries_are_named_found_and_missed() {
     let path = fixture("weights/training.pth");
     assert_eq!(Weights::read(&path, Some("state_dict")).unwrap().tensors.len(), 10);
     let said = |entry| Weights::read(&path, Some(entry)).unwrap_err().to_string();
-    assert!(said("model").contains("it has no entry `model`; there are `"), "{}", said("model"));
+    assert!(said("model").contains("it has no entry `model`; its entries: `"), "{}", said("model"));
     assert!(said("epoch").contains("its entry `epoch` is not a dictionary"), "{}", said("epoch"));
     assert!(said("args").contains("its entry `args` has no tensors"), "{}", said("args"));
     let nowhere = Weights::read(&fixture("weights/tiny.safetensors"), Some("model")).unwrap_err().to_string();
-    assert!(nowhere.contains("a safetensors file has no entry `model`"), "{nowhere}");
+    assert!(nowhere.contains("a safetensors file has no entries, so there is no `model`"), "{nowhere}");
 }
 
 #[test]
@@ -119,7 +119,7 @@ fn damaged_files_are_errors_and_never_panic() {
     }
     let said = |bytes: &[u8]| refused(bytes).unwrap_err().to_string();
     assert!(said(b"\x80\x02\x8a\x0al\xfc\x9cF\xf9 j\xa8P\x19.").contains("written by PyTorch before 1.6"));
-    assert!(said(b"not at all").contains("not a readable safetensors file"));
+    assert!(said(b"not at all").contains("neither a file of torch.save nor a safetensors file"));
     assert!(matches!(Weights::read(dir.path(), None), Err(WeightsError::NoCheckpoint { .. })));
     assert!(matches!(Weights::read(&dir.path().join("nothing"), None), Err(WeightsError::Io { .. })));
 }
