@@ -52,7 +52,7 @@ pub enum Step {
     HorizontalFlip(HorizontalFlip),
     /// Random colours.
     ColorJitter(ColorJitter),
-    /// Random operations of one strength.
+    /// Random operations of one magnitude.
     RandAugment(RandAugment),
 }
 

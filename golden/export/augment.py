@@ -1,5 +1,5 @@
-"""python augment.py: prints what torchvision makes of one image, operation by operation, as FNV-1a sums of the pixels, and the statistics
-of its random erasing. The tests of datasets/src/transforms hold these numbers."""
+"""python augment.py: prints FNV-1a hashes of the pixels that each operation of torchvision gives for one image, and statistics of its
+random erasing. The tests in datasets/src/transforms contain these numbers."""
 
 import numpy as np
 import torch

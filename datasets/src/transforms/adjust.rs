@@ -1,24 +1,24 @@
-//! What changes the colours of pixels and not their places: Pillow's `ImageEnhance` and `ImageOps`, to the bit.
+//! Colour operations: Pillow's `ImageEnhance` and `ImageOps`, bit for bit.
 
 use super::normalize::luminance;
 use crate::image::Image;
 
-/// A change of colours. Factors are Pillow's: 1 leaves an image as it is.
+/// A colour operation. Factors are those of Pillow: 1 does not change the image.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Adjust {
-    /// From black: `ImageEnhance.Brightness`.
+    /// Blends with black: `ImageEnhance.Brightness`.
     Brightness(f32),
-    /// From the image's mean luminance: `ImageEnhance.Contrast`.
+    /// Blends with the mean luminance of the image: `ImageEnhance.Contrast`.
     Contrast(f32),
-    /// From the pixels' luminance: `ImageEnhance.Color`.
+    /// Blends with the luminance of each pixel: `ImageEnhance.Color`.
     Saturation(f32),
-    /// From the smoothed image: `ImageEnhance.Sharpness`.
+    /// Blends with the smoothed image: `ImageEnhance.Sharpness`.
     Sharpness(f32),
-    /// Turns the hue by this many 255ths of a circle (`torchvision.transforms.functional.adjust_hue`).
+    /// Rotates the hue by this many 255ths of a circle (`torchvision.transforms.functional.adjust_hue`).
     Hue(u8),
-    /// Keeps the highest bits of each level: `ImageOps.posterize`.
+    /// Keeps this many high bits of each level: `ImageOps.posterize`.
     Posterize(u32),
-    /// Inverts levels from here on: `ImageOps.solarize`.
+    /// Inverts levels that reach this threshold: `ImageOps.solarize`.
     Solarize(f64),
     /// Stretches each channel to all levels: `ImageOps.autocontrast`.
     AutoContrast,
@@ -27,7 +27,7 @@ pub(super) enum Adjust {
 }
 
 impl Adjust {
-    /// Whether a pixel depends on itself alone.
+    /// Whether each output pixel depends on one input pixel only.
     pub(super) fn is_local(self) -> bool {
         match self {
             Self::Brightness(_) | Self::Saturation(_) | Self::Hue(_) | Self::Posterize(_) | Self::Solarize(_) => true,
@@ -73,20 +73,20 @@ fn each(image: &mut Image, of: impl Fn([u8; 3]) -> [u8; 3]) {
     image.pixels_mut().as_chunks_mut::<3>().0.iter_mut().for_each(|pixel| *pixel = of(*pixel));
 }
 
-/// `ImagingBlend`: in f32, cut off towards zero.
+/// `ImagingBlend`: in f32, truncated.
 fn blend(from: u8, to: u8, factor: f32) -> u8 {
-    // A conversion of Rust's saturates, as Pillow's own comparisons do.
+    // The conversion saturates, as Pillow does.
     (f32::from(from) + factor * f32::from(i16::from(to) - i16::from(from))) as u8
 }
 
-/// The mean of `convert("L")`, halves upwards.
+/// The mean of `convert("L")`, rounded half up.
 fn mean_luminance(image: &Image) -> u8 {
     let pixels = image.pixels().as_chunks::<3>().0;
     let sum: u64 = pixels.iter().map(|pixel| u64::from(luminance(*pixel))).sum();
     (sum as f64 / pixels.len() as f64 + 0.5) as u8
 }
 
-/// `ImageFilter.SMOOTH`: a pixel five times and its neighbours once, over 13. Pixels at the border stay.
+/// `ImageFilter.SMOOTH`: weight 5 for the pixel and 1 for its neighbours, divided by 13. Border pixels do not change.
 fn smoothed(image: &Image) -> Image {
     let mut smooth = image.clone();
     let (width, height) = (image.width(), image.height());
@@ -95,14 +95,14 @@ fn smoothed(image: &Image) -> Image {
         for at in 3..(3 * width).saturating_sub(3) {
             let sum: u32 = rows.iter().flat_map(|row| [row[at - 3], row[at], row[at + 3]]).map(u32::from).sum();
             let sum = sum + 4 * u32::from(rows[1][at]);
-            // Halves do not occur: 13 is odd.
+            // No ties: 13 is odd.
             smooth.pixels_mut()[3 * y * width + at] = ((2 * sum + 13) / 26) as u8;
         }
     }
     smooth
 }
 
-/// Replaces the levels of each channel by what a table made of their histogram says.
+/// Maps the levels of each channel by a table made from their histogram.
 fn look_up(image: &mut Image, table: impl Fn(&[u32; 256]) -> [u8; 256]) {
     let mut histograms = [[0; 256]; 3];
     for pixel in image.pixels().as_chunks::<3>().0 {
@@ -149,7 +149,7 @@ fn equalized(histogram: &[u32; 256]) -> [u8; 256] {
     })
 }
 
-/// Hue, saturation and value as Pillow's `rgb2hsv_row` has them: f32 with some steps in f64.
+/// Hue, saturation and value as in Pillow's `rgb2hsv_row`: f32 with some steps in f64.
 fn hsv([r, g, b]: [u8; 3]) -> [u8; 3] {
     let (most, least) = (r.max(g).max(b), r.min(g).min(b));
     if most == least {
@@ -169,7 +169,7 @@ fn hsv([r, g, b]: [u8; 3]) -> [u8; 3] {
     [(f64::from(hue) * 255.0) as u8, (f64::from(saturation) * 255.0) as u8, most]
 }
 
-/// The way back: Pillow's `hsv2rgb`.
+/// The inverse of [`hsv`]: Pillow's `hsv2rgb`.
 fn rgb([h, s, v]: [u8; 3]) -> [u8; 3] {
     if s == 0 {
         return [v; 3];

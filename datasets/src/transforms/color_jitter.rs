@@ -4,17 +4,17 @@ use super::adjust::Adjust;
 use super::plan::Op;
 use crate::Rng;
 
-/// Colours changed by random factors, in random order (`torchvision.transforms.ColorJitter`). What has no range is left
-/// out.
+/// Changes colours by random factors, in random order (`torchvision.transforms.ColorJitter`). Operations with a range
+/// of 0 are skipped.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct ColorJitter {
-    /// Factors of brightness lie within this of 1, and not below 0.
+    /// The brightness factor is within this distance of 1, and at least 0.
     pub brightness: f64,
-    /// The same of contrast.
+    /// The same for contrast.
     pub contrast: f64,
-    /// The same of saturation.
+    /// The same for saturation.
     pub saturation: f64,
-    /// The hue turns by at most this share of the circle, at most 0.5.
+    /// The hue rotates by at most this fraction of the circle, at most 0.5.
     pub hue: f64,
 }
 
@@ -27,7 +27,7 @@ impl ColorJitter {
             factor(brightness).map(Adjust::Brightness),
             factor(contrast).map(Adjust::Contrast),
             factor(saturation).map(Adjust::Saturation),
-            // Cut off towards zero and wrapped, as torchvision's conversion of types does it.
+            // Truncated and wrapped, as in torchvision's type conversion.
             (hue > 0.0).then(|| Adjust::Hue((rng.uniform(-hue, hue) * 255.0) as i32 as u8)),
         ];
         let mut ops: Vec<Op> = drawn.into_iter().flatten().map(Op::Adjust).collect();

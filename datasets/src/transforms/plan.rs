@@ -20,10 +20,10 @@ pub(super) enum Op {
         fill: [u8; 3],
     },
     Mirror,
-    /// Other colours in the same places.
+    /// A colour operation.
     Adjust(Adjust),
-    /// A pixel `(x, y)` is taken from `(a x + b y + c, d x + e y + f)`, both counted from the middle of a pixel; black
-    /// where nothing is.
+    /// Takes pixel `(x, y)` from `(a x + b y + c, d x + e y + f)`, measured between pixel centres; black outside the
+    /// image.
     Affine([f64; 6]),
 }
 
@@ -166,7 +166,8 @@ fn cut(image: Image, window: Rect) -> Image {
     if window == Rect::full(image.size()) { image } else { image.crop(window).unwrap_or(image) }
 }
 
-/// The `window` of a whole image after [`Op::Affine`], in 16 bits of fraction as Pillow's `affine_fixed` has it.
+/// The `window` of a whole image after [`Op::Affine`], in fixed point with 16 fractional bits as in Pillow's
+/// `affine_fixed`.
 fn affine(image: &Image, [a, b, c, d, e, f]: [f64; 6], window: Rect) -> Image {
     let fixed = |x: f64| (x * 65536.0 + 0.5).floor() as i64;
     let [xx, xy, x0] = [fixed(a), fixed(b), fixed(c + a * 0.5 + b * 0.5)];

@@ -1,24 +1,23 @@
-//! A few random operations of one strength.
+//! Random operations of one magnitude.
 
 use super::adjust::Adjust;
 use super::plan::Op;
 use crate::Rng;
 use crate::image::Size;
 
-/// Operations drawn from a list of 14, all of one magnitude (Cubuk et al., arXiv 1909.13719; the list and its ranges are
-/// those of `torchvision.transforms.RandAugment`). What geometry leaves empty is black; pixels are taken, not
-/// interpolated.
+/// Applies operations drawn from a list of 14, all of one magnitude (Cubuk et al., arXiv 1909.13719; list and ranges as
+/// in `torchvision.transforms.RandAugment`). Geometric operations use the nearest pixel and leave black borders.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct RandAugment {
-    /// Operations one after the other.
+    /// Number of operations, one after the other.
     pub operations: usize,
     /// Their magnitude, below `bins`.
     pub magnitude: usize,
-    /// Magnitudes that there are, at least 2.
+    /// Number of magnitudes, at least 2.
     pub bins: usize,
 }
 
-/// How many operations there are.
+/// Number of operations in the list.
 const OPERATIONS: usize = 14;
 
 impl RandAugment {
@@ -26,7 +25,7 @@ impl RandAugment {
         (0..self.operations).filter_map(|_| self.operation(rng.below(OPERATIONS), from, rng)).collect()
     }
 
-    /// One operation by its number in torchvision's list; `None`: the image stays as it is.
+    /// An operation by its number in torchvision's list; `None` for the identity.
     fn operation(self, number: usize, from: Size, rng: &mut Rng) -> Option<Op> {
         let share = self.magnitude as f64 / (self.bins - 1) as f64;
         let mut signed = |most: f64| if rng.chance(0.5) { -share * most } else { share * most };
@@ -34,7 +33,7 @@ impl RandAugment {
         let op = match number {
             1 => Op::Affine(shear(signed(0.3), 0.0)),
             2 => Op::Affine(shear(0.0, signed(0.3))),
-            // Whole pixels, cut off towards zero.
+            // Whole pixels, truncated.
             3 => Op::Affine([1.0, 0.0, -signed(150.0 / 331.0 * width).trunc(), 0.0, 1.0, 0.0]),
             4 => Op::Affine([1.0, 0.0, 0.0, 0.0, 1.0, -signed(150.0 / 331.0 * height).trunc()]),
             5 => Op::Affine(rotation(signed(30.0), from)),
@@ -52,12 +51,12 @@ impl RandAugment {
     }
 }
 
-/// From a pixel of the sheared image to one of the image: `torchvision.transforms.functional.affine` about the corner.
+/// The inverse matrix of a shear about the corner: `torchvision.transforms.functional.affine`.
 fn shear(x: f64, y: f64) -> [f64; 6] {
     [1.0, x, 0.0, y, 1.0, 0.0]
 }
 
-/// The same for a rotation about the middle, counter-clockwise and in degrees: Pillow's `Image.rotate`.
+/// The inverse matrix of a counter-clockwise rotation about the centre, in degrees: Pillow's `Image.rotate`.
 fn rotation(degrees: f64, from: Size) -> [f64; 6] {
     let angle = -degrees.to_radians();
     let (sin, cos) = (libm::sin(angle), libm::cos(angle));
@@ -73,7 +72,7 @@ mod tests {
     use crate::transforms::plan::Plan;
     use std::collections::BTreeSet;
 
-    /// Sums of the pixels that torchvision 0.29 gives with either sign: `golden/export/augment.py` prints them.
+    /// FNV-1a hashes of the pixels of torchvision 0.29 for both signs, printed by `golden/export/augment.py`.
     const THEIRS: [&[u64]; OPERATIONS] = [
         &[0x9795_0010_a5df_3553],
         &[0x95ac_51ba_889c_f792, 0xf009_aae2_6967_b3f8],

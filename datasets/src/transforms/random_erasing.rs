@@ -1,24 +1,24 @@
-//! A random rectangle is taken out.
+//! Random erasing.
 
 use crate::Rng;
 use crate::image::{Rect, Size};
 
-/// A rectangle of random area and shape becomes one value, after the normalisation (Zhong et al., arXiv 1708.04896;
+/// Fills a rectangle of random area and shape with one value, after the normalisation (Zhong et al., arXiv 1708.04896;
 /// `torchvision.transforms.RandomErasing`).
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct RandomErasing {
-    /// Probability that anything is erased.
+    /// Probability of erasing.
     pub probability: f64,
     /// Smallest and largest part of the image's area.
     pub scale: (f64, f64),
     /// Smallest and largest height / width, drawn uniformly in the logarithm.
     pub ratio: (f64, f64),
-    /// What stands there, as the network sees it: 0 is the mean that the normalisation subtracts.
+    /// The value, after normalisation: 0 is the mean of the normalisation.
     pub value: f32,
 }
 
 impl RandomErasing {
-    /// What is erased of an image; nothing if ten attempts do not fit into it.
+    /// The rectangle to erase; `None` if none of ten attempts fits into the image.
     pub(super) fn rect(&self, image: Size, rng: &mut Rng) -> Option<Rect> {
         if !rng.chance(self.probability) {
             return None;
@@ -36,7 +36,7 @@ impl RandomErasing {
         })
     }
 
-    /// Erases a part of the planes of an image of this size.
+    /// Fills the rectangle in all planes of an image of this size.
     pub(super) fn run(&self, rect: Rect, size: Size, planes: &mut [f32]) {
         for plane in planes.chunks_exact_mut(size.area().max(1)) {
             for row in plane.chunks_exact_mut(size.width).skip(rect.y).take(rect.height) {

@@ -98,6 +98,7 @@ mod tests {
             seed: 0,
             parts: Vec::new(),
             ema: None,
+            ema_warmup: false,
             sync_bn: false,
             init_from: None,
             eval_every,

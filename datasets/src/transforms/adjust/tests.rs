@@ -9,7 +9,7 @@ pub(in crate::transforms) fn picture() -> Image {
     Image::new(size, pixels).unwrap()
 }
 
-/// Sums of the pixels that Pillow 13 and torchvision 0.29 give: `golden/export/augment.py` prints them.
+/// FNV-1a hashes of the pixels of Pillow 13 and torchvision 0.29, printed by `golden/export/augment.py`.
 #[test]
 fn colours_are_pillows_to_the_bit() {
     let turn = |share: f64| Adjust::Hue((share * 255.0) as i32 as u8);
@@ -39,7 +39,7 @@ fn colours_are_pillows_to_the_bit() {
     }
 }
 
-/// One level alone has no contrast to stretch and no frequencies to even out.
+/// An image with a single level has no contrast to stretch and no histogram to equalise.
 #[test]
 fn flat_images_stay_flat() {
     let flat = Image::filled(Size::new(3, 2), [7, 7, 7]);

@@ -175,6 +175,14 @@ fn gradients_are_bounded_by_norm_and_by_value() {
     assert_eq!(apply(Assign::average(0.75), &[(&[1], vec![4.0]), (&[1], vec![8.0])])[0], [5.0]);
 }
 
+/// The first update has a decay of 2/11 at most, a later one that of the recipe.
+#[test]
+fn the_decay_of_an_average_starts_small() {
+    let average = |decay: f64| apply(Assign::average_with_warmup(decay), &[(&[1], vec![4.0]), (&[1], vec![8.0])]);
+    assert_close(&average(0.75)[0], &[4.0 * 2.0 / 11.0 + 8.0 * 9.0 / 11.0], 1e-15, "warm-up");
+    assert_close(&average(0.125)[0], &[7.5], 1e-15, "decay");
+}
+
 /// Two steps of `p -= lr * g` with a loss of `x`, of which one is too large.
 #[test]
 fn a_step_whose_loss_is_too_large_or_no_number_updates_nothing() {

@@ -51,6 +51,19 @@ impl Assign {
         Self::new(formula, "ApplyEma", Update::Average)
     }
 
+    /// The same with the smaller of `decay` and `(1 + n) / (10 + n)` at update `n`, counted from 1, so that early
+    /// parameters are forgotten soon.
+    ///
+    /// Source: `tf.train.ExponentialMovingAverage`, `num_updates`.
+    pub fn average_with_warmup(decay: f64) -> Self {
+        let formula = Formula::update(0, |of| {
+            let decay = ((1.0 + of.update) / (10.0 + of.update)).min(decay);
+            // The average is updated by the parameter, as a parameter is by its gradient.
+            vec![decay * of.parameter + (1.0 - decay) * of.gradient]
+        });
+        Self::new(formula, "ApplyEma", Update::Average)
+    }
+
     /// The step values of the formula, from the learning rate and the number of this update, from 1.
     pub fn step(&self, scalar: StepScalar, learning_rate: f64, update: f64) -> f64 {
         let group = match self.update {

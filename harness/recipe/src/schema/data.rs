@@ -344,10 +344,10 @@ pub enum Step {
     HorizontalFlip(HorizontalFlip),
     /// Changes brightness, contrast, saturation and hue by random factors, in random order (torchvision's ColorJitter).
     ColorJitter(ColorJitter),
-    /// Random operations of one magnitude: shear, translation, rotation, colours, levels (arXiv 1909.13719;
-    /// torchvision's RandAugment, nearest pixels, black where nothing is).
+    /// Applies random operations of one magnitude: shear, translation, rotation, colours, levels (arXiv 1909.13719;
+    /// torchvision's RandAugment with nearest-neighbour interpolation and black borders).
     RandAugment(RandAugment),
-    /// Erases a random rectangle, after `normalize` (arXiv 1708.04896; torchvision's RandomErasing).
+    /// Erases a random rectangle; follows `normalize` (arXiv 1708.04896; torchvision's RandomErasing).
     RandomErasing(RandomErasing),
     /// (x - mean)/std per channel, in f32.
     Normalize(Normalize),

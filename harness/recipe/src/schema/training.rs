@@ -33,6 +33,10 @@ pub struct Train {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0), extend("exclusiveMaximum" = 1))]
     pub ema: Option<f64>,
+    /// Whether the decay of the average starts small: at update n it is at most (1 + n)/(10 + n) (`num_updates` of
+    /// tf.train.ExponentialMovingAverage).
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub ema_warmup: bool,
     /// Whether batch normalisation uses the statistics of all processes together (PyTorch's SyncBatchNorm) instead of
     /// each process its own.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
