@@ -225,7 +225,11 @@ impl<'a> Loading<'a> {
                     ConfigPath::default(),
                     format!("there is no profile `{wanted}`"),
                 );
-                return Err(error.with_hint(suggest(wanted, profiles.iter().map(String::as_str))).into());
+                let hint = match profiles.is_empty() {
+                    true => "this recipe has no profiles".to_owned(),
+                    false => suggest(wanted, profiles.iter().map(String::as_str)),
+                };
+                return Err(error.with_hint(hint).into());
             };
             root = merge_recipes(root, profile.fragment.clone(), Removal::Final);
             self.take_blocks(&mut root)?;

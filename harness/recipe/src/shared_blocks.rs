@@ -140,7 +140,10 @@ impl Loading<'_> {
             Some(shared) => self.library.find_blocks(shared, from).ok_or_else(|| {
                 let known = self.library.block_files(from);
                 let error = source.error(format!("there is no block file `{name}`"));
-                error.with_hint(suggest(shared, known.iter().map(|(name, _)| name.as_str())))
+                error.with_hint(match known.is_empty() {
+                    true => format!("there are no files in the folder `{FOLDER}` next to the recipes"),
+                    false => suggest(shared, known.iter().map(|(name, _)| name.as_str())),
+                })
             })?,
             None => self.library.find(name, Some(from)).ok_or_else(|| {
                 let error = source.error(format!("there is no recipe `{name}`"));

@@ -206,7 +206,7 @@ fn slips_are_named_with_their_sources() {
             "the training ends after 2 epochs, before the drop at 60 epochs",
             "scale its milestones",
         ),
-        ("batch: 32", "batch: 2", "batch normalisation over 2 samples", "1803.08494"),
+        ("batch: 32", "batch: 2", "the statistics of batch normalisation over 2 samples", "1803.08494"),
         (
             &eval,
             &steps("eval", "{resize: {shorter: 224}}, {center_crop: {size: 256}}"),

@@ -60,5 +60,5 @@ fn mistakes_in_a_formula_of_the_loss_are_shown_at_their_character() {
     let idle = error("t * t");
     assert!(idle.contains("it uses no output of the model") && idle.contains("outputs: logits"), "{idle}");
     let shapes = error("logits + abs(");
-    assert!(shapes.contains("the formula ends too early"), "{shapes}");
+    assert!(shapes.contains("unexpected end of the formula"), "{shapes}");
 }

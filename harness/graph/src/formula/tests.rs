@@ -68,15 +68,15 @@ fn mistakes_point_at_their_place() {
     for (text, at, part) in [
         ("x * sigmod(x)", 4, "did you mean `sigmoid`?"),
         ("x + y", 4, "there is no operand `y`"),
-        ("x +", 3, "ends too early"),
+        ("x +", 3, "unexpected end"),
         ("x * (1 + x", 10, "expected `)`"),
         ("max(x)", 0, "takes 2 values, not 1"),
         ("exp(x, x)", 0, "takes 1 value, not 2"),
-        ("x $ 2", 2, "no meaning"),
+        ("x $ 2", 2, "unexpected"),
         ("x x", 2, "after the end"),
         ("1.2.3 * x", 0, "not a number"),
         ("1e999", 0, "not a number"),
-        ("", 0, "ends too early"),
+        ("", 0, "unexpected end"),
     ] {
         let error = parse(text, &["x"], 1).unwrap_err();
         assert_eq!(error.at, at, "{text}: {error}");
