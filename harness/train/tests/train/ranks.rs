@@ -297,6 +297,6 @@ fn a_batch_that_cannot_be_shared_is_refused() {
     let refused =
         zoo_ranks::local(3).unwrap().into_iter().map(|ranks| Trainer::across(case.job(), ranks).err().unwrap());
     for error in refused {
-        assert!(error.to_string().contains("`train.batch` is 8, of which 3 ranks"), "{error}");
+        assert!(error.to_string().contains("`train.batch` is 8, which 3 ranks cannot share"), "{error}");
     }
 }
