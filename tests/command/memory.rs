@@ -153,7 +153,7 @@ fn peak(mut child: Child) -> u64 {
 fn refused(recipe: &str, rest: &[&str], limit: &str) -> Option<u64> {
     let mut check = command();
     let end = said(check.args(["check", recipe, "--memory-limit", limit]).args(rest));
-    let mut words = end.err.split(" would take ").nth(1)?.split([' ', ',']);
+    let mut words = end.err.split(" needs ").nth(1)?.split([' ', ',']);
     let number: f64 = words.next()?.parse().unwrap();
     let unit = if words.next()? == "GiB" { 30 } else { 20 };
     Some((number * f64::from(1 << unit)) as u64)

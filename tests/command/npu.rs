@@ -53,7 +53,7 @@ fn what_cannot_be_is_refused() {
     for (arguments, message) in [
         ("profile resnet50 --device ascend990", "known: a100, ascend310, ascend910, ascend910b, gaudi"),
         ("profile resnet50 --set npu.xla=true", "has no XLA"),
-        ("profile resnet50 --device ascend310", "evaluates only"),
+        ("profile resnet50 --device ascend310", "cannot train"),
         ("profile resnet50 --devices 0", "0"),
         ("profile resnet50 --devices 100000", "65536"),
         ("profile resnet50 --batch 4096", "the largest that fits is"),

@@ -53,8 +53,8 @@ mod tests {
     const ERASING: RandomErasing =
         RandomErasing { probability: 0.5, scale: (0.02, 0.33), ratio: (0.3, 3.3), value: 0.0 };
 
-    /// Over 40000 draws of torchvision's `get_params` on a 224x160 image the mean area was 0.1704 of the image (deviation
-    /// 0.088), the mean height over width 1.1939 (deviation 0.78): `golden/export/augment.py`.
+    /// In 40000 draws of torchvision's `get_params` on a 224x160 image, the mean area was 0.1704 of the image (standard
+    /// deviation 0.088), and the mean height over width 1.1939 (0.78): `golden/export/augment.py`.
     #[test]
     fn rectangles_are_distributed_as_torchvisions() {
         let size = Size::new(224, 160);

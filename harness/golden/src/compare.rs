@@ -23,7 +23,8 @@ pub const F64_TOLERANCE: f64 = 1e-9;
 pub const F32_WORST: f64 = 10.0;
 /// Most floors in the median of a stage in f32.
 pub const F32_MEDIAN: f64 = 3.0;
-/// Most that rounding is allowed in f64, however badly a step is conditioned: a thousandth of what a changed formula does.
+/// The largest tolerance for rounding in f64, however badly a step is conditioned: a thousandth of the effect of a
+/// changed formula.
 pub const F64_MOST: f64 = 1e-6;
 /// Least floor of a tensor: half a unit in the last place of 1.0 in f32, twice.
 pub const TENSOR_FLOOR: f64 = 1.0 / (1u64 << 23) as f64;

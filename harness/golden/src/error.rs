@@ -62,7 +62,7 @@ pub enum GoldenError {
     /// Gradients in f32 are beyond the golden's floors, and the step in f64 that decides would take more memory than
     /// there may be.
     #[error(
-        "gradients in f32 do not decide, and the step in f64 would take {needed} more than there is: judge it with `--dtype f64`"
+        "f32 gradients exceed the limits, and the f64 step that decides needs {needed}, more than the available memory: use `--dtype f64`"
     )]
     NoRoom {
         /// What the check would take with it, on top of what the process has before the check.

@@ -177,9 +177,9 @@ fn rms(l2: f64, shape: &[usize]) -> f64 {
     l2 / (shape.iter().product::<usize>().max(1) as f64).sqrt()
 }
 
-/// The largest root mean square of a degenerate tensor, from its own facts; `None` for any other. In f64 that is no less
-/// than [`compare::ORDERS`] times what the reference's run in f64 has: where f32 happened to cancel, its error says
-/// little of that in f64.
+/// The largest allowed root mean square of a degenerate tensor, from its own facts; `None` for other tensors. In f64 it
+/// is at least [`compare::ORDERS`] times that of the reference's f64 run: if rounding happened to cancel in f32, the f32
+/// error says little about f64.
 fn rounding_level(facts: &TensorFacts, precision: Precision) -> Option<f64> {
     let rounding = (DEGENERATE_FACTOR * precision.rounding(facts.f32_rel)).max(compare::ORDERS);
     let rounding = rounding * rms(facts.l2, &facts.shape);

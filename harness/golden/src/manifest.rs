@@ -299,8 +299,8 @@ pub struct TensorFacts {
     /// Largest difference of that run over `absmax`; null where the truth is zero.
     #[serde(default, deserialize_with = "null_is_zero")]
     pub f32_max: f64,
-    /// Relative distance of the reference's f64 run from inputs and parameters moved in their last place; left out where
-    /// it is small.
+    /// Relative distance between the reference's f64 run and one with inputs and parameters moved in their last place;
+    /// omitted if small.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub f64_rel: f64,
     /// Norm of the change since the start.

@@ -24,20 +24,20 @@ pub enum NpuError {
     #[error(transparent)]
     Graph(#[from] GraphError),
     /// XLA on a device without.
-    #[error("{device} has no XLA: leave `npu.xla` out (on the NPU, `npu.fusion` does what XLA does on a GPU)")]
+    #[error("{device} has no XLA: remove `npu.xla` (on the NPU, use `npu.fusion` instead)")]
     NoXla {
         /// The device.
         device: String,
     },
     /// Fused attention on a device whose software has none.
-    #[error("the software of {device} has no fused attention: leave `npu.fused_attention` out")]
+    #[error("the software of {device} has no fused attention: remove `npu.fused_attention`")]
     NoFusedAttention {
         /// The device.
         device: String,
     },
     /// Micro-batches that do not divide the batch.
     #[error(
-        "batch {batch} cannot be cut into {accumulate} micro-batches: `npu.accumulate` has to divide `train.batch`"
+        "batch {batch} cannot be divided into {accumulate} micro-batches: `npu.accumulate` must divide `train.batch`"
     )]
     Accumulate {
         /// Samples per update and device.
@@ -46,13 +46,13 @@ pub enum NpuError {
         accumulate: usize,
     },
     /// A training step on a device that evaluates only.
-    #[error("{device} evaluates only, it does not train: `zoo eval` and `zoo profile --eval` are for it")]
+    #[error("{device} cannot train: use `zoo eval` or `zoo profile --eval`")]
     InferenceOnly {
         /// The device.
         device: String,
     },
     /// Operators that the device lacks, with the fallback to the host switched off.
-    #[error("{device} has no {operators}, and `npu.host_fallback` is off: they could run on the host only")]
+    #[error("{device} has no {operators}: they can only run on the host, and `npu.host_fallback` is off")]
     MissingOperators {
         /// The device.
         device: String,
@@ -60,7 +60,7 @@ pub enum NpuError {
         operators: String,
     },
     /// A number of devices that makes no sense.
-    #[error("{found} devices: a step runs on 1 to {most}")]
+    #[error("cannot use {found} devices: a step runs on 1 to {most} devices")]
     Devices {
         /// What was asked for.
         found: usize,

@@ -74,7 +74,7 @@ fn options_that_make_no_step_are_refused() {
     let mut recipe = recipe("resnet18", 10);
     recipe.npu.accumulate = 3;
     let refused = zoo_npu::profile(&recipe, &device("ascend910"), Work::Train).unwrap_err().to_string();
-    assert!(refused.contains("batch 10 cannot be cut into 3 micro-batches"), "{refused}");
+    assert!(refused.contains("batch 10 cannot be divided into 3 micro-batches"), "{refused}");
     recipe.npu.accumulate = 1;
     recipe.npu.fused_attention = true;
     let refused = zoo_npu::profile(&recipe, &device("ascend910"), Work::Train).unwrap_err().to_string();

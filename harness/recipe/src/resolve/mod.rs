@@ -38,8 +38,8 @@ pub struct ResolvedLayer {
     /// Full name of the module, as in state_dict (`layer1.0.conv1`); `None` for a plain function.
     /// Layers with parameters always have one, and it is theirs alone.
     pub name: Option<String>,
-    /// Whether its output is that of the module `name`: not so for a layer called `.`, whose parameters are those of the
-    /// module around it.
+    /// Whether its output is the output of the module `name`. It is not for a layer called `.`, which only owns the
+    /// parameters of the enclosing module.
     pub is_module: bool,
     /// Its path in the recipe, for example `model.blocks.bottleneck.body[0].residual.main[3]`.
     pub path: ConfigPath,
