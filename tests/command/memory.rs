@@ -149,14 +149,17 @@ fn peak(mut child: Child) -> u64 {
     peak
 }
 
-/// What a check says that it would take, when it is refused under a limit.
+/// The memory that a check says it needs, if it is refused under a limit.
 fn refused(recipe: &str, rest: &[&str], limit: &str) -> Option<u64> {
     let mut check = command();
     let end = said(check.args(["check", recipe, "--memory-limit", limit]).args(rest));
-    let mut words = end.err.split(" needs ").nth(1)?.split([' ', ',']);
-    let number: f64 = words.next()?.parse().unwrap();
-    let unit = if words.next()? == "GiB" { 30 } else { 20 };
-    Some((number * f64::from(1 << unit)) as u64)
+    let amount = |text: &str| {
+        let mut words = text.split([' ', ',']);
+        let number: f64 = words.next()?.parse().ok()?;
+        let unit = ["MiB", "GiB"].into_iter().zip([20, 30]).find(|(unit, _)| words.clone().next() == Some(*unit))?.1;
+        Some((number * f64::from(1 << unit)) as u64)
+    };
+    end.err.split(" needs ").skip(1).find_map(amount)
 }
 
 /// Checks a recipe; forecast, of the step in f64 where there is one, and measured peak.
