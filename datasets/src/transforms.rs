@@ -89,10 +89,6 @@ impl Step {
             let sane = (1..=MAX_OUTPUT_SIDE).contains(&size.width) && (1..=MAX_OUTPUT_SIDE).contains(&size.height);
             if sane { Ok(()) } else { Err(format!("a size of {size} is not within 1 to {MAX_OUTPUT_SIDE} a side")) }
         };
-        let ordered = |what: &str, (low, high): (f64, f64)| {
-            let sane = low > 0.0 && low <= high && high.is_finite();
-            if sane { Ok(()) } else { Err(format!("{what} {low} to {high} is not a range of positive numbers")) }
-        };
         match self {
             Self::ShorterSide(step) => sized(Size::square(step.size)),
             Self::Resize(Resize { size, .. }) | Self::CenterCrop(CenterCrop { size }) => sized(size),
@@ -114,12 +110,12 @@ impl Step {
             Self::ColorJitter(ColorJitter { brightness, contrast, saturation, hue }) => {
                 let sane = [brightness, contrast, saturation].iter().all(|within| *within >= 0.0 && within.is_finite());
                 if !sane {
-                    return Err("brightness, contrast and saturation vary by numbers from 0 on".to_owned());
+                    return Err("brightness, contrast and saturation must be at least 0".to_owned());
                 }
                 if (0.0..=0.5).contains(&hue) {
                     Ok(())
                 } else {
-                    Err(format!("a hue of {hue}: it is between 0 and 0.5"))
+                    Err(format!("a hue of {hue} is not between 0 and 0.5"))
                 }
             }
             Self::RandAugment(RandAugment { operations: _, magnitude, bins }) => {
@@ -127,15 +123,24 @@ impl Step {
                 if sane {
                     Ok(())
                 } else {
-                    Err(format!("magnitude {magnitude} of {bins}: it lies below at least 2 bins"))
+                    Err(format!("magnitude {magnitude} must be below bins {bins}, and bins at least 2"))
                 }
             }
         }
     }
 }
 
+fn ordered(what: &str, (low, high): (f64, f64)) -> Result<(), String> {
+    let sane = low > 0.0 && low <= high && high.is_finite();
+    if sane { Ok(()) } else { Err(format!("{what} {low} to {high} is not a range of positive numbers")) }
+}
+
 fn is_probability(probability: f64) -> Result<(), String> {
-    if (0.0..=1.0).contains(&probability) { Ok(()) } else { Err(format!("a probability of {probability}")) }
+    if (0.0..=1.0).contains(&probability) {
+        Ok(())
+    } else {
+        Err(format!("a probability of {probability} is not between 0 and 1"))
+    }
 }
 
 /// Longest side that a transform may produce.
@@ -171,10 +176,10 @@ impl Pipeline {
     /// An impossible range or probability.
     pub fn erasing(self, erasing: RandomErasing) -> Result<Self, DataError> {
         let RandomErasing { probability, scale, ratio, value } = erasing;
-        let ordered = |(low, high): (f64, f64)| low > 0.0 && low <= high && high.is_finite();
-        let sane = ordered(scale) && scale.1 <= 1.0 && ordered(ratio) && value.is_finite();
-        let checked =
-            is_probability(probability).and(if sane { Ok(()) } else { Err("an impossible range".to_owned()) });
+        let checked = is_probability(probability)
+            .and_then(|()| ordered("scale", scale))
+            .and_then(|()| ordered("ratio", ratio))
+            .and_then(|()| if value.is_finite() { Ok(()) } else { Err(format!("a value of {value}")) });
         checked.map_err(|reason| DataError::Config(format!("{erasing:?}: {reason}")))?;
         Ok(Self { erasing: Some(erasing), ..self })
     }

@@ -288,7 +288,7 @@ fn print(report: &Report, context: &mut Context) -> Result<(), Failure> {
     writeln!(out, "step      {:.1} ms {spread}", report.step_ms_median)?;
     writeln!(out, "images    {:.1} per second", report.images_per_s)?;
     let (gflops, share, peak) = (report.gflops, percent(report.peak_share), report.peak_gflops);
-    writeln!(out, "work {gflops:.0} GFLOP/s, {share} of the {peak:.0} that these threads reach in registers")?;
+    writeln!(out, "work      {gflops:.0} GFLOP/s, {share} of the {peak:.0} that these threads reach in registers")?;
     let resident = report.peak_rss_bytes.map(|bytes| format!("{} resident, ", Bytes(bytes))).unwrap_or_default();
     writeln!(out, "memory    {resident}{} of it tensors\n", Bytes(report.tensor_bytes))?;
     let mut table = Table::new([

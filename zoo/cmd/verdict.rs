@@ -226,7 +226,7 @@ fn figures(verdict: &Convergence) -> Vec<String> {
     for goal in &verdict.also {
         let mean = goal.mean.map_or("not measured".to_owned(), |mean| goal.metric.format(mean));
         let (name, met) = (goal.metric, if goal.met { "met" } else { "missed" });
-        lines.push(format!("also {name} mean {mean}, target {}: {met}", goal.metric.format(goal.target)));
+        lines.push(format!("also       {name} mean {mean}, target {}: {met}", goal.metric.format(goal.target)));
     }
     lines
 }

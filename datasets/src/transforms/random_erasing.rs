@@ -1,5 +1,6 @@
 //! Random erasing.
 
+use super::random_resized_crop::sides;
 use crate::Rng;
 use crate::image::{Rect, Size};
 
@@ -23,12 +24,8 @@ impl RandomErasing {
         if !rng.chance(self.probability) {
             return None;
         }
-        let log_ratio = (libm::log(self.ratio.0), libm::log(self.ratio.1));
         (0..10).find_map(|_| {
-            let area = image.area() as f64 * rng.uniform(self.scale.0, self.scale.1);
-            let aspect = libm::exp(rng.uniform(log_ratio.0, log_ratio.1));
-            let height = (area * aspect).sqrt().round_ties_even() as usize;
-            let width = (area / aspect).sqrt().round_ties_even() as usize;
+            let [height, width] = sides(image, self.scale, self.ratio, rng);
             (height < image.height && width < image.width).then(|| {
                 let y = rng.below(image.height - height + 1);
                 Rect::new(rng.below(image.width - width + 1), y, width, height)

@@ -32,12 +32,8 @@ impl RandomResizedCrop {
     /// The crop: ten attempts at a random area and a random shape (uniform in its logarithm), then the largest centred
     /// crop of an allowed shape. Logarithms come from `libm`, so that platforms agree.
     fn rect(self, from: Size, rng: &mut Rng) -> Rect {
-        let log_ratio = (libm::log(self.ratio.0), libm::log(self.ratio.1));
         for _ in 0..10 {
-            let area = from.area() as f64 * rng.uniform(self.scale.0, self.scale.1);
-            let aspect = libm::exp(rng.uniform(log_ratio.0, log_ratio.1));
-            let width = (area * aspect).sqrt().round_ties_even() as usize;
-            let height = (area / aspect).sqrt().round_ties_even() as usize;
+            let [width, height] = sides(from, self.scale, self.ratio, rng);
             if (1..=from.width).contains(&width) && (1..=from.height).contains(&height) {
                 let y = rng.below(from.height - height + 1);
                 let x = rng.below(from.width - width + 1);
@@ -59,6 +55,14 @@ impl RandomResizedCrop {
         };
         Rect::new((from.width - width) / 2, (from.height - height) / 2, width, height)
     }
+}
+
+/// Sides of a rectangle of random area, a part of `image` within `scale`, and random shape, the first side over the
+/// second within `ratio` and uniform in its logarithm. Logarithms come from `libm`, so that platforms agree.
+pub(super) fn sides(image: Size, scale: (f64, f64), ratio: (f64, f64), rng: &mut Rng) -> [usize; 2] {
+    let area = image.area() as f64 * rng.uniform(scale.0, scale.1);
+    let aspect = libm::exp(rng.uniform(libm::log(ratio.0), libm::log(ratio.1)));
+    [area * aspect, area / aspect].map(|square| square.sqrt().round_ties_even() as usize)
 }
 
 #[cfg(test)]

@@ -32,6 +32,10 @@ pub(crate) fn check(recipe: &Recipe, model: Option<&ResolvedModel>) -> Vec<Diagn
         check.layers(model);
     }
     check.npu();
+    if recipe.train.ema_warmup && recipe.train.ema.is_none() {
+        let message = "there is no average, so its warm-up has no effect";
+        check.warn("train.ema_warmup", message, "set train.ema, for example 0.9999, or remove ema_warmup");
+    }
     check.found
 }
 

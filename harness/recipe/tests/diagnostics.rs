@@ -220,6 +220,8 @@ fn slips_are_named_with_their_sources() {
             "1512.03385",
         ),
         (&eval, &steps("eval", "{random_crop: {size: 32}}"), "evaluation crops at random", "1512.03385"),
+        (&eval, &steps("eval", "rand_augment"), "evaluation changes images at random", "without random changes"),
+        ("batch: 32", "ema_warmup: true, batch: 32", "there is no average", "set train.ema"),
         (
             &train,
             "train: [normalize: {mean: [0.5, 0.5, 0.5], std: [0.25, 0.25, 0.25], scale: byte}]",

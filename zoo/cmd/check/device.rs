@@ -20,7 +20,7 @@ const NOTABLE: f64 = 1e-3;
 /// of loss scales; `sets` are the values of `--set`.
 pub(super) fn print(report: &DeviceReport, all: bool, sets: &[String], out: &mut Console) -> Result<(), Failure> {
     let (recipe, device) = (paint(HEADING, &report.recipe), &report.device);
-    writeln!(out, "{recipe} {device}, each node on the operands that it reads there\n")?;
+    writeln!(out, "{recipe}  {device}, each node on the operands that it reads there\n")?;
     write!(out, "{}", report::stages(&report.stages, ["nodes", "bound"]))?;
     if !report.end_to_end.is_empty() {
         let off = report.end_to_end.iter();

@@ -66,8 +66,12 @@ impl Channels {
             let operands = operands.map(|operand| &operand[start..start + found.len()]);
             isa.run(Along { farthest, place: (result, start), found, operands, of: of(channel) })
         };
-        let planes = found.par_chunks(self.plane.max(1)).enumerate().with_min_len(self.planes_at_once());
-        planes.fold(|| Farthest::NONE, look).reduce(|| Farthest::NONE, Farthest::or)
+        // Groups depend on shapes only: of nearly equal elements, the same one is found on any number of threads.
+        let (plane, together) = (self.plane.max(1), self.planes_at_once());
+        let group =
+            |(group, found): (usize, &[f32])| (group * together..).zip(found.chunks(plane)).fold(Farthest::NONE, look);
+        let groups = found.par_chunks(plane * together).enumerate();
+        groups.map(group).reduce(|| Farthest::NONE, Farthest::or)
     }
 
     /// The bound on a sum over a channel that is formed in f64 and rounded once: the kernel's sum and the verdict's are
@@ -83,7 +87,7 @@ impl Channels {
         first.iter().zip(second).map(|(a, b)| [a, b].map(|sum| f64::from(*sum) / self.count())).collect()
     }
 
-    /// Planes that a task looks at, at least.
+    /// Planes that a task looks at.
     fn planes_at_once(self) -> usize {
         PIECE.div_ceil(self.plane.max(1))
     }

@@ -30,15 +30,9 @@ impl Check<'_> {
         for (index, step) in steps.iter().enumerate() {
             let path = |rest: &str| format!("preprocess.{split}[{index}].{rest}");
             if split == "eval"
-                && let Some((name, what)) = at_random(step)
+                && let Some((name, what, hint)) = at_random(step)
             {
                 let message = format!("evaluation {what} at random, so results are not reproducible");
-                let hint = match step {
-                    Step::HorizontalFlip(_) | Step::ColorJitter(_) | Step::RandAugment(_) | Step::RandomErasing(_) => {
-                        "evaluation uses the images without random changes"
-                    }
-                    _ => "`resize` and `center_crop` are usual (arXiv 1512.03385, section 3.4)",
-                };
                 self.warn(&path(name), message, hint);
             }
             match step {
@@ -142,16 +136,18 @@ impl Check<'_> {
     }
 }
 
-/// What a step does at random, by its name, if it does.
-fn at_random(step: &Step) -> Option<(&'static str, &'static str)> {
+/// The name of a random step, what it does, and a hint; `None` for other steps.
+fn at_random(step: &Step) -> Option<(&'static str, &'static str, &'static str)> {
+    const UNCHANGED: &str = "evaluation uses the images without random changes";
+    const CENTRE: &str = "`resize` and `center_crop` are usual (arXiv 1512.03385, section 3.4)";
     match step {
-        Step::HorizontalFlip(_) => Some(("horizontal_flip", "mirrors")),
-        Step::ColorJitter(_) => Some(("color_jitter", "changes colours")),
-        Step::RandAugment(_) => Some(("rand_augment", "changes images")),
-        Step::RandomErasing(_) => Some(("random_erasing", "erases")),
-        Step::RandomCrop(_) => Some(("random_crop", "crops")),
-        Step::RandomResizedCrop(_) => Some(("random_resized_crop", "crops")),
-        Step::RandomCoveringCrop(_) => Some(("random_covering_crop", "crops")),
+        Step::HorizontalFlip(_) => Some(("horizontal_flip", "mirrors", UNCHANGED)),
+        Step::ColorJitter(_) => Some(("color_jitter", "changes colours", UNCHANGED)),
+        Step::RandAugment(_) => Some(("rand_augment", "changes images", UNCHANGED)),
+        Step::RandomErasing(_) => Some(("random_erasing", "erases", UNCHANGED)),
+        Step::RandomCrop(_) => Some(("random_crop", "crops", CENTRE)),
+        Step::RandomResizedCrop(_) => Some(("random_resized_crop", "crops", CENTRE)),
+        Step::RandomCoveringCrop(_) => Some(("random_covering_crop", "crops", CENTRE)),
         Step::Resize(_) | Step::ResizeTo(_) | Step::CenterCrop(_) | Step::Normalize(_) => None,
     }
 }
