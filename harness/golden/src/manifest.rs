@@ -365,7 +365,7 @@ impl Golden {
     /// a surplus one, or hash test vectors that do not hold.
     pub fn read(path: &Path) -> Result<Self, GoldenError> {
         let manifest: Manifest = serde_json::from_slice(&read_capped(path)?)
-            .map_err(|e| GoldenError::Malformed { path: path.into(), message: e.to_string() })?;
+            .map_err(|e| GoldenError::Malformed { path: path.into(), message: format!("not a golden: {e}") })?;
         let tensors = path.with_extension("safetensors");
         let bytes = read_capped(&tensors)?;
         let malformed = |message: String| GoldenError::Malformed { path: tensors.clone(), message };
