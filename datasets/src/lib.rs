@@ -51,7 +51,7 @@ pub use error::{DataError, OnError};
 pub use grid::{Grid, Mask};
 pub use image::{Image, Rect, Size};
 pub use linear::{linear_baseline, linear_baseline_bytes};
-pub use loader::{Ahead, Batch, Batches, Loader, LoaderConfig, SampleLoader, Samples, Share};
+pub use loader::{Ahead, Batch, Batches, Loader, LoaderConfig, Mix, Mixed, SampleLoader, Samples, Share};
 pub use readers::{
     Cifar10, Crop511, FrameFolders, IdxError, IdxImages, IdxPart, ImageFolder, LabelFolder, LabelPart, Layout,
     LineError, Root, TextFolder, TextFormat, TextPart, open_class_folders, open_root, parse_text_regions, read_image,

@@ -1,6 +1,7 @@
 //! Batches for training and evaluation, prefetched on other threads.
 
 mod ahead;
+mod mix;
 mod samples;
 mod slot;
 
@@ -11,9 +12,10 @@ use std::thread;
 use rayon::prelude::*;
 
 use crate::transforms::Pipeline;
-use crate::{DataError, Dataset, OnError, Rng, shuffled};
+use crate::{DataError, Dataset, OnError, Rng, Size, shuffled};
 
 pub use ahead::Ahead;
+pub use mix::{Mix, Mixed};
 pub use samples::{SampleLoader, Samples};
 use slot::{Place, Slot};
 
@@ -111,9 +113,14 @@ impl LoaderConfig {
         if self.shuffle { shuffled(samples, self.seed, epoch) } else { (0..samples).collect() }
     }
 
+    /// The samples of batch `number`, all parts of it together.
+    fn whole<'a>(&self, order: &'a [usize], number: usize) -> &'a [usize] {
+        &order[number * self.batch..order.len().min((number + 1) * self.batch)]
+    }
+
     /// The samples of this part of batch `number`.
     fn indices<'a>(&self, order: &'a [usize], number: usize) -> &'a [usize] {
-        self.share.slice(&order[number * self.batch..order.len().min((number + 1) * self.batch)])
+        self.share.slice(self.whole(order, number))
     }
 }
 
@@ -126,11 +133,14 @@ pub struct Batch {
     pub labels: Vec<u32>,
     /// Number of images; 0 if all samples of a batch that may be short were unreadable.
     pub n: usize,
+    /// The second class of each image, if the loader mixes images.
+    pub mixed: Option<Mixed>,
 }
 
 /// Prepares batches of a data set, in an order that depends on seed and epoch alone.
 pub struct Loader {
     job: Arc<Job>,
+    mix: Option<Mix>,
 }
 
 /// The shared state of the threads of a loader.
@@ -166,7 +176,16 @@ impl Loader {
         let pool = config.pool()?;
         let skipped = AtomicUsize::new(0);
         let job = Job { dataset, pipeline, config, sample_len, channels_height_width, skipped, pool };
-        Ok(Self { job: Arc::new(job) })
+        Ok(Self { job: Arc::new(job), mix: None })
+    }
+
+    /// The same loader with the images of each batch mixed.
+    ///
+    /// # Errors
+    /// Parameters that `mix` cannot have.
+    pub fn mixing(self, mix: Mix) -> Result<Self, DataError> {
+        mix.check()?;
+        Ok(Self { mix: Some(mix), ..self })
     }
 
     /// The data set.
@@ -195,11 +214,17 @@ impl Loader {
     /// # Errors
     /// If a thread cannot be started.
     pub fn epoch(&self, epoch: u64, first: usize) -> Result<Batches, DataError> {
-        let job = Arc::clone(&self.job);
+        let (job, mix) = (Arc::clone(&self.job), self.mix);
         let order = job.config.order(job.dataset.len(), epoch);
         let batches = first..self.batches_per_epoch().max(first);
         Ahead::start(batches, job.config.prefetch, move |number, stop| {
-            job.pool.install(|| job.batch(job.config.indices(&order, number), epoch, stop))
+            job.pool.install(|| {
+                let mut batch = job.batch(job.config.indices(&order, number), epoch, stop)?;
+                if let Some(mix) = &mix {
+                    job.mix(mix, &mut batch, job.config.whole(&order, number), (epoch, number), stop)?;
+                }
+                Ok(batch)
+            })
         })
     }
 }
@@ -228,7 +253,34 @@ impl Job {
             }
         }
         images.truncate(kept.len() * self.sample_len);
-        Ok(Batch { images, n: kept.len(), labels: kept })
+        Ok(Batch { images, n: kept.len(), labels: kept, mixed: None })
+    }
+
+    /// Mixes each image of this part of a batch with the one before it in the `whole` batch.
+    fn mix(
+        &self,
+        mix: &Mix,
+        batch: &mut Batch,
+        whole: &[usize],
+        (epoch, number): (u64, usize),
+        stop: &AtomicBool,
+    ) -> Result<(), DataError> {
+        let Share { part, of } = self.config.share;
+        let first = whole.len() * part / of;
+        // Other parts load the image before the first of this one; the last one of a whole batch is already here.
+        let loaded = match first.checked_sub(1) {
+            Some(before) => Some(self.batch(&whole[before..first], epoch, stop)?),
+            None if of > 1 => Some(self.batch(&whole[whole.len() - 1..], epoch, stop)?),
+            None => None,
+        };
+        let from = loaded.as_ref().unwrap_or(batch);
+        let Some(label) = from.labels.last().copied() else { return Ok(()) };
+        let image = from.images[(from.n - 1) * self.sample_len..].to_vec();
+        let [_, height, width] = self.channels_height_width;
+        // Samples count up from 0, batches down from the largest number.
+        let mut rng = Rng::new(self.config.seed, epoch, !(number as u64));
+        mix.run(Size::new(width, height), &mut rng, batch, (&image, label));
+        Ok(())
     }
 
     /// Writes sample `index`, transformed, to `out`, and returns its class.

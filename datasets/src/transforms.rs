@@ -16,6 +16,7 @@ mod random_erasing;
 mod random_resized_crop;
 mod resize;
 mod shorter_side;
+mod trivial_augment;
 
 pub use color_jitter::ColorJitter;
 pub use covering_crop::RandomCoveringCrop;
@@ -28,6 +29,7 @@ pub use random_erasing::RandomErasing;
 pub use random_resized_crop::RandomResizedCrop;
 pub use resize::{Filter, Resize, resize};
 pub use shorter_side::ShorterSide;
+pub use trivial_augment::TrivialAugment;
 
 use crate::image::{Image, Size};
 use crate::{DataError, Rng};
@@ -54,6 +56,8 @@ pub enum Step {
     ColorJitter(ColorJitter),
     /// Random operations of one magnitude.
     RandAugment(RandAugment),
+    /// One random operation of random magnitude.
+    TrivialAugment(TrivialAugment),
 }
 
 impl Step {
@@ -68,6 +72,7 @@ impl Step {
             Self::HorizontalFlip(step) => step.plan(rng),
             Self::ColorJitter(step) => step.plan(rng),
             Self::RandAugment(step) => step.plan(from, rng),
+            Self::TrivialAugment(step) => step.plan(from, rng),
         }
     }
 
@@ -80,7 +85,7 @@ impl Step {
             | Self::RandomCrop(RandomCrop { size, .. })
             | Self::RandomResizedCrop(RandomResizedCrop { size, .. }) => Some(size),
             Self::RandomCoveringCrop(_) => None,
-            Self::HorizontalFlip(_) | Self::ColorJitter(_) | Self::RandAugment(_) => from,
+            Self::HorizontalFlip(_) | Self::ColorJitter(_) | Self::RandAugment(_) | Self::TrivialAugment(_) => from,
         }
     }
 
@@ -124,6 +129,13 @@ impl Step {
                     Ok(())
                 } else {
                     Err(format!("magnitude {magnitude} must be below bins {bins}, and bins at least 2"))
+                }
+            }
+            Self::TrivialAugment(TrivialAugment { bins }) => {
+                if bins >= 2 {
+                    Ok(())
+                } else {
+                    Err(format!("{bins} bins of magnitudes; there must be at least 2"))
                 }
             }
         }

@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use zoo_datasets::transforms::{HorizontalFlip, PixelScale, RandomCrop, Step};
 use zoo_datasets::{
-    Batch, DataError, Dataset, Image, Loader, LoaderConfig, Normalize, OnError, Pipeline, Size, Source, shuffled,
+    Batch, DataError, Dataset, Image, Loader, LoaderConfig, Mix, Normalize, OnError, Pipeline, Share, Size, Source,
+    shuffled,
 };
 
 /// Flat images whose red value is their index, the other channels a gradient; some cannot be read.
@@ -109,6 +110,45 @@ fn batches_depend_on_neither_threads_nor_entry() {
     assert_eq!(batches(&loader(2, 1), 3, 5), reference[5..]);
     assert_eq!(batches(&loader(2, 1), 3, 8), []);
     assert_ne!(batches(&loader(2, 1), 4, 0), reference);
+}
+
+/// Image and class of each sample are mixed with those before it, in parts of a batch as in the whole.
+#[test]
+fn parts_of_a_batch_are_mixed_as_the_whole() {
+    let loader = |share, mix: Mix| {
+        let config = LoaderConfig { batch: 6, shuffle: true, drop_last: true, seed: 11, share, ..Default::default() };
+        Loader::new(Flats::new(60, &[]), augmented(), config).unwrap().mixing(mix).unwrap()
+    };
+    for mix in [Mix { mixup: 0.5, cutmix: 0.0, probability: 1.0 }, Mix { mixup: 0.2, cutmix: 1.0, probability: 0.7 }] {
+        let whole = batches(&loader(Share::WHOLE, mix), 1, 0);
+        let parts = [0, 1, 2].map(|part| batches(&loader(Share { part, of: 3 }, mix), 1, 0));
+        for (number, whole) in whole.iter().enumerate() {
+            let of = |field: &dyn Fn(&Batch) -> Vec<f32>| parts.iter().flat_map(|part| field(&part[number])).collect();
+            let images: Vec<f32> = of(&|part| part.images.clone());
+            let shares: Vec<f32> = of(&|part| part.mixed.as_ref().unwrap().shares.clone());
+            let second: Vec<f32> =
+                of(&|part| part.mixed.as_ref().unwrap().labels.iter().map(|label| *label as f32).collect());
+            let mixed = whole.mixed.as_ref().unwrap();
+            assert_eq!((images, shares), (whole.images.clone(), mixed.shares.clone()));
+            assert!(second.iter().zip(&mixed.labels).all(|(found, label)| *found == *label as f32));
+            let mut before = whole.labels.clone();
+            before.rotate_right(1);
+            assert_eq!(mixed.labels, before);
+        }
+        assert_eq!(batches(&loader(Share::WHOLE, mix), 1, 4), whole[4..]);
+        let shares: Vec<f32> = whole.iter().map(|batch| batch.mixed.as_ref().unwrap().shares[0]).collect();
+        assert!(shares.iter().any(|share| *share != shares[0]), "{shares:?}");
+    }
+}
+
+#[test]
+fn mixes_that_cannot_be_drawn_are_refused() {
+    for (mixup, cutmix, probability) in
+        [(0.0, 0.0, 1.0), (-1.0, 1.0, 1.0), (1e-9, 0.0, 1.0), (0.0, 5.0, 1.0), (1.0, 0.0, 1.1)]
+    {
+        let loader = Loader::new(Flats::new(10, &[]), plain(), LoaderConfig::default()).unwrap();
+        assert!(loader.mixing(Mix { mixup, cutmix, probability }).is_err(), "{mixup} {cutmix} {probability}");
+    }
 }
 
 #[test]

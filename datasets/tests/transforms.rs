@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use zoo_datasets::transforms::{
     CenterCrop, ColorJitter, Filter, HorizontalFlip, RandAugment, RandomCoveringCrop, RandomCrop, RandomResizedCrop,
-    Resize, ShorterSide, Step,
+    Resize, ShorterSide, Step, TrivialAugment,
 };
 use zoo_datasets::{Image, Normalize, Pipeline, Rect, Rng, Size, hash};
 
@@ -45,6 +45,7 @@ fn steps() -> impl Strategy<Value = Step> {
             magnitude,
             bins: 31
         })),
+        (2..40_usize).prop_map(|bins| Step::TrivialAugment(TrivialAugment { bins })),
     ]
 }
 

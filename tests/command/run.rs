@@ -42,6 +42,16 @@ fn a_run_ends_with_its_verdict_and_leaves_a_folder() {
 }
 
 #[test]
+fn mixed_images_have_losses_of_their_own_for_any_number_of_threads() {
+    let dir = tempfile::tempdir().unwrap();
+    let mix = ["--set", "preprocess.mix={mixup: 0.5, cutmix: 1, p: 0.9}"];
+    let run = |name: &str, rest: &[&str]| losses(&tiny(&dir.path().join(name), rest).expect(0).lines());
+    let mixed = run("mixed", &[&mix[..], &["--threads", "1"]].concat());
+    assert_eq!(mixed, run("threads", &[&mix[..], &["--threads", "3"]].concat()));
+    assert_ne!(mixed, run("plain", &[]));
+}
+
+#[test]
 fn the_same_seed_gives_the_same_bits_on_any_number_of_threads() {
     let dir = tempfile::tempdir().unwrap();
     let run = |name: &str, rest: &[&str]| losses(&tiny(&dir.path().join(name), rest).expect(0).lines());

@@ -18,7 +18,7 @@ pub struct RandAugment {
 }
 
 /// Number of operations in the list.
-const OPERATIONS: usize = 14;
+pub(super) const OPERATIONS: usize = 14;
 
 impl RandAugment {
     pub(super) fn plan(self, from: Size, rng: &mut Rng) -> Vec<Op> {
@@ -27,28 +27,63 @@ impl RandAugment {
 
     /// An operation by its number in torchvision's list; `None` for the identity.
     fn operation(self, number: usize, from: Size, rng: &mut Rng) -> Option<Op> {
-        let share = self.magnitude as f64 / (self.bins - 1) as f64;
-        let mut signed = |most: f64| if rng.chance(0.5) { -share * most } else { share * most };
-        let (width, height) = (from.width as f64, from.height as f64);
+        let [width, height] = [from.width, from.height].map(|side| 150.0 / 331.0 * side as f64);
+        let ranges = Ranges { shear: 0.3, translation: [width, height], rotation: 30.0, factor: 0.9, bits: 4.0 };
+        ranges.operation(number, [self.magnitude, self.bins], from, rng)
+    }
+}
+
+/// Largest magnitudes of operations.
+pub(super) struct Ranges {
+    /// Pixels per pixel of the other axis.
+    pub(super) shear: f64,
+    /// Pixels to the right and downwards.
+    pub(super) translation: [f64; 2],
+    /// Degrees.
+    pub(super) rotation: f64,
+    /// Distance from 1 of the factors of brightness, saturation, contrast and sharpness.
+    pub(super) factor: f64,
+    /// Bits that `Posterize` removes.
+    pub(super) bits: f32,
+}
+
+impl Ranges {
+    /// An operation by its number in torchvision's list, with this magnitude of so many and a random sign; `None` for
+    /// the identity.
+    pub(super) fn operation(&self, number: usize, magnitude: [usize; 2], from: Size, rng: &mut Rng) -> Option<Op> {
+        let &Self { translation: [right, down], factor, .. } = self;
+        let mut signed = |most: f64| {
+            let value = f64::from(evenly([0.0, most as f32], magnitude));
+            if rng.chance(0.5) { -value } else { value }
+        };
         let op = match number {
-            1 => Op::Affine(shear(signed(0.3), 0.0)),
-            2 => Op::Affine(shear(0.0, signed(0.3))),
+            1 => Op::Affine(shear(signed(self.shear), 0.0)),
+            2 => Op::Affine(shear(0.0, signed(self.shear))),
             // Whole pixels, truncated.
-            3 => Op::Affine([1.0, 0.0, -signed(150.0 / 331.0 * width).trunc(), 0.0, 1.0, 0.0]),
-            4 => Op::Affine([1.0, 0.0, 0.0, 0.0, 1.0, -signed(150.0 / 331.0 * height).trunc()]),
-            5 => Op::Affine(rotation(signed(30.0), from)),
-            6 => Op::Adjust(Adjust::Brightness((1.0 + signed(0.9)) as f32)),
-            7 => Op::Adjust(Adjust::Saturation((1.0 + signed(0.9)) as f32)),
-            8 => Op::Adjust(Adjust::Contrast((1.0 + signed(0.9)) as f32)),
-            9 => Op::Adjust(Adjust::Sharpness((1.0 + signed(0.9)) as f32)),
-            10 => Op::Adjust(Adjust::Posterize(8 - (share * 4.0).round_ties_even() as u32)),
-            11 => Op::Adjust(Adjust::Solarize(255.0 * (1.0 - share))),
+            3 => Op::Affine([1.0, 0.0, -signed(right).trunc(), 0.0, 1.0, 0.0]),
+            4 => Op::Affine([1.0, 0.0, 0.0, 0.0, 1.0, -signed(down).trunc()]),
+            5 => Op::Affine(rotation(signed(self.rotation), from)),
+            6 => Op::Adjust(Adjust::Brightness((1.0 + signed(factor)) as f32)),
+            7 => Op::Adjust(Adjust::Saturation((1.0 + signed(factor)) as f32)),
+            8 => Op::Adjust(Adjust::Contrast((1.0 + signed(factor)) as f32)),
+            9 => Op::Adjust(Adjust::Sharpness((1.0 + signed(factor)) as f32)),
+            10 => {
+                let [index, bins] = magnitude.map(|number| number as f32);
+                Op::Adjust(Adjust::Posterize(8 - (index / ((bins - 1.0) / self.bits)).round_ties_even() as u32))
+            }
+            11 => Op::Adjust(Adjust::Solarize(f64::from(evenly([255.0, 0.0], magnitude)))),
             12 => Op::Adjust(Adjust::AutoContrast),
             13 => Op::Adjust(Adjust::Equalize),
             _ => return None,
         };
         Some(op)
     }
+}
+
+/// One of `count` values from `first` to `last` at equal distances, as `torch.linspace` computes it.
+fn evenly([first, last]: [f32; 2], [index, count]: [usize; 2]) -> f32 {
+    let step = (last - first) / (count - 1) as f32;
+    if index < count / 2 { first + step * index as f32 } else { last - step * (count - 1 - index) as f32 }
 }
 
 /// The inverse matrix of a shear about the corner: `torchvision.transforms.functional.affine`.

@@ -15,8 +15,7 @@ use crate::{
 };
 use std::{collections::HashSet, path::Path};
 use zoo_graph::{Bytes, Graph, GraphError, ValueId};
-use zoo_recipe::{BuildOptions, Mode};
-use zoo_recipe::{Recipe, ResolvedLayer, ResolvedModel};
+use zoo_recipe::{BuildOptions, MIXED_LABEL, Mode, Recipe, ResolvedLayer, ResolvedModel};
 
 /// How a check is made.
 #[derive(Clone, Debug)]
@@ -300,6 +299,9 @@ pub(crate) fn under_conditions(recipe: &Recipe, golden: &Golden) -> Recipe {
         && !conditions::overridden(&recipe, "model.classes")
     {
         recipe.model.classes = *classes;
+    }
+    if !golden.manifest.inputs.contains_key(MIXED_LABEL) {
+        recipe.preprocess.mix = None;
     }
     let spans = recipe.spans.clone();
     for (name, shape) in &mut recipe.model.inputs {

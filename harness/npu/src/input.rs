@@ -171,10 +171,14 @@ fn of_recipe(recipe: &Recipe) -> Vec<HostStep> {
             Step::HorizontalFlip(_) => found.push(HostStep::Flip),
             Step::Normalize(_) => found.push(HostStep::Normalize),
             Step::ColorJitter(_) => found.push(HostStep::ColorJitter),
-            Step::RandAugment(_) => found.push(HostStep::RandAugment),
+            // TrivialAugment applies one operation where RandAugment applies two: an upper bound.
+            Step::RandAugment(_) | Step::TrivialAugment(_) => found.push(HostStep::RandAugment),
             // Views of what is there, or less of it.
             Step::CenterCrop(_) | Step::RandomCoveringCrop(_) | Step::RandomCrop(_) | Step::RandomErasing(_) => {}
         }
+    }
+    if recipe.preprocess.mix.is_some() {
+        found.push(HostStep::Mix);
     }
     let on_device = recipe.npu.input.normalize == NormalizePlace::Device && normalization(recipe).is_some();
     found.retain(|step| !(on_device && *step == HostStep::Normalize));

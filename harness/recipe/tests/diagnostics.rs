@@ -165,6 +165,26 @@ fn contradictions_and_the_unusual() {
 }
 
 #[test]
+fn images_are_mixed_where_the_loss_can_weigh_two_classes() {
+    let mixed = |mix: &str, more: &[(&str, &str)]| {
+        let preprocess = format!("preprocess:\n  mix: {mix}");
+        of(&with(&[&[("preprocess:", preprocess.as_str())], more].concat()))
+    };
+    assert_eq!(mixed("{mixup: 0.2, cutmix: 1}", &[]), "");
+    let loss = "{softmax_cross_entropy: {}}";
+    let formula = "{formulas: {f: {formula: \"logits * label\"}}}";
+    let sentences = ("characters: {size: 32}", "sentences: {}");
+    let said = [
+        mixed("{}", &[]),
+        mixed("{cutmix: 1e-9}", &[]),
+        mixed("{mixup: 5}", &[]),
+        mixed("{mixup: 1}", &[(loss, formula)]),
+        mixed("{mixup: 1}", &[sentences]),
+    ];
+    insta::assert_snapshot!(said.join("\n\n"));
+}
+
+#[test]
 fn schedules_that_cannot_be() {
     let schedule = |schedule: &str| of(&with(&[("cosine: {base_lr: 0.1}", schedule)]));
     insta::assert_snapshot!(schedule("multi_step: {base_lr: 0.1, milestones: [0 epochs, 1.5 epochs, 1 epoch]}"));
@@ -221,6 +241,7 @@ fn slips_are_named_with_their_sources() {
         ),
         (&eval, &steps("eval", "{random_crop: {size: 32}}"), "evaluation crops at random", "1512.03385"),
         (&eval, &steps("eval", "rand_augment"), "evaluation changes images at random", "without random changes"),
+        (&eval, &steps("eval", "trivial_augment"), "evaluation changes images at random", "without random changes"),
         ("batch: 32", "ema_warmup: true, batch: 32", "there is no average", "set train.ema"),
         (
             &train,

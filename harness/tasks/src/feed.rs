@@ -1,6 +1,7 @@
 //! The training set, batch by batch.
 
 use zoo_datasets::{DataError, Loader, SampleLoader, Samples};
+use zoo_recipe::{LABEL, LABEL_SHARE, MIXED_LABEL};
 
 use crate::{Batch, Field};
 
@@ -11,14 +12,17 @@ pub struct Feed {
 }
 
 impl Feed {
-    /// Images with their classes, under these names.
-    pub(crate) fn of_images(loader: Loader, [image, label]: [String; 2]) -> Self {
+    /// Images under this name, with their classes.
+    pub(crate) fn of_images(loader: Loader, image: String) -> Self {
         let batches_per_epoch = loader.batches_per_epoch();
         let epoch = move |epoch, first| {
-            let (image, label) = (image.clone(), label.clone());
-            let named = move |batch: zoo_datasets::Batch| Batch {
-                n: batch.n,
-                fields: vec![Field::real(image.clone(), batch.images), Field::index(label.clone(), batch.labels)],
+            let image = image.clone();
+            let named = move |zoo_datasets::Batch { images, labels, n, mixed }| {
+                let mut fields = vec![Field::real(image.clone(), images), Field::index(LABEL, labels)];
+                if let Some(mixed) = mixed {
+                    fields.extend([Field::index(MIXED_LABEL, mixed.labels), Field::real(LABEL_SHARE, mixed.shares)]);
+                }
+                Batch { n, fields }
             };
             let batches = loader.epoch(epoch, first)?.map(move |batch| batch.map(&named));
             Ok(Batches(Box::new(batches)))

@@ -176,6 +176,9 @@ fn transform(step: &schema::Step) -> Vec<transforms::Step> {
             let &schema::RandAugment { operations, magnitude, bins } = s;
             vec![Step::RandAugment(transforms::RandAugment { operations, magnitude, bins })]
         }
+        &schema::Step::TrivialAugment(schema::TrivialAugment { bins }) => {
+            vec![Step::TrivialAugment(transforms::TrivialAugment { bins })]
+        }
         schema::Step::Normalize(_) | schema::Step::RandomErasing(_) => Vec::new(),
     }
 }

@@ -12,9 +12,14 @@ use zoo_recipe::{BuildOptions, Library, LoadOptions, build};
 /// Loss of three samples of eight numbers, and the weights of a dense layer of ten classes after a step of gradient
 /// descent.
 fn step(loss: &str, dtype: DType, kernels: Kernels) -> (f64, Vec<f64>) {
+    step_of([3, 0, 2], "{}", loss, dtype, kernels)
+}
+
+/// The same for these classes, with this `preprocess` section.
+fn step_of(label: [u32; 3], preprocess: &str, loss: &str, dtype: DType, kernels: Kernels) -> (f64, Vec<f64>) {
     let text = format!(
         "name: r\nmodel:\n  inputs: {{image: [2, 2, 2]}}\n  classes: 10\n  body: [flatten, linear: {{name: fc, out: $classes}}]\n\
-         data: {{source: {{characters: {{}}}}}}\nloss: {loss}\noptimizer: sgd\n\
+         data: {{source: {{characters: {{}}}}}}\npreprocess: {preprocess}\nloss: {loss}\noptimizer: sgd\n\
          schedule: {{constant: {{base_lr: 0.1}}}}\ntrain: {{batch: 32, epochs: 1}}\n"
     );
     let folder = tempfile::tempdir().unwrap();
@@ -37,7 +42,9 @@ fn step(loss: &str, dtype: DType, kernels: Kernels) -> (f64, Vec<f64>) {
     for name in given {
         inputs = match name.as_str() {
             "image" => inputs.with(name, tensor(3, &[3, 2, 2, 2])),
-            "label" => inputs.with(name, Tensor::new(&[3u32, 0, 2], &Device::Cpu).unwrap()),
+            "label" => inputs.with(name, Tensor::new(&label, &Device::Cpu).unwrap()),
+            "mixed_label" => inputs.with(name, Tensor::new(&OTHERS, &Device::Cpu).unwrap()),
+            "label_share" => inputs.with(name, Tensor::new(&[0.3; 3], &Device::Cpu).unwrap().to_dtype(candle).unwrap()),
             _ => inputs.with(name, tensor(4, &[3, 10])),
         };
     }
@@ -107,6 +114,25 @@ fn smooth_l1_by_hand() {
         let by_hand = ((0..12).map(of).sum::<f64>() / 2.0 + (12..24).map(of).sum::<f64>()) / 2.0;
         let loss = format!("{{smooth_l1: {{prediction: all, target: box, label: label, beta: {beta}}}}}");
         assert_close(&[anchors(&loss, &boxes, &ANCHORS, &target)], &[by_hand], 1e-13, &format!("beta {beta}"));
+    }
+}
+
+/// Classes of the images that are mixed in.
+const OTHERS: [u32; 3] = [7, 3, 2];
+
+/// Cross entropy and gradient are linear in the label.
+#[test]
+fn the_loss_of_mixed_images_weighs_both_classes() {
+    let loss = "{softmax_cross_entropy: {label_smoothing: 0.1, weight: 2}}";
+    let of = |label, dtype, kernels| step_of(label, "{}", loss, dtype, kernels);
+    let (own, own_weights) = of([3, 0, 2], DType::F64, Kernels::Reference);
+    let (other, other_weights) = of(OTHERS, DType::F64, Kernels::Reference);
+    let by_hand: Vec<f64> =
+        own_weights.iter().zip(&other_weights).map(|(own, other)| 0.3 * own + 0.7 * other).collect();
+    for (dtype, kernels, tolerance) in [(DType::F64, Kernels::Reference, 1e-14), (DType::F32, FAST, 1e-6)] {
+        let (mixed, weights) = step_of([3, 0, 2], "{mix: {mixup: 0.2}}", loss, dtype, kernels);
+        assert_close(&[mixed], &[0.3 * own + 0.7 * other], tolerance, "loss");
+        assert_close(&weights, &by_hand, tolerance, "weights");
     }
 }
 

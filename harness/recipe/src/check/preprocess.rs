@@ -1,7 +1,10 @@
 //! Checks of the preprocessing: contradictions, and likely mistakes.
 
 use super::Check;
-use crate::schema::{Levels, Normalize, Step};
+use crate::losses::FormulaTerm;
+use crate::lower::LABEL;
+use crate::schema::{Levels, Mix, Normalize, SampleKind, Step};
+use zoo_graph::formula::names;
 
 impl Check<'_> {
     pub(super) fn preprocess(&mut self) {
@@ -19,9 +22,40 @@ impl Check<'_> {
                 self.error("preprocess.pairs.anchors", "anchors need ratios and scales above 0", hint);
             }
         }
+        if let Some(mix) = &recipe.preprocess.mix {
+            self.mix(mix);
+        }
         self.steps("train", &recipe.preprocess.train);
         self.steps("eval", &recipe.preprocess.eval);
         self.same_levels();
+    }
+
+    fn mix(&mut self, mix: &Mix) {
+        let (recipe, path) = (self.recipe, "preprocess.mix");
+        if mix.mixup == 0.0 && mix.cutmix == 0.0 {
+            self.error(path, "neither mixup nor cutmix", "torchvision trains with {mixup: 0.2, cutmix: 1.0}");
+        }
+        for (key, alpha) in [("mixup", mix.mixup), ("cutmix", mix.cutmix)] {
+            if alpha > 0.0 && alpha < 0.01 {
+                let hint = "write 0 for none, or at least 0.01";
+                self.error(&format!("{path}.{key}"), format!("{alpha} is too small to draw from"), hint);
+            }
+        }
+        let kind = recipe.data.source.kind();
+        if kind != SampleKind::Image {
+            let message = format!("{} cannot be mixed", kind.describe());
+            self.error(path, message, "only images with one class can");
+        }
+        let of_label = |formula: &FormulaTerm| names(&formula.formula).iter().any(|name| name == LABEL);
+        if let Some((name, _)) = recipe.loss.formulas.iter().find(|(_, formula)| of_label(formula)) {
+            let message = "the formula reads `label`, but the images of a batch are mixed";
+            let hint = "use `softmax_cross_entropy`, which weighs both classes, or remove `preprocess.mix`";
+            self.error(&format!("loss.formulas.{name}"), message, hint);
+        }
+        if recipe.loss.softmax_cross_entropy.is_none() {
+            let message = "images are mixed, but no term of the loss weighs their two classes";
+            self.error(path, message, "`loss.softmax_cross_entropy` does");
+        }
     }
 
     fn steps(&mut self, split: &str, steps: &[Step]) {
@@ -70,7 +104,7 @@ impl Check<'_> {
                     self.range(&path("random_erasing.scale"), erasing.scale, [f64::MIN_POSITIVE, 1.0]);
                     self.range(&path("random_erasing.ratio"), erasing.ratio, [0.01, 100.0]);
                 }
-                Step::HorizontalFlip(_) | Step::ColorJitter(_) => {}
+                Step::HorizontalFlip(_) | Step::ColorJitter(_) | Step::TrivialAugment(_) => {}
             }
         }
     }
@@ -144,6 +178,7 @@ fn at_random(step: &Step) -> Option<(&'static str, &'static str, &'static str)> 
         Step::HorizontalFlip(_) => Some(("horizontal_flip", "mirrors", UNCHANGED)),
         Step::ColorJitter(_) => Some(("color_jitter", "changes colours", UNCHANGED)),
         Step::RandAugment(_) => Some(("rand_augment", "changes images", UNCHANGED)),
+        Step::TrivialAugment(_) => Some(("trivial_augment", "changes images", UNCHANGED)),
         Step::RandomErasing(_) => Some(("random_erasing", "erases", UNCHANGED)),
         Step::RandomCrop(_) => Some(("random_crop", "crops", CENTRE)),
         Step::RandomResizedCrop(_) => Some(("random_resized_crop", "crops", CENTRE)),

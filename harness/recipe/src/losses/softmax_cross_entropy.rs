@@ -2,10 +2,14 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use zoo_graph::{GraphError, ops};
+use zoo_graph::{
+    GraphError, Shape,
+    formula::Formula,
+    ops::{self, DeviceName, Map, Reshape, Scale},
+};
 
 use super::{LossTerm, Terms};
-use crate::lower::{LABEL, LOGITS};
+use crate::lower::{LABEL, LABEL_SHARE, LOGITS, MIXED_LABEL};
 
 /// Softmax and cross entropy, mean over the samples of a batch, or over their tokens or pixels: logits are `[K]`,
 /// `[T, K]` or `[K, H, W]`.
@@ -83,7 +87,22 @@ impl SoftmaxCrossEntropy {
             SmoothingOver::OtherClasses => ops::SmoothingOver::OtherClasses,
         };
         let op = ops::SoftmaxCrossEntropy { smoothing: self.label_smoothing, over, ignored: self.ignore };
-        at.term((name, self.weight), op, &[logits, labels])?;
+        if !(at.mixed() && is_label(&self.label)) {
+            at.term((name, self.weight), op, &[logits, labels])?;
+            return Ok(());
+        }
+        // Cross entropy is linear in the label, and all images of a batch have one share.
+        let others = at.labels(MIXED_LABEL, &shape)?;
+        let share = at.input(LABEL_SHARE, [at.batch()])?;
+        let own = at.add_several(format!("loss/{name}/own_class"), op.clone(), &[logits, labels])?[0];
+        let other = at.add_several(format!("loss/{name}/other_class"), op, &[logits, others])?[0];
+        let both = Formula::define(0, |[share, own, other]| [share * own + (1.0 - share) * other]).summed(vec![0]);
+        let operands = [share, own, other];
+        let both = Map::over(both, &at.types(&operands)).map_err(|error| at.refuse(error.to_string()))?;
+        let both = both.named(DeviceName::new("LossFormula", "LossFormulaGrad"));
+        let sum = at.add(format!("loss/{name}/sum"), both, &operands)?;
+        let sum = at.add(format!("loss/{name}/scalar"), Reshape { shape: Shape::scalar() }, &[sum])?;
+        at.term((name, self.weight), Scale { factor: 1.0 / at.batch() as f64 }, &[sum])?;
         Ok(())
     }
 }

@@ -105,6 +105,11 @@ impl Terms<'_> {
         self.options.dtype
     }
 
+    /// Whether images are mixed, and have a second class.
+    pub fn mixed(&self) -> bool {
+        self.recipe.preprocess.mix.is_some()
+    }
+
     /// Samples of the step.
     pub fn batch(&self) -> usize {
         self.options.batch
@@ -138,6 +143,16 @@ impl Terms<'_> {
         operands: &[ValueId],
     ) -> Result<ValueId, GraphError> {
         self.graph.add(&self.scope, name.into(), op, operands)
+    }
+
+    /// Adds an operator of the term that has several results.
+    pub fn add_several(
+        &mut self,
+        name: impl Into<String>,
+        op: impl Into<Op>,
+        operands: &[ValueId],
+    ) -> Result<Vec<ValueId>, GraphError> {
+        self.graph.add_node(&self.scope, name.into(), op, operands)
     }
 
     /// Adds the term's last operator, keeps its first result as component, and returns all.

@@ -54,6 +54,12 @@ impl BuildOptions {
 /// Name of the integer input that holds the classes.
 pub const LABEL: &str = "label";
 
+/// Name of the integer input that holds the second classes of mixed images (`preprocess.mix`), `[n]`.
+pub const MIXED_LABEL: &str = "mixed_label";
+
+/// Name of the input that holds the share of [`LABEL`] in the label of each mixed image, `[n]`.
+pub const LABEL_SHARE: &str = "label_share";
+
 /// Builds the graph of a recipe. Parameters have their `state_dict` names.
 ///
 /// # Errors

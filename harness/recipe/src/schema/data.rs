@@ -290,6 +290,9 @@ pub struct Preprocess {
     pub train: Vec<Step>,
     /// Steps for evaluation, in order.
     pub eval: Vec<Step>,
+    /// How the images of a training batch are mixed, after all steps.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mix: Option<Mix>,
     /// How images with text become samples; `train` and `eval` can then only normalise.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub text: Option<TextPreparation>,
@@ -347,6 +350,9 @@ pub enum Step {
     /// Applies random operations of one magnitude: shear, translation, rotation, colours, levels (arXiv 1909.13719;
     /// torchvision's RandAugment with nearest-neighbour interpolation and black borders).
     RandAugment(RandAugment),
+    /// Applies one operation of that list, of a random magnitude from a wider range (arXiv 2103.10158; torchvision's
+    /// TrivialAugmentWide with nearest-neighbour interpolation and black borders).
+    TrivialAugment(TrivialAugment),
     /// Erases a random rectangle; follows `normalize` (arXiv 1708.04896; torchvision's RandomErasing).
     RandomErasing(RandomErasing),
     /// (x - mean)/std per channel, in f32.
@@ -528,6 +534,22 @@ impl Default for RandAugment {
     }
 }
 
+/// Applies one random operation of random magnitude.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct TrivialAugment {
+    /// Number of magnitudes.
+    #[schemars(range(min = 2))]
+    pub bins: usize,
+}
+
+impl Default for TrivialAugment {
+    /// torchvision's.
+    fn default() -> Self {
+        Self { bins: 31 }
+    }
+}
+
 /// Erases a random rectangle.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
@@ -547,6 +569,31 @@ impl Default for RandomErasing {
     /// torchvision's.
     fn default() -> Self {
         Self { p: 0.5, scale: [0.02, 0.33], ratio: [0.3, 3.3], value: 0.0 }
+    }
+}
+
+/// Mixes each image of a training batch with the one before it, the first with the last, all with the same share, and
+/// the loss with it: share * loss(own class) + (1 - share) * loss(other class). As torchvision's MixUp and CutMix. The
+/// loss is `softmax_cross_entropy` of the class of each image.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Mix {
+    /// Images are added, weighted by a share drawn from Beta(`mixup`, `mixup`) (arXiv 1710.09412). 0: no mixup;
+    /// otherwise at least 0.01.
+    #[schemars(range(min = 0, max = 4))]
+    pub mixup: f64,
+    /// A rectangle of the other image is pasted, whose share is drawn from Beta(`cutmix`, `cutmix`) (arXiv 1905.04899).
+    /// 0: no CutMix; otherwise at least 0.01. With both, each batch gets one of them with equal probability.
+    #[schemars(range(min = 0, max = 4))]
+    pub cutmix: f64,
+    /// Probability that a batch is mixed.
+    #[schemars(range(min = 0, max = 1))]
+    pub p: f64,
+}
+
+impl Default for Mix {
+    fn default() -> Self {
+        Self { mixup: 0.0, cutmix: 0.0, p: 1.0 }
     }
 }
 

@@ -31,7 +31,7 @@ impl HeldOut for HeldOutImages {
             if cancel.load(Ordering::Relaxed) {
                 return Ok(None);
             }
-            let Batch { images, labels, n } = batch?;
+            let Batch { images, labels, n, mixed: _ } = batch?;
             if n == 0 {
                 continue;
             }

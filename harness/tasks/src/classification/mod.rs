@@ -10,10 +10,10 @@ use std::{
 
 use serde_json::Value;
 use zoo_datasets::{
-    DataError, Dataset, IdxImages, Image, Loader, LoaderConfig, Pipeline, Size, contact_sheet, open_root,
+    DataError, Dataset, IdxImages, Image, Loader, LoaderConfig, Mix, Pipeline, Size, contact_sheet, open_root,
 };
 use zoo_recipe::{
-    Recipe,
+    LABEL, LABEL_SHARE, MIXED_LABEL, Recipe,
     schema::{CenterCrop, Cifar10, ClassFolders, Filter, Idx, ImageFolder, ImageSize, Resize, ResizeTo, Source, Step},
 };
 
@@ -25,9 +25,6 @@ use crate::{
     preprocess::{Split, expect_any_size, image, pipeline},
     task::{foreign, on_error},
 };
-
-/// Name of the input that holds the classes.
-const LABEL: &str = "label";
 
 /// Image classification.
 pub(crate) struct Classification;
@@ -151,14 +148,25 @@ impl SampleSets for LabelledImages {
 
     fn feed(&self, recipe: &Recipe, inputs: &[Input], config: LoaderConfig) -> Result<Feed, InputError> {
         let first = first(recipe, inputs)?;
-        offer(recipe, inputs, &[(&first.name, Element::Real), (LABEL, Element::Index)])?;
+        let offered = [
+            (&*first.name, Element::Real),
+            (LABEL, Element::Index),
+            (MIXED_LABEL, Element::Index),
+            (LABEL_SHARE, Element::Real),
+        ];
+        let mix = recipe.preprocess.mix.as_ref();
+        offer(recipe, inputs, &offered[..if mix.is_some() { 4 } else { 2 }])?;
         if let Some(label) = inputs.iter().find(|input| input.name == LABEL && !input.shape.is_empty()) {
             let message = format!("predictions of shape {:?} for an image, but an image has one class", label.shape);
             return Err(InputError::at(recipe, "loss", message));
         }
         let pipeline = pipeline(recipe, Split::Train, self.train.image_size(), image(first))?;
         let loader = Loader::new(self.train.clone(), pipeline, config)?;
-        Ok(Feed::of_images(loader, [first.name.clone(), LABEL.to_owned()]))
+        let loader = match mix {
+            Some(mix) => loader.mixing(Mix { mixup: mix.mixup, cutmix: mix.cutmix, probability: mix.p })?,
+            None => loader,
+        };
+        Ok(Feed::of_images(loader, first.name.clone()))
     }
 
     fn held_out(
