@@ -133,7 +133,7 @@ mod tests {
 
     #[test]
     fn by_hand() {
-        let config = PyramidConfig { strides: vec![8], sizes: vec![vec![8.0]], ratios: vec![1.0] };
+        let config = PyramidConfig { strides: vec![8], sizes: vec![8.0], per_octave: 1, ratios: vec![1.0] };
         let pyramid = Pyramid::new(&config, Size::square(16)).unwrap();
         // Two classes for each of four anchors around (0, 0), (8, 0), (0, 8) and (8, 8).
         let logits = [-9.0, 0.0, -9.0, f32::NAN, -9.0, -9.0, 2.0, -9.0];

@@ -88,7 +88,7 @@ mod tests {
 
     /// Four anchors of 8x8 pixels around (0, 0), (8, 0), (0, 8) and (8, 8).
     fn pyramid() -> Pyramid {
-        let config = PyramidConfig { strides: vec![8], sizes: vec![vec![8.0]], ratios: vec![1.0] };
+        let config = PyramidConfig { strides: vec![8], sizes: vec![8.0], per_octave: 1, ratios: vec![1.0] };
         Pyramid::new(&config, Size::square(16)).unwrap()
     }
 
