@@ -2,8 +2,8 @@
 
 use serde_json::Value;
 use zoo_datasets::detection::{
-    AnchorTargets, BACKGROUND, BoundingBox, Corners, DetectConfig, Fit, MatchConfig, Outputs, Pyramid, PyramidConfig,
-    detect,
+    AnchorTargets, BACKGROUND, BoundingBox, BoxScenes, BoxScenesConfig, Corners, DetectConfig, Detected, Fit,
+    MatchConfig, Outputs, Pyramid, PyramidConfig, detect,
 };
 use zoo_datasets::{Image, Normalize, Size};
 
@@ -101,5 +101,28 @@ fn sizes_are_torchvisions() {
     for case in cases()["sizes"].as_array().unwrap() {
         let sides: Vec<usize> = numbers(case).into_iter().map(|side| side as usize).collect();
         assert_eq!(fit.shown(Size::new(sides[0], sides[1])), Size::new(sides[2], sides[3]));
+    }
+}
+
+/// A network that predicts exactly its targets detects the objects, and nothing else.
+#[test]
+fn targets_are_detected_as_their_objects() {
+    let scenes = BoxScenes::new(BoxScenesConfig::default(), 0, 0, 20).unwrap();
+    let config = PyramidConfig { sizes: vec![12.0, 24.0, 48.0, 96.0, 192.0], ..PyramidConfig::default() };
+    let pyramid = Pyramid::new(&config, Size::square(96)).unwrap();
+    for index in 0..scenes.len() {
+        let (image, objects) = scenes.render(index);
+        let truth: Vec<(usize, Corners)> = objects.iter().map(|one| (one.class, one.bounds.into())).collect();
+        let targets = AnchorTargets::new(&pyramid, &truth, &MatchConfig::default());
+        let logit = |label: f32, class: usize| if label == class as f32 { 5.0 } else { -5.0 };
+        let logits: Vec<f32> =
+            targets.labels.iter().flat_map(|label| (0..5).map(|class| logit(*label, class))).collect();
+        let outputs = Outputs { logits: &logits, classes: 5, offsets: &targets.offsets };
+        let found = detect(&pyramid, outputs, image.size(), &DetectConfig::default()).unwrap();
+        assert_eq!(found.len(), objects.len(), "scene {index}");
+        for (class, corners) in truth {
+            let fits = |one: &Detected| one.class == class && one.corners.iou(&corners) > 0.999;
+            assert!(found.iter().any(fits), "scene {index}: {corners:?}");
+        }
     }
 }
