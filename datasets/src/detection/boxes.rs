@@ -108,8 +108,8 @@ impl Corners {
         }
     }
 
-    /// This box as offsets from an anchor: shift of the centre relative to the anchor's sides, and logarithm of the ratio
-    /// of sides (arXiv 1311.2524, appendix C; torchvision's `encode_boxes` with weights of 1).
+    /// This box as offsets from an anchor: shift of the centre relative to the anchor's sides, and logarithm of the
+    /// ratio of sides (arXiv 1311.2524, appendix C; torchvision's `encode_boxes` with weights of 1).
     pub fn encode(&self, anchor: &Self) -> [f32; 4] {
         let ([x, y], [ax, ay]) = (self.centre(), anchor.centre());
         let (width, height) = (anchor.width(), anchor.height());

@@ -47,7 +47,8 @@ pub struct Outputs<'a> {
 }
 
 /// The detections in an image that takes up `shown` pixels in the upper left corner of the network's input, the highest
-/// score first. Of equal scores, that of the first anchor and class comes first. Predictions that are not finite are none.
+/// score first. Of equal scores, that of the first anchor and class comes first. Predictions that are not finite are
+/// none.
 ///
 /// # Errors
 /// Outputs of another number of anchors.

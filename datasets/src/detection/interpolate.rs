@@ -2,8 +2,8 @@
 
 use crate::image::Size;
 
-/// Planes of `from` pixels scaled to planes of `to` pixels, in f32 and without antialiasing (PyTorch's `interpolate` with
-/// `mode="bilinear"` and `align_corners=False`).
+/// Planes of `from` pixels scaled to planes of `to` pixels, in f32 and without antialiasing (PyTorch's `interpolate`
+/// with `mode="bilinear"` and `align_corners=False`).
 ///
 /// # Panics
 /// If `planes` does not consist of whole planes, or a side is 0.

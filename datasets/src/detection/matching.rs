@@ -48,8 +48,8 @@ pub struct AnchorTargets {
 }
 
 impl AnchorTargets {
-    /// Assigns the anchors of an image to its objects, given by class and box. Each anchor belongs to the object that it
-    /// overlaps most (the first of equal ones) if that is enough. For each object, the anchors that overlap it most
+    /// Assigns the anchors of an image to its objects, given by class and box. Each anchor belongs to the object that
+    /// it overlaps most (the first of equal ones) if that is enough. For each object, the anchors that overlap it most
     /// belong to an object in any case, to the one that they overlap most (torchvision's `Matcher` with
     /// `allow_low_quality_matches`).
     pub fn new(pyramid: &Pyramid, objects: &[(usize, Corners)], config: &MatchConfig) -> Self {

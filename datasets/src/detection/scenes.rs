@@ -1,7 +1,7 @@
 //! Generated scenes of shapes with boxes: a class depends only on the outline.
 //!
-//! Shapes with random position, size, angle, colour and texture lie on a textured background, among strokes, crosses and
-//! half discs, which are no objects. Objects lie inside the image and hardly cover each other.
+//! Shapes with random position, size, angle, colour and texture lie on a textured background, among strokes, crosses
+//! and half discs, which are no objects. Objects lie inside the image and hardly cover each other.
 
 use std::f64::consts::{PI, TAU};
 

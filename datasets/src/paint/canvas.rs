@@ -85,8 +85,8 @@ impl Canvas {
         coverage.for_each_covered(|index, coverage| self.pixels[index] = mix(self.pixels[index], colour, coverage));
     }
 
-    /// Paints covered pixels in a random texture whose luminance differs from that of pixel `middle` by at least a random
-    /// number in the range `gap`.
+    /// Paints covered pixels in a random texture whose luminance differs from that of pixel `middle` by at least a
+    /// random number in the range `gap`.
     pub fn fill_contrasting(&mut self, coverage: &Coverage, middle: usize, gap: (f64, f64), rng: &mut Rng) {
         let gap = rng.uniform(gap.0, gap.1) as f32;
         let colour = contrasting_colour(self.colour(middle), gap, rng);

@@ -69,8 +69,8 @@ impl BoxFolder {
     /// A part of the data set in `root`: COCO's layout, `annotations/instances_PART*.json` (for example
     /// `instances_train2017.json`) with images in the folder `train2017`, `images/train2017` or `images`; or PASCAL
     /// VOC's, `Annotations/*.xml` with `JPEGImages` and the names in `ImageSets/Main/PART.txt`. Classes of COCO are the
-    /// numbers of the categories; those of VOC are its twenty, or the lines of `classes.txt` in `root`, from 1. To train
-    /// on, images without a single object are left out, as in torchvision's `references/detection`.
+    /// numbers of the categories; those of VOC are its twenty, or the lines of `classes.txt` in `root`, from 1. To
+    /// train on, images without a single object are left out, as in torchvision's `references/detection`.
     ///
     /// # Errors
     /// If neither layout exists, no image is left, or a file cannot be read; and with [`OnError::Fail`] for an image

@@ -1,8 +1,8 @@
 //! COCO's annotations of boxes: `instances_*.json`.
 //!
-//! `{"images": [{"id", "file_name", "width", "height"}], "annotations": [{"id", "image_id", "category_id", "bbox": [x, y,
-//! width, height], "area", "iscrowd"}], "categories": [{"id", "name"}]}`; other keys are ignored. The class of an object
-//! is the number of its category, as in torchvision's detectors.
+//! `{"images": [{"id", "file_name", "width", "height"}], "annotations": [{"id", "image_id", "category_id", "bbox": [x,
+//! y, width, height], "area", "iscrowd"}], "categories": [{"id", "name"}]}`; other keys are ignored. The class of an
+//! object is the number of its category, as in torchvision's detectors.
 
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
@@ -56,9 +56,9 @@ struct Category {
 /// Classes without category are called `N/A`, and class 0 `background`.
 ///
 /// # Errors
-/// If the file cannot be read or is not such a JSON file (with line and column); and with [`OnError::Fail`] for a missing
-/// or repeated number, a category or image that does not exist, and a box without area or outside of its image. With
-/// [`OnError::Skip`] these are logged, counted and skipped.
+/// If the file cannot be read or is not such a JSON file (with line and column); and with [`OnError::Fail`] for a
+/// missing or repeated number, a category or image that does not exist, and a box without area or outside of its image.
+/// With [`OnError::Skip`] these are logged, counted and skipped.
 pub(super) fn read(
     path: &Path,
     folder: &Path,

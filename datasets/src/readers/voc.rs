@@ -15,8 +15,8 @@ const MAX_FILE: u64 = 4 << 20;
 /// Reads an annotation: the size of its image, and the objects. `classes` are the names of the classes.
 ///
 /// # Errors
-/// If the file cannot be read or is not such an XML file, or has no size (with its line); and with [`OnError::Fail`] for
-/// an object without name or box, an unknown class, and a box without area or outside of the image. With
+/// If the file cannot be read or is not such an XML file, or has no size (with its line); and with [`OnError::Fail`]
+/// for an object without name or box, an unknown class, and a box without area or outside of the image. With
 /// [`OnError::Skip`] these are logged, counted and skipped.
 pub(super) fn read(
     path: &Path,

@@ -19,8 +19,8 @@ pub struct Boxes {
     pub root: PathBuf,
 }
 
-/// Generated scenes of shapes (disc, triangle, square, star) with their boxes, among other shapes, five classes with the
-/// background. Colours do not depend on the class. Values are drawn uniformly from ranges.
+/// Generated scenes of shapes (disc, triangle, square, star) with their boxes, among other shapes, five classes with
+/// the background. Colours do not depend on the class. Values are drawn uniformly from ranges.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct BoxedShapes {
@@ -68,13 +68,14 @@ impl Default for BoxedShapes {
 
 /// From an image with boxes to a training sample (torchvision's `references/detection` and `RetinaNet`). The inputs of
 /// the step are the image, `label` (the class of each anchor, -1 for background, -2 for ignored ones) and `box` (four
-/// offsets of each anchor to its object). Images are normalised and scaled into the upper left corner of the input of the
-/// network, without changing their proportions; the rest is 0.
+/// offsets of each anchor to its object). Images are normalised and scaled into the upper left corner of the input of
+/// the network, without changing their proportions; the rest is 0.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct BoxPreparation {
     /// Lengths of the shorter side, in pixels; training draws one of them for each image, evaluation takes the largest.
-    /// It becomes less if the image would not fit into the network. By default images are as large as the network allows.
+    /// It becomes less if the image would not fit into the network. By default images are as large as the network
+    /// allows.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub shorter: Option<Vec<usize>>,
     /// Probability of a horizontal flip in training.
@@ -102,8 +103,8 @@ impl Default for BoxPreparation {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct BoxAnchors {
-    /// Distance between adjacent positions of each level, in pixels. A level has as many positions as are needed to cover
-    /// the input of the network.
+    /// Distance between adjacent positions of each level, in pixels. A level has as many positions as are needed to
+    /// cover the input of the network.
     pub strides: Vec<usize>,
     /// Smallest size of each level, in pixels: an anchor of ratio 1 has sides of this length.
     pub sizes: Vec<f64>,

@@ -32,7 +32,8 @@ pub(super) struct Preparation {
 }
 
 impl Preparation {
-    /// For a network with the input `image` (`[channels, height, width]`) that predicts something for `anchors` anchors.
+    /// For a network with the input `image` (`[channels, height, width]`) that predicts something for `anchors`
+    /// anchors.
     ///
     /// # Errors
     /// Steps other than a normalisation, settings that make no sense, and another number of anchors.

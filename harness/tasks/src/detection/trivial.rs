@@ -27,8 +27,8 @@ impl Samples for Described {
     }
 }
 
-/// A box of every class in every image, as certain as the class is frequent: the mean of the true boxes of the class, and
-/// the whole image. `progress` hears how many images are done, and of how many.
+/// A box of every class in every image, as certain as the class is frequent: the mean of the true boxes of the class,
+/// and the whole image. `progress` hears how many images are done, and of how many.
 ///
 /// # Errors
 /// Samples that cannot be read.
