@@ -7,7 +7,7 @@ mod strip;
 
 pub use animation::write_gif;
 pub use overlay::{draw_polygon, draw_rectangle, tint};
-pub use results::{draw_labels, draw_target, draw_text, draw_tracked};
+pub use results::{draw_boxes, draw_labels, draw_target, draw_text, draw_tracked};
 pub use strip::strip;
 
 /// Colours that can be distinguished on most images.

@@ -167,6 +167,25 @@ pub enum DataError {
         .0.display()
     )]
     UnknownLabelLayout(PathBuf),
+    /// A folder without annotated boxes in any of the known layouts.
+    #[error(
+        "{}: no boxes found; looked for annotations/instances_train*.json and instances_val*.json (COCO), and for \
+         Annotations with JPEGImages and ImageSets/Main/train.txt and val.txt (PASCAL VOC)",
+        .0.display()
+    )]
+    UnknownBoxLayout(PathBuf),
+    /// An image of another size than its annotation says.
+    #[error("{}: {found} pixels, but {expected} according to {}", image.display(), annotation.display())]
+    ImageSize {
+        /// The image.
+        image: PathBuf,
+        /// Its size.
+        found: Size,
+        /// The file with its annotation.
+        annotation: PathBuf,
+        /// The size there.
+        expected: Size,
+    },
     /// A pixel of a label map that belongs to no class.
     #[error("{}: label {label} at column {x}, row {y} is not below {classes}, the number of classes, nor 255 (no \
              class)", path.display())]

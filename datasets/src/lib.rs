@@ -8,6 +8,7 @@
 //!   one a folder is, and [`Characters`] draws them.
 //! * [`Loader`]: parallel, ordered, bounded batches, reproducible for any number of threads.
 //! * [`segmentation`]: images with a class per pixel, read or generated, and their variation.
+//! * [`detection`]: images with boxes, read or generated; anchors, their targets, and detections.
 //! * [`language`]: text by characters, in windows.
 //! * [`files`]: how files from anywhere are opened; [`atomic`]: how they are written.
 //! * [`hash`] and [`Rng`]: the documented hash of the golden data, and random numbers made of it.
@@ -25,6 +26,7 @@ pub mod atomic;
 mod cache;
 mod characters;
 mod dataset;
+pub mod detection;
 pub mod drawing;
 mod error;
 pub mod files;
@@ -53,8 +55,9 @@ pub use image::{Image, Rect, Size};
 pub use linear::{linear_baseline, linear_baseline_bytes};
 pub use loader::{Ahead, Batch, Batches, Loader, LoaderConfig, Mix, Mixed, SampleLoader, Samples, Share};
 pub use readers::{
-    Cifar10, Crop511, FrameFolders, IdxError, IdxImages, IdxPart, ImageFolder, LabelFolder, LabelPart, Layout,
-    LineError, Root, TextFolder, TextFormat, TextPart, open_class_folders, open_root, parse_text_regions, read_image,
+    BoxFolder, BoxPart, Cifar10, Crop511, FrameFolders, IdxError, IdxImages, IdxPart, ImageFolder, LabelFolder,
+    LabelPart, Layout, LineError, Root, TextFolder, TextFormat, TextPart, open_class_folders, open_root,
+    parse_text_regions, read_image,
 };
 pub use rng::{Rng, shuffled};
 pub use sheet::contact_sheet;

@@ -1,6 +1,8 @@
 //! Data sets on disk.
 
+mod box_folder;
 mod cifar10;
+mod coco;
 mod crop511;
 mod folder;
 mod frames;
@@ -10,7 +12,9 @@ mod outlines;
 mod root;
 mod text_folder;
 mod text_lines;
+mod voc;
 
+pub use box_folder::{BoxFolder, BoxPart};
 pub use cifar10::Cifar10;
 pub use crop511::Crop511;
 pub use folder::{ImageFolder, read_image};

@@ -6,4 +6,5 @@ mod shapes;
 
 pub use augment::{LabelAugment, Labelled};
 pub use label_map::{LabelMap, LabelMapDataset, VOID};
+pub(crate) use shapes::{CLASSES, outline};
 pub use shapes::{Shapes, ShapesConfig};

@@ -10,7 +10,7 @@ use zoo_datasets::Rng;
 type Target = fn(&[u8]);
 
 /// The targets of tests/fuzz, as they stand in its Cargo.toml.
-const TARGETS: [(&str, Target); 24] = [
+const TARGETS: [(&str, Target); 26] = [
     ("recipe", files::recipe),
     ("step", files::step),
     ("overrides", files::overrides),
@@ -23,6 +23,8 @@ const TARGETS: [(&str, Target); 24] = [
     ("cifar", files::cifar),
     ("idx", files::idx),
     ("index", files::index),
+    ("coco", files::coco),
+    ("voc", files::voc),
     ("image", files::image),
     ("golden", tensors::golden),
     ("tensors", tensors::tensors),

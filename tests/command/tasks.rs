@@ -103,6 +103,71 @@ fn colours_are_no_label_maps() {
 }
 
 #[test]
+fn a_detector_is_trained_evaluated_and_drawn() {
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("run");
+    let lines = run("tiny_detect", &out, &[]).expect(0).lines();
+    let steps = events(&lines, "step");
+    let loss = |n: usize| steps[n]["loss"].as_f64().unwrap();
+    assert_eq!(steps.len(), 18);
+    assert!(loss(17) < loss(0), "{} {}", loss(0), loss(17));
+    let evaluated = events(&lines, "evaluated").pop().unwrap().clone();
+    let scores = evaluated["scores"].as_array().unwrap();
+    let metrics: Vec<&str> = scores.iter().map(|score| score["metric"].as_str().unwrap()).collect();
+    assert_eq!(metrics, ["map", "map_50", "map_75", "map_small", "mar_100"], "all objects are small");
+    for answer in ["the mean box of each class", "the whole image as a box"] {
+        assert!(lines.iter().any(|line| line.to_string().contains(answer)), "no {answer}");
+    }
+
+    let pictures = dir.path().join("pictures");
+    let mut eval = command();
+    eval.args(["eval", "tiny_detect"]).args(RECIPES).args(["--format", "json", "--checkpoint"]).arg(&out);
+    let evaluation = said(eval.arg("--draw").arg(&pictures)).expect(0).json();
+    assert_eq!(evaluation["achieved"], lines.last().unwrap()["achieved"]);
+    assert_eq!(fs::read_dir(&pictures).unwrap().count(), 10);
+    let other = dir.path().join("other");
+    let anchors = run("tiny_detect", &other, &["--set", "preprocess.boxes.anchors.ratios=[1, 2]"]).expect(2);
+    let message = "the network predicts 128 boxes, but there are 256 anchors: 4 shapes at 8x8 positions";
+    assert!(anchors.err.contains(message), "{}", anchors.err);
+    let cropped = run("tiny_detect", &other, &["--set", "preprocess.train=[center_crop: {size: 32}]"]).expect(2);
+    assert!(cropped.err.contains("images with boxes by `preprocess.boxes`"), "{}", cropped.err);
+}
+
+/// COCO's layout with one image of 40 x 30 pixels per part.
+fn coco(root: &Path, bounds: &str) {
+    fs::create_dir_all(root.join("annotations")).unwrap();
+    for part in ["train", "val"] {
+        fs::create_dir_all(root.join(part)).unwrap();
+        let image = zoo_datasets::Image::filled(zoo_datasets::Size::new(40, 30), [9; 3]);
+        zoo_datasets::image::write_png(&image, &root.join(part).join("a.png")).unwrap();
+        let json = format!(
+            r#"{{"images": [{{"id": 1, "file_name": "a.png", "width": 40, "height": 30}}],
+            "annotations": [{{"id": 7, "image_id": 1, "category_id": 2, "bbox": {bounds}, "iscrowd": 0}}],
+            "categories": [{{"id": 2, "name": "cat"}}]}}"#
+        );
+        fs::write(root.join(format!("annotations/instances_{part}.json")), json).unwrap();
+    }
+}
+
+#[test]
+fn a_detector_is_trained_on_coco() {
+    let dir = tempfile::tempdir().unwrap();
+    let (data, out) = (dir.path().join("data"), dir.path().join("run"));
+    coco(&data, "[4, 5, 20, 10.5]");
+    let given = ["--data", data.to_str().unwrap(), "--set", "train.batch=1"];
+    let trained = run("tiny_detect", &out, &given).expect(0);
+    assert!(trained.err.contains("model.classes is 3"), "{}", trained.err);
+    let mut eval = command();
+    eval.args(["eval"]).arg(&out).args(RECIPES).args(["--format", "json"]);
+    assert_eq!(said(&mut eval).expect(0).json()["samples"], 1);
+    coco(&data, "[4, 5, 50, 10.5]");
+    let refused = run("tiny_detect", &dir.path().join("other"), &given).expect(3);
+    let message =
+        "instances_train.json: annotations[0] (id 7): the box at (4, 5) of 50 x 10.5 reaches beyond the image";
+    assert!(refused.err.contains(message), "{}", refused.err);
+}
+
+#[test]
 fn a_tracker_is_trained_in_stages_evaluated_and_drawn() {
     let dir = tempfile::tempdir().unwrap();
     let out = dir.path().join("run");

@@ -1,6 +1,7 @@
 //! Draws results on their images.
 
-use super::{colours, draw_polygon, tint};
+use super::{colours, draw_polygon, draw_rectangle, tint};
+use crate::detection::{BoundingBox, Object, Role};
 use crate::geometry::Polygon;
 use crate::image::Image;
 use crate::segmentation::{LabelMap, VOID};
@@ -16,6 +17,24 @@ pub fn draw_text(image: &Image, regions: &[TextRegion], found: &[Detection]) -> 
     }
     for detection in found {
         draw_polygon(&mut drawn, &detection.polygon, colours::FOUND, 2);
+    }
+    drawn
+}
+
+/// An image with the true boxes (crowds and difficult objects in another colour) and the detected boxes, with whether
+/// they are right.
+pub fn draw_boxes(image: &Image, objects: &[Object], found: &[(BoundingBox, bool)]) -> Image {
+    let mut drawn = image.clone();
+    let mut draw = |&BoundingBox { x, y, width, height }: &BoundingBox, colour, line| {
+        // Whole numbers are the edges of pixels in boxes, and their centres in drawings.
+        draw_rectangle(&mut drawn, (x - 0.5, y - 0.5), (width, height), colour, line);
+    };
+    for (bounds, right) in found {
+        draw(bounds, if *right { colours::FOUND } else { colours::WRONG }, 2);
+    }
+    for object in objects {
+        let colour = if object.role == Role::Single { colours::TRUTH } else { colours::IGNORED };
+        draw(&object.bounds, colour, 1);
     }
     drawn
 }
@@ -93,6 +112,17 @@ mod tests {
         let drawn = draw_text(&image, &[region(2.0, false), region(20.0, true)], &[found]);
         assert_eq!((count(&drawn, colours::TRUTH), count(&drawn, colours::IGNORED)), (32, 32));
         assert_eq!(count(&drawn, colours::FOUND), 10 * 10 - 6 * 6);
+    }
+
+    #[test]
+    fn boxes_have_their_colours() {
+        let image = Image::filled(Size::new(40, 30), [0; 3]);
+        let bounds = |x: f64| BoundingBox { x, y: 2.5, width: 8.0, height: 8.0 };
+        let object = |x, role| Object { class: 1, bounds: bounds(x), area: 64.0, role };
+        let objects = [object(2.5, Role::Single), object(14.5, Role::Crowd)];
+        let drawn = draw_boxes(&image, &objects, &[(bounds(26.5), true), (bounds(2.5), false)]);
+        assert_eq!((count(&drawn, colours::TRUTH), count(&drawn, colours::IGNORED)), (32, 32));
+        assert_eq!((count(&drawn, colours::FOUND), count(&drawn, colours::WRONG)), (64, 32));
     }
 
     /// The first colours of PASCAL VOC's palette.

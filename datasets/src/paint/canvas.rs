@@ -85,6 +85,16 @@ impl Canvas {
         coverage.for_each_covered(|index, coverage| self.pixels[index] = mix(self.pixels[index], colour, coverage));
     }
 
+    /// Paints covered pixels in a random texture whose luminance differs from that of pixel `middle` by at least a
+    /// random number in the range `gap`.
+    pub fn fill_contrasting(&mut self, coverage: &Coverage, middle: usize, gap: (f64, f64), rng: &mut Rng) {
+        let gap = rng.uniform(gap.0, gap.1) as f32;
+        let colour = contrasting_colour(self.colour(middle), gap, rng);
+        let amplitude = rng.uniform(5.0, 30.0) as f32;
+        let texture = Self::textured(self.size, colour, 3 + rng.below(8), amplitude, rng);
+        coverage.for_each_covered(|index, covered| self.blend(index, texture.colour(index), covered));
+    }
+
     /// The mean colour of the pixels of `rect`, which must be inside.
     pub fn mean(&self, rect: Rect) -> Colour {
         let rows = (rect.y..rect.bottom()).map(|y| &self.pixels[y * self.size.width..][rect.x..rect.right()]);

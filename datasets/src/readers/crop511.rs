@@ -110,7 +110,7 @@ impl Crop511 {
 }
 
 /// True for names that stay inside the root: relative, without `..`.
-fn is_plain(name: &str) -> bool {
+pub(super) fn is_plain(name: &str) -> bool {
     Path::new(name).components().all(|part| matches!(part, std::path::Component::Normal(_))) && !name.is_empty()
 }
 

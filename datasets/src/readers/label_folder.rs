@@ -11,10 +11,10 @@ use crate::{DataError, Image, OnError, files};
 const MAX_LIST: u64 = 16 << 20;
 
 /// File with the names of the classes, one per line, next to the splits.
-const CLASSES: &str = "classes.txt";
+pub(super) const CLASSES: &str = "classes.txt";
 
 /// The classes of PASCAL VOC, in the order of its palette.
-const VOC: [&str; 21] = [
+pub(super) const VOC: [&str; 21] = [
     "background",
     "aeroplane",
     "bicycle",
@@ -123,7 +123,7 @@ impl LabelFolder {
 }
 
 /// The lines of a list that are not empty.
-fn lines(path: &Path) -> Result<Vec<String>, DataError> {
+pub(super) fn lines(path: &Path) -> Result<Vec<String>, DataError> {
     let bytes = files::read(path, MAX_LIST).map_err(|source| DataError::Io { path: path.to_owned(), source })?;
     let text = String::from_utf8_lossy(&bytes);
     Ok(text.lines().map(str::trim).filter(|line| !line.is_empty()).map(str::to_owned).collect())

@@ -8,7 +8,7 @@ use std::f64::consts::TAU;
 use super::{LabelMap, LabelMapDataset, VOID};
 use crate::geometry::Point;
 use crate::image::{Image, Size};
-use crate::paint::{Canvas, Coverage, contrasting_colour, random_colour};
+use crate::paint::{Canvas, Coverage, random_colour};
 use crate::{DataError, Rng};
 
 /// How scenes are drawn. Lengths are shares of the shorter side; pairs are the smallest and the largest value of a
@@ -43,7 +43,7 @@ impl Default for ShapesConfig {
 }
 
 /// The classes of pixels, in the order of the labels.
-const CLASSES: [&str; 5] = ["background", "disc", "triangle", "square", "star"];
+pub(crate) const CLASSES: [&str; 5] = ["background", "disc", "triangle", "square", "star"];
 
 /// Corners of a polygon in place of a circle.
 const ROUND: usize = 48;
@@ -102,12 +102,8 @@ impl Shapes {
             coverage.clear();
             coverage.polygon(&outline(class, centre, radius, rng.uniform(0.0, TAU)));
             let middle = centre.y as usize * size.width + centre.x as usize;
-            let gap = rng.uniform(config.luminance_gap.0, config.luminance_gap.1) as f32;
-            let colour = contrasting_colour(canvas.colour(middle), gap, &mut rng);
-            let amplitude = rng.uniform(5.0, 30.0) as f32;
-            let texture = Canvas::textured(size, colour, 3 + rng.below(8), amplitude, &mut rng);
+            canvas.fill_contrasting(&coverage, middle, config.luminance_gap, &mut rng);
             coverage.for_each_covered(|index, covered| {
-                canvas.blend(index, texture.colour(index), covered);
                 // The rasterizer sums areas in f32, and leaves a little behind the last edge of a row.
                 match covered {
                     whole if whole > 0.999 => labels.values_mut()[index] = class as u8,
@@ -121,8 +117,8 @@ impl Shapes {
     }
 }
 
-/// Corners of a shape that touches a circle from within.
-fn outline(class: usize, centre: Point, radius: f64, angle: f64) -> Vec<Point> {
+/// Corners of a shape that touches a circle from within: that of a class, or for larger numbers a star.
+pub(crate) fn outline(class: usize, centre: Point, radius: f64, angle: f64) -> Vec<Point> {
     let (corners, waist) = match class {
         1 => (ROUND, 1.0),
         2 => (3, 1.0),

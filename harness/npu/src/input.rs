@@ -156,6 +156,8 @@ fn stored(source: &Source) -> Stored {
         }
         Source::LabelMaps(_) => (&[HostStep::Read, HostStep::Decode, HostStep::Resize, HostStep::Flip], 2.0, None),
         Source::Shapes(_) => (&[HostStep::Resize, HostStep::Flip], 0.0, None),
+        Source::Boxes(_) => (&[HostStep::Read, HostStep::Decode, HostStep::Resize, HostStep::Flip], 1.0, None),
+        Source::BoxedShapes(_) => (&[HostStep::Resize, HostStep::Flip], 0.0, None),
         Source::Videos(_) => (&[HostStep::Warp], 0.0, None),
         Source::TextFile(_) | Source::Sentences(_) => (&[HostStep::Tokens], 0.0, None),
     };

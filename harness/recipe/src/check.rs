@@ -8,7 +8,8 @@ use crate::losses::further_path;
 use crate::lower::LOGITS;
 use crate::optimizer::{UsualDecay, UsualRate};
 use crate::schema::{
-    Characters, DecayGroup, Goal, LossScale, Period, Recipe, Shapes, Source, TextScenes, Videos, WarmupShape,
+    BoxedShapes, Characters, DecayGroup, Goal, LossScale, Period, Recipe, Shapes, Source, TextScenes, Videos,
+    WarmupShape,
 };
 use crate::span::ConfigPath;
 use crate::{ResolvedLayer, ResolvedModel};
@@ -93,6 +94,7 @@ impl Check<'_> {
             Source::Characters(characters) => self.characters(characters),
             Source::TextScenes(scenes) => self.text_scenes(scenes),
             Source::Shapes(shapes) => self.shapes(shapes),
+            Source::BoxedShapes(shapes) => self.boxed_shapes(shapes),
             Source::Videos(videos) => self.videos(videos),
             Source::ImageFolder(_)
             | Source::ClassFolders(_)
@@ -100,6 +102,7 @@ impl Check<'_> {
             | Source::Idx(_)
             | Source::TextFolder(_)
             | Source::LabelMaps(_)
+            | Source::Boxes(_)
             | Source::Crop511(_)
             | Source::FrameFolder(_)
             | Source::TextFile(_)
@@ -152,6 +155,15 @@ impl Check<'_> {
         let path = |key: &str| format!("data.source.shapes.{key}");
         self.range(&path("shapes"), shapes.shapes.map(|n| n as f64), [0.0, 100.0]);
         self.range(&path("radius"), shapes.radius, [0.01, 1.0]);
+        self.range(&path("contrast"), shapes.contrast, [0.0, 255.0]);
+        self.range(&path("noise"), shapes.noise, [0.0, 255.0]);
+    }
+
+    fn boxed_shapes(&mut self, shapes: &BoxedShapes) {
+        let path = |key: &str| format!("data.source.boxed_shapes.{key}");
+        self.range(&path("objects"), shapes.objects.map(|n| n as f64), [0.0, 100.0]);
+        self.range(&path("distractors"), shapes.distractors.map(|n| n as f64), [0.0, 100.0]);
+        self.range(&path("radius"), shapes.radius, [0.01, 0.5]);
         self.range(&path("contrast"), shapes.contrast, [0.0, 255.0]);
         self.range(&path("noise"), shapes.noise, [0.0, 255.0]);
     }

@@ -23,6 +23,7 @@
 mod baseline;
 mod batch;
 mod classification;
+mod detection;
 mod evaluation;
 mod feed;
 mod inspection;

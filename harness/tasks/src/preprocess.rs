@@ -107,7 +107,8 @@ pub(crate) fn only_normalisation(recipe: &Recipe, split: Split) -> Result<Normal
         [schema::Step::Normalize(normalize)] => Ok(normalisation(normalize)),
         _ => {
             let message = "only `normalize` is allowed here: images with text are augmented by `preprocess.text`, \
-                           images with label maps by `preprocess.label_maps`, videos by `preprocess.pairs`";
+                           images with label maps by `preprocess.label_maps`, images with boxes by \
+                           `preprocess.boxes`, videos by `preprocess.pairs`";
             Err(InputError::at(recipe, path, message))
         }
     }

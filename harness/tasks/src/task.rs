@@ -10,8 +10,8 @@ use zoo_recipe::{
 
 use crate::{
     Alphabet, Baseline, EvaluationError, Feed, HeldOut, Input, InputError, Inspection, LinearBaseline, Network,
-    classification::Classification, language_modelling::LanguageModelling, segmentation::Segmentation,
-    text_detection::TextDetection, tracking::Tracking,
+    classification::Classification, detection::Detection, language_modelling::LanguageModelling,
+    segmentation::Segmentation, text_detection::TextDetection, tracking::Tracking,
 };
 
 /// A task: everything that depends on one kind of sample, in one folder each.
@@ -54,6 +54,7 @@ pub fn task(kind: SampleKind) -> &'static dyn Task {
         SampleKind::Image => &Classification,
         SampleKind::Text => &TextDetection,
         SampleKind::LabelMap => &Segmentation,
+        SampleKind::Boxes => &Detection,
         SampleKind::Video => &Tracking,
         SampleKind::Language => &LanguageModelling,
     }

@@ -4,10 +4,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use tempfile::TempDir;
+use zoo_datasets::detection::BoxDataset;
 use zoo_datasets::image::{decode, decode_labels, decode_region, encoded_size};
 use zoo_datasets::tracking::VideoDataset;
 use zoo_datasets::{
-    Cifar10, Crop511, Dataset, FrameFolders, IdxImages, IdxPart, OnError, Rect, TextFormat, parse_text_regions,
+    BoxFolder, BoxPart, Cifar10, Crop511, Dataset, FrameFolders, IdxImages, IdxPart, OnError, Rect, TextFormat,
+    parse_text_regions,
 };
 use zoo_graph::MemoryPlan;
 use zoo_npu::{Device, DeviceLibrary, Throughput, Work, study};
@@ -179,6 +181,41 @@ pub fn index(data: &[u8]) {
                 let error = set.frame(track, set.frames(track) - 1).unwrap_err().to_string();
                 assert!(error.starts_with(folder.path().to_str().unwrap()) && !error.contains("/../"), "{error}");
             }
+        }
+    }
+}
+
+/// COCO's annotations of two images.
+pub fn coco(data: &[u8]) {
+    let folder = folder("annotations/instances_val.json", data);
+    for image in ["a.jpg", "b.jpg"] {
+        fs::create_dir_all(folder.path().join("val")).unwrap();
+        fs::write(folder.path().join("val").join(image), b"").unwrap();
+    }
+    boxes(folder.path());
+}
+
+/// An annotation of PASCAL VOC.
+pub fn voc(data: &[u8]) {
+    let folder = folder("Annotations/a.xml", data);
+    for (file, content) in [("ImageSets/Main/val.txt", "a"), ("JPEGImages/a.jpg", "")] {
+        let path = folder.path().join(file);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, content).unwrap();
+    }
+    boxes(folder.path());
+}
+
+fn boxes(folder: &Path) {
+    for on_error in [OnError::Fail, OnError::Skip] {
+        match BoxFolder::open_root(folder, BoxPart::Val, on_error) {
+            Ok(set) => {
+                for index in 0..set.len() {
+                    let error = set.load(index).unwrap_err().to_string();
+                    assert!(error.starts_with(folder.to_str().unwrap()) && !error.contains("/../"), "{error}");
+                }
+            }
+            Err(error) => assert!(error.to_string().len() < LONGEST_REPORT),
         }
     }
 }

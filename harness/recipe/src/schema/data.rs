@@ -6,8 +6,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Crop511, FrameFolder, LabelMapPreparation, LabelMaps, Metric, PairPreparation, Sentences, Shapes, TextDetection,
-    TextFile, TextFolder, TextPreparation, TextScenes, Tracking, Videos,
+    BoxDetection, BoxPreparation, BoxedShapes, Boxes, Crop511, FrameFolder, LabelMapPreparation, LabelMaps, Metric,
+    PairPreparation, Sentences, Shapes, TextDetection, TextFile, TextFolder, TextPreparation, TextScenes, Tracking,
+    Videos,
 };
 
 /// The source of the samples.
@@ -43,6 +44,10 @@ pub enum Source {
     LabelMaps(LabelMaps),
     /// Generated scenes of shapes with a class per pixel; needs no files.
     Shapes(Shapes),
+    /// Photographs with boxes (COCO, PASCAL VOC).
+    Boxes(Boxes),
+    /// Generated scenes of shapes with boxes; needs no files.
+    BoxedShapes(BoxedShapes),
     /// Generated videos of a moving target; needs no files.
     Videos(Videos),
     /// Crops of videos around their targets (the layout of SiamMask).
@@ -64,6 +69,8 @@ pub enum SampleKind {
     Text,
     /// An image with a class per pixel.
     LabelMap,
+    /// An image with the boxes of its objects.
+    Boxes,
     /// A video with the place of its target.
     Video,
     /// A window of text with the character that comes after each.
@@ -77,6 +84,7 @@ impl SampleKind {
             Self::Image => "images with a class",
             Self::Text => "images with text",
             Self::LabelMap => "images with label maps",
+            Self::Boxes => "images with boxes",
             Self::Video => "videos",
             Self::Language => "windows of text",
         }
@@ -88,6 +96,15 @@ impl SampleKind {
             Self::Image => &[Metric::Top1, Metric::Top5, Metric::CrossEntropy],
             Self::Text => &[Metric::Hmean, Metric::Precision, Metric::Recall],
             Self::LabelMap => &[Metric::MeanIou, Metric::PixelAccuracy, Metric::CrossEntropy],
+            Self::Boxes => &[
+                Metric::Map,
+                Metric::Map50,
+                Metric::Map75,
+                Metric::MapSmall,
+                Metric::MapMedium,
+                Metric::MapLarge,
+                Metric::Mar100,
+            ],
             Self::Video => &[Metric::MaskIou, Metric::Tracked, Metric::Overlap, Metric::Eao],
             Self::Language => &[Metric::CrossEntropy, Metric::Perplexity, Metric::BitsPerCharacter],
         }
@@ -103,6 +120,7 @@ impl Source {
             }
             Self::TextScenes(_) | Self::TextFolder(_) => SampleKind::Text,
             Self::LabelMaps(_) | Self::Shapes(_) => SampleKind::LabelMap,
+            Self::Boxes(_) | Self::BoxedShapes(_) => SampleKind::Boxes,
             Self::Videos(_) | Self::Crop511(_) | Self::FrameFolder(_) => SampleKind::Video,
             Self::TextFile(_) | Self::Sentences(_) => SampleKind::Language,
         }
@@ -111,13 +129,19 @@ impl Source {
     /// Whether it is drawn, not read.
     pub fn generated(&self) -> bool {
         match self {
-            Self::Characters(_) | Self::TextScenes(_) | Self::Shapes(_) | Self::Videos(_) | Self::Sentences(_) => true,
+            Self::Characters(_)
+            | Self::TextScenes(_)
+            | Self::Shapes(_)
+            | Self::BoxedShapes(_)
+            | Self::Videos(_)
+            | Self::Sentences(_) => true,
             Self::ImageFolder(_)
             | Self::ClassFolders(_)
             | Self::Cifar10(_)
             | Self::Idx(_)
             | Self::TextFolder(_)
             | Self::LabelMaps(_)
+            | Self::Boxes(_)
             | Self::Crop511(_)
             | Self::FrameFolder(_)
             | Self::TextFile(_) => false,
@@ -299,6 +323,9 @@ pub struct Preprocess {
     /// How images with label maps become samples; `train` and `eval` can then only normalise.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub label_maps: Option<LabelMapPreparation>,
+    /// How images with boxes become samples; `train` and `eval` can then only normalise.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub boxes: Option<BoxPreparation>,
     /// How videos become samples; `train` and `eval` can then only normalise.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pairs: Option<PairPreparation>,
@@ -312,6 +339,9 @@ pub struct Postprocess {
     /// Outlines of text.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub text: Option<TextDetection>,
+    /// Boxes of objects.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub boxes: Option<BoxDetection>,
     /// Position of a target.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub track: Option<Tracking>,

@@ -102,6 +102,16 @@ metrics! {
     MeanIou = "mean_iou", SHARE,
         "Intersection over union of the pixels of a class over all images, mean over the classes (PASCAL VOC).";
     PixelAccuracy = "pixel_accuracy", SHARE, "Share of the pixels whose true class is ranked first.";
+    Map = "map", SHARE,
+        "Mean average precision of boxes over the classes and the thresholds of IoU from 0.5 to 0.95 (COCO's AP).";
+    Map50 = "map_50", SHARE, "Mean average precision of boxes that overlap an object by an IoU of at least 0.5.";
+    Map75 = "map_75", SHARE, "Mean average precision of boxes that overlap an object by an IoU of at least 0.75.";
+    MapSmall = "map_small", SHARE, "`map` of objects of at most 32x32 pixels.";
+    MapMedium = "map_medium", SHARE, "`map` of objects from 32x32 to 96x96 pixels.";
+    MapLarge = "map_large", SHARE, "`map` of objects of at least 96x96 pixels.";
+    Mar100 = "mar_100", SHARE,
+        "Share of the objects that the best 100 boxes of a class in an image find, mean over the classes and the \
+         thresholds of IoU from 0.5 to 0.95 (COCO's AR).";
     MaskIou = "mask_iou", SHARE,
         "Mean intersection over union of the mask of the target, at the position where the network detects the target.";
     Tracked = "tracked", SHARE, "Share of the sequences in which the target is tracked from the first frame to the \

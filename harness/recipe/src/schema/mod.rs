@@ -3,6 +3,7 @@
 //! Editors show the docstrings of fields, so write them for authors of recipes.
 
 mod data;
+mod detection;
 mod expression;
 mod gradients;
 mod init;
@@ -20,6 +21,7 @@ mod tracking;
 mod training;
 
 pub use data::*;
+pub use detection::*;
 pub use expression::*;
 pub use gradients::*;
 pub use init::*;

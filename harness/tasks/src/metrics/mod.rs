@@ -1,5 +1,6 @@
 //! The computation of metrics, one file each. Their other properties are in the list of [`Metric`].
 
+mod average_precision;
 mod bits_per_character;
 mod confusion;
 mod cross_entropy;
@@ -12,6 +13,7 @@ mod text;
 mod top_k;
 mod tracked;
 
+pub use average_precision::{AveragePrecision, ImageBoxes, ScoredBox};
 pub use bits_per_character::bits_per_character;
 pub(crate) use confusion::largest;
 pub use confusion::{Confusion, Mistaken};

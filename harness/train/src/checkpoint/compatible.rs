@@ -4,7 +4,7 @@ use serde_json::Value;
 use std::fmt;
 
 /// Parts of a recipe that no number of a training depends on. `train.epochs` is not among them: schedules span it.
-const FREE: [&str; 15] = [
+const FREE: [&str; 16] = [
     "description",
     "reference",
     "golden",
@@ -18,6 +18,7 @@ const FREE: [&str; 15] = [
     "data.source.cifar10.root",
     "data.source.text_folder.root",
     "data.source.label_maps.root",
+    "data.source.boxes.root",
     "data.source.crop511.root",
     "data.source.frame_folder.root",
     "data.on_error",

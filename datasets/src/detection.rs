@@ -1,0 +1,19 @@
+//! Object detection: images with boxes, read or generated; anchors, their targets, and detections.
+
+mod anchors;
+mod boxes;
+mod detect;
+mod fit;
+mod interpolate;
+mod matching;
+mod objects;
+mod scenes;
+
+pub use anchors::{Pyramid, PyramidConfig};
+pub use boxes::{BoundingBox, Corners};
+pub use detect::{DetectConfig, Detected, Outputs, detect};
+pub use fit::{Fit, Fitted, mirror};
+pub use interpolate::interpolate;
+pub use matching::{AnchorTargets, BACKGROUND, IGNORED, MatchConfig};
+pub use objects::{BoxDataset, Object, Role};
+pub use scenes::{BoxScenes, BoxScenesConfig};

@@ -1,0 +1,191 @@
+//! Folders of images with annotated boxes: COCO and PASCAL VOC.
+
+use std::path::{Path, PathBuf};
+
+use super::folder::{read_image, sorted};
+use super::label_folder::{CLASSES, VOC, lines};
+use super::{coco, voc};
+use crate::detection::{BoundingBox, BoxDataset, Object, Role};
+use crate::image::Size;
+use crate::{DataError, Image, OnError};
+
+/// The part of a data set.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BoxPart {
+    /// Images to train on: those with an object to learn.
+    Train,
+    /// Images to evaluate on.
+    Val,
+}
+
+impl BoxPart {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Train => "train",
+            Self::Val => "val",
+        }
+    }
+}
+
+/// An image file with its annotation.
+#[derive(Debug, Clone)]
+pub(super) struct BoxedImage {
+    pub path: PathBuf,
+    /// The file that describes it.
+    pub annotation: PathBuf,
+    /// Size of the image according to that file.
+    pub size: Size,
+    pub objects: Vec<Object>,
+}
+
+/// Images with annotated boxes. Annotations are read when the folder is opened, images when they are used.
+#[derive(Debug, Clone)]
+pub struct BoxFolder {
+    images: Vec<BoxedImage>,
+    classes: Vec<String>,
+    skipped: usize,
+}
+
+/// Pixels by which a box may reach beyond its image: outlines are rounded.
+const OVERHANG: f64 = 1.0;
+
+/// Refuses boxes without area, and those that reach beyond the image.
+pub(super) fn check_bounds(bounds: &BoundingBox, size: Size) -> Result<(), String> {
+    let &BoundingBox { x, y, width, height } = bounds;
+    // Written so that NaN is refused.
+    if !(width > 0.0 && height > 0.0 && bounds.inside(size).is_some_and(|inside| inside.area() > 0.0)) {
+        return Err(format!(
+            "the box at ({x}, {y}) of {width} x {height} has no area inside the image of {size} pixels"
+        ));
+    }
+    let within = |start: f64, length: f64, side: usize| start >= -OVERHANG && start + length <= side as f64 + OVERHANG;
+    if within(x, width, size.width) && within(y, height, size.height) {
+        return Ok(());
+    }
+    Err(format!("the box at ({x}, {y}) of {width} x {height} reaches beyond the image of {size} pixels"))
+}
+
+impl BoxFolder {
+    /// A part of the data set in `root`: COCO's layout, `annotations/instances_PART*.json` (for example
+    /// `instances_train2017.json`) with images in the folder `train2017`, `images/train2017` or `images`; or PASCAL
+    /// VOC's, `Annotations/*.xml` with `JPEGImages` and the names in `ImageSets/Main/PART.txt`. Classes of COCO are the
+    /// numbers of the categories; those of VOC are its twenty, or the lines of `classes.txt` in `root`, from 1. To
+    /// train on, images without a single object are left out, as in torchvision's `references/detection`.
+    ///
+    /// # Errors
+    /// If neither layout exists, no image is left, or a file cannot be read; and with [`OnError::Fail`] for an image
+    /// without file or annotation, and an unusable annotation. With [`OnError::Skip`] these are logged, counted and
+    /// skipped.
+    pub fn open_root(root: &Path, part: BoxPart, on_error: OnError) -> Result<Self, DataError> {
+        if !root.is_dir() {
+            return Err(DataError::NotAFolder(root.to_owned()));
+        }
+        let mut folder = if let Some(file) = instances(root, part)? {
+            Self::coco(root, &file, on_error)?
+        } else {
+            let list = root.join("ImageSets/Main").join(format!("{}.txt", part.name()));
+            if !list.is_file() || !root.join("Annotations").is_dir() {
+                return Err(DataError::UnknownBoxLayout(root.to_owned()));
+            }
+            Self::voc(root, &list, on_error)?
+        };
+        if part == BoxPart::Train {
+            folder.images.retain(|image| image.objects.iter().any(|object| object.role == Role::Single));
+        }
+        if folder.images.is_empty() {
+            return Err(DataError::NoImages(root.to_owned()));
+        }
+        Ok(folder)
+    }
+
+    fn coco(root: &Path, file: &Path, on_error: OnError) -> Result<Self, DataError> {
+        let name = file.file_stem().unwrap_or_default().to_string_lossy();
+        let name = name.trim_start_matches(INSTANCES);
+        let places = [root.join(name), root.join("images").join(name), root.join("images")];
+        let Some(folder) = places.iter().find(|place| place.is_dir()) else {
+            return Err(DataError::NotAFolder(places[0].clone()));
+        };
+        let mut skipped = 0;
+        let (images, classes) = coco::read(file, folder, on_error, &mut skipped)?;
+        Ok(Self { images, classes, skipped })
+    }
+
+    fn voc(root: &Path, list: &Path, on_error: OnError) -> Result<Self, DataError> {
+        let classes: Vec<String> = match root.join(CLASSES) {
+            file if file.is_file() => std::iter::once(VOC[0].to_owned()).chain(lines(&file)?).collect(),
+            _ => VOC.map(str::to_owned).to_vec(),
+        };
+        let (mut images, mut skipped) = (Vec::new(), 0);
+        for name in lines(list)? {
+            let annotation = root.join("Annotations").join(format!("{name}.xml"));
+            let photographs = root.join("JPEGImages");
+            let found = ["jpg", "jpeg", "png"].map(|ending| photographs.join(format!("{name}.{ending}")));
+            let Some(path) = found.iter().find(|path| path.is_file()) else {
+                let source = std::io::ErrorKind::NotFound.into();
+                on_error.leave_out(DataError::Io { path: found[0].clone(), source }, &mut skipped)?;
+                continue;
+            };
+            match voc::read(&annotation, &classes, on_error, &mut skipped) {
+                Ok((size, objects)) => images.push(BoxedImage { path: path.clone(), annotation, size, objects }),
+                Err(error) => on_error.leave_out(error, &mut skipped)?,
+            }
+        }
+        Ok(Self { images, classes, skipped })
+    }
+
+    /// Number of skipped images and annotations.
+    pub fn skipped(&self) -> usize {
+        self.skipped
+    }
+}
+
+const INSTANCES: &str = "instances_";
+
+/// COCO's annotation file of a part.
+///
+/// # Errors
+/// Several such files, and a folder that cannot be read.
+fn instances(root: &Path, part: BoxPart) -> Result<Option<PathBuf>, DataError> {
+    let folder = root.join("annotations");
+    // Windows would take PASCAL VOC's for the same.
+    if !folder.is_dir() {
+        return Ok(None);
+    }
+    let start = format!("{INSTANCES}{}", part.name());
+    let fits = |path: &PathBuf| {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        name.starts_with(&start) && name.ends_with(".json")
+    };
+    let mut found = sorted(&folder)?.into_iter().filter(fits);
+    match (found.next(), found.next()) {
+        (Some(first), Some(second)) => {
+            let message = format!("{} and {}: only one of them can be read", first.display(), second.display());
+            Err(DataError::Config(message))
+        }
+        (first, _) => Ok(first),
+    }
+}
+
+impl BoxDataset for BoxFolder {
+    fn len(&self) -> usize {
+        self.images.len()
+    }
+
+    fn classes(&self) -> &[String] {
+        &self.classes
+    }
+
+    fn name(&self, index: usize) -> String {
+        self.images[index].path.display().to_string()
+    }
+
+    fn load(&self, index: usize) -> Result<(Image, Vec<Object>), DataError> {
+        let BoxedImage { path, annotation, size, objects } = &self.images[index];
+        let image = read_image(path)?;
+        if image.size() != *size {
+            let (image, found) = (path.clone(), image.size());
+            return Err(DataError::ImageSize { image, found, annotation: annotation.clone(), expected: *size });
+        }
+        Ok((image, objects.clone()))
+    }
+}

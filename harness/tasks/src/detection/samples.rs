@@ -1,0 +1,166 @@
+//! Training and evaluation samples from images with boxes.
+
+use std::sync::Arc;
+
+use zoo_datasets::{
+    DataError, Image, Normalize, Rng, Samples, Size,
+    detection::{
+        AnchorTargets, BoxDataset, Corners, DetectConfig, Fit, Fitted, MatchConfig, Object, Pyramid, PyramidConfig,
+        Role, mirror,
+    },
+};
+use zoo_recipe::{LABEL, Recipe, schema};
+
+use crate::{
+    Batch, InputError,
+    preprocess::{Split, only_normalisation},
+};
+
+/// Input of the step: the offsets of anchors to their objects.
+pub(super) const BOX: &str = "box";
+
+/// How images become inputs of a network.
+#[derive(Clone)]
+pub(super) struct Preparation {
+    normalize: Normalize,
+    network: Size,
+    /// Lengths of the shorter side.
+    shorter: Vec<usize>,
+    flip: f64,
+    matching: MatchConfig,
+    pub pyramid: Arc<Pyramid>,
+}
+
+impl Preparation {
+    /// For a network with the input `image` (`[channels, height, width]`) that predicts something for `anchors`
+    /// anchors.
+    ///
+    /// # Errors
+    /// Steps other than a normalisation, settings that make no sense, and another number of anchors.
+    pub fn new(recipe: &Recipe, split: Split, image: [usize; 3], anchors: usize) -> Result<Self, InputError> {
+        let [channels, height, width] = image;
+        let normalize = only_normalisation(recipe, split)?;
+        if channels != 3 && channels != 1 {
+            let message = format!("images have three channels, or one if they are grey, not {channels}");
+            return Err(InputError::at(recipe, "model.inputs", message));
+        }
+        let section = recipe.preprocess.boxes.clone().unwrap_or_default();
+        let refuse = |path: &str, error: DataError| InputError::at(recipe, path, error.to_string());
+        let schema::BoxAnchors { strides, sizes, per_octave, ratios } = section.anchors;
+        let network = Size { width, height };
+        let config = PyramidConfig { strides, sizes, per_octave, ratios };
+        let pyramid = Pyramid::new(&config, network).map_err(|e| refuse("preprocess.boxes.anchors", e))?;
+        if pyramid.anchors().len() != anchors {
+            let positions: Vec<String> = config
+                .strides
+                .iter()
+                .map(|stride| format!("{}x{}", height.div_ceil(*stride), width.div_ceil(*stride)))
+                .collect();
+            let message = format!(
+                "the network predicts {anchors} boxes, but there are {} anchors: {} shapes at {} positions",
+                pyramid.anchors().len(),
+                config.per_octave * config.ratios.len(),
+                positions.join(" + ")
+            );
+            return Err(InputError::at(recipe, "preprocess.boxes.anchors", message));
+        }
+        let matching = MatchConfig { object: section.positive_iou as f32, background: section.negative_iou as f32 };
+        matching.check().map_err(|e| refuse("preprocess.boxes.negative_iou", e))?;
+        let shorter = section.shorter.unwrap_or_else(|| vec![height.max(width)]);
+        for &shorter in &shorter {
+            Fit { network, shorter }.check().map_err(|e| refuse("preprocess.boxes.shorter", e))?;
+        }
+        if shorter.is_empty() {
+            return Err(InputError::at(recipe, "preprocess.boxes.shorter", "a length is needed"));
+        }
+        let normalize = Normalize { grey: channels == 1, ..normalize };
+        Ok(Self { normalize, network, shorter, flip: section.flip, matching, pyramid: Arc::new(pyramid) })
+    }
+
+    fn fit(&self, image: &Image, shorter: usize) -> Fitted {
+        Fit { network: self.network, shorter }.apply(image, &self.normalize)
+    }
+}
+
+/// A training sample.
+pub(super) struct Example {
+    pixels: Vec<f32>,
+    targets: AnchorTargets,
+}
+
+/// Training samples.
+pub(super) struct Training {
+    pub set: Arc<dyn BoxDataset>,
+    pub prepare: Preparation,
+}
+
+impl Samples for Training {
+    type Sample = Example;
+
+    fn len(&self) -> usize {
+        self.set.len()
+    }
+
+    fn sample(&self, seed: u64, epoch: u64, index: usize) -> Result<Example, DataError> {
+        let prepare = &self.prepare;
+        let (mut image, mut objects) = self.set.load(index)?;
+        let mut rng = Rng::new(seed, epoch, index as u64);
+        if rng.chance(prepare.flip) {
+            mirror(&mut image, objects.iter_mut().map(|object| &mut object.bounds));
+        }
+        let shorter = prepare.shorter[rng.below(prepare.shorter.len())];
+        let fitted = prepare.fit(&image, shorter);
+        let learned = objects.iter().filter(|object| object.role == Role::Single);
+        let learned: Vec<(usize, Corners)> = learned
+            .filter_map(|object| Some((object.class, fitted.corners(object.bounds.inside(image.size())?))))
+            .collect();
+        let targets = AnchorTargets::new(&prepare.pyramid, &learned, &prepare.matching);
+        Ok(Example { pixels: fitted.pixels, targets })
+    }
+}
+
+/// Samples as inputs of a step whose first is called `image`.
+pub(super) fn batch(samples: Vec<Example>, image: &str) -> Batch {
+    Batch::join(samples, [image, LABEL, BOX], |Example { pixels, targets }| [pixels, targets.labels, targets.offsets])
+}
+
+/// A held-out image.
+pub(super) struct HeldOutImage {
+    pub name: String,
+    pub image: Image,
+    pub objects: Vec<Object>,
+    pub fitted: Fitted,
+}
+
+/// Held-out images as a network takes them.
+pub(super) struct Evaluated {
+    pub set: Arc<dyn BoxDataset>,
+    pub prepare: Preparation,
+}
+
+impl Samples for Evaluated {
+    type Sample = HeldOutImage;
+
+    fn len(&self) -> usize {
+        self.set.len()
+    }
+
+    fn sample(&self, _seed: u64, _epoch: u64, index: usize) -> Result<HeldOutImage, DataError> {
+        let (image, objects) = self.set.load(index)?;
+        let shorter = self.prepare.shorter.iter().max().copied().unwrap_or(1);
+        let fitted = self.prepare.fit(&image, shorter);
+        Ok(HeldOutImage { name: self.set.name(index), image, objects, fitted })
+    }
+}
+
+/// How objects are read off the outputs of a network, and the names of both outputs.
+pub(super) fn detection(recipe: &Recipe) -> ([String; 2], DetectConfig) {
+    let boxes = recipe.postprocess.boxes.clone().unwrap_or_default();
+    let config = DetectConfig {
+        min_score: boxes.min_score as f32,
+        candidates: boxes.candidates,
+        nms: boxes.nms_iou as f32,
+        most: boxes.detections,
+    };
+    ([boxes.class, boxes.boxes], config)
+}
