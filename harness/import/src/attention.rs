@@ -61,7 +61,7 @@ impl Reader<'_> {
             .iter()
             .filter_map(|value| match self.seen(*value) {
                 Some(Seen::Of(base, views)) => Some((*base, views.clone())),
-                Some(Seen::Expanded(_) | Seen::Reshaped(..) | Seen::Unsaid(_)) | None => None,
+                Some(Seen::Expanded(_) | Seen::Reshaped(..) | Seen::Picked(_) | Seen::Unsaid(_)) | None => None,
             })
             .collect();
         let apart = [View::Reshape(vec![n, t, heads, d]), View::Permute(vec![0, 2, 1, 3])];
@@ -129,7 +129,7 @@ impl Reader<'_> {
             };
             match self.seen(*value) {
                 Some(Seen::Of(base, views)) => given.push((*base, views.clone())),
-                Some(Seen::Expanded(_) | Seen::Reshaped(..) | Seen::Unsaid(_)) | None => {
+                Some(Seen::Expanded(_) | Seen::Reshaped(..) | Seen::Picked(_) | Seen::Unsaid(_)) | None => {
                     return Err(at.unknown_form(key));
                 }
             }

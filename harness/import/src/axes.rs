@@ -17,6 +17,15 @@ impl Reader<'_> {
                     Seen::Of(*base, crate::view::simplified(self.shape_of(*base), &all))
                 }
                 Some(Seen::Reshaped(..)) => Seen::Unsaid("it uses a part of a parameter"),
+                Some(Seen::Picked(picked)) => {
+                    let mut picked = picked.clone();
+                    picked.shape = crate::view::shape(&picked.shape, &views);
+                    picked.views.extend(views);
+                    if picked.shape != made.shape {
+                        return Err(at.refuse(format!("it gives {:?}", made.shape), "this form of the function is not supported"));
+                    }
+                    Seen::Picked(picked)
+                }
                 Some(other) => other.clone(),
                 None => return Err(at.unknown_form("input")),
             },
@@ -76,10 +85,13 @@ impl Reader<'_> {
 
     /// The shape of the operand of the function; `None` for unsupported values, whose results are unsupported too.
     fn shape_of_input(&mut self, at: &mut At<'_>) -> Result<Option<Vec<usize>>, Refusal> {
-        if let Some(Argument::Value(value)) = at.input()
-            && let Some(shape) = self.shape(*value)
-        {
-            return Ok(Some(shape));
+        if let Some(Argument::Value(value)) = at.input() {
+            if let Some(Seen::Picked(picked)) = self.seen(*value) {
+                return Ok(Some(picked.shape.clone()));
+            }
+            if let Some(shape) = self.shape(*value) {
+                return Ok(Some(shape));
+            }
         }
         at.told_by_the_result();
         at.call.outputs.values().try_for_each(|made| self.viewed(at, made, Vec::new()))?;

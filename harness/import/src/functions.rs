@@ -16,6 +16,7 @@ const FUNCTIONS: &[(&[&str], Reading)] = &[
     (&["conv2d"], |network, at| network.conv(at)),
     (&["conv_transpose2d"], |network, at| network.conv_transpose(at)),
     (&["linear"], |network, at| network.linear(at)),
+    (&["addmm"], |network, at| network.addmm(at)),
     (&["embedding"], |network, at| network.embedding(at)),
     (&["batch_norm"], |network, at| network.batch_norm(at)),
     (&["layer_norm"], |network, at| network.layer_norm(at)),
@@ -42,6 +43,7 @@ const FUNCTIONS: &[(&[&str], Reading)] = &[
     (&["cos"], |network, at| network.formula(at, "cos(x)")),
     (&["floor"], |network, at| network.formula(at, "floor(x)")),
     (&["square"], |network, at| network.formula(at, "x^2")),
+    (&["pow", "__pow__"], |network, at| network.power(at)),
     (&["softplus"], |network, at| network.softplus(at)),
     (&["hardtanh"], |network, at| network.hardtanh(at)),
     (&["clamp", "clip"], |network, at| network.clamp(at)),
@@ -101,7 +103,6 @@ const WITHOUT_LAYER: &[(&str, &str)] = &[
     ("max", "`max_pool` takes the largest of a window"),
     ("max_pool2d_with_indices", "`max_pool` gives no indices"),
     ("adaptive_max_pool2d", "`max_pool` with the window of the whole map"),
-    ("addmm", "`linear` has its weight as [out, in]; transformers' Conv1D has [in, out]"),
     ("movedim", "use `permute`, which takes the whole order"),
     ("detach", "`train.parts` freezes parts of a recipe"),
 ];

@@ -2,11 +2,13 @@
 
 use zoo_recipe::Layer;
 use zoo_recipe::layers as zoo;
+use zoo_recipe::schema::Size;
 
 use crate::Refusal;
 use crate::arguments::{At, wrapped};
+use crate::constant::Constant;
 use crate::operation::What;
-use crate::read::{Reader, Seen};
+use crate::read::{Picked, Reader, Seen};
 use crate::trace::Argument;
 use crate::view::View;
 use crate::word::{Word, number};
@@ -14,12 +16,16 @@ use crate::word::{Word, number};
 /// Longest axis that a sum is taken over term by term.
 const MOST_TERMS: usize = 8;
 
+const POSITIONS: &str = "`positions` adds to each token the row of its position";
+
 /// The two operands of a function.
 enum Operands {
     /// Two tensors.
     Both(Argument, Argument),
     /// A tensor and a parameter, in the shape that it is seen in.
     Parameter(Argument, String, Vec<usize>),
+    /// A tensor and rows of a parameter.
+    Picked(Argument, Picked),
     /// A tensor and a number; whether the number comes first.
     Number(Argument, f64, bool),
 }
@@ -33,11 +39,21 @@ impl Reader<'_> {
             Argument::Parameter(name) => Some((name.clone(), self.trace.shape(name).to_vec())),
             Argument::Value(value) => match self.seen(*value) {
                 Some(Seen::Reshaped(name, shape)) => Some((name.clone(), shape.clone())),
-                Some(Seen::Of(..) | Seen::Expanded(_) | Seen::Unsaid(_)) | None => None,
+                Some(Seen::Of(..) | Seen::Expanded(_) | Seen::Picked(_) | Seen::Unsaid(_)) | None => None,
+            },
+            _ => None,
+        };
+        let picked = |argument: &Argument| match argument {
+            Argument::Value(value) => match self.seen(*value) {
+                Some(Seen::Picked(picked)) => Some(picked.clone()),
+                Some(Seen::Of(..) | Seen::Expanded(_) | Seen::Reshaped(..) | Seen::Unsaid(_)) | None => None,
             },
             _ => None,
         };
         Ok(match (first, second) {
+            (one, other @ Argument::Value(_)) | (other @ Argument::Value(_), one) if let Some(picked) = picked(one) => {
+                Operands::Picked(other.clone(), picked)
+            }
             (one, other @ Argument::Value(_)) if let Some((name, shape)) = parameter(one) => {
                 Operands::Parameter(other.clone(), name, shape)
             }
@@ -91,6 +107,7 @@ impl Reader<'_> {
                 let word = Word::formula(format!("x + {}", number(value)));
                 self.counted(at, &x, What::Layer(word))
             }
+            Operands::Picked(x, picked) => self.add_positions(at, &x, &picked),
             Operands::Parameter(x, name, seen) => {
                 let x = self.operand(at, Some(&x))?;
                 let (own, shape) = (self.trace.shape(&name), self.shape_of(x));
@@ -107,6 +124,23 @@ impl Reader<'_> {
         }
     }
 
+    /// The first rows of a table, one for each token.
+    fn add_positions(&mut self, at: &mut At<'_>, x: &Argument, picked: &Picked) -> Result<(), Refusal> {
+        let x = self.operand(at, Some(x))?;
+        let (shape, table) = (self.shape_of(x), self.trace.shape(&picked.table));
+        let (Some(name), [_, t, e], [rows, width]) = (picked.table.strip_suffix(".weight"), shape, table) else {
+            return Err(at.refuse(format!("it adds rows of the parameter `{}` to {shape:?}", picked.table), POSITIONS));
+        };
+        let is_row = |extents: &[usize]| extents == [*t, *e] || extents == [1, *t, *e];
+        if !picked.rows.counts_up() || !picked.views.is_empty() || !is_row(&picked.shape) || width != e {
+            let what = format!("it adds rows of the parameter `{}` that are not those of positions 0, 1, ...", picked.table);
+            return Err(at.refuse(what, POSITIONS));
+        }
+        let init = zoo_graph::Init::Normal(zoo_graph::init::NormalInit { std: 1.0 });
+        let layer = Layer::Positions(zoo::Positions { rows: Size(*rows), init });
+        self.layer(at, layer, x, Some(name.to_owned()))
+    }
+
     pub(crate) fn subtract(&mut self, at: &mut At<'_>) -> Result<(), Refusal> {
         self.without_factor(at)?;
         match self.operands(at)? {
@@ -119,7 +153,7 @@ impl Reader<'_> {
                 let word = Word::formula(format!("{} - x", number(value)));
                 self.counted(at, &x, What::Layer(word))
             }
-            Operands::Parameter(_, name, _) => {
+            Operands::Parameter(_, name, _) | Operands::Picked(_, Picked { table: name, .. }) => {
                 Err(at.refuse(format!("it subtracts the parameter `{name}`"), "`add_parameter` adds one"))
             }
         }
@@ -131,6 +165,10 @@ impl Reader<'_> {
             Operands::Number(x, by, _) => {
                 let word = Word::of(&Layer::Scale(zoo::Scale { by }));
                 self.counted(at, &x, What::Layer(word))
+            }
+            Operands::Picked(_, picked) => {
+                let what = format!("it multiplies by rows of the parameter `{}`", picked.table);
+                Err(at.refuse(what, "`positions` adds a row to each token"))
             }
             Operands::Parameter(x, name, seen) => {
                 let start = self.trace.parameters.get(&name).and_then(|own| own.start).unwrap_or(1.0);
@@ -251,6 +289,16 @@ impl Reader<'_> {
             None => Some(0),
         };
         let Some(axis) = axis else { return Err(at.unknown_form("dim")) };
+        // An empty tensor adds nothing: a cache before the first token.
+        let is_empty = |part: &&Argument| self.trace.constant(part).is_some_and(Constant::is_empty);
+        let parts: Vec<&Argument> = parts.iter().filter(|part| !is_empty(part)).collect();
+        if let [Argument::Value(only)] = parts[..]
+            && let Some(seen) = self.seen(*only).cloned()
+            && self.shape(*only).as_ref() == Some(&made.shape)
+        {
+            self.is(made.value, seen);
+            return Ok(());
+        }
         if let [Argument::Value(token), rest @ Argument::Value(_)] = &parts[..]
             && let Some(Seen::Expanded(name)) = self.seen(*token).cloned()
             && (rank, axis) == (3, 1)

@@ -1,7 +1,7 @@
 //! Layers as they are written: names relative to the enclosing module, and scopes for names that are not modules.
 
 use crate::item::Item;
-use crate::word::Kind;
+use crate::word::{Entry, Kind, Setting};
 
 /// Gives layers inside the module `path` the names that they have there.
 pub fn lay_out(items: Vec<Item>, path: &str) -> Vec<Item> {
@@ -45,8 +45,14 @@ fn split(full: &str, path: &str) -> (Vec<String>, String) {
 /// A layer, and the names between the module `path` and it.
 fn one(item: Item, path: &str) -> (Vec<String>, Item) {
     let laid = match item {
-        Item::Layer { word, name: Some(full) } => {
+        Item::Layer { mut word, name: Some(full) } => {
             let (scopes, own) = split(&full, path);
+            if word.tag == "unembed"
+                && let Some(Entry { value: Setting::Text(bias), .. }) = word.settings.get_mut("bias")
+            {
+                // Beside the layer.
+                *bias = bias.rsplit('.').next().unwrap_or_default().to_owned();
+            }
             return (scopes, Item::Layer { word, name: Some(own) });
         }
         Item::Module { path: full, class, source, body, returns, enabled, closed, .. } => {

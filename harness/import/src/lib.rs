@@ -20,8 +20,10 @@
 mod arguments;
 mod attention;
 mod axes;
+mod constant;
 mod error;
 mod fold;
+mod formula;
 mod functions;
 mod generalise;
 mod item;
@@ -41,6 +43,7 @@ mod view;
 mod word;
 mod write;
 
+pub use constant::Constant;
 pub use error::{ImportError, Refusal};
 pub use proof::Proof;
 pub use trace::{FORMAT, MAX_BYTES, Trace, Training};

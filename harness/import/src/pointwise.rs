@@ -18,6 +18,15 @@ impl Reader<'_> {
         self.gives(at, What::Layer(Word::formula(formula.into())), vec![x], None)
     }
 
+    pub(crate) fn power(&mut self, at: &mut At<'_>) -> Result<(), Refusal> {
+        match at.argument(1, &["exponent"]).and_then(Argument::number) {
+            Some(exponent) if exponent.fract() == 0.0 && (1.0..=8.0).contains(&exponent) => {
+                self.formula(at, format!("x^{exponent}"))
+            }
+            _ => Err(at.refuse("its exponent is not a whole number from 1 to 8", "`map` has powers with such exponents")),
+        }
+    }
+
     /// `threshold` is where PyTorch takes x for softplus(x), which is the same but for rounding from 20 on.
     pub(crate) fn softplus(&mut self, at: &mut At<'_>) -> Result<(), Refusal> {
         let (beta, threshold) = (at.float(1, "beta", 1.0)?, at.float(2, "threshold", 20.0)?);

@@ -296,7 +296,9 @@ pub fn shapes(trace: &Trace, recipe: &Recipe, model: &ResolvedModel) -> Result<u
         let zoo_graph::TapState::Value(value) = tap.state else { continue };
         let shape = graph.ty(value).shape.to_vec();
         let key = (tap.module.clone(), tap.call, tap.part.clone().unwrap_or_default());
-        if let Some(theirs) = given.get(&key).filter(|theirs| **theirs != shape) {
+        // Rows of positions are the same for all samples: PyTorch may have an axis of one sample before them.
+        let is_other = |theirs: &&Vec<usize>| **theirs != shape && theirs.strip_prefix(&[1]) != Some(&shape[..]);
+        if let Some(theirs) = given.get(&key).filter(is_other) {
             let message = format!("the module {} would give {shape:?}, and gives {theirs:?}", tap.key());
             return Err(ImportError::Differs(message));
         }

@@ -6,8 +6,10 @@ use zoo_recipe::Layer;
 use zoo_recipe::layers::Axis;
 
 use crate::arguments::At;
+use crate::constant::Constant;
 use crate::operation::{Module, Network, Operation, Tensor, Unit, What};
 use crate::trace::{Argument, Call, Made, ModuleCall, Trace};
+use crate::formula;
 use crate::view::{self, View};
 use crate::word::{Kind, Word};
 use crate::{ImportError, Refusal};
@@ -30,11 +32,14 @@ pub fn read(trace: &Trace) -> Result<Network, ImportError> {
         return Err(Refusal::of_parameter(trace, name, what, "`train.parts` freezes modules of a recipe").into());
     }
     let inputs = trace.inputs.iter().map(|(name, made)| (name.clone(), made.value)).collect();
-    let root = reader.call(&trace.root)?;
+    let Some(mut root) = reader.call(&trace.root)? else {
+        return Err(reader.refuse_module(&trace.root, "its result is not a tensor of samples").into());
+    };
     if root.returns.len() > 1 {
         let what = format!("it gives {} tensors", root.returns.len());
         return Err(reader.refuse_module(&trace.root, &what).into());
     }
+    root.returns.clear();
     Ok(Network { root, inputs })
 }
 
@@ -47,8 +52,23 @@ pub(crate) enum Seen {
     Expanded(String),
     /// A parameter in another shape.
     Reshaped(String, Vec<usize>),
+    /// Rows of a parameter.
+    Picked(Picked),
     /// Something unsupported that must not be used, with a description.
     Unsaid(&'static str),
+}
+
+/// Rows of a parameter `[rows, width]`, and views of them.
+#[derive(Clone, Debug)]
+pub(crate) struct Picked {
+    /// The parameter.
+    pub table: String,
+    /// The numbers of the rows, of any shape.
+    pub rows: Constant,
+    /// What is made of `[rows' shape.., width]`.
+    pub views: Vec<View>,
+    /// Its shape.
+    pub shape: Vec<usize>,
 }
 
 pub(crate) struct Reader<'t> {
@@ -79,8 +99,8 @@ impl Reader<'_> {
         self.shapes.insert(made.value, made.shape.clone());
     }
 
-    /// The operations of a module.
-    fn call(&mut self, call: &ModuleCall) -> Result<Module, ImportError> {
+    /// The operations of a module; `None` if it only gives rows of a parameter, which are part of what is done with them.
+    fn call(&mut self, call: &ModuleCall) -> Result<Option<Module>, ImportError> {
         let path = &call.module;
         let given: Vec<usize> = call.args.iter().chain(call.kwargs.values()).flat_map(Argument::values).collect();
         let mut inputs = Vec::new();
@@ -103,6 +123,10 @@ impl Reader<'_> {
                     self.function(&mut At::new(path, inner, &mut body))?;
                 }
             }
+        }
+        let given: Vec<usize> = call.outputs.values().flat_map(Argument::values).collect();
+        if body.is_empty() && !given.is_empty() && given.iter().all(|value| matches!(self.seen(*value), Some(Seen::Picked(_)))) {
+            return Ok(None);
         }
         let mut returns = Vec::new();
         for (key, value) in &call.outputs {
@@ -136,7 +160,8 @@ impl Reader<'_> {
         shorten_sums(&mut module.body);
         let given: Vec<Tensor> = module.returns.iter().map(|(_, tensor)| *tensor).chain([output]).collect();
         drop_unused(&mut module.body, &given);
-        Ok(module)
+        formula::combine(&mut module);
+        Ok(Some(module))
     }
 
     fn refuse_module(&self, call: &ModuleCall, what: &str) -> Refusal {
@@ -159,7 +184,7 @@ impl Reader<'_> {
         for value in call.args.iter().chain(call.kwargs.values()).flat_map(Argument::values) {
             self.tensor(value, outer, &call.at, &call.module, units)?;
         }
-        let mut module = self.call(call)?;
+        let Some(mut module) = self.call(call)? else { return Ok(()) };
         // A function that selects one of several tensors is marked.
         let picks = module.body.is_empty() && module.inputs.len() > 1;
         if module.inputs.contains(&module.output) && !picks {
@@ -212,7 +237,7 @@ impl Reader<'_> {
     pub(crate) fn shape(&self, value: usize) -> Option<Vec<usize>> {
         match self.seen.get(&value)? {
             Seen::Of(tensor, views) => Some(view::shape(self.shape_of(*tensor), views)),
-            Seen::Expanded(_) | Seen::Reshaped(..) | Seen::Unsaid(_) => None,
+            Seen::Expanded(_) | Seen::Reshaped(..) | Seen::Picked(_) | Seen::Unsaid(_) => None,
         }
     }
 
@@ -260,6 +285,14 @@ impl Reader<'_> {
                 let what = format!("it uses the parameter `{name}` in another shape");
                 return Err(refuse(&what, "`layer_scale` multiplies the channels of maps by one, with `flat`"));
             }
+            Some(Seen::Picked(picked)) => {
+                let what = format!("it computes with rows of the parameter `{}`", picked.table);
+                return Err(refuse(
+                    &what,
+                    "`positions` adds a row to each token by its position; for rows by an input, add the input to the \
+                     example batch (`--indices`)",
+                ));
+            }
             Some(Seen::Unsaid(what)) => return Err(refuse(what, "there is no layer that gives it")),
             None => return Err(refuse("it uses a tensor of unknown origin", "this is a defect of the trace")),
         };
@@ -306,6 +339,7 @@ impl Reader<'_> {
                     "`add_parameter` and `layer_scale` add and multiply by one, `prepend` puts one first",
                 ))
             }
+            Some(Argument::Constant(_)) => Err(at.refuse("it computes with a constant tensor", "recipes have no constant tensors")),
             Some(Argument::Buffer(name)) => {
                 let what = format!("it computes with the buffer `{name}`");
                 Err(at.refuse(what, "recipes have no constant tensors"))

@@ -7,10 +7,10 @@ use serde_yaml::{Mapping, Value};
 use zoo_recipe::schema::Optimizer;
 
 use crate::fold::fold;
-use crate::item::Item;
+use crate::item::{Item, each_list};
 use crate::layout::lay_out;
 use crate::operation::Network;
-use crate::trace::{Trace, Training};
+use crate::trace::{Made, Trace, Training};
 use crate::word::{Kind, Setting, number};
 use crate::{ImportError, structure, write};
 
@@ -26,6 +26,7 @@ pub fn text(trace: &Trace, network: &Network, name: &str) -> Result<String, Impo
     let (items, _) = structure::layers(&network.root, &network.inputs)?;
     let mut body = lay_out(items, "");
     name_classes(&mut body, trace.classes);
+    name_vocabulary(&mut body, trace);
     let classes = trace.modules.iter();
     let classes = classes.map(|(path, module)| (path.as_str(), module.class.rsplit('.').next().unwrap_or_default()));
     let model = write::model(&fold(body, &classes.collect()));
@@ -93,6 +94,24 @@ fn name_classes(items: &mut [Item], classes: usize) -> bool {
     false
 }
 
+/// Replaces the rows of the first table by `$classes` if inputs are indices of the classes: tokens.
+fn name_vocabulary(items: &mut Vec<Item>, trace: &Trace) {
+    let mut is_named = trace.inputs.values().next().is_none_or(Made::is_real);
+    each_list(items, &mut |list| {
+        for item in list {
+            if let Item::Layer { word, .. } = item
+                && word.tag == "embedding"
+                && word.int("rows") == i64::try_from(trace.classes).ok()
+                && let Some(rows) = word.settings.get_mut("rows")
+                && !is_named
+            {
+                rows.value = Setting::Text("$classes".to_owned());
+                is_named = true;
+            }
+        }
+    });
+}
+
 /// Data, training and golden.
 fn rest(trace: &Trace) -> String {
     let mut text = String::new();
@@ -127,6 +146,12 @@ fn rest(trace: &Trace) -> String {
 fn data(trace: &Trace) -> String {
     let shape = trace.inputs.values().next().map(|made| made.shape.clone()).unwrap_or_default();
     let (classes, side) = (trace.classes, shape.last().copied().unwrap_or_default());
+    if !trace.inputs.values().next().is_none_or(Made::is_real) {
+        return "# zoo reads texts by characters: without a text of as many characters as there are classes, this recipe can be\n\
+                # proven, profiled and exported, but not trained.\n\
+                data:\n  source: {text_file: {path: data/text.txt, windows: 12000}}\n\n"
+            .to_owned();
+    }
     let usual = "mean: [0.485, 0.456, 0.406], std: [0.229, 0.224, 0.225]";
     if MOST_CHARACTERS.contains(&classes) && SIDES.contains(&side) && shape.get(1..) == Some(&[3, side, side]) {
         return format!(

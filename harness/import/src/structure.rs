@@ -27,15 +27,30 @@ pub fn layers(module: &Module, inputs: &[(String, Tensor)]) -> Result<(Vec<Item>
         taps: HashMap::new(),
     };
     body.order()?;
-    if module.returns.is_empty()
+    if gives_one(module)
         && !module.body.is_empty()
-        && let Some(items) = body.run(input, module.output)?
+        && let Some(mut items) = body.run(input, module.output)?
         && body.done.len() == module.body.len()
     {
-        return Ok((items, IndexMap::new()));
+        let mut returns = IndexMap::new();
+        for (key, _) in &module.returns {
+            let tap = body.tap("out");
+            items.push(Item::Tap(tap.clone()));
+            returns.insert(key.clone(), tap);
+        }
+        return Ok((items, returns));
     }
     body.taps.clear();
     body.in_order()
+}
+
+/// Whether a module gives one tensor, which it may return under a key.
+fn gives_one(module: &Module) -> bool {
+    match &module.returns[..] {
+        [] => true,
+        [(_, tensor)] => *tensor == module.output,
+        _ => false,
+    }
 }
 
 struct Body<'m> {
@@ -115,7 +130,7 @@ impl Body<'_> {
                 return Ok(None);
             }
             let unit = &self.module.body[index];
-            if matches!(unit, Unit::Module(module) if !module.returns.is_empty()) {
+            if matches!(unit, Unit::Module(module) if !gives_one(module)) {
                 return Ok(None);
             }
             match unit.operands() {

@@ -59,7 +59,7 @@ impl Word for RelativePositionBias {
         }
         let shape = [(2 * height - 1) * (2 * width - 1), heads];
         let table = at.parameter("", VariableRole::Weight, &shape, &self.init)?;
-        let of_pairs = Gather { indices: Indices::Fixed(rows(self.size.0).into()) };
+        let of_pairs = Gather { indices: Indices::Fixed(rows(self.size.0).into()), padding: None };
         let of_pairs = at.add_part("of_pairs", of_pairs, &[table])?;
         let by_query = at.add_part("by_query", Reshape { shape: [tokens, tokens, heads].into() }, &[of_pairs])?;
         let bias = at.transposed("by_head", &[2, 0, 1], by_query)?;
