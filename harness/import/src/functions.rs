@@ -5,8 +5,9 @@ use zoo_recipe::layers as zoo;
 
 use crate::Refusal;
 use crate::arguments::At;
-use crate::operation::Tensor;
+use crate::operation::{Tensor, What};
 use crate::read::Reader;
+use crate::word::Word;
 
 /// Adds the operations of a call.
 type Reading = fn(&mut Reader<'_>, &mut At<'_>) -> Result<(), Refusal>;
@@ -69,6 +70,7 @@ const FUNCTIONS: &[(&[&str], Reading)] = &[
     (&["stack"], |network, at| network.stack(at)),
     (&["sum"], |network, at| network.sum(at)),
     (&["scaled_dot_product_attention"], |network, at| network.dot_product_attention(at)),
+    (&["matmul", "__matmul__", "bmm"], |network, at| network.product(at)),
     (&["multi_head_attention_forward"], |network, at| network.attention(at)),
     (
         &["flatten", "view", "reshape", "unsqueeze", "squeeze", "unflatten", "_unsafe_view", "view_as", "reshape_as"],
@@ -76,6 +78,7 @@ const FUNCTIONS: &[(&[&str], Reading)] = &[
     ),
     (&["permute", "transpose", "swapaxes", "swapdims", "t", "T", "mT"], |network, at| network.permuted(at)),
     (&["chunk", "split", "split_with_sizes", "tensor_split", "unbind"], |network, at| network.pieces(at)),
+    (&["roll"], |network, at| network.rolled(at)),
     (&["select", "__getitem__"], |network, at| network.indexed(at)),
     (&["expand"], |network, at| network.expanded(at)),
     (&["contiguous", "clone", "to", "type_as", "type", "float", "double"], |network, at| network.same(at)),
@@ -85,14 +88,10 @@ const FUNCTIONS: &[(&[&str], Reading)] = &[
     }),
 ];
 
-const PRODUCTS: &str = "only `dot_product_attention` and `attention` multiply tensors by each other";
+pub(crate) const PRODUCTS: &str = "only `dot_product_attention` and `attention` multiply tensors by each other";
 
 /// Functions without a layer, and the closest alternative.
 const WITHOUT_LAYER: &[(&str, &str)] = &[
-    ("roll", "write `windows` or `roll` by hand, as the recipe swin_t does"),
-    ("matmul", PRODUCTS),
-    ("__matmul__", PRODUCTS),
-    ("bmm", PRODUCTS),
     ("einsum", PRODUCTS),
     ("normalize", "`rms_norm` and `layer_norm` normalise rows"),
     (
@@ -129,8 +128,10 @@ impl Reader<'_> {
 
     /// A function of one operand that is a layer.
     pub(crate) fn unary(&mut self, at: &mut At<'_>, layer: Layer) -> Result<(), Refusal> {
-        let x = self.first(at)?;
-        self.layer(at, layer, x, None)
+        let input = at.input();
+        let (x, views) = self.rows(at, input, None)?;
+        let shape = self.shape_of(x).to_vec();
+        self.gives_viewed(at, What::Layer(Word::of(&layer)), vec![x], None, shape, views)
     }
 
     /// The operand of a function on feature maps, `[n, c, h, w]`.

@@ -2,12 +2,12 @@
 
 use zoo_recipe::Layer;
 use zoo_recipe::layers as zoo;
-use zoo_recipe::schema::Size;
+use zoo_recipe::schema::{Pair, Size};
 
 use crate::Refusal;
 use crate::arguments::{At, wrapped};
 use crate::constant::Constant;
-use crate::operation::What;
+use crate::operation::{Tensor, What};
 use crate::read::{Picked, Reader, Seen};
 use crate::trace::Argument;
 use crate::view::View;
@@ -39,14 +39,30 @@ impl Reader<'_> {
             Argument::Parameter(name) => Some((name.clone(), self.trace.shape(name).to_vec())),
             Argument::Value(value) => match self.seen(*value) {
                 Some(Seen::Reshaped(name, shape)) => Some((name.clone(), shape.clone())),
-                Some(Seen::Of(..) | Seen::Expanded(_) | Seen::Picked(_) | Seen::Unsaid(_)) | None => None,
+                Some(
+                    Seen::Of(..)
+                    | Seen::Times(..)
+                    | Seen::Scores(_)
+                    | Seen::Expanded(_)
+                    | Seen::Picked(_)
+                    | Seen::Unsaid(_),
+                )
+                | None => None,
             },
             _ => None,
         };
         let picked = |argument: &Argument| match argument {
             Argument::Value(value) => match self.seen(*value) {
                 Some(Seen::Picked(picked)) => Some(picked.clone()),
-                Some(Seen::Of(..) | Seen::Expanded(_) | Seen::Reshaped(..) | Seen::Unsaid(_)) | None => None,
+                Some(
+                    Seen::Of(..)
+                    | Seen::Times(..)
+                    | Seen::Scores(_)
+                    | Seen::Expanded(_)
+                    | Seen::Reshaped(..)
+                    | Seen::Unsaid(_),
+                )
+                | None => None,
             },
             _ => None,
         };
@@ -101,6 +117,17 @@ impl Reader<'_> {
             return Ok(());
         }
         self.without_factor(at)?;
+        if let Some(scores) = self.scores(at.input()) {
+            let other = at.argument(1, &["other"]);
+            if let Some(mask) = other.and_then(|other| self.trace.constant(other)).cloned() {
+                return self.mask_of_scores(at, scores, &mask);
+            }
+            if let Some(Argument::Value(value)) = other
+                && let Some(Seen::Picked(bias)) = self.seen(*value).cloned()
+            {
+                return self.bias_of_scores(at, scores, &bias);
+            }
+        }
         match self.operands(at)? {
             Operands::Both(first, second) => self.both(at, What::Add, &first, &second),
             Operands::Number(x, value, _) => {
@@ -163,6 +190,17 @@ impl Reader<'_> {
         match self.operands(at)? {
             Operands::Both(first, second) => self.both(at, What::Mul, &first, &second),
             Operands::Number(x, by, _) => {
+                if let Some(scores) = self.scores(Some(&x)) {
+                    return self.scale_of_scores(at, scores, by);
+                }
+                // A view that no layer gives may become one.
+                if let Argument::Value(value) = x
+                    && let Some(Seen::Of(base, views)) = self.seen(value).cloned()
+                    && !views.is_empty()
+                {
+                    self.is(at.made()?.value, Seen::Times(base, views, by));
+                    return Ok(());
+                }
                 let word = Word::of(&Layer::Scale(zoo::Scale { by }));
                 self.counted(at, &x, What::Layer(word))
             }
@@ -208,6 +246,9 @@ impl Reader<'_> {
     pub(crate) fn divide(&mut self, at: &mut At<'_>) -> Result<(), Refusal> {
         match self.operands(at)? {
             Operands::Number(x, by, false) => {
+                if let Some(scores) = self.scores(Some(&x)) {
+                    return self.scale_of_scores(at, scores, 1.0 / by);
+                }
                 let word = Word::formula(format!("x / {}", number(by)));
                 self.counted(at, &x, What::Layer(word))
             }
@@ -278,6 +319,34 @@ impl Reader<'_> {
         self.gives_viewed(at, What::Concat(along), operands, None, joined, split)
     }
 
+    /// The map of which the parts are the pixels of each square of four, column by column, joined along the channels.
+    fn merged(&self, parts: &[&Argument], axis: usize) -> Option<(Tensor, Vec<View>)> {
+        let mut whole: Option<(Tensor, Vec<View>)> = None;
+        for (place, part) in parts.iter().enumerate() {
+            let Argument::Value(value) = part else { return None };
+            let Some(Seen::Of(base, views)) = self.seen(*value) else { return None };
+            let (before, [View::Every(1, down, 2), View::Every(2, across, 2)]) = views.split_last_chunk()? else {
+                return None;
+            };
+            if [*across, *down] != [place / 2, place % 2] || axis != 3 {
+                return None;
+            }
+            let own = (*base, before.to_vec());
+            if *whole.get_or_insert_with(|| own.clone()) != own {
+                return None;
+            }
+        }
+        let (base, mut views) = whole.filter(|_| parts.len() == 4)?;
+        let [_, height, width, _] = self.shape_of(base) else { return None };
+        // A map of an odd size is filled up by the layer.
+        if views[..] == [View::Fill(vec![0, height % 2, width % 2, 0])] {
+            views.clear();
+        }
+        let [_, height, width, _] = crate::view::shape(self.shape_of(base), &views)[..] else { return None };
+        let is_whole = views.is_empty() || (height % 2, width % 2) == (0, 0);
+        is_whole.then_some((base, views))
+    }
+
     pub(crate) fn concat(&mut self, at: &mut At<'_>) -> Result<(), Refusal> {
         let Some(Argument::List(parts)) = at.argument(0, &["tensors"]) else {
             return Err(at.unknown_form("tensors"));
@@ -306,6 +375,10 @@ impl Reader<'_> {
             let x = self.operand(at, Some(rest))?;
             let layer = Layer::Prepend(zoo::Prepend { init: zoo_graph::Init::Constant(0.0) });
             return self.layer(at, layer, x, Some(name));
+        }
+        if let Some((base, views)) = self.merged(&parts, axis) {
+            let x = self.view(at, base, views)?;
+            return self.layer(at, Layer::MergePatches(zoo::MergePatches { size: Pair([2, 2]) }), x, None);
         }
         let along = match axis {
             1 => zoo::Axis::Channel,

@@ -53,9 +53,14 @@ impl Reader<'_> {
     }
 
     pub(crate) fn linear(&mut self, at: &mut At<'_>) -> Result<(), Refusal> {
-        let x = self.first(at)?;
+        let input = at.input();
         let (name, shape) = self.weight(at, 1)?;
         let [out, _] = shape[..] else { return Err(at.unknown_form("weight")) };
+        let (x, views) = self.rows(at, input, Some(out))?;
+        let mut shape = self.shape_of(x).to_vec();
+        if let Some(width) = shape.last_mut() {
+            *width = out;
+        }
         let shared = self.trace.parameters.get(&format!("{}.weight", at.module)).and_then(|own| own.same_as.as_ref());
         if let Some(table) = shared.and_then(|shared| shared.strip_suffix(".weight")).filter(|_| name != at.module) {
             // The bias belongs to the module around, as in BERT.
@@ -72,12 +77,14 @@ impl Reader<'_> {
                 }
             };
             let layer = Layer::Unembed(zoo::Unembed { table: table.to_owned(), bias });
-            return self.layer(at, layer, x, Some(at.module.to_owned()));
+            let what = What::Layer(Word::of(&layer));
+            return self.gives_viewed(at, what, vec![x], Some(at.module.to_owned()), shape, views);
         }
         let bias = self.bias(at, 2, &name)?;
         let init = WeightInit::default();
-        let layer = zoo::Linear { out: Size(out), bias, transposed: false, functional: false, init };
-        self.layer(at, Layer::Linear(layer), x, Some(name))
+        let functional = name != at.module;
+        let layer = zoo::Linear { out: Size(out), bias, transposed: false, functional, init };
+        self.gives_viewed(at, What::Layer(Word::of(&Layer::Linear(layer))), vec![x], Some(name), shape, views)
     }
 
     /// bias + x weight, of a weight `[in, out]` and rows `[.., in]` that are one axis.
@@ -85,22 +92,17 @@ impl Reader<'_> {
         let (beta, alpha) = (at.float(NAMED, "beta", 1.0)?, at.float(NAMED, "alpha", 1.0)?);
         at.only("beta", beta, 1.0)?;
         at.only("alpha", alpha, 1.0)?;
-        let Some(Argument::Value(value)) = at.argument(1, &["mat1"]) else { return Err(at.unknown_form("mat1")) };
+        let rows = at.argument(1, &["mat1"]);
         let weight = at.argument(2, &["mat2"]);
         let (name, shape) = self.parameter(at, weight, "weight")?;
         let [inputs, out] = shape[..] else { return Err(at.unknown_form("mat2")) };
         if at.input() != Some(&Argument::Parameter(format!("{name}.bias"))) {
             return Err(at.refuse("its bias is computed, or belongs to another module", "a layer's bias is `<name>.bias`"));
         }
-        let Some(Seen::Of(base, views)) = self.seen(*value).cloned() else { return Err(at.unknown_form("mat1")) };
-        let made = at.made()?;
-        // Rows of all samples as one axis.
-        let (x, views) = match &views[..] {
-            [View::Reshape(rows)] if rows.len() == 2 && self.shape_of(base).last() == Some(&inputs) => {
-                (base, vec![View::Reshape(made.shape.clone())])
-            }
-            _ => (self.operand(at, Some(&Argument::Value(*value)))?, Vec::new()),
-        };
+        let (x, views) = self.rows(at, rows, Some(out))?;
+        if self.shape_of(x).last() != Some(&inputs) {
+            return Err(at.unknown_form("mat1"));
+        }
         let mut shape = self.shape_of(x).to_vec();
         if let Some(last) = shape.last_mut() {
             *last = out;
@@ -194,10 +196,12 @@ impl Reader<'_> {
             let maps = self.shape_of(base).to_vec();
             return self.gives_viewed(at, what, vec![base], Some(name), maps, views);
         }
-        let x = self.first(at)?;
         let (axes, init) = (Size(shape.len().max(1)), BnInit::default());
-        let layer = zoo::LayerNorm { axes, channels_first: false, bias, eps, init };
-        self.layer(at, Layer::LayerNorm(layer), x, Some(name))
+        let layer = Layer::LayerNorm(zoo::LayerNorm { axes, channels_first: false, bias, eps, init });
+        let input = at.input();
+        let (x, views) = self.rows(at, input, None)?;
+        let shape = self.shape_of(x).to_vec();
+        self.gives_viewed(at, What::Layer(Word::of(&layer)), vec![x], Some(name), shape, views)
     }
 
     pub(crate) fn group_norm(&mut self, at: &mut At<'_>) -> Result<(), Refusal> {

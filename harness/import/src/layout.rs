@@ -66,7 +66,7 @@ fn one(item: Item, path: &str) -> (Vec<String>, Item) {
         Item::Concat { branches, axis } => {
             Item::Concat { branches: branches.into_iter().map(|branch| lay_out(branch, path)).collect(), axis }
         }
-        Item::Gate(body) => Item::Gate(lay_out(body, path)),
+        Item::Around { word, body } => Item::Around { word, body: lay_out(body, path) },
         whole @ (Item::Layer { name: None, .. }
         | Item::Tap(_)
         | Item::From(_)
@@ -82,7 +82,7 @@ fn one(item: Item, path: &str) -> (Vec<String>, Item) {
 pub fn would_be_numbered(body: &[Item]) -> bool {
     body.iter().any(|item| match item {
         Item::Layer { word, name } => name.is_none() && word.kind != Kind::Formula,
-        Item::Residual { .. } | Item::Concat { .. } | Item::Gate(_) => true,
+        Item::Residual { .. } | Item::Concat { .. } | Item::Around { .. } => true,
         Item::Stack { name, .. } => name.is_empty(),
         Item::Tap(_) | Item::From(_) | Item::Join(..) | Item::Scope { .. } | Item::Module { .. } | Item::Use { .. } => {
             false

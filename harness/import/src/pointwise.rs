@@ -88,6 +88,9 @@ impl Reader<'_> {
         let Some(shape) = shape else { return Err(at.unknown_form("input")) };
         let rank = shape.len();
         let axis = at.axis(1, &["dim"], rank)?;
+        if let Some(scores) = self.scores(input) {
+            return self.softmax_of_scores(at, scores, axis);
+        }
         // `softmax` is taken along the last axis, which changes places with the one that is meant.
         let mut order: Vec<usize> = (0..rank).collect();
         order.swap(axis, rank - 1);
@@ -100,6 +103,10 @@ impl Reader<'_> {
     pub(crate) fn dropout(&mut self, at: &mut At<'_>) -> Result<(), Refusal> {
         let rate = at.float(1, "p", 0.5)?;
         let rate = if at.flag(2, "training", true)? { rate } else { 0.0 };
+        let input = at.input();
+        if let Some(scores) = self.scores(input) {
+            return self.dropout_of_scores(at, scores, rate);
+        }
         self.unary(at, Layer::Dropout(zoo::Dropout { rate }))
     }
 

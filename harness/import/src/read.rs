@@ -7,10 +7,11 @@ use zoo_recipe::layers::Axis;
 
 use crate::arguments::At;
 use crate::constant::Constant;
-use crate::operation::{Module, Network, Operation, Tensor, Unit, What};
+use crate::operation::{Module, Network, Operation, Tensor, Unit, What, Windows};
 use crate::trace::{Argument, Call, Made, ModuleCall, Trace};
 use crate::formula;
-use crate::view::{self, View};
+use crate::scores::Scores;
+use crate::view::{self, Piece, View};
 use crate::word::{Kind, Word};
 use crate::{ImportError, Refusal};
 
@@ -20,7 +21,15 @@ use crate::{ImportError, Refusal};
 /// The first unsupported operation.
 pub fn read(trace: &Trace) -> Result<Network, ImportError> {
     let mut reader =
-        Reader { trace, seen: HashMap::new(), shapes: HashMap::new(), types: HashMap::new(), real: None, next: 0 };
+        Reader {
+            trace,
+            seen: HashMap::new(),
+            shapes: HashMap::new(),
+            windows: HashMap::new(),
+            types: HashMap::new(),
+            real: None,
+            next: 0,
+        };
     reader.next = reader.largest(&trace.root) + 1;
     for input in trace.inputs.values() {
         reader.see(input);
@@ -39,8 +48,8 @@ pub fn read(trace: &Trace) -> Result<Network, ImportError> {
         let what = format!("it gives {} tensors", root.returns.len());
         return Err(reader.refuse_module(&trace.root, &what).into());
     }
-    root.returns.clear();
-    Ok(Network { root, inputs })
+    let output = root.returns.pop().map(|(key, _)| key).filter(|key| !key.is_empty());
+    Ok(Network { root, inputs, output })
 }
 
 /// The meaning of a tensor of the trace.
@@ -54,6 +63,10 @@ pub(crate) enum Seen {
     Reshaped(String, Vec<usize>),
     /// Rows of a parameter.
     Picked(Picked),
+    /// A view of the result of an operation, times a number.
+    Times(Tensor, Vec<View>, f64),
+    /// Scores of an attention.
+    Scores(Box<Scores>),
     /// Something unsupported that must not be used, with a description.
     Unsaid(&'static str),
 }
@@ -77,6 +90,8 @@ pub(crate) struct Reader<'t> {
     seen: HashMap<usize, Seen>,
     /// Shapes of results of operations.
     shapes: HashMap<Tensor, Vec<usize>>,
+    /// Results of operations on windows `[n, windows, tokens, ..]`, and those windows.
+    windows: HashMap<Tensor, Windows>,
     /// Element types by the numbers of the trace.
     types: HashMap<usize, String>,
     /// The type of real numbers, of which a recipe has one.
@@ -236,7 +251,8 @@ impl Reader<'_> {
     /// The shape of a tensor of the trace, if it is the result of an operation.
     pub(crate) fn shape(&self, value: usize) -> Option<Vec<usize>> {
         match self.seen.get(&value)? {
-            Seen::Of(tensor, views) => Some(view::shape(self.shape_of(*tensor), views)),
+            Seen::Of(tensor, views) | Seen::Times(tensor, views, _) => Some(view::shape(self.shape_of(*tensor), views)),
+            Seen::Scores(scores) => Some(scores.shape.clone()),
             Seen::Expanded(_) | Seen::Reshaped(..) | Seen::Picked(_) | Seen::Unsaid(_) => None,
         }
     }
@@ -274,6 +290,13 @@ impl Reader<'_> {
         };
         let (base, views) = match self.seen.get(&value) {
             Some(Seen::Of(base, views)) => (*base, views.clone()),
+            Some(Seen::Times(base, views, by)) => {
+                let (base, views) = (*base, views.clone());
+                let what = What::Layer(Word::of(&Layer::Scale(zoo_recipe::layers::Scale { by: *by })));
+                let shape = self.shape_of(base).to_vec();
+                (self.push(units, what, vec![base], shape, at), views)
+            }
+            Some(Seen::Scores(_)) => return Err(refuse("it uses the scores of an attention", SCORES)),
             Some(Seen::Expanded(name)) => {
                 let what = format!("it uses the parameter `{name}`, once for every sample");
                 return Err(refuse(
@@ -297,27 +320,80 @@ impl Reader<'_> {
             None => return Err(refuse("it uses a tensor of unknown origin", "this is a defect of the trace")),
         };
         let shape = self.shape_of(base);
-        let Some(layers) = view::layers(shape, &views) else {
+        let Some(pieces) = view::pieces(shape, &views, self.windows.get(&base)) else {
             let what = format!("it moves the batch axis, or combines samples: {}", text(shape, &views));
             return Err(refuse(
                 &what,
-                "`reshape` and `permute` work on each sample separately; write `windows` by hand, as the recipe \
-                 swin_t does",
+                "`reshape` and `permute` work on each sample separately, and `windows` on parts of a map",
             ));
         };
         let shape = view::shape(shape, &views);
         let mut last = base;
-        for (index, layer) in layers.iter().enumerate() {
-            last = self.next;
-            self.next += 1;
-            let operand = if index == 0 { base } else { last - 1 };
-            let what = What::Layer(Word::of(layer));
-            let operands = vec![operand];
-            units.push(Unit::Operation(Operation { what, operands, result: last, name: None, at: at.to_owned() }));
+        for piece in pieces {
+            let what = match piece {
+                Piece::Layer(layer) => What::Layer(Word::of(&layer)),
+                Piece::Cut(windows) => What::Cut(windows),
+                Piece::Join(windows) => What::Join(windows),
+            };
+            last = self.push(units, what, vec![last], shape.clone(), at);
         }
-        self.shapes.insert(last, shape);
         self.seen.insert(value, Seen::Of(last, Vec::new()));
         Ok(last)
+    }
+
+    /// Adds an operation whose result is no tensor of the trace, in this shape.
+    fn push(&mut self, units: &mut Vec<Unit>, what: What, operands: Vec<Tensor>, shape: Vec<usize>, at: &str) -> Tensor {
+        let result = self.next;
+        self.next += 1;
+        self.shapes.insert(result, shape);
+        self.windows_of(&what, &operands, result);
+        units.push(Unit::Operation(Operation { what, operands, result, name: None, at: at.to_owned() }));
+        result
+    }
+
+    /// The result of an operation on windows is in windows.
+    fn windows_of(&mut self, what: &What, operands: &[Tensor], result: Tensor) {
+        let windows = match what {
+            What::Cut(windows) => Some(windows.clone()),
+            What::Join(_) | What::Segments(_) => None,
+            What::Layer(_) | What::Add | What::Subtract | What::Mul | What::Concat(_) => {
+                operands.iter().find_map(|operand| self.windows.get(operand)).cloned()
+            }
+        };
+        self.windows.extend(windows.map(|windows| (result, windows)));
+    }
+
+    /// The windows that the result of an operation is in.
+    pub(crate) fn windows(&self, tensor: Tensor) -> Option<&Windows> {
+        self.windows.get(&tensor)
+    }
+
+    /// An argument as a tensor for a function of each row, the last axis: samples and what is beside them may be one axis
+    /// of the argument. With the views that make what the function gives of its result `[n, .., width]`.
+    pub(crate) fn rows(
+        &mut self,
+        at: &mut At<'_>,
+        argument: Option<&Argument>,
+        width: Option<usize>,
+    ) -> Result<(Tensor, Vec<View>), Refusal> {
+        if let Some(Argument::Value(value)) = argument
+            && let Some(Seen::Of(base, views)) = self.seen(*value)
+            && let Some((View::Reshape(to), before)) = views.split_last()
+            && let [joined, rest @ ..] = &to[..]
+            && let n = self.trace.batch
+            && *joined != n
+            && joined.is_multiple_of(n)
+            && view::shape(self.shape_of(*base), before).first() == Some(&n)
+        {
+            let apart = [&[n, joined / n], rest].concat();
+            let mut to = to.clone();
+            if let (Some(last), Some(width)) = (to.last_mut(), width) {
+                *last = width;
+            }
+            let views = [before, &[View::Reshape(apart)]].concat();
+            return Ok((self.view(at, *base, views)?, vec![View::Reshape(to)]));
+        }
+        Ok((self.operand(at, argument)?, Vec::new()))
     }
 
     /// A view of a tensor as the result of an operation.
@@ -370,11 +446,8 @@ impl Reader<'_> {
 
     /// Adds an operation inside a call: its result is no tensor of the trace.
     pub(crate) fn inner(&mut self, at: &mut At<'_>, what: What, operands: Vec<Tensor>, shape: Vec<usize>) -> Tensor {
-        let result = self.next;
-        self.next += 1;
-        self.shapes.insert(result, shape);
-        at.units.push(Unit::Operation(Operation { what, operands, result, name: None, at: at.call.at.clone() }));
-        result
+        let line = at.call.at.clone();
+        self.push(at.units, what, operands, shape, &line)
     }
 
     /// Adds an operation whose result is the only tensor of the call.
@@ -388,6 +461,7 @@ impl Reader<'_> {
         let made = at.made()?;
         self.see(made);
         let (result, at_line) = (made.value, at.call.at.clone());
+        self.windows_of(&what, &operands, result);
         at.units.push(Unit::Operation(Operation { what, operands, result, name, at: at_line }));
         Ok(())
     }
@@ -409,6 +483,7 @@ impl Reader<'_> {
         let result = self.next;
         self.next += 1;
         let views = view::simplified(&shape, &views);
+        self.windows_of(&what, &operands, result);
         self.shapes.insert(result, shape);
         self.seen.insert(made.value, Seen::Of(result, views));
         at.units.push(Unit::Operation(Operation { what, operands, result, name, at: at.call.at.clone() }));
@@ -464,7 +539,8 @@ impl Reader<'_> {
             let next = view.shape(&shape);
             let keeps_elements = match view {
                 View::Reshape(_) => next.iter().product::<usize>() == shape.iter().product::<usize>(),
-                View::Permute(_) | View::Select(..) | View::Slice(..) => true,
+                View::Permute(_) | View::Select(..) | View::Slice(..) | View::Every(..) => true,
+                View::Roll(_) | View::Fill(_) => true,
             };
             if !keeps_elements {
                 return Err(at.unknown_form("shape"));
@@ -478,6 +554,8 @@ impl Reader<'_> {
     }
 }
 
+pub(crate) const SCORES: &str = "an attention is scores, a bias, a mask, softmax and dropout, and the product with the values";
+
 /// Modules that return their argument, and whose outputs are not in goldens.
 const EMPTY: [&str; 2] = ["torch.nn.modules.linear.Identity", "torch.nn.modules.container.Sequential"];
 
@@ -486,6 +564,7 @@ fn can_be_named(what: &What) -> bool {
     match what {
         What::Layer(word) => word.kind != Kind::Formula,
         What::Add | What::Subtract | What::Mul | What::Concat(_) => false,
+        What::Cut(_) | What::Join(_) | What::Segments(_) => false,
     }
 }
 

@@ -23,15 +23,18 @@ const SIDES: std::ops::RangeInclusive<usize> = 16..=512;
 /// # Errors
 /// The first unsupported operation.
 pub fn text(trace: &Trace, network: &Network, name: &str) -> Result<String, ImportError> {
-    let (items, _) = structure::layers(&network.root, &network.inputs)?;
+    let (mut items, _) = structure::layers(&network.root, &network.inputs)?;
+    items.extend(network.output.clone().map(Item::Tap));
     let mut body = lay_out(items, "");
     name_classes(&mut body, trace.classes);
     name_vocabulary(&mut body, trace);
     let classes = trace.modules.iter();
     let classes = classes.map(|(path, module)| (path.as_str(), module.class.rsplit('.').next().unwrap_or_default()));
     let model = write::model(&fold(body, &classes.collect()));
+    let output = network.output.as_ref();
+    let outputs = output.map(|output| format!("  outputs: {{{output}: {output}}}\n")).unwrap_or_default();
     let mut text = head(trace, name);
-    let _ = write!(text, "model:\n{}{model}\n{}", inputs(trace), rest(trace));
+    let _ = write!(text, "model:\n{}{model}{outputs}\n{}", inputs(trace), rest(trace, output));
     Ok(text)
 }
 
@@ -83,7 +86,7 @@ fn name_classes(items: &mut [Item], classes: usize) -> bool {
                 }
                 word.kind == Kind::Wide
             }
-            Item::Module { body, .. } | Item::Scope { body, .. } | Item::Gate(body) => name_classes(body, classes),
+            Item::Module { body, .. } | Item::Scope { body, .. } | Item::Around { body, .. } => name_classes(body, classes),
             Item::Residual { .. } | Item::Concat { .. } => true,
             Item::Tap(_) | Item::From(_) | Item::Join(..) | Item::Use { .. } | Item::Stack { .. } => false,
         };
@@ -113,7 +116,7 @@ fn name_vocabulary(items: &mut Vec<Item>, trace: &Trace) {
 }
 
 /// Data, training and golden.
-fn rest(trace: &Trace) -> String {
+fn rest(trace: &Trace, output: Option<&String>) -> String {
     let mut text = String::new();
     text += &data(trace);
     let usual = Training {
@@ -125,11 +128,11 @@ fn rest(trace: &Trace) -> String {
         golden: None,
     };
     let training = trace.training.as_ref().unwrap_or(&usual);
-    let smoothing = match training.label_smoothing {
-        0.0 => "{}".to_owned(),
-        share => format!("{{label_smoothing: {}}}", number(share)),
-    };
-    let _ = writeln!(text, "loss: {{softmax_cross_entropy: {smoothing}}}");
+    let prediction = output.filter(|output| *output != "logits").map(|output| format!("prediction: {output}"));
+    let smoothing = Some(training.label_smoothing).filter(|share| *share != 0.0);
+    let smoothing = smoothing.map(|share| format!("label_smoothing: {}", number(share)));
+    let said: Vec<String> = prediction.into_iter().chain(smoothing).collect();
+    let _ = writeln!(text, "loss: {{softmax_cross_entropy: {{{}}}}}", said.join(", "));
     if let Some(bound) = training.clip_grad_norm {
         let _ = writeln!(text, "gradients: {{clip: [norm: {}]}}", number(bound));
     }
