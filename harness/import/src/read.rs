@@ -26,6 +26,7 @@ pub fn read(trace: &Trace) -> Result<Network, ImportError> {
             seen: HashMap::new(),
             shapes: HashMap::new(),
             windows: HashMap::new(),
+            moves_windows: calls(&trace.root, "roll"),
             types: HashMap::new(),
             real: None,
             next: 0,
@@ -92,6 +93,8 @@ pub(crate) struct Reader<'t> {
     shapes: HashMap<Tensor, Vec<usize>>,
     /// Results of operations on windows `[n, windows, tokens, ..]`, and those windows.
     windows: HashMap<Tensor, Windows>,
+    /// Whether the network moves maps, to cut them into other windows.
+    pub(crate) moves_windows: bool,
     /// Element types by the numbers of the trace.
     types: HashMap<usize, String>,
     /// The type of real numbers, of which a recipe has one.
@@ -552,6 +555,14 @@ impl Reader<'_> {
         }
         Ok(())
     }
+}
+
+/// Whether a function is called somewhere.
+fn calls(call: &ModuleCall, name: &str) -> bool {
+    call.body.iter().any(|inner| match inner {
+        Call::Module(inner) => calls(inner, name),
+        Call::Function(inner) => inner.name() == name,
+    })
 }
 
 pub(crate) const SCORES: &str = "an attention is scores, a bias, a mask, softmax and dropout, and the product with the values";

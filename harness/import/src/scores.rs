@@ -215,7 +215,9 @@ impl Reader<'_> {
             return Err(at.refuse(what, "scores are divided by the square root of the width of a head"));
         }
         let bias = bias.map(|bias| self.relative_bias(at, queries.0, &bias, [heads, t, s])).transpose()?;
-        let windows = self.windows(queries.0).cloned().filter(|_| segments);
+        // Windows that are not moved are one part each: the same layer says both, where others are moved.
+        let in_one = |windows: &Windows| windows.shift == [0, 0] && self.moves_windows;
+        let windows = self.windows(queries.0).filter(|windows| segments || in_one(windows)).cloned();
         let segments = windows.map(|windows| {
             let shape = vec![1, windows.grid().iter().product(), t];
             self.inner(at, What::Segments(windows), Vec::new(), shape)

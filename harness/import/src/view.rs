@@ -128,7 +128,9 @@ fn cut(shape: &[usize], views: &[View]) -> Option<(Windows, usize)> {
     };
     let [View::Reshape(apart), View::Permute(order), View::Reshape(together), ..] = rest else { return None };
     let &[samples, rows, h, columns, w, channels] = &apart[..] else { return None };
-    let is_cut = order == &[0, 1, 3, 2, 4, 5] && together == &[n, rows * columns, h * w, c];
+    // The axis of a single window may be left out.
+    let is_whole = rows * columns == 1 && together == &[n, h * w, c];
+    let is_cut = order == &[0, 1, 3, 2, 4, 5] && (is_whole || together == &[n, rows * columns, h * w, c]);
     let fits = [samples, rows * h, columns * w, channels] == [n, height + fill[1], width + fill[2], c]
         && [fill[0], fill[3]] == [0, 0]
         && fill[1] < h
@@ -141,7 +143,7 @@ fn cut(shape: &[usize], views: &[View]) -> Option<(Windows, usize)> {
 
 /// Windows `[n, windows, tokens, c]` as the map `[n, h, w, c]` that they are of: the opposite of [`cut`].
 fn join(shape: &[usize], views: &[View], windows: &Windows) -> Option<usize> {
-    let &[n, _, _, c] = shape else { return None };
+    let (&[n, .., c], 3 | 4) = (shape, shape.len()) else { return None };
     let ([rows, columns], [h, w], [height, width]) = (windows.grid(), windows.size, windows.map);
     let mut wanted = vec![
         View::Reshape(vec![n, rows, columns, h, w, c]),
