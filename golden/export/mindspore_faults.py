@@ -84,25 +84,11 @@ def summed_in_half(step: Step) -> None:
     cell(step, "layer4.0.conv2").to_float(mindspore.float16)
 
 
-def set_on(path: str, **settings) -> Callable[[Step], None]:
-    def plant(step: Step) -> None:
-        for name, value in settings.items():
-            setattr(cell(step, path), name, value)
-
-    return plant
-
-
-def normalised(path: str, **settings) -> Callable[[Step], None]:
-    """A batch normalisation with other settings, of the same parameters."""
+def normalised(path: str, eps: float = 1e-5, momentum: float = 0.1) -> Callable[[Step], None]:
+    """A batch normalisation with other settings, momentum being the share of the new statistics."""
 
     def plant(step: Step) -> None:
-        around, _, name = path.rpartition(".")
-        old = cell(step, path)
-        usual = {"eps": old.eps, "momentum": 0.9}
-        new = nn.BatchNorm2d(old.num_features, **(usual | settings)).set_train()
-        for parameter in ("gamma", "beta", "moving_mean", "moving_variance"):
-            setattr(new, parameter, getattr(old, parameter))
-        setattr(cell(step, around), name, new)
+        cell(step, path).bn_train = ops.BatchNorm(is_training=True, epsilon=eps, momentum=momentum)
 
     return plant
 
@@ -112,18 +98,18 @@ def swapped(step: Step) -> None:
     weight.set_data(mindspore.Tensor(np.ascontiguousarray(weight.asnumpy().swapaxes(0, 1))))
 
 
-def with_setting(**settings) -> Callable[[Step], None]:
-    return lambda step: [setattr(step, name, value) for name, value in settings.items()] and None
+def with_setting(**settings) -> Callable[[Step], object]:
+    return lambda step: vars(step).update(settings)
 
 
-FAULTS: dict[str, tuple[str, Callable[[Step], None]]] = {
+FAULTS: dict[str, tuple[str, Callable[[Step], object]]] = {
     "none": ("no fault", lambda step: None),
     "pool": ("MindCV's own pooling, padded on the right and at the bottom", with_setting()),
     "epsilon": ("epsilon 1e-3 in layer2.0.bn1", normalised("layer2.0.bn1", eps=1e-3)),
-    "statistics": ("momentum of layer2.0.bn1's statistics inverted", normalised("layer2.0.bn1", momentum=0.1)),
+    "statistics": ("momentum of layer2.0.bn1's statistics inverted", normalised("layer2.0.bn1", momentum=0.9)),
     "padding": ("padding on the right and at the bottom in layer3.0.conv1", padded_on_the_right),
     "half": ("layer4.0.conv2 in f16", summed_in_half),
-    "stored": ("layer3.1.bn2 in evaluation mode", lambda step: cell(step, "layer3.1.bn2").set_train(False) and None),
+    "stored": ("layer3.1.bn2 in evaluation mode", lambda step: cell(step, "layer3.1.bn2").set_train(False)),
     "swapped": ("weights of layer1.0.conv1 transposed", swapped),
     "smoothing": ("label smoothing 0.1", with_setting(criterion=nn.CrossEntropyLoss(label_smoothing=0.1))),
     "sum": ("loss summed instead of averaged", with_setting(criterion=nn.CrossEntropyLoss(reduction="sum"))),

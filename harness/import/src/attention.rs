@@ -8,6 +8,7 @@ use crate::Refusal;
 use crate::arguments::{At, NAMED};
 use crate::operation::{Tensor, What};
 use crate::read::{Reader, Seen};
+use crate::scores::is_usual;
 use crate::trace::Argument;
 use crate::view::View;
 use crate::word::Word;
@@ -42,7 +43,8 @@ impl Reader<'_> {
                 ));
             }
         };
-        if at.float(6, "scale", 1.0 / (d as f64).sqrt())? != 1.0 / (d as f64).sqrt() {
+        let scale = at.float(6, "scale", 1.0 / (d as f64).sqrt())?;
+        if !is_usual(scale, d) {
             return Err(
                 at.refuse("scores have a custom scale", "scores are divided by the square root of the width of a head")
             );

@@ -31,7 +31,10 @@ impl Reader<'_> {
                     picked.shape = crate::view::shape(&picked.shape, &views);
                     picked.views.extend(views);
                     if picked.shape != made.shape {
-                        return Err(at.refuse(format!("it gives {:?}", made.shape), "this form of the function is not supported"));
+                        return Err(at.refuse(
+                            format!("it gives {:?}", made.shape),
+                            "this form of the function is not supported",
+                        ));
                     }
                     Seen::Picked(picked)
                 }

@@ -37,7 +37,8 @@ pub fn combine(module: &mut Module) {
 
 /// The formula of an operation in those of its operands.
 fn text(operation: &Operation, texts: &HashMap<Tensor, String>) -> Option<String> {
-    let operands: Vec<&str> = operation.operands.iter().map(|operand| texts.get(operand).map(String::as_str)).collect::<Option<_>>()?;
+    let operands: Vec<&str> =
+        operation.operands.iter().map(|operand| texts.get(operand).map(String::as_str)).collect::<Option<_>>()?;
     if operation.name.is_some() {
         return None;
     }

@@ -160,7 +160,8 @@ impl Reader<'_> {
         };
         let is_row = |extents: &[usize]| extents == [*t, *e] || extents == [1, *t, *e];
         if !picked.rows.counts_up() || !picked.views.is_empty() || !is_row(&picked.shape) || width != e {
-            let what = format!("it adds rows of the parameter `{}` that are not those of positions 0, 1, ...", picked.table);
+            let what =
+                format!("it adds rows of the parameter `{}` that are not those of positions 0, 1, ...", picked.table);
             return Err(at.refuse(what, POSITIONS));
         }
         let init = zoo_graph::Init::Normal(zoo_graph::init::NormalInit { std: 1.0 });

@@ -97,7 +97,9 @@ impl Reader<'_> {
         let (name, shape) = self.parameter(at, weight, "weight")?;
         let [inputs, out] = shape[..] else { return Err(at.unknown_form("mat2")) };
         if at.input() != Some(&Argument::Parameter(format!("{name}.bias"))) {
-            return Err(at.refuse("its bias is computed, or belongs to another module", "a layer's bias is `<name>.bias`"));
+            return Err(
+                at.refuse("its bias is computed, or belongs to another module", "a layer's bias is `<name>.bias`")
+            );
         }
         let (x, views) = self.rows(at, rows, Some(out))?;
         if self.shape_of(x).last() != Some(&inputs) {

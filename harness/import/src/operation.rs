@@ -74,6 +74,11 @@ impl Windows {
         [0, 1].map(|axis| self.map[axis].div_ceil(self.size[axis].max(1)))
     }
 
+    /// Number of windows, and of tokens of each.
+    pub fn counts(&self) -> [usize; 2] {
+        [self.grid(), self.size].map(|[down, across]| down.saturating_mul(across))
+    }
+
     /// The shift as recipes have it: the same for both axes, and none along an axis of one window.
     pub fn one_shift(&self) -> Option<usize> {
         let (grid, [down, across]) = (self.grid(), self.shift);
@@ -119,12 +124,9 @@ impl What {
     pub fn commutes(&self) -> bool {
         match self {
             Self::Add | Self::Mul => true,
-            Self::Layer(_)
-            | Self::Subtract
-            | Self::Concat(_)
-            | Self::Cut(_)
-            | Self::Join(_)
-            | Self::Segments(_) => false,
+            Self::Layer(_) | Self::Subtract | Self::Concat(_) | Self::Cut(_) | Self::Join(_) | Self::Segments(_) => {
+                false
+            }
         }
     }
 }

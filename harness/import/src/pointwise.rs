@@ -23,7 +23,9 @@ impl Reader<'_> {
             Some(exponent) if exponent.fract() == 0.0 && (1.0..=8.0).contains(&exponent) => {
                 self.formula(at, format!("x^{exponent}"))
             }
-            _ => Err(at.refuse("its exponent is not a whole number from 1 to 8", "`map` has powers with such exponents")),
+            _ => {
+                Err(at.refuse("its exponent is not a whole number from 1 to 8", "`map` has powers with such exponents"))
+            }
         }
     }
 

@@ -178,7 +178,8 @@ impl Written<'_> {
             Layer::Windows(windows) => return self.windows(windows, x),
             Layer::RelativePositionBias(bias) => {
                 let own = RelativePositionBias { tap: String::new(), ..bias.clone() };
-                let number = self.numbers.of(&What::Layer(Word::of(&Layer::RelativePositionBias(own))), name, Vec::new());
+                let number =
+                    self.numbers.of(&What::Layer(Word::of(&Layer::RelativePositionBias(own))), name, Vec::new());
                 self.taps.insert(bias.tap.clone(), self.account.operation(number));
                 return x;
             }

@@ -7,10 +7,10 @@ use zoo_recipe::layers::Axis;
 
 use crate::arguments::At;
 use crate::constant::Constant;
-use crate::operation::{Module, Network, Operation, Tensor, Unit, What, Windows};
-use crate::trace::{Argument, Call, Made, ModuleCall, Trace};
 use crate::formula;
+use crate::operation::{Module, Network, Operation, Tensor, Unit, What, Windows};
 use crate::scores::Scores;
+use crate::trace::{Argument, Call, Made, ModuleCall, Trace};
 use crate::view::{self, Piece, View};
 use crate::word::{Kind, Word};
 use crate::{ImportError, Refusal};
@@ -20,17 +20,16 @@ use crate::{ImportError, Refusal};
 /// # Errors
 /// The first unsupported operation.
 pub fn read(trace: &Trace) -> Result<Network, ImportError> {
-    let mut reader =
-        Reader {
-            trace,
-            seen: HashMap::new(),
-            shapes: HashMap::new(),
-            windows: HashMap::new(),
-            moves_windows: calls(&trace.root, "roll"),
-            types: HashMap::new(),
-            real: None,
-            next: 0,
-        };
+    let mut reader = Reader {
+        trace,
+        seen: HashMap::new(),
+        shapes: HashMap::new(),
+        windows: HashMap::new(),
+        moves_windows: calls(&trace.root, "roll"),
+        types: HashMap::new(),
+        real: None,
+        next: 0,
+    };
     reader.next = reader.largest(&trace.root) + 1;
     for input in trace.inputs.values() {
         reader.see(input);
@@ -143,7 +142,10 @@ impl Reader<'_> {
             }
         }
         let given: Vec<usize> = call.outputs.values().flat_map(Argument::values).collect();
-        if body.is_empty() && !given.is_empty() && given.iter().all(|value| matches!(self.seen(*value), Some(Seen::Picked(_)))) {
+        if body.is_empty()
+            && !given.is_empty()
+            && given.iter().all(|value| matches!(self.seen(*value), Some(Seen::Picked(_))))
+        {
             return Ok(None);
         }
         let mut returns = Vec::new();
@@ -324,10 +326,14 @@ impl Reader<'_> {
         };
         let shape = self.shape_of(base);
         let Some(pieces) = view::pieces(shape, &views, self.windows.get(&base)) else {
-            let what = format!("it moves the batch axis, or combines samples: {}", text(shape, &views));
+            let is_sparse = views.iter().any(|view| matches!(view, View::Every(..)));
+            let what = match is_sparse {
+                true => "it takes every second index of an axis, or every so many".to_owned(),
+                false => format!("it moves the batch axis, or combines samples: {}", text(shape, &views)),
+            };
             return Err(refuse(
                 &what,
-                "`reshape` and `permute` work on each sample separately, and `windows` on parts of a map",
+                "`reshape` and `permute` work on each sample separately, and `windows` and `merge_patches` on parts of a map",
             ));
         };
         let shape = view::shape(shape, &views);
@@ -345,7 +351,14 @@ impl Reader<'_> {
     }
 
     /// Adds an operation whose result is no tensor of the trace, in this shape.
-    fn push(&mut self, units: &mut Vec<Unit>, what: What, operands: Vec<Tensor>, shape: Vec<usize>, at: &str) -> Tensor {
+    fn push(
+        &mut self,
+        units: &mut Vec<Unit>,
+        what: What,
+        operands: Vec<Tensor>,
+        shape: Vec<usize>,
+        at: &str,
+    ) -> Tensor {
         let result = self.next;
         self.next += 1;
         self.shapes.insert(result, shape);
@@ -418,7 +431,9 @@ impl Reader<'_> {
                     "`add_parameter` and `layer_scale` add and multiply by one, `prepend` puts one first",
                 ))
             }
-            Some(Argument::Constant(_)) => Err(at.refuse("it computes with a constant tensor", "recipes have no constant tensors")),
+            Some(Argument::Constant(_)) => {
+                Err(at.refuse("it computes with a constant tensor", "recipes have no constant tensors"))
+            }
             Some(Argument::Buffer(name)) => {
                 let what = format!("it computes with the buffer `{name}`");
                 Err(at.refuse(what, "recipes have no constant tensors"))
@@ -565,7 +580,8 @@ fn calls(call: &ModuleCall, name: &str) -> bool {
     })
 }
 
-pub(crate) const SCORES: &str = "an attention is scores, a bias, a mask, softmax and dropout, and the product with the values";
+pub(crate) const SCORES: &str =
+    "an attention is scores, a bias, a mask, softmax and dropout, and the product with the values";
 
 /// Modules that return their argument, and whose outputs are not in goldens.
 const EMPTY: [&str; 2] = ["torch.nn.modules.linear.Identity", "torch.nn.modules.container.Sequential"];

@@ -86,7 +86,9 @@ fn name_classes(items: &mut [Item], classes: usize) -> bool {
                 }
                 word.kind == Kind::Wide
             }
-            Item::Module { body, .. } | Item::Scope { body, .. } | Item::Around { body, .. } => name_classes(body, classes),
+            Item::Module { body, .. } | Item::Scope { body, .. } | Item::Around { body, .. } => {
+                name_classes(body, classes)
+            }
             Item::Residual { .. } | Item::Concat { .. } => true,
             Item::Tap(_) | Item::From(_) | Item::Join(..) | Item::Use { .. } | Item::Stack { .. } => false,
         };

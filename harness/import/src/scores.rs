@@ -18,6 +18,9 @@ use crate::word::{Setting, Word};
 /// What masked scores are at most: e^-100 of the largest weight is below the rounding of any weight.
 const MASKED: f64 = -100.0;
 
+/// Most tokens of a window with a bias of relative positions.
+const MOST_TOKENS: usize = 4096;
+
 /// Scores, or the weights that softmax makes of them.
 #[derive(Clone, Debug)]
 pub(crate) struct Scores {
@@ -44,6 +47,12 @@ impl Scores {
         let fits = [*heads, *queries, *keys] == self.extents[1..] && views.iter().all(keeps);
         fits.then(|| Self { shape: shape.to_vec(), ..self.clone() })
     }
+}
+
+/// Whether scores of heads of this width are divided by its square root: the same number, whichever way it was rounded.
+pub(crate) fn is_usual(scale: f64, width: usize) -> bool {
+    let usual = 1.0 / (width as f64).sqrt();
+    (scale - usual).abs() <= 4.0 * f64::EPSILON * usual
 }
 
 impl Reader<'_> {
@@ -74,18 +83,22 @@ impl Reader<'_> {
         let (tensor, views, by) = match self.seen(*value)? {
             Seen::Of(tensor, views) => (*tensor, views, 1.0),
             Seen::Times(tensor, views, by) => (*tensor, views, *by),
-            Seen::Scores(_) | Seen::Expanded(_) | Seen::Reshaped(..) | Seen::Picked(_) | Seen::Unsaid(_) => return None,
+            Seen::Scores(_) | Seen::Expanded(_) | Seen::Reshaped(..) | Seen::Picked(_) | Seen::Unsaid(_) => {
+                return None;
+            }
         };
         // A layer that only multiplies.
         let scaled = at.units.iter().rev().find_map(|unit| match unit {
-            Unit::Operation(operation) if operation.result == tensor => match (&operation.what, &operation.operands[..]) {
-                (What::Layer(word), [x]) if word.tag == "scale" => match word.settings.get("by")?.value {
-                    Setting::Float(by) => Some((*x, by)),
-                    Setting::Int(by) => Some((*x, by as f64)),
-                    Setting::Bool(_) | Setting::Text(_) | Setting::List(_) => None,
-                },
-                _ => None,
-            },
+            Unit::Operation(operation) if operation.result == tensor => {
+                match (&operation.what, &operation.operands[..]) {
+                    (What::Layer(word), [x]) if word.tag == "scale" => match word.settings.get("by")?.value {
+                        Setting::Float(by) => Some((*x, by)),
+                        Setting::Int(by) => Some((*x, by as f64)),
+                        Setting::Bool(_) | Setting::Text(_) | Setting::List(_) => None,
+                    },
+                    _ => None,
+                }
+            }
             _ => None,
         });
         let (tensor, own) = scaled.unwrap_or((tensor, 1.0));
@@ -164,26 +177,30 @@ impl Reader<'_> {
     /// Scores with a mask that is 0 for keys that a query sees.
     pub(crate) fn mask_of_scores(&mut self, at: &mut At<'_>, scores: Scores, mask: &Constant) -> Result<(), Refusal> {
         let [_, _, t, s] = scores.extents;
-        let is_mask = mask.values.iter().all(|value| *value == 0.0 || *value <= MASKED);
+        let is_mask = mask.values().all(|value| value == 0.0 || value <= MASKED);
         let matrices = match &mask.shape[..] {
-            [before @ .., 1, rows, columns] if [*rows, *columns] == [t, s] && is_mask => before.iter().product::<usize>(),
+            [before @ .., 1, rows, columns] if [*rows, *columns] == [t, s] && is_mask => {
+                before.iter().product::<usize>()
+            }
             [rows, columns] if [*rows, *columns] == [t, s] && is_mask => 1,
             _ => {
                 let what = format!("it adds a constant {:?} to scores {:?}", mask.shape, scores.shape);
                 return Err(at.refuse(what, "masks are 0 for tokens that are seen, and at most -100 for others"));
             }
         };
-        let sees = |matrix: usize, query: usize, key: usize| mask.values[(matrix * t + query) * s + key] == 0.0;
+        // By window, query and key, whether it is seen.
         let all = |seen: &dyn Fn(usize, usize, usize) -> bool| {
-            (0..matrices).all(|n| (0..t).all(|query| (0..s).all(|key| sees(n, query, key) == seen(n, query, key))))
+            let places =
+                (0..matrices).flat_map(|n| (0..t).flat_map(move |query| (0..s).map(move |key| [n, query, key])));
+            mask.values().zip(places).all(|(value, [n, query, key])| (value == 0.0) == seen(n, query, key))
         };
-        let windows = self.windows(scores.queries.0).cloned();
-        let parts = windows.as_ref().map(Windows::segments).filter(|parts| parts.len() == matrices * t && t == s);
         // Windows are the axis before the heads.
-        let beside = scores.shape.len() == 5 && scores.shape[1] == matrices;
+        let beside = scores.shape.len() == 5 && scores.shape[1] == matrices && t == s;
+        let is_own = |windows: &&Windows| beside && windows.counts() == [matrices, t];
+        let parts = self.windows(scores.queries.0).filter(is_own).map(Windows::segments);
         match parts {
             _ if all(&|_, _, _| true) => self.becomes(at, scores),
-            Some(parts) if beside && all(&|n, query, key| parts[n * t + query] == parts[n * t + key]) => {
+            Some(parts) if all(&|n, query, key| parts[n * t + query] == parts[n * t + key]) => {
                 self.becomes(at, Scores { segments: true, ..scores })
             }
             _ if matrices == 1 && t == s && all(&|_, query, key| key <= query) => {
@@ -208,9 +225,7 @@ impl Reader<'_> {
             return Err(at.refuse("scores are multiplied by values without softmax", SCORES));
         }
         let Scores { queries, keys, scale, bias, segments, causal, dropout, .. } = scores;
-        // The same number, whichever way it was rounded.
-        let usual = 1.0 / (d as f64).sqrt();
-        if (scale - usual).abs() > 4.0 * f64::EPSILON * usual {
+        if !is_usual(scale, d) {
             let what = format!("scores of heads of width {d} have the scale {scale}");
             return Err(at.refuse(what, "scores are divided by the square root of the width of a head"));
         }
@@ -248,12 +263,13 @@ impl Reader<'_> {
     ) -> Result<Tensor, Refusal> {
         let table = self.trace.shape(&bias.table).to_vec();
         let own = self.windows(queries).map(|windows| windows.size);
-        let squares = (1..=t).filter(|height| t.is_multiple_of(*height)).map(|height| [height, t / height]);
+        let squares =
+            (1..=t.min(MOST_TOKENS)).filter(|height| t.is_multiple_of(*height)).map(|height| [height, t / height]);
         let rows = |[height, width]: [usize; 2]| (2 * height - 1) * (2 * width - 1);
         let is_index = |size: &[usize; 2]| {
-            t == s && table == [rows(*size), heads] && {
+            t == s && t <= MOST_TOKENS && size[0] * size[1] == t && table == [rows(*size), heads] && {
                 let wanted = RelativePositionBias::rows(*size);
-                bias.rows.values.iter().copied().eq(wanted.into_iter().map(f64::from))
+                bias.rows.values().eq(wanted.into_iter().map(f64::from))
             }
         };
         let size = own.into_iter().chain(squares).find(is_index);

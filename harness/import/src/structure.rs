@@ -215,7 +215,10 @@ impl Body<'_> {
             self.done.insert(index);
             match &self.module.body[index] {
                 Unit::Operation(Operation { what: What::Layer(word), name, .. }) => {
-                    items.push(Item::Layer { word: attending(word, vec![("tap", "bias".to_owned())]), name: name.clone() });
+                    items.push(Item::Layer {
+                        word: attending(word, vec![("tap", "bias".to_owned())]),
+                        name: name.clone(),
+                    });
                     taps.push(("bias", "bias".to_owned()));
                 }
                 Unit::Operation(_) | Unit::Module(_) => taps.push((SEGMENTS, SEGMENTS.to_owned())),
@@ -307,7 +310,8 @@ impl Body<'_> {
             module: self.module.path.clone(),
             operator: self.module.class.clone(),
             at: at.to_owned(),
-            what: "it cuts a map into windows that are not joined in the same module, or beside other branches".to_owned(),
+            what: "it cuts a map into windows that are not joined in the same module, or beside other branches"
+                .to_owned(),
             nearest: "`windows` applies a row of layers to each window, and joins the windows again".to_owned(),
         }
     }

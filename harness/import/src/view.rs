@@ -131,7 +131,8 @@ fn cut(shape: &[usize], views: &[View]) -> Option<(Windows, usize)> {
     // The axis of a single window may be left out.
     let is_whole = rows * columns == 1 && together == &[n, h * w, c];
     let is_cut = order == &[0, 1, 3, 2, 4, 5] && (is_whole || together == &[n, rows * columns, h * w, c]);
-    let fits = [samples, rows * h, columns * w, channels] == [n, height + fill[1], width + fill[2], c]
+    let fits = [samples, rows * h, columns * w, channels]
+        == [n, height.saturating_add(fill[1]), width.saturating_add(fill[2]), c]
         && [fill[0], fill[3]] == [0, 0]
         && fill[1] < h
         && fill[2] < w;
@@ -148,16 +149,16 @@ fn join(shape: &[usize], views: &[View], windows: &Windows) -> Option<usize> {
     let mut wanted = vec![
         View::Reshape(vec![n, rows, columns, h, w, c]),
         View::Permute(vec![0, 1, 3, 2, 4, 5]),
-        View::Reshape(vec![n, rows * h, columns * w, c]),
+        View::Reshape(vec![n, rows.saturating_mul(h), columns.saturating_mul(w), c]),
     ];
     if windows.shift != [0, 0] {
         let by = windows.shift.map(|by| i64::try_from(by).unwrap_or(i64::MAX));
         wanted.push(View::Roll(vec![0, by[0], by[1], 0]));
     }
-    if rows * h != height {
+    if rows.saturating_mul(h) != height {
         wanted.push(View::Slice(1, 0, height));
     }
-    if columns * w != width {
+    if columns.saturating_mul(w) != width {
         wanted.push(View::Slice(2, 0, width));
     }
     views.starts_with(&wanted).then_some(wanted.len())
@@ -292,7 +293,10 @@ mod tests {
         assert_eq!(windows.segments()[80..], [0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 1, 2, 2, 2, 3]);
         // Two axes with windows beside each other are moved alike.
         let uneven = Windows { shift: [1, 2], ..windows };
-        assert_eq!((uneven.one_shift(), Windows { map: [4, 10], shift: [0, 2], ..uneven }.one_shift()), (None, Some(2)));
+        assert_eq!(
+            (uneven.one_shift(), Windows { map: [4, 10], shift: [0, 2], ..uneven }.one_shift()),
+            (None, Some(2))
+        );
     }
 
     #[test]

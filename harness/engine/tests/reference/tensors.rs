@@ -128,7 +128,8 @@ fn fixed_rows_of_tables() {
     let make = |dtype| {
         let mut tiny = Tiny::new(dtype);
         let table = tiny.noisy(&[5, 3]);
-        let y = tiny.add(Gather { indices: Indices::Fixed([4, 0, 2, 2, 1].as_slice().into()), padding: None }, &[table]);
+        let y =
+            tiny.add(Gather { indices: Indices::Fixed([4, 0, 2, 2, 1].as_slice().into()), padding: None }, &[table]);
         tiny.probe(y);
         tiny
     };

@@ -133,7 +133,8 @@ impl Operator for Gather {
         let Some(dy) = grad.result_grad(0) else { return Ok(()) };
         let rows = grad.ty(grad.operand(0)).shape[0];
         let operands = self.indices.behind(dy, grad);
-        let dx = grad.emit("grad", ScatterAdd { rows, indices: self.indices.clone(), padding: self.padding }, &operands)?;
+        let dx =
+            grad.emit("grad", ScatterAdd { rows, indices: self.indices.clone(), padding: self.padding }, &operands)?;
         grad.set(0, dx);
         Ok(())
     }
