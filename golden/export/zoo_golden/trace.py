@@ -90,7 +90,7 @@ def trace(
     return {
         "format": FORMAT,
         "model": name,
-        "made_with": {package.__name__: package.__version__.split("+")[0] for package in (torch, torchvision)},
+        "made_with": {package.__name__: package.__version__.split("+")[0] for package in _packages(network)},
         "classes": classes,
         "batch": next(iter(inputs.values())).shape[0],
         "inputs": encoded,
@@ -107,6 +107,12 @@ def trace(
         "modules": {path: _described(module) for path, module in network.named_modules()},
         "root": root,
     }
+
+
+def _packages(network: nn.Module) -> list:
+    """PyTorch, torchvision, and the package of the network, if it has a version."""
+    own = sys.modules.get(type(network).__module__.partition(".")[0])
+    return [torch, torchvision, *([own] if own not in (torch, torchvision) and hasattr(own, "__version__") else [])]
 
 
 def _described(module: nn.Module) -> dict:
