@@ -7,7 +7,7 @@ use zoo_recipe::schema::{Size, WeightInit};
 use crate::Refusal;
 use crate::arguments::{At, NAMED};
 use crate::operation::{Tensor, What};
-use crate::read::{Reader, Seen};
+use crate::reader::{Reader, Seen};
 use crate::scores::is_usual;
 use crate::trace::Argument;
 use crate::view::View;

@@ -2,7 +2,7 @@
 
 use crate::Refusal;
 use crate::arguments::{At, wrapped};
-use crate::read::{Picked, Reader, Seen};
+use crate::reader::{Picked, Reader, Seen};
 use crate::trace::{Argument, Made};
 use crate::view::View;
 

@@ -6,7 +6,7 @@ use zoo_recipe::layers as zoo;
 use crate::Refusal;
 use crate::arguments::At;
 use crate::operation::{Tensor, What};
-use crate::read::Reader;
+use crate::reader::Reader;
 use crate::word::Word;
 
 /// Adds the operations of a call.

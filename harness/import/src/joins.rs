@@ -8,7 +8,7 @@ use crate::Refusal;
 use crate::arguments::{At, wrapped};
 use crate::constant::Constant;
 use crate::operation::{Tensor, What};
-use crate::read::{Picked, Reader, Seen};
+use crate::reader::{Picked, Reader, Seen};
 use crate::trace::Argument;
 use crate::view::View;
 use crate::word::{Word, number};

@@ -7,7 +7,7 @@ use zoo_recipe::schema::{BnInit, Count, Padding, Pair, Size, WeightInit};
 use crate::Refusal;
 use crate::arguments::{At, NAMED, wrapped};
 use crate::operation::What;
-use crate::read::{Picked, Reader, Seen};
+use crate::reader::{Picked, Reader, Seen};
 use crate::trace::Argument;
 use crate::view::View;
 use crate::word::Word;

@@ -35,6 +35,7 @@ mod operation;
 mod pointwise;
 mod proof;
 mod read;
+mod reader;
 mod recipe;
 mod scores;
 mod slots;

@@ -7,7 +7,7 @@ use zoo_recipe::schema::{Padding, Pair, Size};
 use crate::Refusal;
 use crate::arguments::{At, wrapped};
 use crate::operation::What;
-use crate::read::Reader;
+use crate::reader::Reader;
 use crate::trace::Argument;
 use crate::view::View;
 use crate::word::Word;

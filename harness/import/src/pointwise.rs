@@ -6,7 +6,7 @@ use zoo_recipe::layers as zoo;
 use crate::Refusal;
 use crate::arguments::At;
 use crate::operation::What;
-use crate::read::Reader;
+use crate::reader::Reader;
 use crate::trace::Argument;
 use crate::view::View;
 use crate::word::{Word, number};

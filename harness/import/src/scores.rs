@@ -10,7 +10,7 @@ use crate::arguments::At;
 use crate::constant::Constant;
 use crate::functions::PRODUCTS;
 use crate::operation::{Tensor, Unit, What, Windows};
-use crate::read::{Picked, Reader, SCORES, Seen};
+use crate::reader::{Picked, Reader, SCORES, Seen};
 use crate::trace::Argument;
 use crate::view::{View, simplified};
 use crate::word::{Setting, Word};
