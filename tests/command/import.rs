@@ -22,6 +22,20 @@ fn a_transformer_becomes_one_block_in_a_row() {
 }
 
 #[test]
+fn networks_of_tokens_have_positions_tied_tables_and_matrices_the_other_way_round() {
+    let said = zoo("import tests/fixtures/traces/gpt2.json --name gpt2").expect(0);
+    insta::assert_snapshot!("import-gpt2", said.out);
+    let said = zoo("import tests/fixtures/traces/bert.json --name bert").expect(0);
+    insta::assert_snapshot!("import-bert", said.out);
+}
+
+#[test]
+fn shifted_windows_are_one_block_with_a_shift() {
+    let said = zoo("import tests/fixtures/traces/swin.json --name swin").expect(0);
+    insta::assert_snapshot!("import-swin", said.out);
+}
+
+#[test]
 fn what_is_written_is_valid_and_nothing_is_overwritten() {
     let folder = TempDir::new().unwrap();
     let recipe = folder.path().join("my_net.yaml");
@@ -46,9 +60,14 @@ fn what_is_written_is_valid_and_nothing_is_overwritten() {
 #[test]
 fn what_recipes_cannot_say_is_refused_with_its_place_and_no_file_is_written() {
     let folder = TempDir::new().unwrap();
-    let recipe = folder.path().join("shifted.yaml");
-    let refused = said(command().arg("import").arg(trace("shifted")).arg("--out").arg(&recipe)).expect(2);
-    for part in ["`roll` is not supported", "--> nets.py:12", "`torch.roll`", "the recipe swin_t"] {
+    let recipe = folder.path().join("max_pooled.yaml");
+    let refused = said(command().arg("import").arg(trace("max_pooled")).arg("--out").arg(&recipe)).expect(2);
+    for part in [
+        "`adaptive_max_pool2d` is not supported",
+        "--> nets.py:12",
+        "`torch.nn.functional.adaptive_max_pool2d`",
+        "`max_pool` with the window",
+    ] {
         assert!(refused.err.contains(part), "{part}: {}", refused.err);
     }
     assert!(!recipe.exists());

@@ -14,7 +14,7 @@ try:
 
     from zoo_golden.__main__ import run
     from zoo_golden.networks import still
-    from zoo_golden.port import constant, parse, trace_classifier
+    from zoo_golden.port import constant, parse, trace_network
     from zoo_golden.trace import TraceError, trace
 except ModuleNotFoundError as missing:
     raise unittest.SkipTest(f"{missing.name} is not installed") from missing
@@ -92,7 +92,7 @@ class Calls(unittest.TestCase):
     def test_torchvisions_resnet_is_traced_without_moving_it(self):
         network = torchvision.models.resnet18(num_classes=10)
         options = parse(["torchvision:resnet18", "--classes", "10", "--size", "64", "-o", "x"])
-        document = trace_classifier(network, options, "resnet18")
+        document = trace_network(network, options)
         self.assertEqual(functions(document["root"]).count("conv2d"), 20)
         self.assertEqual(document["parameters"]["bn1.weight"], {"shape": [64], "start": 1.0})
         self.assertEqual(next(network.parameters()).device.type, "cpu")
@@ -127,7 +127,7 @@ class Refusals(unittest.TestCase):
 
     def test_a_tensor_from_nowhere(self):
         hidden = torch.ones(3, 1, 1, device="meta")
-        self.refused(lambda x: x + hidden, "no input, parameter or buffer")
+        self.refused(lambda x: x + hidden, "not an input, parameter or buffer")
 
 
 def traced_forward(forward) -> dict:

@@ -1,8 +1,17 @@
 """Makes golden data for `zoo check` from any PyTorch network. See golden/README.md for the format."""
 
-from .conditions import Input, gain_rules, image, labels
-from .exporter import export
-from .losses import cross_entropy
-from .optimizers import grouped
+from importlib import import_module
+
+_MODULES = {
+    "Input": "conditions", "gain_rules": "conditions", "image": "conditions", "labels": "conditions",
+    "cross_entropy": "losses", "export": "exporter", "grouped": "optimizers",
+}  # fmt: skip
 
 __all__ = ["Input", "cross_entropy", "export", "gain_rules", "grouped", "image", "labels"]
+
+
+def __getattr__(name: str):
+    """Imports PyTorch where it is needed: zoo_golden.capture_mindspore is for machines without it."""
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f".{_MODULES[name]}", __name__), name)

@@ -8,7 +8,8 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from . import cross_entropy, export, gain_rules, grouped, image, labels
+from . import cross_entropy, export, gain_rules, grouped
+from .batch import Batch
 from .conditions import NORMALISATIONS
 from .networks import load
 
@@ -16,12 +17,12 @@ from .networks import load
 def parse(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="zoo_golden",
-        description="Record three training steps of an image classifier as a golden. "
+        description="Record three training steps of a classifier of images or tokens as a golden. "
         "For other losses, inputs or optimizers call zoo_golden.export.",
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
     )
     add = parser.add_argument
-    add("--model", required=True, help="torchvision:NAME, timm:NAME or MODULE:FACTORY; dropout is set to 0")
+    add("--model", required=True, help="torchvision:NAME, timm:NAME, transformers:CLASS or MODULE:FACTORY; dropout is set to 0")
     add("--name", help="name of the model in the golden; by default the name of the model")
     add("--lr", type=float, required=True)
     add("-o", "--output", required=True, help="path without extension")
@@ -36,6 +37,15 @@ def training_options(parser: argparse.ArgumentParser) -> None:
     add("--classes", type=int, default=1000)
     add("--image-size", "--size", type=int, default=224)
     add("--channels", type=int, default=3, help="number of image channels")
+    add("--tokens", type=int, metavar="N", help="samples are N tokens of --classes kinds, and the network gives scores for each token; by default images")
+    add(
+        "--indices",
+        metavar="NAME=N",
+        action="append",
+        default=[],
+        type=_indices,
+        help="with --tokens, a further argument of the network: an index below N for each token",
+    )
     add("--salt", default="", help="prefix of every hashed name, except those of samples")
     add(
         "--gain",
@@ -65,6 +75,8 @@ def checked(parser: argparse.ArgumentParser, options: argparse.Namespace) -> arg
     options.no_decay = set(filter(None, options.no_decay.split(",")))
     if options.no_decay - {"bn", "bias", "dense", "positions"}:
         parser.error("--no-decay takes bn, bias, dense and positions")
+    if options.indices and not options.tokens:
+        parser.error("--indices is for --tokens")
     for setting, takers in SETTINGS.items():
         if getattr(options, setting) and options.optimizer not in takers:
             parser.error(f"--{setting} is for {' and '.join(takers)}")
@@ -94,6 +106,11 @@ SETTINGS = {
 """Which optimizers have a setting, beside learning rate and decay."""
 
 
+def _indices(text: str) -> tuple[str, int]:
+    name, _, count = text.partition("=")
+    return name, int(count)
+
+
 def _gain(text: str) -> tuple[str, float]:
     pattern, _, value = text.rpartition("=")
     return pattern, float(value)
@@ -105,7 +122,7 @@ def main(arguments: list[str] | None = None) -> dict:
 
 
 def golden(options: argparse.Namespace, network: nn.Module, path: str | Path) -> dict:
-    """Writes the golden of an image classifier that leaves nothing to chance."""
+    """Writes the golden of a network that leaves nothing to chance."""
     torch.set_num_threads(options.threads)
     warnings.filterwarnings("ignore", message="TF32 acceleration on top of oneDNN")  # from switching oneDNN off and on
     has_dropout = any(isinstance(module, nn.modules.dropout._DropoutNd) for module in network.modules())
@@ -124,15 +141,14 @@ def golden(options: argparse.Namespace, network: nn.Module, path: str | Path) ->
 
     hyper = {"label_smoothing": options.label_smoothing, "dropout": 0.0 if has_dropout else None}
     hyper |= {"l2_in_loss": options.l2_in_loss} if options.l2_in_loss else {"weight_decay": options.weight_decay}
+    batch = Batch.of(network, options, options.batch)
     document = export(
         path,
         network,
         cross_entropy(options.label_smoothing, options.l2_in_loss),
         optimizer,
-        {
-            "image": image((options.batch, options.channels, options.image_size, options.image_size), options.salt),
-            "label": labels(options.batch, options.classes, options.salt),
-        },
+        batch.all(),
+        forward=batch.forward,
         name=options.name or options.model.rpartition(":")[2],
         salt=options.salt,
         gain=gain_rules(options.gain),

@@ -16,8 +16,6 @@ modules (`out/MODULE#CALL`), losses, gradients before clipping (`grad/`), and af
 statistics (`buffer1/`) and optimizer state (`momentum1/` and so on).
 """
 
-import json
-import math
 from collections import Counter
 from pathlib import Path
 
@@ -26,9 +24,7 @@ from safetensors.torch import save_file
 from torch import nn
 
 from .exporter import _tensors
-
-FORMAT = 1
-"""Version of `capture.json`."""
+from .recording import describe, described
 
 
 class Capture:
@@ -113,19 +109,13 @@ class Capture:
 
     def _write(self) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
-        about = {
-            "zoo_capture": FORMAT,
-            "made_with": {"torch": torch.__version__},
-            "device": str(next((p.device for p in self.network.parameters()), "cpu")),
-            "tensors": {key: _described(tensor) for key, tensor in self.tensors.items()},
-        }
         save_file(self.tensors, self.folder / "step.safetensors", metadata={"format": "pt"})
-        (self.folder / "capture.json").write_text(json.dumps(about) + "\n")
+        device = str(next((p.device for p in self.network.parameters()), "cpu"))
+        tensors = {key: described(tensor.shape, _statistics(tensor)) for key, tensor in self.tensors.items()}
+        describe(self.folder, {"torch": torch.__version__}, device, tensors)
 
 
-def _described(tensor: torch.Tensor) -> dict:
-    """Shape and statistics, by which `zoo judge` knows files of different runs; null stands for what is not finite."""
+def _statistics(tensor: torch.Tensor) -> dict[str, float]:
     exact = tensor.double()
     found = {"max": exact.max(), "min": exact.min(), "mean": exact.mean(), "norm": exact.norm()} if exact.numel() else {}
-    numbers = {key: value.item() for key, value in found.items()}
-    return {"shape": list(tensor.shape), **{key: value if math.isfinite(value) else None for key, value in numbers.items()}}
+    return {key: value.item() for key, value in found.items()}

@@ -1,4 +1,4 @@
-"""Networks by name: from torchvision, timm, any importable factory, and AlexNet of the Ascend zoo."""
+"""Networks by name: from torchvision, timm, transformers, any importable factory, and AlexNet of the Ascend zoo."""
 
 import sys
 from collections import OrderedDict
@@ -14,16 +14,20 @@ def load(name: str, classes: int) -> nn.Module:
 
 
 def build(name: str, classes: int, **arguments) -> nn.Module:
-    """`torchvision:<model>`, `timm:<model>` or `<module>:<factory>`, called with num_classes and further arguments."""
+    """`torchvision:<model>`, `timm:<model>`, `transformers:<class>` or `<module>:<factory>`, called with num_classes and further
+    arguments; in transformers those of the configuration, whose vocabulary has as many words as there are classes."""
     package, _, factory = name.partition(":")
     if package == "torchvision":
         network = torchvision.models.get_model(factory, **{"weights": None, "num_classes": classes} | arguments)
     elif package == "timm":
         network = import_module("timm").create_model(factory, num_classes=classes, **arguments)
+    elif package == "transformers":
+        kind = getattr(import_module("transformers"), factory)
+        network = kind(kind.config_class(vocab_size=classes, **arguments))
     elif factory:
         network = getattr(import_module(package), factory)(num_classes=classes, **arguments)
     else:
-        raise ValueError(f"{name!r}: use torchvision:<model>, timm:<model> or <module>:<factory>")
+        raise ValueError(f"{name!r}: use torchvision:<model>, timm:<model>, transformers:<class> or <module>:<factory>")
     return network
 
 

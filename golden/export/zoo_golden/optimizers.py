@@ -139,9 +139,11 @@ def _require(settings: dict, **expected) -> None:
 
 def grouped(network: nn.Module, lr: float, weight_decay: float, decays) -> list[dict]:
     """Parameter groups with decay and without; `decays(module, parameter name)` chooses."""
-    chosen, rest = [], []
+    chosen, rest, seen = [], [], set()
     for module in network.modules():
         for local, parameter in module.named_parameters(recurse=False):
-            (chosen if decays(module, local) else rest).append(parameter)
+            if parameter not in seen:  # one that modules share belongs to the first
+                seen.add(parameter)
+                (chosen if decays(module, local) else rest).append(parameter)
     groups = [(chosen, weight_decay), (rest, 0.0)]
     return [{"params": params, "lr": lr, "weight_decay": decay} for params, decay in groups if params]

@@ -15,6 +15,7 @@ from safetensors.torch import save_file
 from torch import nn
 
 from .__main__ import checked, golden, training_options
+from .batch import Batch
 from .networks import build, still
 from .trace import TraceError, trace
 
@@ -25,17 +26,18 @@ TRACED_BATCH = 61
 def parse(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="zoo_golden port",
-        description="Write the recipe of an image classifier, its weights, and the golden of three training steps, and compare recipe and "
+        description="Write the recipe of a classifier of images or tokens, its weights, and the golden of three training steps, and compare recipe and "
         "golden against each other. DIR gets recipes/NAME.yaml, NAME.safetensors, golden/NAME/step.* and NAME.trace.json; the command "
         "`zoo` does the part after the trace.",
-        epilog="Example: python -m zoo_golden port torchvision:efficientnet_b0 --classes 10 --image-size 96 --batch 2 -o my_nets",
+        epilog="Examples: python -m zoo_golden port torchvision:efficientnet_b0 --classes 10 --image-size 96 --batch 2 -o my_nets; "
+        "python -m zoo_golden port transformers:GPT2LMHeadModel --classes 50257 --tokens 64 --no-lifted -o my_nets",
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
     )
     add = parser.add_argument
-    add("model", help="torchvision:NAME, timm:NAME or MODULE:FACTORY, called with num_classes")
+    add("model", help="torchvision:NAME, timm:NAME, transformers:CLASS or MODULE:FACTORY, called with num_classes")
     add("-o", "--output", required=True, metavar="DIR")
     add("--name", help="name of the recipe; by default the name of the model")
-    add("--arg", action="append", default=[], metavar="KEY=VALUE", type=_keyword, help="additional argument of the factory")
+    add("--arg", action="append", default=[], metavar="KEY=VALUE", type=_keyword, help="additional argument of the factory, or of the configuration (transformers)")
     add("--trace-only", action="store_true", help="stop after NAME.trace.json")
     add("--no-golden", action="store_true", help="stop after the recipe")
     add("--no-check", action="store_true", help="stop after the golden")
@@ -60,7 +62,7 @@ def port(options: argparse.Namespace) -> int:
     folder = Path(options.output)
     recipe, manifest, traced = folder / f"recipes/{name}.yaml", f"{name}/step.json", folder / f"{name}.trace.json"
     network = build(options.model, options.classes, **dict(options.arg)).train()
-    document = trace_classifier(network, options, name) | {"training": training(options, manifest)}
+    document = trace_network(network, options) | {"training": training(options, manifest)}
     folder.mkdir(parents=True, exist_ok=True)
     traced.write_text(json.dumps(document, indent=1) + "\n")
     print(f"{traced}: {count(document['root'])} calls", file=sys.stderr)
@@ -83,19 +85,20 @@ def port(options: argparse.Namespace) -> int:
     return subprocess.run([command, "check", recipe, "--dtype", "f64"]).returncode
 
 
-def trace_classifier(network: nn.Module, options: argparse.Namespace, name: str) -> dict:
-    """The trace of a network that takes an image; the network itself stays where it is."""
+def trace_network(network: nn.Module, options: argparse.Namespace) -> dict:
+    """The trace of a network for the batch that the options describe; the network itself stays where it is."""
     starts = {key: start for key, tensor in network.named_parameters() if (start := constant(tensor)) is not None}
     tensors = [*network.parameters(), *network.buffers()]
     without_numbers = copy.deepcopy(network, {id(tensor): _on_meta(tensor) for tensor in tensors})
-    image = torch.empty(TRACED_BATCH, 3, options.image_size, options.image_size, device="meta")
+    batch = Batch.of(network, options, TRACED_BATCH)
     return trace(
         without_numbers,
-        {"image": image},
-        lambda network, inputs: network(inputs["image"]),
+        batch.on_meta(),
+        batch.forward,
         name=options.model,
         classes=options.classes,
         starts=starts,
+        buffers=dict(network.named_buffers()),
     )
 
 

@@ -4,9 +4,13 @@ The network runs once on the device `meta`, whose tensors have shapes but no val
 the trace does not depend on the batch. A TorchFunctionMode records each function in order of execution with all its arguments, and
 hooks record where modules begin and end. Tensors are distinguished by identity; a tensor that was modified through a view, or whose
 origin is unknown, is an error with file and line.
+
+Tensors that depend on neither inputs nor parameters (positions, masks, tables of indices) are computed beside. They are the constants
+of the network: the trace has the values of those that other functions take, and not how they are made.
 """
 
 import inspect
+import itertools
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -28,6 +32,15 @@ _METADATA = frozenset(
 )
 """Functions that say something of a tensor without its numbers."""
 
+_FILLED = {"zeros": 0, "new_zeros": 0, "zeros_like": 0, "ones": 1, "new_ones": 1, "ones_like": 1}
+"""Functions that make tensors of one number, and take other tensors for their shape or type alone."""
+
+_MADE = frozenset("arange tensor as_tensor linspace eye full".split())
+"""Functions that make constants without a tensor."""
+
+_LARGEST = 1 << 22
+"""Largest number of elements of a constant that is written down."""
+
 _TORCH = f"{Path(torch.__file__).parent}/"
 _HERE = f"{Path(__file__).parent}/"
 
@@ -42,6 +55,8 @@ class _Known(NamedTuple):
     tensor: torch.Tensor
     encoded: dict
     version: int
+    constant: torch.Tensor | None = None
+    """Its values, where they depend on neither inputs nor parameters."""
 
 
 def trace(
@@ -52,17 +67,19 @@ def trace(
     name: str,
     classes: int,
     starts: dict[str, float] | None = None,
+    buffers: dict[str, torch.Tensor] | None = None,
 ) -> dict:
     """The JSON document of one call of the network in its present mode.
 
     network, inputs: on the device `meta`, the batch being the first dimension of every input. Dropout keeps its rates: nothing is
-    computed. starts: values of parameters all of whose elements start equal.
+    computed. starts: values of parameters all of whose elements start equal. buffers: the values of buffers, which are constants
+    until the network changes them.
     """
-    recorder = _Recorder(network)
+    recorder = _Recorder(network, buffers or {})
     encoded = {key: recorder.input(key, tensor) for key, tensor in inputs.items()}
     hooks = recorder.hooks()
     try:
-        with recorder:
+        with torch.device("meta"), recorder:
             result = forward(network, inputs)
     finally:
         for hook in hooks:
@@ -73,7 +90,7 @@ def trace(
     return {
         "format": FORMAT,
         "model": name,
-        "made_with": {package.__name__: package.__version__.split("+")[0] for package in (torch, torchvision)},
+        "made_with": {package.__name__: package.__version__.split("+")[0] for package in _packages(network)},
         "classes": classes,
         "batch": next(iter(inputs.values())).shape[0],
         "inputs": encoded,
@@ -85,9 +102,17 @@ def trace(
             | ({} if tensor.requires_grad else {"frozen": True})
             for key, tensor in network.named_parameters(remove_duplicate=False)
         },
+        "constants": recorder.constants,
+        "buffers": recorder.buffers,
         "modules": {path: _described(module) for path, module in network.named_modules()},
         "root": root,
     }
+
+
+def _packages(network: nn.Module) -> list:
+    """PyTorch, torchvision, and the package of the network, if it has a version."""
+    own = sys.modules.get(type(network).__module__.partition(".")[0])
+    return [torch, torchvision, *([own] if own not in (torch, torchvision) and hasattr(own, "__version__") else [])]
 
 
 def _described(module: nn.Module) -> dict:
@@ -121,7 +146,7 @@ def _chance(module: nn.Module) -> dict | None:
 class _Recorder(TorchFunctionMode):
     """Writes down calls. `body` is that of the module that is running."""
 
-    def __init__(self, network: nn.Module):
+    def __init__(self, network: nn.Module, buffers: dict[str, torch.Tensor]):
         super().__init__()
         self.network = network
         self.paths = {module: path for path, module in network.named_modules()}
@@ -131,10 +156,13 @@ class _Recorder(TorchFunctionMode):
         self.body: list[dict] = []
         self.open: list[list[dict]] = []
         self.muted: nn.Module | None = None
+        self.constants: list[dict] = []
+        self.places: dict[str, int] = {}
+        self.buffers: dict[str, int] = {}
         for key, tensor in network.named_parameters():
             self._remember(tensor, {"parameter": key})
         for key, tensor in network.named_buffers():
-            self._remember(tensor, {"buffer": key})
+            self._remember(tensor, {"buffer": key}, buffers.get(key))
 
     def input(self, key: str, tensor: torch.Tensor) -> dict:
         return {"value": self._new(tensor), "shape": list(tensor.shape), "dtype": _dtype(tensor.dtype)}
@@ -166,6 +194,9 @@ class _Recorder(TorchFunctionMode):
         at = _caller()
         module = self.open[-1][0]["module"] if self.open else ""
         call = {"function": name, "at": at, **self._arguments(func, args, kwargs, module, at)}
+        known, values = self._evaluated(func, name.rpartition(".")[2], args, kwargs)
+        if known and not any(True for _ in _tensors(values)):
+            return values  # a number taken out of a constant, or a decision
         try:
             result = func(*args, **kwargs)
         except NotImplementedError as error:
@@ -180,11 +211,46 @@ class _Recorder(TorchFunctionMode):
             results = [("", first)]  # __setitem__
         if not results and not any(isinstance(value, torch.Tensor) for value in (*args, *kwargs.values())):
             return result  # a setting of torch
-        call["outputs"] = {key: self._made(tensor) for key, tensor in results}
+        short = name.rpartition(".")[2]
+        constants = dict(_tensors(values)) if known else {}
+        if short in _FILLED:
+            constants = {key: torch.full(tensor.shape, _FILLED[short], dtype=tensor.dtype, device="cpu") for key, tensor in results}
+        call["outputs"] = {key: self._made(tensor, constants.get(key)) for key, tensor in results}
+        if all(self.known[id(tensor)].constant is not None for _, tensor in results):
+            return result
         if not torch.is_grad_enabled():
             call["no_grad"] = True
         self.body.append(call)
         return result
+
+    def _evaluated(self, func, name: str, args: tuple, kwargs: dict) -> tuple[bool, Any]:
+        """Whether a function has constants as its only tensors, and what it makes of them: for one that changes its first argument, that
+        argument. Functions that draw random numbers, or leave their result open, are none."""
+        given = [tensor for _, tensor in _tensors([args, list(kwargs.values())])]
+        known = [self.known.get(id(tensor)) for tensor in given]
+        if not given and name not in _MADE or name.startswith(("empty", "new_empty")):
+            return False, None
+        if any(one is None or one.constant is None or "value" in one.encoded and one.version != one.tensor._version for one in known):
+            return False, None
+        copies = iter([one.constant.clone() for one in known])
+
+        def moved(value: Any) -> Any:
+            if isinstance(value, torch.Tensor):
+                return next(copies)
+            if isinstance(value, (list, tuple)) and not isinstance(value, torch.Size):
+                return type(value)(moved(item) for item in value)
+            return torch.device("cpu") if isinstance(value, torch.device) else value
+
+        args, kwargs = tuple(moved(value) for value in args), {key: moved(value) for key, value in kwargs.items()}
+        kwargs |= {} if given else {"device": "cpu"}
+        before = torch.get_rng_state()
+        try:
+            values = func(*args, **kwargs)
+        except (NotImplementedError, RuntimeError, TypeError, ValueError, IndexError):
+            return False, None  # the function itself will say
+        if not torch.equal(before, torch.get_rng_state()):
+            return False, None
+        return True, args[0] if name == "__setitem__" else values
 
     def _enter(self, module: nn.Module, args: tuple, kwargs: dict) -> None:
         if self.muted is not None:
@@ -228,7 +294,10 @@ class _Recorder(TorchFunctionMode):
 
     def _encode(self, value: Any, module: str, at: str) -> Any:
         if isinstance(value, torch.Tensor):
-            return self._use(value, f"{module or 'the network'} at {at}")
+            used = self._use(value, f"{module or 'the network'} at {at}")
+            if "buffer" in used and used["buffer"] not in self.buffers and (constant := self.known[id(value)].constant) is not None:
+                self.buffers[used["buffer"]] = self._constant(constant)
+            return used
         if isinstance(value, (list, tuple)):
             return [self._encode(item, module, at) for item in value]
         if value is None or isinstance(value, (bool, int, str)):
@@ -249,23 +318,38 @@ class _Recorder(TorchFunctionMode):
             raise TraceError(f"{where}: a tensor of unknown origin: not an input, parameter or buffer, and not computed by a recorded function")
         if "value" in known.encoded and tensor._version != known.version:
             raise TraceError(f"{where}: this tensor was changed in place through another tensor that shares its memory")
+        if "value" in known.encoded and known.constant is not None:
+            return {"constant": self._constant(known.constant)}
         return known.encoded
 
-    def _made(self, tensor: torch.Tensor) -> dict:
-        return {"value": self._new(tensor), "shape": list(tensor.shape), "dtype": _dtype(tensor.dtype)}
+    def _made(self, tensor: torch.Tensor, constant: torch.Tensor | None = None) -> dict:
+        return {"value": self._new(tensor, constant), "shape": list(tensor.shape), "dtype": _dtype(tensor.dtype)}
 
-    def _new(self, tensor: torch.Tensor) -> int:
+    def _new(self, tensor: torch.Tensor, constant: torch.Tensor | None = None) -> int:
         known = self.known.get(id(tensor))
         if known is None or "value" in known.encoded:
-            self._remember(tensor, {"value": self.count})
-            self.count += 1
-            return self.count - 1
-        # A parameter or buffer that was changed in place: a running statistic.
+            fits = constant is not None and constant.shape == tensor.shape and constant.dtype == tensor.dtype
+            self._remember(tensor, {"value": self.count}, constant if fits and constant.numel() <= _LARGEST else None)
+        else:
+            # A parameter or buffer that was changed in place: a running statistic.
+            self.known[id(tensor)] = known._replace(constant=None)
         self.count += 1
         return self.count - 1
 
-    def _remember(self, tensor: torch.Tensor, encoded: dict) -> None:
-        self.known[id(tensor)] = _Known(tensor, encoded, tensor._version)
+    def _constant(self, values: torch.Tensor) -> int:
+        """The place of a constant among those that are written down."""
+        with torch._C.DisableTorchFunction():
+            numbers = values.flatten().tolist()
+        runs = ((value, sum(1 for _ in same)) for value, same in itertools.groupby(numbers))
+        text = " ".join(f"{+value!r}" if count == 1 else f"{+value!r}*{count}" for value, count in runs)
+        written = {"shape": list(values.shape), "dtype": _dtype(values.dtype), "values": text}
+        place = self.places.setdefault(repr(written), len(self.constants))
+        if place == len(self.constants):
+            self.constants.append(written)
+        return place
+
+    def _remember(self, tensor: torch.Tensor, encoded: dict, constant: torch.Tensor | None = None) -> None:
+        self.known[id(tensor)] = _Known(tensor, encoded, tensor._version, constant)
 
 
 def _caller() -> str:

@@ -7,7 +7,8 @@ use zoo_recipe::schema::{Size, WeightInit};
 use crate::Refusal;
 use crate::arguments::{At, NAMED};
 use crate::operation::{Tensor, What};
-use crate::read::{Reader, Seen};
+use crate::reader::{Reader, Seen};
+use crate::scores::is_usual;
 use crate::trace::Argument;
 use crate::view::View;
 use crate::word::Word;
@@ -42,7 +43,8 @@ impl Reader<'_> {
                 ));
             }
         };
-        if at.float(6, "scale", 1.0 / (d as f64).sqrt())? != 1.0 / (d as f64).sqrt() {
+        let scale = at.float(6, "scale", 1.0 / (d as f64).sqrt())?;
+        if !is_usual(scale, d) {
             return Err(
                 at.refuse("scores have a custom scale", "scores are divided by the square root of the width of a head")
             );
@@ -57,25 +59,12 @@ impl Reader<'_> {
         }
         // Queries have as many heads as keys, as their shapes show.
         at.named("enable_gqa");
-        let seen: Vec<(Tensor, Vec<View>)> = given
-            .iter()
-            .filter_map(|value| match self.seen(*value) {
-                Some(Seen::Of(base, views)) => Some((*base, views.clone())),
-                Some(Seen::Expanded(_) | Seen::Reshaped(..) | Seen::Unsaid(_)) | None => None,
-            })
-            .collect();
-        let apart = [View::Reshape(vec![n, t, heads, d]), View::Permute(vec![0, 2, 1, 3])];
-        let lengths = [t, s, s];
-        let operands = match &seen[..] {
-            [(q, _), (k, _), (v, _)] if q == k && k == v && is_packed(&seen, [n, heads, t, d]) => vec![*q],
-            _ => {
-                let mut operands = Vec::new();
-                for (value, length) in given.iter().zip(lengths) {
-                    operands.push(self.rejoined(at, *value, [n, length, heads * d])?);
-                }
-                operands
-            }
-        };
+        let mut operands = Vec::new();
+        for (value, name) in given.iter().zip(names) {
+            let Some(Seen::Of(base, views)) = self.seen(*value) else { return Err(at.unknown_form(name)) };
+            operands.push((*base, views.clone()));
+        }
+        let Ok(operands) = operands.try_into() else { return Err(at.unknown_form("query")) };
         let layer = zoo::DotProductAttention {
             segments: None,
             bias: None,
@@ -88,15 +77,45 @@ impl Reader<'_> {
             rotary: None,
             dropout,
         };
-        let what = What::Layer(Word::of(&Layer::DotProductAttention(layer)));
-        self.gives_viewed(at, what, operands, None, vec![n, t, heads * d], apart.to_vec())
+        self.attend(at, layer, operands, [n, t, s, d], &[])
     }
 
-    /// Heads `[n, heads, t, d]` side by side again, `[n, t, heads*d]`, as the layer takes them.
-    fn rejoined(&mut self, at: &mut At<'_>, value: usize, to: [usize; 3]) -> Result<Tensor, Refusal> {
-        let Some(Seen::Of(base, mut views)) = self.seen(value).cloned() else { return Err(at.unknown_form("query")) };
-        views.extend([View::Permute(vec![0, 2, 1, 3]), View::Reshape(to.to_vec())]);
-        self.view(at, base, views)
+    /// Attention of queries, keys and values `[n, heads, t, d]`, of which the layer takes heads side by side. `n`: samples,
+    /// and windows of them. beside: segments and bias.
+    pub(crate) fn attend(
+        &mut self,
+        at: &mut At<'_>,
+        layer: zoo::DotProductAttention,
+        seen: [(Tensor, Vec<View>); 3],
+        [n, t, s, d]: [usize; 4],
+        beside: &[Tensor],
+    ) -> Result<(), Refusal> {
+        let heads = layer.heads.0;
+        let apart = [View::Reshape(vec![n, t, heads, d]), View::Permute(vec![0, 2, 1, 3])];
+        let [(q, _), (k, _), (v, _)] = &seen;
+        let mut operands = match q == k && k == v && is_packed(&seen, [n, heads, t, d]) {
+            true => vec![*q],
+            false => {
+                let mut operands = Vec::new();
+                for ((base, views), length) in seen.iter().zip([t, s, s]) {
+                    let samples = self.trace.batch;
+                    let to = match n == samples {
+                        true => vec![n, length, heads * d],
+                        false => vec![samples, n / samples, length, heads * d],
+                    };
+                    let together = [View::Permute(vec![0, 2, 1, 3]), View::Reshape(to)];
+                    operands.push(self.view(at, *base, [&views[..], &together].concat())?);
+                }
+                operands
+            }
+        };
+        let mut shape = self.shape_of(operands[0]).to_vec();
+        if let Some(width) = shape.last_mut() {
+            *width = heads * d;
+        }
+        operands.extend_from_slice(beside);
+        let what = What::Layer(Word::of(&Layer::DotProductAttention(layer)));
+        self.gives_viewed(at, what, operands, None, shape, apart.to_vec())
     }
 
     /// PyTorch's MultiheadAttention, of one tensor.
@@ -129,7 +148,15 @@ impl Reader<'_> {
             };
             match self.seen(*value) {
                 Some(Seen::Of(base, views)) => given.push((*base, views.clone())),
-                Some(Seen::Expanded(_) | Seen::Reshaped(..) | Seen::Unsaid(_)) | None => {
+                Some(
+                    Seen::Times(..)
+                    | Seen::Scores(_)
+                    | Seen::Expanded(_)
+                    | Seen::Reshaped(..)
+                    | Seen::Picked(_)
+                    | Seen::Unsaid(_),
+                )
+                | None => {
                     return Err(at.unknown_form(key));
                 }
             }

@@ -2,13 +2,13 @@
 
 use crate::Refusal;
 use crate::arguments::{At, wrapped};
-use crate::read::{Reader, Seen};
+use crate::reader::{Picked, Reader, Seen};
 use crate::trace::{Argument, Made};
 use crate::view::View;
 
 impl Reader<'_> {
     /// Makes the result of the call a view of its operand.
-    fn viewed(&mut self, at: &mut At<'_>, made: &Made, views: Vec<View>) -> Result<(), Refusal> {
+    pub(crate) fn viewed(&mut self, at: &mut At<'_>, made: &Made, views: Vec<View>) -> Result<(), Refusal> {
         let seen = match at.input() {
             Some(Argument::Value(value)) => match self.seen(*value) {
                 Some(Seen::Of(base, known)) => {
@@ -16,7 +16,28 @@ impl Reader<'_> {
                     let all = [&known[..], &views[..]].concat();
                     Seen::Of(*base, crate::view::simplified(self.shape_of(*base), &all))
                 }
+                Some(Seen::Times(base, known, by)) => {
+                    self.check_view(at, *value, made, &views)?;
+                    let all = [&known[..], &views[..]].concat();
+                    Seen::Times(*base, crate::view::simplified(self.shape_of(*base), &all), *by)
+                }
+                Some(Seen::Scores(scores)) => match scores.viewed(&made.shape, &views) {
+                    Some(scores) => Seen::Scores(Box::new(scores)),
+                    None => Seen::Unsaid("it uses the scores of an attention"),
+                },
                 Some(Seen::Reshaped(..)) => Seen::Unsaid("it uses a part of a parameter"),
+                Some(Seen::Picked(picked)) => {
+                    let mut picked = picked.clone();
+                    picked.shape = crate::view::shape(&picked.shape, &views);
+                    picked.views.extend(views);
+                    if picked.shape != made.shape {
+                        return Err(at.refuse(
+                            format!("it gives {:?}", made.shape),
+                            "this form of the function is not supported",
+                        ));
+                    }
+                    Seen::Picked(picked)
+                }
                 Some(other) => other.clone(),
                 None => return Err(at.unknown_form("input")),
             },
@@ -76,10 +97,13 @@ impl Reader<'_> {
 
     /// The shape of the operand of the function; `None` for unsupported values, whose results are unsupported too.
     fn shape_of_input(&mut self, at: &mut At<'_>) -> Result<Option<Vec<usize>>, Refusal> {
-        if let Some(Argument::Value(value)) = at.input()
-            && let Some(shape) = self.shape(*value)
-        {
-            return Ok(Some(shape));
+        if let Some(Argument::Value(value)) = at.input() {
+            if let Some(Seen::Picked(picked)) = self.seen(*value) {
+                return Ok(Some(picked.shape.clone()));
+            }
+            if let Some(shape) = self.shape(*value) {
+                return Ok(Some(shape));
+            }
         }
         at.told_by_the_result();
         at.call.outputs.values().try_for_each(|made| self.viewed(at, made, Vec::new()))?;
@@ -124,6 +148,15 @@ impl Reader<'_> {
 
     pub(crate) fn indexed(&mut self, at: &mut At<'_>) -> Result<(), Refusal> {
         let made = at.made()?;
+        if let Some(Argument::Parameter(table)) = at.input()
+            && let Some(rows) = at.argument(1, &["key"]).and_then(|rows| self.trace.constant(rows)).cloned()
+            && let [_, width] = self.trace.shape(table)
+            && [&rows.shape[..], &[*width]].concat() == made.shape
+        {
+            let picked = Picked { table: table.clone(), rows, views: Vec::new(), shape: made.shape.clone() };
+            self.is(made.value, Seen::Picked(picked));
+            return Ok(());
+        }
         let Some(shape) = self.shape_of_input(at)? else { return Ok(()) };
         let place = |axis: usize, index: i64| wrapped(index, *shape.get(axis)?);
         if at.call.name() == "select" {
@@ -152,6 +185,14 @@ impl Reader<'_> {
                     views.push(View::Slice(axis, start, size));
                     (axis, from) = (axis + 1, from + 1);
                 }
+                Argument::Slice([None | Some(0..), None, Some(step @ 2..)]) => {
+                    let Argument::Slice([first, ..]) = part else { return Err(at.unknown_form("index")) };
+                    let (Ok(first), Ok(step)) = (usize::try_from(first.unwrap_or(0)), usize::try_from(*step)) else {
+                        return Err(at.unknown_form("index"));
+                    };
+                    views.push(View::Every(axis, first, step));
+                    (axis, from) = (axis + 1, from + 1);
+                }
                 Argument::Int(index) => {
                     let Some(index) = place(from, *index) else { return Err(at.unknown_form("index")) };
                     views.push(View::Select(axis, index));
@@ -166,6 +207,20 @@ impl Reader<'_> {
             }
         }
         self.viewed(at, made, views)
+    }
+
+    pub(crate) fn rolled(&mut self, at: &mut At<'_>) -> Result<(), Refusal> {
+        let Some(shape) = self.shape_of_input(at)? else { return Ok(()) };
+        let (shifts, axes) = (at.numbers(1, "shifts")?, at.numbers(2, "dims")?);
+        let mut by = vec![0i64; shape.len()];
+        if shifts.len() != axes.len() {
+            return Err(at.unknown_form("dims"));
+        }
+        for (shift, axis) in shifts.iter().zip(&axes) {
+            let Some(axis) = wrapped(*axis, shape.len()) else { return Err(at.unknown_form("dims")) };
+            by[axis] = by[axis].checked_add(*shift).ok_or_else(|| at.unknown_form("shifts"))?;
+        }
+        self.viewed(at, at.made()?, vec![View::Roll(by)])
     }
 
     pub(crate) fn expanded(&mut self, at: &mut At<'_>) -> Result<(), Refusal> {

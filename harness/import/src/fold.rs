@@ -101,7 +101,7 @@ fn is_open(items: &[Item]) -> bool {
         Item::Module { closed, body, .. } => !closed || is_open(body),
         Item::Residual { main, shortcut } => is_open(main) || is_open(shortcut),
         Item::Concat { branches, .. } => branches.iter().any(|branch| is_open(branch)),
-        Item::Gate(body) | Item::Scope { body, .. } => is_open(body),
+        Item::Around { body, .. } | Item::Scope { body, .. } => is_open(body),
         Item::Layer { .. } | Item::Tap(_) | Item::From(_) | Item::Join(..) | Item::Use { .. } | Item::Stack { .. } => {
             false
         }
@@ -155,7 +155,7 @@ fn close(
     classes: &HashMap<&str, &str>,
 ) {
     let Some(first) = group.first() else { return };
-    let is_join = matches!(first.body[..], [Item::Residual { .. } | Item::Concat { .. } | Item::Gate(_)]);
+    let is_join = matches!(&first.body[..], [only] if only.is_join());
     let must = would_be_numbered(&first.body) && !is_join;
     // A stack is more readable inline.
     let is_layer = first.body.iter().any(|item| matches!(item, Item::Layer { name: Some(name), .. } if name == "."));
@@ -243,7 +243,7 @@ fn words(items: &[Item]) -> Vec<&'static str> {
         Item::Concat { branches, .. } => {
             std::iter::once("concat").chain(branches.iter().flat_map(|branch| words(branch))).collect()
         }
-        Item::Gate(body) => [vec!["gate"], words(body)].concat(),
+        Item::Around { word, body } => [vec![word.tag], words(body)].concat(),
         Item::Scope { body, .. } | Item::Module { body, .. } => words(body),
     };
     items.iter().flat_map(one).collect()
@@ -289,7 +289,7 @@ fn stack(items: &mut Vec<Item>, module: Option<&str>) {
                 stack(shortcut, None);
             }
             Item::Concat { branches, .. } => branches.iter_mut().for_each(|branch| stack(branch, None)),
-            Item::Gate(body) => stack(body, None),
+            Item::Around { body, .. } => stack(body, None),
             Item::Layer { .. }
             | Item::Tap(_)
             | Item::From(_)
@@ -360,7 +360,7 @@ fn unfold_lone(folded: &mut Folded) {
         each_list(&mut folded.body, &mut count);
         folded.blocks.iter_mut().for_each(|block| each_list(&mut block.body, &mut count));
         let lone = folded.blocks.iter().position(|block| {
-            let is_join = matches!(block.body[..], [Item::Residual { .. } | Item::Concat { .. } | Item::Gate(_)]);
+            let is_join = matches!(&block.body[..], [only] if only.is_join());
             uses.get(&block.name) == Some(&1) && (is_join || !would_be_numbered(&block.body))
         });
         let Some(lone) = lone else { return };
@@ -414,7 +414,7 @@ fn substitute(body: &mut Vec<Item>, args: &IndexMap<String, Entry>, declared: &[
     each_list(body, &mut |list| {
         for item in list.iter_mut() {
             match item {
-                Item::Layer { word, .. } => word.settings.values_mut().for_each(&mut visit),
+                Item::Layer { word, .. } | Item::Around { word, .. } => word.settings.values_mut().for_each(&mut visit),
                 Item::Use { args, .. } => args.values_mut().for_each(&mut visit),
                 Item::Stack { args, first, repeat, .. } => {
                     args.values_mut().chain(first.values_mut()).chain([repeat]).for_each(&mut visit);
@@ -425,7 +425,6 @@ fn substitute(body: &mut Vec<Item>, args: &IndexMap<String, Entry>, declared: &[
                 | Item::Join(..)
                 | Item::Residual { .. }
                 | Item::Concat { .. }
-                | Item::Gate(_)
                 | Item::Scope { .. } => {}
             }
         }

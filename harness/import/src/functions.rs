@@ -5,8 +5,9 @@ use zoo_recipe::layers as zoo;
 
 use crate::Refusal;
 use crate::arguments::At;
-use crate::operation::Tensor;
-use crate::read::Reader;
+use crate::operation::{Tensor, What};
+use crate::reader::Reader;
+use crate::word::Word;
 
 /// Adds the operations of a call.
 type Reading = fn(&mut Reader<'_>, &mut At<'_>) -> Result<(), Refusal>;
@@ -16,6 +17,7 @@ const FUNCTIONS: &[(&[&str], Reading)] = &[
     (&["conv2d"], |network, at| network.conv(at)),
     (&["conv_transpose2d"], |network, at| network.conv_transpose(at)),
     (&["linear"], |network, at| network.linear(at)),
+    (&["addmm"], |network, at| network.addmm(at)),
     (&["embedding"], |network, at| network.embedding(at)),
     (&["batch_norm"], |network, at| network.batch_norm(at)),
     (&["layer_norm"], |network, at| network.layer_norm(at)),
@@ -42,6 +44,7 @@ const FUNCTIONS: &[(&[&str], Reading)] = &[
     (&["cos"], |network, at| network.formula(at, "cos(x)")),
     (&["floor"], |network, at| network.formula(at, "floor(x)")),
     (&["square"], |network, at| network.formula(at, "x^2")),
+    (&["pow", "__pow__"], |network, at| network.power(at)),
     (&["softplus"], |network, at| network.softplus(at)),
     (&["hardtanh"], |network, at| network.hardtanh(at)),
     (&["clamp", "clip"], |network, at| network.clamp(at)),
@@ -67,6 +70,7 @@ const FUNCTIONS: &[(&[&str], Reading)] = &[
     (&["stack"], |network, at| network.stack(at)),
     (&["sum"], |network, at| network.sum(at)),
     (&["scaled_dot_product_attention"], |network, at| network.dot_product_attention(at)),
+    (&["matmul", "__matmul__", "bmm"], |network, at| network.product(at)),
     (&["multi_head_attention_forward"], |network, at| network.attention(at)),
     (
         &["flatten", "view", "reshape", "unsqueeze", "squeeze", "unflatten", "_unsafe_view", "view_as", "reshape_as"],
@@ -74,6 +78,7 @@ const FUNCTIONS: &[(&[&str], Reading)] = &[
     ),
     (&["permute", "transpose", "swapaxes", "swapdims", "t", "T", "mT"], |network, at| network.permuted(at)),
     (&["chunk", "split", "split_with_sizes", "tensor_split", "unbind"], |network, at| network.pieces(at)),
+    (&["roll"], |network, at| network.rolled(at)),
     (&["select", "__getitem__"], |network, at| network.indexed(at)),
     (&["expand"], |network, at| network.expanded(at)),
     (&["contiguous", "clone", "to", "type_as", "type", "float", "double"], |network, at| network.same(at)),
@@ -83,14 +88,10 @@ const FUNCTIONS: &[(&[&str], Reading)] = &[
     }),
 ];
 
-const PRODUCTS: &str = "only `dot_product_attention` and `attention` multiply tensors by each other";
+pub(crate) const PRODUCTS: &str = "only `dot_product_attention` and `attention` multiply tensors by each other";
 
 /// Functions without a layer, and the closest alternative.
 const WITHOUT_LAYER: &[(&str, &str)] = &[
-    ("roll", "write `windows` or `roll` by hand, as the recipe swin_t does"),
-    ("matmul", PRODUCTS),
-    ("__matmul__", PRODUCTS),
-    ("bmm", PRODUCTS),
     ("einsum", PRODUCTS),
     ("normalize", "`rms_norm` and `layer_norm` normalise rows"),
     (
@@ -101,7 +102,6 @@ const WITHOUT_LAYER: &[(&str, &str)] = &[
     ("max", "`max_pool` takes the largest of a window"),
     ("max_pool2d_with_indices", "`max_pool` gives no indices"),
     ("adaptive_max_pool2d", "`max_pool` with the window of the whole map"),
-    ("addmm", "`linear` has its weight as [out, in]; transformers' Conv1D has [in, out]"),
     ("movedim", "use `permute`, which takes the whole order"),
     ("detach", "`train.parts` freezes parts of a recipe"),
 ];
@@ -128,8 +128,10 @@ impl Reader<'_> {
 
     /// A function of one operand that is a layer.
     pub(crate) fn unary(&mut self, at: &mut At<'_>, layer: Layer) -> Result<(), Refusal> {
-        let x = self.first(at)?;
-        self.layer(at, layer, x, None)
+        let input = at.input();
+        let (x, views) = self.rows(at, input, None)?;
+        let shape = self.shape_of(x).to_vec();
+        self.gives_viewed(at, What::Layer(Word::of(&layer)), vec![x], None, shape, views)
     }
 
     /// The operand of a function on feature maps, `[n, c, h, w]`.

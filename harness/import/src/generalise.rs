@@ -83,7 +83,7 @@ fn adopt(items: &mut [Item], whole: &[Item]) {
                     *enabled = Some(Entry { value, default: Some(Setting::Bool(true)) });
                 }
             }
-            (Item::Gate(body), Item::Gate(whole))
+            (Item::Around { body, .. }, Item::Around { body: whole, .. })
             | (Item::Scope { body, .. }, Item::Scope { body: whole, .. })
             | (Item::Module { body, .. }, Item::Module { body: whole, .. }) => adopt(body, whole),
             (Item::Concat { branches, .. }, Item::Concat { branches: whole, .. }) => {

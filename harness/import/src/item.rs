@@ -3,7 +3,7 @@
 use indexmap::{IndexMap, IndexSet};
 use zoo_recipe::layers::Axis;
 
-use crate::word::{Entry, Word};
+use crate::word::{Entry, Kind, Word};
 
 /// A layer as it is written.
 #[derive(Clone, Debug, PartialEq)]
@@ -36,8 +36,13 @@ pub enum Item {
         /// The axis.
         axis: Axis,
     },
-    /// Multiplies a value by a function of it.
-    Gate(Vec<Item>),
+    /// A layer around others: one that multiplies by a function, or applies them to windows.
+    Around {
+        /// The layer.
+        word: Word,
+        /// The others.
+        body: Vec<Item>,
+    },
     /// A name that is no module.
     Scope {
         /// The name.
@@ -96,6 +101,24 @@ pub enum Item {
     },
 }
 
+impl Item {
+    /// Whether it joins branches, and can have the name of a module of which it is all.
+    pub fn is_join(&self) -> bool {
+        match self {
+            Self::Residual { .. } | Self::Concat { .. } => true,
+            Self::Around { word, .. } => word.kind == Kind::Gate,
+            Self::Layer { .. }
+            | Self::Tap(_)
+            | Self::From(_)
+            | Self::Join(..)
+            | Self::Scope { .. }
+            | Self::Module { .. }
+            | Self::Use { .. }
+            | Self::Stack { .. } => false,
+        }
+    }
+}
+
 /// Calls `visit` with every list of layers, those inside before those around them.
 pub fn each_list(items: &mut Vec<Item>, visit: &mut dyn FnMut(&mut Vec<Item>)) {
     for item in items.iter_mut() {
@@ -105,7 +128,7 @@ pub fn each_list(items: &mut Vec<Item>, visit: &mut dyn FnMut(&mut Vec<Item>)) {
                 each_list(shortcut, visit);
             }
             Item::Concat { branches, .. } => branches.iter_mut().for_each(|branch| each_list(branch, visit)),
-            Item::Gate(body) | Item::Scope { body, .. } | Item::Module { body, .. } => each_list(body, visit),
+            Item::Around { body, .. } | Item::Scope { body, .. } | Item::Module { body, .. } => each_list(body, visit),
             Item::Layer { .. }
             | Item::Tap(_)
             | Item::From(_)
@@ -124,7 +147,7 @@ pub fn size(items: &[Item]) -> usize {
         Item::Tap(_) | Item::From(_) => 1,
         Item::Residual { main, shortcut } => 1 + size(main) + size(shortcut),
         Item::Concat { branches, .. } => 1 + branches.iter().map(|branch| size(branch)).sum::<usize>(),
-        Item::Gate(body) | Item::Scope { body, .. } | Item::Module { body, .. } => 1 + size(body),
+        Item::Around { body, .. } | Item::Scope { body, .. } | Item::Module { body, .. } => 1 + size(body),
     };
     items.iter().map(one).sum()
 }

@@ -2,11 +2,13 @@
 
 use zoo_recipe::Layer;
 use zoo_recipe::layers as zoo;
+use zoo_recipe::schema::{Pair, Size};
 
 use crate::Refusal;
 use crate::arguments::{At, wrapped};
-use crate::operation::What;
-use crate::read::{Reader, Seen};
+use crate::constant::Constant;
+use crate::operation::{Tensor, What};
+use crate::reader::{Picked, Reader, Seen};
 use crate::trace::Argument;
 use crate::view::View;
 use crate::word::{Word, number};
@@ -14,12 +16,16 @@ use crate::word::{Word, number};
 /// Longest axis that a sum is taken over term by term.
 const MOST_TERMS: usize = 8;
 
+const POSITIONS: &str = "`positions` adds to each token the row of its position";
+
 /// The two operands of a function.
 enum Operands {
     /// Two tensors.
     Both(Argument, Argument),
     /// A tensor and a parameter, in the shape that it is seen in.
     Parameter(Argument, String, Vec<usize>),
+    /// A tensor and rows of a parameter.
+    Picked(Argument, Picked),
     /// A tensor and a number; whether the number comes first.
     Number(Argument, f64, bool),
 }
@@ -33,11 +39,37 @@ impl Reader<'_> {
             Argument::Parameter(name) => Some((name.clone(), self.trace.shape(name).to_vec())),
             Argument::Value(value) => match self.seen(*value) {
                 Some(Seen::Reshaped(name, shape)) => Some((name.clone(), shape.clone())),
-                Some(Seen::Of(..) | Seen::Expanded(_) | Seen::Unsaid(_)) | None => None,
+                Some(
+                    Seen::Of(..)
+                    | Seen::Times(..)
+                    | Seen::Scores(_)
+                    | Seen::Expanded(_)
+                    | Seen::Picked(_)
+                    | Seen::Unsaid(_),
+                )
+                | None => None,
+            },
+            _ => None,
+        };
+        let picked = |argument: &Argument| match argument {
+            Argument::Value(value) => match self.seen(*value) {
+                Some(Seen::Picked(picked)) => Some(picked.clone()),
+                Some(
+                    Seen::Of(..)
+                    | Seen::Times(..)
+                    | Seen::Scores(_)
+                    | Seen::Expanded(_)
+                    | Seen::Reshaped(..)
+                    | Seen::Unsaid(_),
+                )
+                | None => None,
             },
             _ => None,
         };
         Ok(match (first, second) {
+            (one, other @ Argument::Value(_)) | (other @ Argument::Value(_), one) if let Some(picked) = picked(one) => {
+                Operands::Picked(other.clone(), picked)
+            }
             (one, other @ Argument::Value(_)) if let Some((name, shape)) = parameter(one) => {
                 Operands::Parameter(other.clone(), name, shape)
             }
@@ -85,12 +117,24 @@ impl Reader<'_> {
             return Ok(());
         }
         self.without_factor(at)?;
+        if let Some(scores) = self.scores(at.input()) {
+            let other = at.argument(1, &["other"]);
+            if let Some(mask) = other.and_then(|other| self.trace.constant(other)).cloned() {
+                return self.mask_of_scores(at, scores, &mask);
+            }
+            if let Some(Argument::Value(value)) = other
+                && let Some(Seen::Picked(bias)) = self.seen(*value).cloned()
+            {
+                return self.bias_of_scores(at, scores, &bias);
+            }
+        }
         match self.operands(at)? {
             Operands::Both(first, second) => self.both(at, What::Add, &first, &second),
             Operands::Number(x, value, _) => {
                 let word = Word::formula(format!("x + {}", number(value)));
                 self.counted(at, &x, What::Layer(word))
             }
+            Operands::Picked(x, picked) => self.add_positions(at, &x, &picked),
             Operands::Parameter(x, name, seen) => {
                 let x = self.operand(at, Some(&x))?;
                 let (own, shape) = (self.trace.shape(&name), self.shape_of(x));
@@ -107,6 +151,24 @@ impl Reader<'_> {
         }
     }
 
+    /// The first rows of a table, one for each token.
+    fn add_positions(&mut self, at: &mut At<'_>, x: &Argument, picked: &Picked) -> Result<(), Refusal> {
+        let x = self.operand(at, Some(x))?;
+        let (shape, table) = (self.shape_of(x), self.trace.shape(&picked.table));
+        let (Some(name), [_, t, e], [rows, width]) = (picked.table.strip_suffix(".weight"), shape, table) else {
+            return Err(at.refuse(format!("it adds rows of the parameter `{}` to {shape:?}", picked.table), POSITIONS));
+        };
+        let is_row = |extents: &[usize]| extents == [*t, *e] || extents == [1, *t, *e];
+        if !picked.rows.counts_up() || !picked.views.is_empty() || !is_row(&picked.shape) || width != e {
+            let what =
+                format!("it adds rows of the parameter `{}` that are not those of positions 0, 1, ...", picked.table);
+            return Err(at.refuse(what, POSITIONS));
+        }
+        let init = zoo_graph::Init::Normal(zoo_graph::init::NormalInit { std: 1.0 });
+        let layer = Layer::Positions(zoo::Positions { rows: Size(*rows), init });
+        self.layer(at, layer, x, Some(name.to_owned()))
+    }
+
     pub(crate) fn subtract(&mut self, at: &mut At<'_>) -> Result<(), Refusal> {
         self.without_factor(at)?;
         match self.operands(at)? {
@@ -119,7 +181,7 @@ impl Reader<'_> {
                 let word = Word::formula(format!("{} - x", number(value)));
                 self.counted(at, &x, What::Layer(word))
             }
-            Operands::Parameter(_, name, _) => {
+            Operands::Parameter(_, name, _) | Operands::Picked(_, Picked { table: name, .. }) => {
                 Err(at.refuse(format!("it subtracts the parameter `{name}`"), "`add_parameter` adds one"))
             }
         }
@@ -129,8 +191,23 @@ impl Reader<'_> {
         match self.operands(at)? {
             Operands::Both(first, second) => self.both(at, What::Mul, &first, &second),
             Operands::Number(x, by, _) => {
+                if let Some(scores) = self.scores(Some(&x)) {
+                    return self.scale_of_scores(at, scores, by);
+                }
+                // A view that no layer gives may become one.
+                if let Argument::Value(value) = x
+                    && let Some(Seen::Of(base, views)) = self.seen(value).cloned()
+                    && !views.is_empty()
+                {
+                    self.is(at.made()?.value, Seen::Times(base, views, by));
+                    return Ok(());
+                }
                 let word = Word::of(&Layer::Scale(zoo::Scale { by }));
                 self.counted(at, &x, What::Layer(word))
+            }
+            Operands::Picked(_, picked) => {
+                let what = format!("it multiplies by rows of the parameter `{}`", picked.table);
+                Err(at.refuse(what, "`positions` adds a row to each token"))
             }
             Operands::Parameter(x, name, seen) => {
                 let start = self.trace.parameters.get(&name).and_then(|own| own.start).unwrap_or(1.0);
@@ -170,6 +247,9 @@ impl Reader<'_> {
     pub(crate) fn divide(&mut self, at: &mut At<'_>) -> Result<(), Refusal> {
         match self.operands(at)? {
             Operands::Number(x, by, false) => {
+                if let Some(scores) = self.scores(Some(&x)) {
+                    return self.scale_of_scores(at, scores, 1.0 / by);
+                }
                 let word = Word::formula(format!("x / {}", number(by)));
                 self.counted(at, &x, What::Layer(word))
             }
@@ -240,6 +320,34 @@ impl Reader<'_> {
         self.gives_viewed(at, What::Concat(along), operands, None, joined, split)
     }
 
+    /// The map of which the parts are the pixels of each square of four, column by column, joined along the channels.
+    fn merged(&self, parts: &[&Argument], axis: usize) -> Option<(Tensor, Vec<View>)> {
+        let mut whole: Option<(Tensor, Vec<View>)> = None;
+        for (place, part) in parts.iter().enumerate() {
+            let Argument::Value(value) = part else { return None };
+            let Some(Seen::Of(base, views)) = self.seen(*value) else { return None };
+            let (before, [View::Every(1, down, 2), View::Every(2, across, 2)]) = views.split_last_chunk()? else {
+                return None;
+            };
+            if [*across, *down] != [place / 2, place % 2] || axis != 3 {
+                return None;
+            }
+            let own = (*base, before.to_vec());
+            if *whole.get_or_insert_with(|| own.clone()) != own {
+                return None;
+            }
+        }
+        let (base, mut views) = whole.filter(|_| parts.len() == 4)?;
+        let [_, height, width, _] = self.shape_of(base) else { return None };
+        // A map of an odd size is filled up by the layer.
+        if views[..] == [View::Fill(vec![0, height % 2, width % 2, 0])] {
+            views.clear();
+        }
+        let [_, height, width, _] = crate::view::shape(self.shape_of(base), &views)[..] else { return None };
+        let is_whole = views.is_empty() || (height % 2, width % 2) == (0, 0);
+        is_whole.then_some((base, views))
+    }
+
     pub(crate) fn concat(&mut self, at: &mut At<'_>) -> Result<(), Refusal> {
         let Some(Argument::List(parts)) = at.argument(0, &["tensors"]) else {
             return Err(at.unknown_form("tensors"));
@@ -251,6 +359,16 @@ impl Reader<'_> {
             None => Some(0),
         };
         let Some(axis) = axis else { return Err(at.unknown_form("dim")) };
+        // An empty tensor adds nothing: a cache before the first token.
+        let is_empty = |part: &&Argument| self.trace.constant(part).is_some_and(Constant::is_empty);
+        let parts: Vec<&Argument> = parts.iter().filter(|part| !is_empty(part)).collect();
+        if let [Argument::Value(only)] = parts[..]
+            && let Some(seen) = self.seen(*only).cloned()
+            && self.shape(*only).as_ref() == Some(&made.shape)
+        {
+            self.is(made.value, seen);
+            return Ok(());
+        }
         if let [Argument::Value(token), rest @ Argument::Value(_)] = &parts[..]
             && let Some(Seen::Expanded(name)) = self.seen(*token).cloned()
             && (rank, axis) == (3, 1)
@@ -258,6 +376,10 @@ impl Reader<'_> {
             let x = self.operand(at, Some(rest))?;
             let layer = Layer::Prepend(zoo::Prepend { init: zoo_graph::Init::Constant(0.0) });
             return self.layer(at, layer, x, Some(name));
+        }
+        if let Some((base, views)) = self.merged(&parts, axis) {
+            let x = self.view(at, base, views)?;
+            return self.layer(at, Layer::MergePatches(zoo::MergePatches { size: Pair([2, 2]) }), x, None);
         }
         let along = match axis {
             1 => zoo::Axis::Channel,

@@ -2,12 +2,12 @@
 
 use zoo_recipe::Layer;
 use zoo_recipe::layers as zoo;
-use zoo_recipe::schema::{BnInit, Padding, Pair, Size, WeightInit};
+use zoo_recipe::schema::{BnInit, Count, Padding, Pair, Size, WeightInit};
 
 use crate::Refusal;
-use crate::arguments::At;
+use crate::arguments::{At, NAMED, wrapped};
 use crate::operation::What;
-use crate::read::{Reader, Seen};
+use crate::reader::{Picked, Reader, Seen};
 use crate::trace::Argument;
 use crate::view::View;
 use crate::word::Word;
@@ -53,33 +53,79 @@ impl Reader<'_> {
     }
 
     pub(crate) fn linear(&mut self, at: &mut At<'_>) -> Result<(), Refusal> {
-        let x = self.first(at)?;
+        let input = at.input();
         let (name, shape) = self.weight(at, 1)?;
         let [out, _] = shape[..] else { return Err(at.unknown_form("weight")) };
+        let (x, views) = self.rows(at, input, Some(out))?;
+        let mut shape = self.shape_of(x).to_vec();
+        if let Some(width) = shape.last_mut() {
+            *width = out;
+        }
         let shared = self.trace.parameters.get(&format!("{}.weight", at.module)).and_then(|own| own.same_as.as_ref());
         if let Some(table) = shared.and_then(|shared| shared.strip_suffix(".weight")).filter(|_| name != at.module) {
-            if at.argument(2, &["bias"]).is_some() {
-                return Err(at.refuse(
-                    "a table of an embedding is used with a bias",
-                    "write `unembed: {table: .., bias: ..}` by hand",
-                ));
-            }
-            let layer = Layer::Unembed(zoo::Unembed { table: table.to_owned(), bias: None });
-            return self.layer(at, layer, x, Some(at.module.to_owned()));
+            // The bias belongs to the module around, as in BERT.
+            let around = at.module.rsplit_once('.').map_or("", |(around, _)| around);
+            let beside = |name: &str| name.rsplit_once('.').map_or("", |(path, _)| path) == around;
+            let bias = match at.argument(2, &["bias"]) {
+                None => None,
+                Some(Argument::Parameter(name)) if beside(name) => Some(name.clone()),
+                Some(_) => {
+                    return Err(at.refuse(
+                        "the bias of a table is not beside it",
+                        "`unembed` has a bias that belongs to the module around it",
+                    ));
+                }
+            };
+            let layer = Layer::Unembed(zoo::Unembed { table: table.to_owned(), bias });
+            let what = What::Layer(Word::of(&layer));
+            return self.gives_viewed(at, what, vec![x], Some(at.module.to_owned()), shape, views);
         }
         let bias = self.bias(at, 2, &name)?;
-        let layer = zoo::Linear { out: Size(out), bias, functional: false, init: WeightInit::default() };
-        self.layer(at, Layer::Linear(layer), x, Some(name))
+        let init = WeightInit::default();
+        let functional = name != at.module;
+        let layer = zoo::Linear { out: Size(out), bias, transposed: false, functional, init };
+        self.gives_viewed(at, What::Layer(Word::of(&Layer::Linear(layer))), vec![x], Some(name), shape, views)
+    }
+
+    /// bias + x weight, of a weight `[in, out]` and rows `[.., in]` that are one axis.
+    pub(crate) fn addmm(&mut self, at: &mut At<'_>) -> Result<(), Refusal> {
+        let (beta, alpha) = (at.float(NAMED, "beta", 1.0)?, at.float(NAMED, "alpha", 1.0)?);
+        at.only("beta", beta, 1.0)?;
+        at.only("alpha", alpha, 1.0)?;
+        let rows = at.argument(1, &["mat1"]);
+        let weight = at.argument(2, &["mat2"]);
+        let (name, shape) = self.parameter(at, weight, "weight")?;
+        let [inputs, out] = shape[..] else { return Err(at.unknown_form("mat2")) };
+        if at.input() != Some(&Argument::Parameter(format!("{name}.bias"))) {
+            return Err(
+                at.refuse("its bias is computed, or belongs to another module", "a layer's bias is `<name>.bias`")
+            );
+        }
+        let (x, views) = self.rows(at, rows, Some(out))?;
+        if self.shape_of(x).last() != Some(&inputs) {
+            return Err(at.unknown_form("mat1"));
+        }
+        let mut shape = self.shape_of(x).to_vec();
+        if let Some(last) = shape.last_mut() {
+            *last = out;
+        }
+        let init = WeightInit::default();
+        let layer = zoo::Linear { out: Size(out), bias: true, transposed: true, functional: false, init };
+        let what = What::Layer(Word::of(&Layer::Linear(layer)));
+        self.gives_viewed(at, what, vec![x], Some(name), shape, views)
     }
 
     pub(crate) fn embedding(&mut self, at: &mut At<'_>) -> Result<(), Refusal> {
         let (name, shape) = self.weight(at, 1)?;
         let [rows, size] = shape[..] else { return Err(at.unknown_form("weight")) };
-        if at.argument(2, &["padding_idx"]).is_some() {
-            return Err(
-                at.refuse("one row of its table gets no gradient (`padding_idx`)", "`embedding` trains all rows")
-            );
-        }
+        let padding = match at.argument(2, &["padding_idx"]) {
+            // torch.embedding has -1 for none.
+            None | Some(Argument::Int(-1)) => None,
+            Some(row) => {
+                let row = row.int().and_then(|row| wrapped(row, rows));
+                Some(Count(row.ok_or_else(|| at.unknown_form("padding_idx"))?))
+            }
+        };
         if at.argument(3, &["max_norm"]).is_some() {
             return Err(
                 at.refuse("it bounds the norm of its rows (`max_norm`)", "`embedding` does not change its rows")
@@ -91,9 +137,19 @@ impl Reader<'_> {
         at.only("scale_grad_by_freq", by_frequency, false)?;
         let is_sparse = at.flag(6, "sparse", false)?;
         at.only("sparse", is_sparse, false)?;
-        let x = self.first(at)?;
+        let input = at.input();
+        if let Some(numbers) = input.and_then(|input| self.trace.constant(input)) {
+            let (rows, made) = (numbers.clone(), at.made()?);
+            if padding.is_some() || [&rows.shape[..], &[size]].concat() != made.shape {
+                return Err(at.unknown_form("input"));
+            }
+            let (table, shape) = (format!("{name}.weight"), made.shape.clone());
+            self.is(made.value, Seen::Picked(Picked { table, rows, views: Vec::new(), shape }));
+            return Ok(());
+        }
+        let x = self.operand(at, input)?;
         let init = zoo_graph::Init::Normal(zoo_graph::init::NormalInit { std: 1.0 });
-        let layer = zoo::Embedding { rows: Size(rows), size: Size(size), init };
+        let layer = zoo::Embedding { rows: Size(rows), size: Size(size), padding, init };
         self.layer(at, Layer::Embedding(layer), x, Some(name))
     }
 
@@ -142,10 +198,12 @@ impl Reader<'_> {
             let maps = self.shape_of(base).to_vec();
             return self.gives_viewed(at, what, vec![base], Some(name), maps, views);
         }
-        let x = self.first(at)?;
         let (axes, init) = (Size(shape.len().max(1)), BnInit::default());
-        let layer = zoo::LayerNorm { axes, channels_first: false, bias, eps, init };
-        self.layer(at, Layer::LayerNorm(layer), x, Some(name))
+        let layer = Layer::LayerNorm(zoo::LayerNorm { axes, channels_first: false, bias, eps, init });
+        let input = at.input();
+        let (x, views) = self.rows(at, input, None)?;
+        let shape = self.shape_of(x).to_vec();
+        self.gives_viewed(at, What::Layer(Word::of(&layer)), vec![x], Some(name), shape, views)
     }
 
     pub(crate) fn group_norm(&mut self, at: &mut At<'_>) -> Result<(), Refusal> {

@@ -1,7 +1,7 @@
 //! Layers as they are written: names relative to the enclosing module, and scopes for names that are not modules.
 
 use crate::item::Item;
-use crate::word::Kind;
+use crate::word::{Entry, Kind, Setting};
 
 /// Gives layers inside the module `path` the names that they have there.
 pub fn lay_out(items: Vec<Item>, path: &str) -> Vec<Item> {
@@ -45,8 +45,14 @@ fn split(full: &str, path: &str) -> (Vec<String>, String) {
 /// A layer, and the names between the module `path` and it.
 fn one(item: Item, path: &str) -> (Vec<String>, Item) {
     let laid = match item {
-        Item::Layer { word, name: Some(full) } => {
+        Item::Layer { mut word, name: Some(full) } => {
             let (scopes, own) = split(&full, path);
+            if word.tag == "unembed"
+                && let Some(Entry { value: Setting::Text(bias), .. }) = word.settings.get_mut("bias")
+            {
+                // Beside the layer.
+                *bias = bias.rsplit('.').next().unwrap_or_default().to_owned();
+            }
             return (scopes, Item::Layer { word, name: Some(own) });
         }
         Item::Module { path: full, class, source, body, returns, enabled, closed, .. } => {
@@ -60,7 +66,7 @@ fn one(item: Item, path: &str) -> (Vec<String>, Item) {
         Item::Concat { branches, axis } => {
             Item::Concat { branches: branches.into_iter().map(|branch| lay_out(branch, path)).collect(), axis }
         }
-        Item::Gate(body) => Item::Gate(lay_out(body, path)),
+        Item::Around { word, body } => Item::Around { word, body: lay_out(body, path) },
         whole @ (Item::Layer { name: None, .. }
         | Item::Tap(_)
         | Item::From(_)
@@ -76,7 +82,7 @@ fn one(item: Item, path: &str) -> (Vec<String>, Item) {
 pub fn would_be_numbered(body: &[Item]) -> bool {
     body.iter().any(|item| match item {
         Item::Layer { word, name } => name.is_none() && word.kind != Kind::Formula,
-        Item::Residual { .. } | Item::Concat { .. } | Item::Gate(_) => true,
+        Item::Residual { .. } | Item::Concat { .. } | Item::Around { .. } => true,
         Item::Stack { name, .. } => name.is_empty(),
         Item::Tap(_) | Item::From(_) | Item::Join(..) | Item::Scope { .. } | Item::Module { .. } | Item::Use { .. } => {
             false

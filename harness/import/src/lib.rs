@@ -1,8 +1,8 @@
 //! From the trace of a PyTorch network to a recipe.
 //!
 //! [`Trace::read`] takes the document that `python -m zoo_golden port` writes. [`import`] makes the text of a recipe:
-//! functions of torch become layers (`functions` dispatches to `layers`, `pointwise`, `maps`, `joins`, `attention` and
-//! `axes`; `arguments` checks that no argument is ignored; views of a tensor are combined in `view`), operands become
+//! functions of torch become layers (`functions` dispatches to `layers`, `pointwise`, `maps`, `joins`, `attention`,
+//! `scores` and `axes`; `arguments` checks that no argument is ignored; views of a tensor are combined in `view`), operands become
 //! branches (`structure`), repeated modules become blocks and stacks (`layout`, `fold`, `generalise`), and `write` puts
 //! that down as an author would. `proof` holds what was written against the trace: operation by operation, module by
 //! module, parameter by parameter. Unsupported operations are never omitted: they are an [`ImportError::Refused`].
@@ -20,8 +20,10 @@
 mod arguments;
 mod attention;
 mod axes;
+mod constant;
 mod error;
 mod fold;
+mod formula;
 mod functions;
 mod generalise;
 mod item;
@@ -33,7 +35,9 @@ mod operation;
 mod pointwise;
 mod proof;
 mod read;
+mod reader;
 mod recipe;
+mod scores;
 mod slots;
 mod structure;
 mod trace;
@@ -41,6 +45,7 @@ mod view;
 mod word;
 mod write;
 
+pub use constant::Constant;
 pub use error::{ImportError, Refusal};
 pub use proof::Proof;
 pub use trace::{FORMAT, MAX_BYTES, Trace, Training};

@@ -7,7 +7,7 @@ use zoo_recipe::schema::{Padding, Pair, Size};
 use crate::Refusal;
 use crate::arguments::{At, wrapped};
 use crate::operation::What;
-use crate::read::Reader;
+use crate::reader::Reader;
 use crate::trace::Argument;
 use crate::view::View;
 use crate::word::Word;
@@ -89,7 +89,6 @@ impl Reader<'_> {
     }
 
     pub(crate) fn pad(&mut self, at: &mut At<'_>) -> Result<(), Refusal> {
-        let x = self.maps(at)?;
         let is_constant = match at.argument(2, &["mode"]) {
             None => true,
             Some(Argument::Text(mode)) => mode == "constant",
@@ -98,7 +97,16 @@ impl Reader<'_> {
         if !is_constant || at.float(3, "value", 0.0)? != 0.0 {
             return Err(at.refuse("it does not pad with zeros", "`pad` adds zeros"));
         }
-        let [left, right, top, bottom] = match at.numbers(1, "pad")?[..] {
+        let sides = at.numbers(1, "pad")?;
+        let made = at.made()?;
+        // Channels last, with zeros below and on the right: part of what cuts a map into windows.
+        if let ([0, 0, 0, right, 0, bottom], [_, _, _, _]) = (&sides[..], &made.shape[..])
+            && let (Ok(right), Ok(bottom)) = (usize::try_from(*right), usize::try_from(*bottom))
+        {
+            return self.viewed(at, made, vec![View::Fill(vec![0, bottom, right, 0])]);
+        }
+        let x = self.maps(at)?;
+        let [left, right, top, bottom] = match sides[..] {
             [left, right] => [left, right, 0, 0],
             [left, right, top, bottom] => [left, right, top, bottom],
             _ => return Err(at.refuse("it pads axes other than height and width", "`pad` works on height and width")),

@@ -44,6 +44,65 @@ pub enum What {
     Mul,
     /// All operands joined along an axis.
     Concat(Axis),
+    /// A map `[n, h, w, c]` as windows `[n, windows, tokens, c]`.
+    Cut(Windows),
+    /// Windows as a map again.
+    Join(Windows),
+    /// By token of a window, the number of its part of the map.
+    Segments(Windows),
+}
+
+/// Windows of a map.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Windows {
+    /// Height and width of a window.
+    pub size: [usize; 2],
+    /// Height and width of the map.
+    pub map: [usize; 2],
+    /// By how many rows and columns they are moved.
+    pub shift: [usize; 2],
+}
+
+impl Windows {
+    /// What a recipe says of them.
+    pub fn key(&self) -> String {
+        format!("{:?} {:?}", self.size, self.one_shift())
+    }
+
+    /// Number of windows below and beside each other.
+    pub fn grid(&self) -> [usize; 2] {
+        [0, 1].map(|axis| self.map[axis].div_ceil(self.size[axis].max(1)))
+    }
+
+    /// Number of windows, and of tokens of each.
+    pub fn counts(&self) -> [usize; 2] {
+        [self.grid(), self.size].map(|[down, across]| down.saturating_mul(across))
+    }
+
+    /// The shift as recipes have it: the same for both axes, and none along an axis of one window.
+    pub fn one_shift(&self) -> Option<usize> {
+        let (grid, [down, across]) = (self.grid(), self.shift);
+        let shift = down.max(across);
+        let fits = |axis: usize| self.shift[axis] == if grid[axis] > 1 { shift } else { 0 };
+        (fits(0) && fits(1) && self.size.iter().all(|extent| shift < *extent)).then_some(shift)
+    }
+
+    /// By window and token, the number of its part of the map: tokens of a window that were not neighbours before the map
+    /// was moved have different ones.
+    pub fn segments(&self) -> Vec<usize> {
+        let [rows, columns] = self.grid();
+        let [height, width] = self.size;
+        let part = |axis: usize, place: usize| {
+            let moved = (self.grid()[axis] * self.size[axis]).saturating_sub(self.shift[axis]);
+            usize::from(self.shift[axis] > 0 && place >= moved)
+        };
+        let windows = (0..rows).flat_map(|row| (0..columns).map(move |column| [row, column]));
+        let token = |[row, column]: [usize; 2]| {
+            (0..height)
+                .flat_map(move |y| (0..width).map(move |x| 2 * part(0, row * height + y) + part(1, column * width + x)))
+        };
+        windows.flat_map(token).collect()
+    }
 }
 
 impl What {
@@ -55,6 +114,9 @@ impl What {
             Self::Subtract => "subtract".to_owned(),
             Self::Mul => "mul".to_owned(),
             Self::Concat(axis) => format!("concat {axis:?}"),
+            Self::Cut(windows) => format!("cut {}", windows.key()),
+            Self::Join(windows) => format!("join {}", windows.key()),
+            Self::Segments(windows) => format!("segments {}", windows.key()),
         }
     }
 
@@ -62,7 +124,9 @@ impl What {
     pub fn commutes(&self) -> bool {
         match self {
             Self::Add | Self::Mul => true,
-            Self::Layer(_) | Self::Subtract | Self::Concat(_) => false,
+            Self::Layer(_) | Self::Subtract | Self::Concat(_) | Self::Cut(_) | Self::Join(_) | Self::Segments(_) => {
+                false
+            }
         }
     }
 }
@@ -131,4 +195,6 @@ pub struct Network {
     pub root: Module,
     /// Its inputs, by name.
     pub inputs: Vec<(String, Tensor)>,
+    /// The key under which it returns its result, if there is one.
+    pub output: Option<String>,
 }

@@ -6,7 +6,7 @@ use zoo_recipe::layers as zoo;
 use crate::Refusal;
 use crate::arguments::At;
 use crate::operation::What;
-use crate::read::Reader;
+use crate::reader::Reader;
 use crate::trace::Argument;
 use crate::view::View;
 use crate::word::{Word, number};
@@ -16,6 +16,17 @@ impl Reader<'_> {
     pub(crate) fn formula(&mut self, at: &mut At<'_>, formula: impl Into<String>) -> Result<(), Refusal> {
         let x = self.first(at)?;
         self.gives(at, What::Layer(Word::formula(formula.into())), vec![x], None)
+    }
+
+    pub(crate) fn power(&mut self, at: &mut At<'_>) -> Result<(), Refusal> {
+        match at.argument(1, &["exponent"]).and_then(Argument::number) {
+            Some(exponent) if exponent.fract() == 0.0 && (1.0..=8.0).contains(&exponent) => {
+                self.formula(at, format!("x^{exponent}"))
+            }
+            _ => {
+                Err(at.refuse("its exponent is not a whole number from 1 to 8", "`map` has powers with such exponents"))
+            }
+        }
     }
 
     /// `threshold` is where PyTorch takes x for softplus(x), which is the same but for rounding from 20 on.
@@ -79,6 +90,9 @@ impl Reader<'_> {
         let Some(shape) = shape else { return Err(at.unknown_form("input")) };
         let rank = shape.len();
         let axis = at.axis(1, &["dim"], rank)?;
+        if let Some(scores) = self.scores(input) {
+            return self.softmax_of_scores(at, scores, axis);
+        }
         // `softmax` is taken along the last axis, which changes places with the one that is meant.
         let mut order: Vec<usize> = (0..rank).collect();
         order.swap(axis, rank - 1);
@@ -91,6 +105,10 @@ impl Reader<'_> {
     pub(crate) fn dropout(&mut self, at: &mut At<'_>) -> Result<(), Refusal> {
         let rate = at.float(1, "p", 0.5)?;
         let rate = if at.flag(2, "training", true)? { rate } else { 0.0 };
+        let input = at.input();
+        if let Some(scores) = self.scores(input) {
+            return self.dropout_of_scores(at, scores, rate);
+        }
         self.unary(at, Layer::Dropout(zoo::Dropout { rate }))
     }
 

@@ -4,10 +4,10 @@
 use std::collections::{BTreeMap, HashMap};
 
 use indexmap::IndexMap;
-use zoo_recipe::layers::{Axis, Description, DotProductAttention};
+use zoo_recipe::layers::{Axis, Description, DotProductAttention, RelativePositionBias};
 use zoo_recipe::{BuildOptions, Layer, Recipe, ResolvedLayer, ResolvedModel, build};
 
-use crate::operation::{Network, Operation, Tensor, Unit, What};
+use crate::operation::{Network, Operation, Tensor, Unit, What, Windows};
 use crate::trace::{Argument, Call, ModuleCall, Trace};
 use crate::word::{Kind, Word};
 use crate::{ImportError, Refusal};
@@ -92,9 +92,11 @@ impl Account {
     /// The module output of a named layer: none if its name is the name of a parameter.
     fn layer(&mut self, word: &Word, name: &str, number: usize) {
         match word.kind {
-            Kind::Parameter => {}
+            Kind::Parameter | Kind::Beside => {}
+            // The module is not called.
+            Kind::Wide if word.is_on("functional") => {}
             Kind::First => self.module(name, &[("0", number)]),
-            Kind::Formula | Kind::Wide | Kind::Plain => self.module(name, &[("", number)]),
+            Kind::Formula | Kind::Wide | Kind::Plain | Kind::Gate | Kind::Windows => self.module(name, &[("", number)]),
         }
     }
 }
@@ -145,12 +147,44 @@ struct Written<'p> {
 }
 
 impl Written<'_> {
+    fn windows(&mut self, windows: &zoo_recipe::layers::Windows, x: usize) -> usize {
+        let own = |shift| Windows { size: windows.size.0, map: [usize::MAX; 2], shift: [shift; 2] };
+        let own = own(windows.shift.0);
+        let mut of = |what: What, operands| {
+            let number = self.numbers.of(&what, None, operands);
+            self.account.operation(number)
+        };
+        let cut = of(What::Cut(own.clone()), vec![x]);
+        if let Some(tap) = &windows.segments {
+            let segments = of(What::Segments(own.clone()), Vec::new());
+            self.taps.insert(tap.clone(), segments);
+        }
+        let body = match (Layer::Windows(windows.clone())).describe() {
+            Description::Row(body) => body.to_vec(),
+            _ => Vec::new(),
+        };
+        let joined = self.row(&body, cut);
+        let number = self.numbers.of(&What::Join(own), None, vec![joined]);
+        self.account.operation(number)
+    }
+
     fn row(&mut self, layers: &[ResolvedLayer], x: usize) -> usize {
         layers.iter().fold(x, |x, layer| self.layer(layer, x))
     }
 
     fn layer(&mut self, layer: &ResolvedLayer, x: usize) -> usize {
         let name = layer.name.as_deref();
+        match &layer.kind {
+            Layer::Windows(windows) => return self.windows(windows, x),
+            Layer::RelativePositionBias(bias) => {
+                let own = RelativePositionBias { tap: String::new(), ..bias.clone() };
+                let number =
+                    self.numbers.of(&What::Layer(Word::of(&Layer::RelativePositionBias(own))), name, Vec::new());
+                self.taps.insert(bias.tap.clone(), self.account.operation(number));
+                return x;
+            }
+            _ => {}
+        }
         let (result, is_container) = match layer.kind.describe() {
             Description::Tap(tap) => {
                 self.taps.insert(tap.to_owned(), x);
@@ -179,7 +213,8 @@ impl Written<'_> {
                     Layer::Mul(_) => What::Mul,
                     // Keys and values are operands.
                     Layer::DotProductAttention(layer) => {
-                        let layer = DotProductAttention { key: None, value: None, ..layer.clone() };
+                        let layer =
+                            DotProductAttention { key: None, value: None, segments: None, bias: None, ..layer.clone() };
                         What::Layer(Word::of(&Layer::DotProductAttention(layer)))
                     }
                     other => What::Layer(Word::of(other)),
@@ -296,7 +331,9 @@ pub fn shapes(trace: &Trace, recipe: &Recipe, model: &ResolvedModel) -> Result<u
         let zoo_graph::TapState::Value(value) = tap.state else { continue };
         let shape = graph.ty(value).shape.to_vec();
         let key = (tap.module.clone(), tap.call, tap.part.clone().unwrap_or_default());
-        if let Some(theirs) = given.get(&key).filter(|theirs| **theirs != shape) {
+        // Rows of positions are the same for all samples: PyTorch may have an axis of one sample before them.
+        let is_other = |theirs: &&Vec<usize>| **theirs != shape && theirs.strip_prefix(&[1]) != Some(&shape[..]);
+        if let Some(theirs) = given.get(&key).filter(is_other) {
             let message = format!("the module {} would give {shape:?}, and gives {theirs:?}", tap.key());
             return Err(ImportError::Differs(message));
         }

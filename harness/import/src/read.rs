@@ -1,15 +1,15 @@
 //! From a trace to the operations of the network: modules with their operations, with combined views.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 
-use zoo_recipe::Layer;
 use zoo_recipe::layers::Axis;
 
 use crate::arguments::At;
-use crate::operation::{Module, Network, Operation, Tensor, Unit, What};
-use crate::trace::{Argument, Call, Made, ModuleCall, Trace};
-use crate::view::{self, View};
-use crate::word::{Kind, Word};
+use crate::formula;
+use crate::operation::{Module, Network, Tensor, Unit, What};
+use crate::reader::{Reader, Seen};
+use crate::trace::{Argument, Call, ModuleCall, Trace};
+use crate::word::Kind;
 use crate::{ImportError, Refusal};
 
 /// Reads the operations of a network.
@@ -17,76 +17,32 @@ use crate::{ImportError, Refusal};
 /// # Errors
 /// The first unsupported operation.
 pub fn read(trace: &Trace) -> Result<Network, ImportError> {
-    let mut reader =
-        Reader { trace, seen: HashMap::new(), shapes: HashMap::new(), types: HashMap::new(), real: None, next: 0 };
-    reader.next = reader.largest(&trace.root) + 1;
-    for input in trace.inputs.values() {
-        reader.see(input);
-        reader.types.insert(input.value, input.dtype.clone());
-    }
-    reader.real = trace.inputs.values().find(|input| input.is_real()).map(|input| input.dtype.clone());
+    let mut reader = Reader::new(trace);
     if let Some((name, _)) = trace.parameters.iter().find(|(_, parameter)| parameter.frozen) {
         let what = format!("the parameter `{name}` gets no gradient (`requires_grad=False`)");
         return Err(Refusal::of_parameter(trace, name, what, "`train.parts` freezes modules of a recipe").into());
     }
     let inputs = trace.inputs.iter().map(|(name, made)| (name.clone(), made.value)).collect();
-    let root = reader.call(&trace.root)?;
+    let Some(mut root) = reader.call(&trace.root)? else {
+        return Err(reader.refuse_module(&trace.root, "its result is not a tensor of samples").into());
+    };
     if root.returns.len() > 1 {
         let what = format!("it gives {} tensors", root.returns.len());
         return Err(reader.refuse_module(&trace.root, &what).into());
     }
-    Ok(Network { root, inputs })
-}
-
-/// The meaning of a tensor of the trace.
-#[derive(Clone, Debug)]
-pub(crate) enum Seen {
-    /// A view of the result of an operation.
-    Of(Tensor, Vec<View>),
-    /// A parameter, once for every sample.
-    Expanded(String),
-    /// A parameter in another shape.
-    Reshaped(String, Vec<usize>),
-    /// Something unsupported that must not be used, with a description.
-    Unsaid(&'static str),
-}
-
-pub(crate) struct Reader<'t> {
-    pub(crate) trace: &'t Trace,
-    /// By the numbers of the trace.
-    seen: HashMap<usize, Seen>,
-    /// Shapes of results of operations.
-    shapes: HashMap<Tensor, Vec<usize>>,
-    /// Element types by the numbers of the trace.
-    types: HashMap<usize, String>,
-    /// The type of real numbers, of which a recipe has one.
-    real: Option<String>,
-    next: Tensor,
+    let output = root.returns.pop().map(|(key, _)| key).filter(|key| !key.is_empty());
+    Ok(Network { root, inputs, output })
 }
 
 impl Reader<'_> {
-    fn largest(&self, call: &ModuleCall) -> usize {
-        let inside = call.body.iter().map(|inner| match inner {
-            Call::Module(inner) => self.largest(inner),
-            Call::Function(inner) => inner.outputs.values().map(|made| made.value).max().unwrap_or(0),
-        });
-        let inputs = self.trace.inputs.values().map(|made| made.value);
-        inside.chain(inputs).max().unwrap_or(0)
-    }
-
-    fn see(&mut self, made: &Made) {
-        self.seen.insert(made.value, Seen::Of(made.value, Vec::new()));
-        self.shapes.insert(made.value, made.shape.clone());
-    }
-
-    /// The operations of a module.
-    fn call(&mut self, call: &ModuleCall) -> Result<Module, ImportError> {
+    /// The operations of a module; `None` if it only gives rows of a parameter, which are part of what is done with them.
+    fn call(&mut self, call: &ModuleCall) -> Result<Option<Module>, ImportError> {
         let path = &call.module;
         let given: Vec<usize> = call.args.iter().chain(call.kwargs.values()).flat_map(Argument::values).collect();
         let mut inputs = Vec::new();
         for value in given {
             // Arguments from the caller were computed by it, so they exist as tensors.
-            match self.seen.get(&value) {
+            match self.seen(value) {
                 Some(Seen::Of(tensor, views)) if views.is_empty() => {
                     if !inputs.contains(tensor) {
                         inputs.push(*tensor);
@@ -103,6 +59,13 @@ impl Reader<'_> {
                     self.function(&mut At::new(path, inner, &mut body))?;
                 }
             }
+        }
+        let given: Vec<usize> = call.outputs.values().flat_map(Argument::values).collect();
+        if body.is_empty()
+            && !given.is_empty()
+            && given.iter().all(|value| matches!(self.seen(*value), Some(Seen::Picked(_))))
+        {
+            return Ok(None);
         }
         let mut returns = Vec::new();
         for (key, value) in &call.outputs {
@@ -136,7 +99,8 @@ impl Reader<'_> {
         shorten_sums(&mut module.body);
         let given: Vec<Tensor> = module.returns.iter().map(|(_, tensor)| *tensor).chain([output]).collect();
         drop_unused(&mut module.body, &given);
-        Ok(module)
+        formula::combine(&mut module);
+        Ok(Some(module))
     }
 
     fn refuse_module(&self, call: &ModuleCall, what: &str) -> Refusal {
@@ -159,7 +123,7 @@ impl Reader<'_> {
         for value in call.args.iter().chain(call.kwargs.values()).flat_map(Argument::values) {
             self.tensor(value, outer, &call.at, &call.module, units)?;
         }
-        let mut module = self.call(call)?;
+        let Some(mut module) = self.call(call)? else { return Ok(()) };
         // A function that selects one of several tensors is marked.
         let picks = module.body.is_empty() && module.inputs.len() > 1;
         if module.inputs.contains(&module.output) && !picks {
@@ -207,241 +171,6 @@ impl Reader<'_> {
     fn has_parameters(&self, path: &str) -> bool {
         self.trace.parameters.keys().any(|name| name.strip_prefix(path).is_some_and(|rest| rest.starts_with('.')))
     }
-
-    /// The shape of a tensor of the trace, if it is the result of an operation.
-    pub(crate) fn shape(&self, value: usize) -> Option<Vec<usize>> {
-        match self.seen.get(&value)? {
-            Seen::Of(tensor, views) => Some(view::shape(self.shape_of(*tensor), views)),
-            Seen::Expanded(_) | Seen::Reshaped(..) | Seen::Unsaid(_) => None,
-        }
-    }
-
-    /// The shape of the result of an operation.
-    pub(crate) fn shape_of(&self, tensor: Tensor) -> &[usize] {
-        self.shapes.get(&tensor).map_or(&[], Vec::as_slice)
-    }
-
-    /// The meaning of a tensor of the trace.
-    pub(crate) fn seen(&self, value: usize) -> Option<&Seen> {
-        self.seen.get(&value)
-    }
-
-    /// Records the meaning of a tensor of the trace.
-    pub(crate) fn is(&mut self, value: usize, seen: Seen) {
-        self.seen.insert(value, seen);
-    }
-
-    /// A tensor of the trace as the result of an operation: views become operations.
-    pub(crate) fn tensor(
-        &mut self,
-        value: usize,
-        module: &str,
-        at: &str,
-        operator: &str,
-        units: &mut Vec<Unit>,
-    ) -> Result<Tensor, Refusal> {
-        let refuse = |what: &str, nearest: &str| Refusal {
-            module: module.to_owned(),
-            operator: operator.to_owned(),
-            at: at.to_owned(),
-            what: what.to_owned(),
-            nearest: nearest.to_owned(),
-        };
-        let (base, views) = match self.seen.get(&value) {
-            Some(Seen::Of(base, views)) => (*base, views.clone()),
-            Some(Seen::Expanded(name)) => {
-                let what = format!("it uses the parameter `{name}`, once for every sample");
-                return Err(refuse(
-                    &what,
-                    "`prepend` puts a learned token before the others, `add_parameter` adds one",
-                ));
-            }
-            Some(Seen::Reshaped(name, _)) => {
-                let what = format!("it uses the parameter `{name}` in another shape");
-                return Err(refuse(&what, "`layer_scale` multiplies the channels of maps by one, with `flat`"));
-            }
-            Some(Seen::Unsaid(what)) => return Err(refuse(what, "there is no layer that gives it")),
-            None => return Err(refuse("it uses a tensor of unknown origin", "this is a defect of the trace")),
-        };
-        let shape = self.shape_of(base);
-        let Some(layers) = view::layers(shape, &views) else {
-            let what = format!("it moves the batch axis, or combines samples: {}", text(shape, &views));
-            return Err(refuse(
-                &what,
-                "`reshape` and `permute` work on each sample separately; write `windows` by hand, as the recipe \
-                 swin_t does",
-            ));
-        };
-        let shape = view::shape(shape, &views);
-        let mut last = base;
-        for (index, layer) in layers.iter().enumerate() {
-            last = self.next;
-            self.next += 1;
-            let operand = if index == 0 { base } else { last - 1 };
-            let what = What::Layer(Word::of(layer));
-            let operands = vec![operand];
-            units.push(Unit::Operation(Operation { what, operands, result: last, name: None, at: at.to_owned() }));
-        }
-        self.shapes.insert(last, shape);
-        self.seen.insert(value, Seen::Of(last, Vec::new()));
-        Ok(last)
-    }
-
-    /// A view of a tensor as the result of an operation.
-    pub(crate) fn view(&mut self, at: &mut At<'_>, base: Tensor, views: Vec<View>) -> Result<Tensor, Refusal> {
-        let value = self.next;
-        self.next += 1;
-        self.is(value, Seen::Of(base, views));
-        self.tensor(value, at.module, &at.call.at, &at.call.function, at.units)
-    }
-
-    /// The tensor that an argument is.
-    pub(crate) fn operand(&mut self, at: &mut At<'_>, argument: Option<&Argument>) -> Result<Tensor, Refusal> {
-        match argument {
-            Some(Argument::Value(value)) => self.tensor(*value, at.module, &at.call.at, &at.call.function, at.units),
-            Some(Argument::Parameter(name)) => {
-                let what = format!("it computes with the parameter `{name}`");
-                Err(at.refuse(
-                    what,
-                    "`add_parameter` and `layer_scale` add and multiply by one, `prepend` puts one first",
-                ))
-            }
-            Some(Argument::Buffer(name)) => {
-                let what = format!("it computes with the buffer `{name}`");
-                Err(at.refuse(what, "recipes have no constant tensors"))
-            }
-            _ => Err(
-                at.refuse("it is not given a tensor where one is needed", "this form of the function is not supported")
-            ),
-        }
-    }
-
-    /// An argument seen in another way, as a tensor that an operation gives; what it gives away with what it was is not
-    /// computed.
-    pub(crate) fn operand_viewed(
-        &mut self,
-        at: &mut At<'_>,
-        argument: Option<&Argument>,
-        views: &[View],
-    ) -> Result<Tensor, Refusal> {
-        let (base, mut all) = match argument {
-            Some(Argument::Value(value)) if let Some(Seen::Of(base, known)) = self.seen(*value) => {
-                (*base, known.clone())
-            }
-            other => (self.operand(at, other)?, Vec::new()),
-        };
-        all.extend_from_slice(views);
-        self.view(at, base, all)
-    }
-
-    /// Adds an operation inside a call: its result is no tensor of the trace.
-    pub(crate) fn inner(&mut self, at: &mut At<'_>, what: What, operands: Vec<Tensor>, shape: Vec<usize>) -> Tensor {
-        let result = self.next;
-        self.next += 1;
-        self.shapes.insert(result, shape);
-        at.units.push(Unit::Operation(Operation { what, operands, result, name: None, at: at.call.at.clone() }));
-        result
-    }
-
-    /// Adds an operation whose result is the only tensor of the call.
-    pub(crate) fn gives(
-        &mut self,
-        at: &mut At<'_>,
-        what: What,
-        operands: Vec<Tensor>,
-        name: Option<String>,
-    ) -> Result<(), Refusal> {
-        let made = at.made()?;
-        self.see(made);
-        let (result, at_line) = (made.value, at.call.at.clone());
-        at.units.push(Unit::Operation(Operation { what, operands, result, name, at: at_line }));
-        Ok(())
-    }
-
-    /// As [`Self::gives`], if the tensor of the call is a view of the result of the operation in this shape.
-    pub(crate) fn gives_viewed(
-        &mut self,
-        at: &mut At<'_>,
-        what: What,
-        operands: Vec<Tensor>,
-        name: Option<String>,
-        shape: Vec<usize>,
-        views: Vec<View>,
-    ) -> Result<(), Refusal> {
-        let made = at.made()?;
-        if view::shape(&shape, &views) != made.shape {
-            return Err(at.refuse(format!("it gives {:?}", made.shape), "this form of the function is not supported"));
-        }
-        let result = self.next;
-        self.next += 1;
-        let views = view::simplified(&shape, &views);
-        self.shapes.insert(result, shape);
-        self.seen.insert(made.value, Seen::Of(result, views));
-        at.units.push(Unit::Operation(Operation { what, operands, result, name, at: at.call.at.clone() }));
-        Ok(())
-    }
-
-    /// Adds a layer on one tensor.
-    pub(crate) fn layer(
-        &mut self,
-        at: &mut At<'_>,
-        layer: Layer,
-        x: Tensor,
-        name: Option<String>,
-    ) -> Result<(), Refusal> {
-        self.gives(at, What::Layer(Word::of(&layer)), vec![x], name)
-    }
-
-    /// A recipe has one type of real numbers, and a gradient for each of them.
-    pub(crate) fn check_types(&mut self, at: &At<'_>) -> Result<(), Refusal> {
-        for made in at.call.outputs.values() {
-            self.types.insert(made.value, made.dtype.clone());
-            if !made.is_real() {
-                continue;
-            }
-            let real = self.real.get_or_insert_with(|| made.dtype.clone());
-            if *real != made.dtype {
-                let what = format!("it computes in {}, and other parts in {real}", made.dtype);
-                return Err(at.refuse(
-                    what,
-                    "a recipe has a single floating-point type; the device file decides what is computed in half \
-                     precision",
-                ));
-            }
-            if at.call.no_grad {
-                return Err(at.refuse("gradients are switched off there", "`train.parts` freezes modules of a recipe"));
-            }
-        }
-        Ok(())
-    }
-
-    /// What a call gives as these views of a tensor of the trace has to have its type, its number of elements, and that
-    /// shape.
-    pub(crate) fn check_view(&self, at: &At<'_>, from: usize, made: &Made, views: &[View]) -> Result<(), Refusal> {
-        let (Some(known), Some(kind)) = (self.shape(from), self.types.get(&from)) else {
-            return Err(at.unknown_form("input"));
-        };
-        if *kind != made.dtype {
-            let what = format!("it makes {} of {kind}", made.dtype);
-            return Err(at.refuse(what, "recipes have no type conversion"));
-        }
-        let mut shape = known;
-        for view in views {
-            let next = view.shape(&shape);
-            let keeps_elements = match view {
-                View::Reshape(_) => next.iter().product::<usize>() == shape.iter().product::<usize>(),
-                View::Permute(_) | View::Select(..) | View::Slice(..) => true,
-            };
-            if !keeps_elements {
-                return Err(at.unknown_form("shape"));
-            }
-            shape = next;
-        }
-        if shape != made.shape {
-            return Err(at.refuse(format!("it gives {:?}", made.shape), "this form of the function is not supported"));
-        }
-        Ok(())
-    }
 }
 
 /// Modules that return their argument, and whose outputs are not in goldens.
@@ -452,23 +181,13 @@ fn can_be_named(what: &What) -> bool {
     match what {
         What::Layer(word) => word.kind != Kind::Formula,
         What::Add | What::Subtract | What::Mul | What::Concat(_) => false,
+        What::Cut(_) | What::Join(_) | What::Segments(_) => false,
     }
 }
 
 /// Whether a layer is a module that returns its result first, and something else.
 fn gives_first(what: &What) -> bool {
     matches!(what, What::Layer(word) if word.kind == Kind::First)
-}
-
-/// A shape and its conversions, for messages.
-fn text(shape: &[usize], views: &[View]) -> String {
-    let mut shape = shape.to_vec();
-    let mut text = format!("{shape:?}");
-    for view in views {
-        shape = view.shape(&shape);
-        text += &format!(" -> {shape:?}");
-    }
-    text
 }
 
 /// Lets a concatenation begin with an earlier one that has its first operands.

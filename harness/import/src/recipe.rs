@@ -7,10 +7,10 @@ use serde_yaml::{Mapping, Value};
 use zoo_recipe::schema::Optimizer;
 
 use crate::fold::fold;
-use crate::item::Item;
+use crate::item::{Item, each_list};
 use crate::layout::lay_out;
 use crate::operation::Network;
-use crate::trace::{Trace, Training};
+use crate::trace::{Made, Trace, Training};
 use crate::word::{Kind, Setting, number};
 use crate::{ImportError, structure, write};
 
@@ -23,14 +23,18 @@ const SIDES: std::ops::RangeInclusive<usize> = 16..=512;
 /// # Errors
 /// The first unsupported operation.
 pub fn text(trace: &Trace, network: &Network, name: &str) -> Result<String, ImportError> {
-    let (items, _) = structure::layers(&network.root, &network.inputs)?;
+    let (mut items, _) = structure::layers(&network.root, &network.inputs)?;
+    items.extend(network.output.clone().map(Item::Tap));
     let mut body = lay_out(items, "");
     name_classes(&mut body, trace.classes);
+    name_vocabulary(&mut body, trace);
     let classes = trace.modules.iter();
     let classes = classes.map(|(path, module)| (path.as_str(), module.class.rsplit('.').next().unwrap_or_default()));
     let model = write::model(&fold(body, &classes.collect()));
+    let output = network.output.as_ref();
+    let outputs = output.map(|output| format!("  outputs: {{{output}: {output}}}\n")).unwrap_or_default();
     let mut text = head(trace, name);
-    let _ = write!(text, "model:\n{}{model}\n{}", inputs(trace), rest(trace));
+    let _ = write!(text, "model:\n{}{model}{outputs}\n{}", inputs(trace), rest(trace, output));
     Ok(text)
 }
 
@@ -82,7 +86,9 @@ fn name_classes(items: &mut [Item], classes: usize) -> bool {
                 }
                 word.kind == Kind::Wide
             }
-            Item::Module { body, .. } | Item::Scope { body, .. } | Item::Gate(body) => name_classes(body, classes),
+            Item::Module { body, .. } | Item::Scope { body, .. } | Item::Around { body, .. } => {
+                name_classes(body, classes)
+            }
             Item::Residual { .. } | Item::Concat { .. } => true,
             Item::Tap(_) | Item::From(_) | Item::Join(..) | Item::Use { .. } | Item::Stack { .. } => false,
         };
@@ -93,8 +99,26 @@ fn name_classes(items: &mut [Item], classes: usize) -> bool {
     false
 }
 
+/// Replaces the rows of the first table by `$classes` if inputs are indices of the classes: tokens.
+fn name_vocabulary(items: &mut Vec<Item>, trace: &Trace) {
+    let mut is_named = trace.inputs.values().next().is_none_or(Made::is_real);
+    each_list(items, &mut |list| {
+        for item in list {
+            if let Item::Layer { word, .. } = item
+                && word.tag == "embedding"
+                && word.int("rows") == i64::try_from(trace.classes).ok()
+                && let Some(rows) = word.settings.get_mut("rows")
+                && !is_named
+            {
+                rows.value = Setting::Text("$classes".to_owned());
+                is_named = true;
+            }
+        }
+    });
+}
+
 /// Data, training and golden.
-fn rest(trace: &Trace) -> String {
+fn rest(trace: &Trace, output: Option<&String>) -> String {
     let mut text = String::new();
     text += &data(trace);
     let usual = Training {
@@ -106,11 +130,11 @@ fn rest(trace: &Trace) -> String {
         golden: None,
     };
     let training = trace.training.as_ref().unwrap_or(&usual);
-    let smoothing = match training.label_smoothing {
-        0.0 => "{}".to_owned(),
-        share => format!("{{label_smoothing: {}}}", number(share)),
-    };
-    let _ = writeln!(text, "loss: {{softmax_cross_entropy: {smoothing}}}");
+    let prediction = output.filter(|output| *output != "logits").map(|output| format!("prediction: {output}"));
+    let smoothing = Some(training.label_smoothing).filter(|share| *share != 0.0);
+    let smoothing = smoothing.map(|share| format!("label_smoothing: {}", number(share)));
+    let said: Vec<String> = prediction.into_iter().chain(smoothing).collect();
+    let _ = writeln!(text, "loss: {{softmax_cross_entropy: {{{}}}}}", said.join(", "));
     if let Some(bound) = training.clip_grad_norm {
         let _ = writeln!(text, "gradients: {{clip: [norm: {}]}}", number(bound));
     }
@@ -127,6 +151,12 @@ fn rest(trace: &Trace) -> String {
 fn data(trace: &Trace) -> String {
     let shape = trace.inputs.values().next().map(|made| made.shape.clone()).unwrap_or_default();
     let (classes, side) = (trace.classes, shape.last().copied().unwrap_or_default());
+    if !trace.inputs.values().next().is_none_or(Made::is_real) {
+        return "# zoo reads texts by characters: without a text of as many characters as there are classes, this recipe can be\n\
+                # proven, profiled and exported, but not trained.\n\
+                data:\n  source: {text_file: {path: data/text.txt, windows: 12000}}\n\n"
+            .to_owned();
+    }
     let usual = "mean: [0.485, 0.456, 0.406], std: [0.229, 0.224, 0.225]";
     if MOST_CHARACTERS.contains(&classes) && SIDES.contains(&side) && shape.get(1..) == Some(&[3, side, side]) {
         return format!(

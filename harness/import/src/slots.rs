@@ -1,7 +1,7 @@
 //! The numbers and switches in which otherwise equal parts of a network may differ.
 
 use crate::item::Item;
-use crate::word::{Entry, Kind, Setting};
+use crate::word::{Entry, Kind, Setting, Word};
 
 /// A setting of a layer, an argument of a use, or whether a module is there.
 pub struct Slot {
@@ -33,7 +33,15 @@ pub fn each_entry(items: &mut [Item], there: bool, visit: &mut dyn FnMut(&str, &
                 each_entry(shortcut, there, visit);
             }
             Item::Concat { branches, .. } => branches.iter_mut().for_each(|branch| each_entry(branch, there, visit)),
-            Item::Gate(body) | Item::Scope { body, .. } => each_entry(body, there, visit),
+            Item::Around { word, body } => {
+                for (key, entry) in &mut word.settings {
+                    if !matches!(entry.value, Setting::Text(_)) {
+                        visit(key, "", false, there, entry);
+                    }
+                }
+                each_entry(body, there, visit);
+            }
+            Item::Scope { body, .. } => each_entry(body, there, visit),
             Item::Module { name, body, enabled, .. } => {
                 let mut inside = there;
                 if let Some(enabled) = enabled {
@@ -71,17 +79,16 @@ pub fn slots(body: &[Item]) -> Vec<Slot> {
 /// branch is included.
 pub fn outline(items: &[Item], shortcuts: bool) -> String {
     let inside = |items: &[Item]| outline(items, shortcuts);
+    let keys = |word: &Word| {
+        let key = |(key, entry): (&String, &Entry)| match &entry.value {
+            Setting::Text(text) => format!("{key}={text}"),
+            Setting::Bool(_) | Setting::Int(_) | Setting::Float(_) | Setting::List(_) => key.clone(),
+        };
+        word.settings.iter().map(key).collect::<Vec<_>>().join(" ")
+    };
     let one = |item: &Item| match item {
         Item::Layer { word, name } => {
-            let keys: Vec<String> = word
-                .settings
-                .iter()
-                .map(|(key, entry)| match &entry.value {
-                    Setting::Text(text) => format!("{key}={text}"),
-                    Setting::Bool(_) | Setting::Int(_) | Setting::Float(_) | Setting::List(_) => key.clone(),
-                })
-                .collect();
-            format!("{} {name:?} {}", word.tag, keys.join(" "))
+            format!("{} {name:?} {}", word.tag, keys(word))
         }
         Item::Tap(tap) => format!("tap {tap}"),
         Item::From(tap) => format!("from {tap}"),
@@ -94,7 +101,7 @@ pub fn outline(items: &[Item], shortcuts: bool) -> String {
             let branches: Vec<String> = branches.iter().map(|branch| inside(branch)).collect();
             format!("concat {axis:?}({})", branches.join(" | "))
         }
-        Item::Gate(body) => format!("gate({})", inside(body)),
+        Item::Around { word, body } => format!("{} {}({})", word.tag, keys(word), inside(body)),
         Item::Scope { name, body } => format!("scope {name}({})", inside(body)),
         Item::Module { name, body, returns, .. } => format!("module {name}({}) {returns:?}", inside(body)),
         Item::Use { name, block, args, returns, .. } => {

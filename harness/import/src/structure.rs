@@ -6,8 +6,8 @@ use indexmap::IndexMap;
 
 use crate::Refusal;
 use crate::item::{Item, size};
-use crate::operation::{Module, Operation, Tensor, Unit, What};
-use crate::word::{Entry, Setting, Word};
+use crate::operation::{Module, Operation, Tensor, Unit, What, Windows};
+use crate::word::{Entry, Kind, SEGMENTS, Setting, Word};
 
 /// The layers of a module, and the taps of its return values by key, if there are several. `inputs`: further tensors
 /// that it reads, by their names in the caller.
@@ -21,21 +21,51 @@ pub fn layers(module: &Module, inputs: &[(String, Tensor)]) -> Result<(Vec<Item>
         module,
         input,
         further: further.collect(),
+        beside: beside(module),
         producers: HashMap::new(),
         dominators: HashMap::new(),
         done: HashSet::new(),
         taps: HashMap::new(),
     };
     body.order()?;
-    if module.returns.is_empty()
+    if gives_one(module)
         && !module.body.is_empty()
-        && let Some(items) = body.run(input, module.output)?
+        && let Some(mut items) = body.run(input, module.output)?
         && body.done.len() == module.body.len()
     {
-        return Ok((items, IndexMap::new()));
+        let mut returns = IndexMap::new();
+        for (key, _) in &module.returns {
+            let tap = body.tap("out");
+            items.push(Item::Tap(tap.clone()));
+            returns.insert(key.clone(), tap);
+        }
+        return Ok((items, returns));
     }
     body.taps.clear();
     body.in_order()
+}
+
+/// Results that attentions take beside tensors, by the index of the unit that computes them.
+fn beside(module: &Module) -> HashMap<Tensor, usize> {
+    let is_beside = |what: &What| match what {
+        What::Segments(_) => true,
+        What::Layer(word) => word.kind == Kind::Beside,
+        What::Add | What::Subtract | What::Mul | What::Concat(_) | What::Cut(_) | What::Join(_) => false,
+    };
+    let one = |(index, unit): (usize, &Unit)| match unit {
+        Unit::Operation(operation) => is_beside(&operation.what).then_some((operation.result, index)),
+        Unit::Module(_) => None,
+    };
+    module.body.iter().enumerate().filter_map(one).collect()
+}
+
+/// Whether a module gives one tensor, which it may return under a key.
+fn gives_one(module: &Module) -> bool {
+    match &module.returns[..] {
+        [] => true,
+        [(_, tensor)] => *tensor == module.output,
+        _ => false,
+    }
 }
 
 struct Body<'m> {
@@ -43,6 +73,8 @@ struct Body<'m> {
     input: Tensor,
     /// Inputs of the network, except the first.
     further: HashMap<Tensor, String>,
+    /// What attentions take beside tensors: segments of windows and biases, and the unit that makes each.
+    beside: HashMap<Tensor, usize>,
     /// Index of the unit that computes a tensor.
     producers: HashMap<Tensor, usize>,
     /// The nearest tensor that all ways from the input to this one pass.
@@ -60,6 +92,9 @@ impl Body<'_> {
         for (index, unit) in self.module.body.iter().enumerate() {
             let mut dominator = None;
             for operand in unit.operands() {
+                if self.beside.contains_key(operand) {
+                    continue;
+                }
                 if self.further.contains_key(operand) {
                     dominator = Some(self.input);
                     continue;
@@ -115,22 +150,35 @@ impl Body<'_> {
                 return Ok(None);
             }
             let unit = &self.module.body[index];
-            if matches!(unit, Unit::Module(module) if !module.returns.is_empty()) {
+            if matches!(unit, Unit::Module(module) if !gives_one(module)) {
                 return Ok(None);
             }
-            match unit.operands() {
-                [] => return Ok(None),
-                [one] => {
+            let (besides, operands): (Vec<Tensor>, Vec<Tensor>) =
+                unit.operands().iter().partition(|operand| self.beside.contains_key(operand));
+            match (unit, &operands[..]) {
+                (_, []) => return Ok(None),
+                (Unit::Operation(Operation { what: What::Join(windows), .. }), [one]) => {
+                    let Some((item, from)) = self.windows(windows, *one)? else { return Ok(None) };
+                    reversed.push(vec![item]);
+                    at = from;
+                }
+                (Unit::Operation(Operation { what: What::Layer(word), name, .. }), [one]) if !besides.is_empty() => {
+                    let (mut items, taps) = self.made_beside(&besides);
+                    items.push(Item::Layer { word: attending(word, taps), name: name.clone() });
+                    reversed.push(items);
+                    at = *one;
+                }
+                (_, [one]) => {
                     reversed.push(vec![self.item(unit)?]);
                     at = *one;
                 }
-                operands => {
+                (_, operands) => {
                     let fork = self.dominators.get(&at).copied().unwrap_or(self.input);
                     let Unit::Operation(operation) = unit else { return Ok(None) };
                     if operands.iter().any(|operand| self.further.contains_key(operand)) {
                         return Ok(None);
                     }
-                    let Some(items) = self.join(operation, fork)? else { return Ok(None) };
+                    let Some(items) = self.join(operation, operands, &besides, fork)? else { return Ok(None) };
                     reversed.push(items);
                     at = fork;
                 }
@@ -140,9 +188,53 @@ impl Body<'_> {
         Ok(Some(reversed.concat()))
     }
 
+    /// The layer that works on windows, of which `joined` become a map again; and the map that they are of.
+    fn windows(&mut self, windows: &Windows, joined: Tensor) -> Result<Option<(Item, Tensor)>, Refusal> {
+        let mut cut = joined;
+        let map = loop {
+            let Some(index) = self.producers.get(&cut).copied() else { return Ok(None) };
+            match &self.module.body[index] {
+                Unit::Operation(Operation { what: What::Cut(other), operands, .. }) if other == windows => {
+                    self.done.insert(index);
+                    break operands.first().copied().unwrap_or(self.input);
+                }
+                _ => cut = self.dominators.get(&cut).copied().unwrap_or(self.input),
+            }
+        };
+        let Some(body) = self.run(cut, joined)? else { return Ok(None) };
+        let reads = |item: &Item| matches!(item, Item::Layer { word, .. } if word.settings.contains_key(SEGMENTS));
+        let word = Word::windows(windows.size, windows.one_shift().unwrap_or(0), body.iter().any(reads));
+        Ok(Some((Item::Around { word, body }, map)))
+    }
+
+    /// The layers that make what an attention takes beside tensors, and their taps by the keys of the attention.
+    fn made_beside(&mut self, besides: &[Tensor]) -> (Vec<Item>, Vec<(&'static str, String)>) {
+        let (mut items, mut taps) = (Vec::new(), Vec::new());
+        for tensor in besides {
+            let Some(index) = self.beside.get(tensor).copied() else { continue };
+            self.done.insert(index);
+            match &self.module.body[index] {
+                Unit::Operation(Operation { what: What::Layer(word), name, .. }) => {
+                    items.push(Item::Layer {
+                        word: attending(word, vec![("tap", "bias".to_owned())]),
+                        name: name.clone(),
+                    });
+                    taps.push(("bias", "bias".to_owned()));
+                }
+                Unit::Operation(_) | Unit::Module(_) => taps.push((SEGMENTS, SEGMENTS.to_owned())),
+            }
+        }
+        (items, taps)
+    }
+
     /// An operation of several tensors, with its branches from `fork` on.
-    fn join(&mut self, operation: &Operation, fork: Tensor) -> Result<Option<Vec<Item>>, Refusal> {
-        let operands = &operation.operands;
+    fn join(
+        &mut self,
+        operation: &Operation,
+        operands: &[Tensor],
+        besides: &[Tensor],
+        fork: Tensor,
+    ) -> Result<Option<Vec<Item>>, Refusal> {
         let mut branches = Vec::new();
         for operand in operands {
             let Some(items) = self.run(fork, *operand)? else { return Ok(None) };
@@ -161,7 +253,7 @@ impl Body<'_> {
             }
             (What::Mul, [first, second]) if first.is_empty() != second.is_empty() => {
                 let body = if first.is_empty() { second } else { first };
-                vec![Item::Gate(std::mem::take(body))]
+                vec![Item::Around { word: Word::gate(), body: std::mem::take(body) }]
             }
             (What::Mul | What::Subtract, [first, second]) => {
                 let (start, other) = (self.tap("x"), self.tap("factor"));
@@ -181,10 +273,14 @@ impl Body<'_> {
                 items.append(v);
                 items.extend([Item::Tap(value.clone()), Item::From(start)]);
                 items.append(q);
-                items.push(Item::Layer { word: attending(word, key, value), name: operation.name.clone() });
+                let (made, taps) = self.made_beside(besides);
+                items.extend(made);
+                let taps = [("key", key), ("value", value)].into_iter().chain(taps).collect();
+                items.push(Item::Layer { word: attending(word, taps), name: operation.name.clone() });
                 items
             }
-            (What::Add | What::Mul | What::Subtract | What::Layer(_), _) => return Ok(None),
+            (What::Add | What::Mul | What::Subtract | What::Layer(_), _)
+            | (What::Cut(_) | What::Join(_) | What::Segments(_), _) => return Ok(None),
         }))
     }
 
@@ -194,6 +290,7 @@ impl Body<'_> {
             Unit::Module(module) => module_item(module, &[])?.0,
             Unit::Operation(operation) => match &operation.what {
                 What::Layer(word) => Item::Layer { word: word.clone(), name: operation.name.clone() },
+                What::Cut(_) | What::Join(_) | What::Segments(_) => return Err(self.entangled(unit.at())),
                 What::Add | What::Subtract | What::Mul | What::Concat(_) => {
                     return Err(Refusal {
                         module: self.module.path.clone(),
@@ -207,6 +304,18 @@ impl Body<'_> {
         })
     }
 
+    /// Windows whose layers are no row.
+    fn entangled(&self, at: &str) -> Refusal {
+        Refusal {
+            module: self.module.path.clone(),
+            operator: self.module.class.clone(),
+            at: at.to_owned(),
+            what: "it cuts a map into windows that are not joined in the same module, or beside other branches"
+                .to_owned(),
+            nearest: "`windows` applies a row of layers to each window, and joins the windows again".to_owned(),
+        }
+    }
+
     /// A new name for a tap.
     fn tap(&mut self, role: &str) -> String {
         let count = self.taps.entry(role.to_owned()).or_default();
@@ -216,6 +325,10 @@ impl Body<'_> {
 
     /// The layers in order of execution, with a tap for each tensor that is not used at once.
     fn in_order(&mut self) -> Result<(Vec<Item>, IndexMap<String, String>), Refusal> {
+        let is_beside = |unit: &&Unit| unit.results().iter().any(|result| self.beside.contains_key(result));
+        if let Some(unit) = self.module.body.iter().find(is_beside) {
+            return Err(self.entangled(unit.at()));
+        }
         let mut names: HashMap<Tensor, String> = self.further.clone();
         let around: HashSet<String> = self.further.values().cloned().collect();
         let mut count = 0;
@@ -279,7 +392,7 @@ impl Body<'_> {
                         own.push(Item::Join(operation.what.tag(), other.clone()))
                     }
                     (Unit::Operation(Operation { what: What::Layer(word), name, .. }), [(key, _), (value, _)]) => {
-                        let word = attending(word, key.clone(), value.clone());
+                        let word = attending(word, vec![("key", key.clone()), ("value", value.clone())]);
                         own.push(Item::Layer { word, name: name.clone() });
                     }
                     (Unit::Operation(_), _) => own.push(self.item(unit)?),
@@ -336,15 +449,16 @@ impl What {
             Self::Mul => "mul",
             Self::Layer(word) => word.tag,
             Self::Concat(_) => "concat",
+            Self::Cut(_) | Self::Join(_) | Self::Segments(_) => "windows",
         }
     }
 }
 
-/// Attention with keys and values from taps.
-fn attending(word: &Word, key: String, value: String) -> Word {
+/// An attention with operands from taps.
+fn attending(word: &Word, taps: Vec<(&str, String)>) -> Word {
     let mut word = word.clone();
-    let entry = |name| Entry { value: Setting::Text(name), default: None };
-    word.settings.insert("key".to_owned(), entry(key));
-    word.settings.insert("value".to_owned(), entry(value));
+    for (key, tap) in taps {
+        word.settings.insert(key.to_owned(), Entry { value: Setting::Text(tap), default: None });
+    }
     word
 }

@@ -7,6 +7,7 @@ use serde::Deserialize;
 use serde::de::{Deserializer, Error as _};
 
 use crate::ImportError;
+use crate::constant::Constant;
 
 /// Version of the document that is read.
 pub const FORMAT: u32 = 1;
@@ -38,6 +39,12 @@ pub struct Trace {
     pub outputs: IndexMap<String, Argument>,
     /// Parameters by their names in the state_dict.
     pub parameters: IndexMap<String, Parameter>,
+    /// Tensors that depend on neither inputs nor parameters.
+    #[serde(default)]
+    pub constants: Vec<Constant>,
+    /// Buffers that functions read, and that the network does not change: the places of their values in `constants`.
+    #[serde(default)]
+    pub buffers: IndexMap<String, usize>,
     /// All modules by path, the network's own path being empty.
     pub modules: IndexMap<String, Module>,
     /// The call of the network.
@@ -183,6 +190,8 @@ pub enum Argument {
     Parameter(String),
     /// A buffer by name.
     Buffer(String),
+    /// A tensor that is the same in every step, by its place in [`Trace::constants`].
+    Constant(usize),
     /// `start:stop:step`.
     Slice([Option<i64>; 3]),
     /// `...`.
@@ -202,6 +211,7 @@ impl<'de> Deserialize<'de> for Argument {
             Value(usize),
             Parameter(String),
             Buffer(String),
+            Constant(usize),
             Slice([Option<i64>; 3]),
             Ellipsis(()),
             Dtype(String),
@@ -229,6 +239,7 @@ impl<'de> Deserialize<'de> for Argument {
             Written::Named(Named::Value(value)) => Self::Value(value),
             Written::Named(Named::Parameter(name)) => Self::Parameter(name),
             Written::Named(Named::Buffer(name)) => Self::Buffer(name),
+            Written::Named(Named::Constant(place)) => Self::Constant(place),
             Written::Named(Named::Slice(parts)) => Self::Slice(parts),
             Written::Named(Named::Ellipsis(())) => Self::Ellipsis,
             Written::Named(Named::Dtype(name)) => Self::Dtype(name),
@@ -262,6 +273,7 @@ impl Argument {
             | Self::Text(_)
             | Self::Parameter(_)
             | Self::Buffer(_)
+            | Self::Constant(_)
             | Self::Slice(_)
             | Self::Ellipsis
             | Self::Dtype(_)
@@ -280,6 +292,7 @@ impl Argument {
             | Self::Text(_)
             | Self::Value(_)
             | Self::Buffer(_)
+            | Self::Constant(_)
             | Self::Slice(_)
             | Self::Ellipsis
             | Self::Dtype(_)
@@ -337,6 +350,26 @@ impl Trace {
     /// The shape of a parameter.
     pub fn shape(&self, parameter: &str) -> &[usize] {
         self.parameters.get(parameter).map_or(&[], |own| &own.shape)
+    }
+
+    /// The values of an argument that is a constant, or an unchanged buffer.
+    pub fn constant(&self, argument: &Argument) -> Option<&Constant> {
+        match argument {
+            Argument::Constant(place) => self.constants.get(*place),
+            Argument::Buffer(name) => self.constants.get(*self.buffers.get(name)?),
+            Argument::None
+            | Argument::Bool(_)
+            | Argument::Int(_)
+            | Argument::Float(_)
+            | Argument::Text(_)
+            | Argument::List(_)
+            | Argument::Value(_)
+            | Argument::Parameter(_)
+            | Argument::Slice(_)
+            | Argument::Ellipsis
+            | Argument::Dtype(_)
+            | Argument::Other(_) => None,
+        }
     }
 
     fn validate(&self) -> Result<(), ImportError> {

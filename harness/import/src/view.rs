@@ -1,8 +1,10 @@
 //! Views: combines PyTorch's view, permute, select and so on until a recipe layer can express them.
 
 use zoo_recipe::Layer;
-use zoo_recipe::layers::{ChannelShuffle, Flatten, Permute, Reshape, Slice, Take, Tokens};
-use zoo_recipe::schema::{Count, Size};
+use zoo_recipe::layers::{ChannelShuffle, Flatten, Pad, Permute, Reshape, Roll, Slice, Take, Tokens};
+use zoo_recipe::schema::{Count, Padding, Size};
+
+use crate::operation::Windows;
 
 /// One step, the batch being axis 0.
 #[derive(Clone, Debug, PartialEq)]
@@ -15,6 +17,23 @@ pub enum View {
     Select(usize, usize),
     /// A range of an axis: the start index and the length.
     Slice(usize, usize, usize),
+    /// Every so many indices of an axis: the axis, the first index, the step.
+    Every(usize, usize, usize),
+    /// By axis, how far elements move towards its end, and from there to its beginning.
+    Roll(Vec<i64>),
+    /// By axis, the number of zeros behind its elements.
+    Fill(Vec<usize>),
+}
+
+/// What a recipe has for views.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Piece {
+    /// A layer.
+    Layer(Layer),
+    /// A map becomes windows.
+    Cut(Windows),
+    /// Windows become a map.
+    Join(Windows),
 }
 
 impl View {
@@ -29,6 +48,12 @@ impl View {
             Self::Slice(axis, _, size) => {
                 from.iter().enumerate().map(|(at, extent)| if at == *axis { *size } else { *extent }).collect()
             }
+            Self::Every(axis, first, step) => {
+                let left = |extent: usize| extent.saturating_sub(*first).div_ceil((*step).max(1));
+                from.iter().enumerate().map(|(at, extent)| if at == *axis { left(*extent) } else { *extent }).collect()
+            }
+            Self::Roll(_) => from.to_vec(),
+            Self::Fill(after) => from.iter().zip(after).map(|(extent, after)| extent.saturating_add(*after)).collect(),
         }
     }
 
@@ -37,7 +62,9 @@ impl View {
         match self {
             Self::Reshape(shape) => shape.first() == from.first(),
             Self::Permute(order) => order.first() == Some(&0),
-            Self::Select(axis, _) | Self::Slice(axis, ..) => *axis > 0,
+            Self::Select(axis, _) | Self::Slice(axis, ..) | Self::Every(axis, ..) => *axis > 0,
+            Self::Roll(by) => by.first() == Some(&0),
+            Self::Fill(after) => after.first() == Some(&0),
         }
     }
 }
@@ -77,6 +104,9 @@ pub fn simplified(from: &[usize], views: &[View]) -> Vec<View> {
             View::Permute(order) => order.iter().enumerate().all(|(to, from)| to == *from),
             View::Select(..) => false,
             View::Slice(axis, _, size) => before.get(*axis) == Some(size),
+            View::Every(_, first, step) => (*first, *step) == (0, 1),
+            View::Roll(by) => by.iter().all(|by| *by == 0),
+            View::Fill(after) => after.iter().all(|after| *after == 0),
         };
         if !is_identity {
             found.push(next);
@@ -85,13 +115,77 @@ pub fn simplified(from: &[usize], views: &[View]) -> Vec<View> {
     if found.len() < views.len() { simplified(from, &found) } else { found }
 }
 
-/// Layers that do the same to each sample of a tensor of this shape; `None` where samples are mixed, or the batch
-/// moves.
-pub fn layers(from: &[usize], views: &[View]) -> Option<Vec<Layer>> {
+/// A map `[n, h, w, c]` as windows `[n, windows, tokens, c]`: filled up with zeros, moved, cut; and the number of views.
+fn cut(shape: &[usize], views: &[View]) -> Option<(Windows, usize)> {
+    let &[n, height, width, c] = shape else { return None };
+    let (fill, rest) = match views {
+        [View::Fill(after), rest @ ..] => (<[usize; 4]>::try_from(&after[..]).ok()?, rest),
+        _ => ([0; 4], views),
+    };
+    let (moved, rest) = match rest {
+        [View::Roll(by), rest @ ..] => (<[i64; 4]>::try_from(&by[..]).ok()?, rest),
+        _ => ([0; 4], rest),
+    };
+    let [View::Reshape(apart), View::Permute(order), View::Reshape(together), ..] = rest else { return None };
+    let &[samples, rows, h, columns, w, channels] = &apart[..] else { return None };
+    // The axis of a single window may be left out.
+    let is_whole = rows * columns == 1 && together == &[n, h * w, c];
+    let is_cut = order == &[0, 1, 3, 2, 4, 5] && (is_whole || together == &[n, rows * columns, h * w, c]);
+    let fits = [samples, rows * h, columns * w, channels]
+        == [n, height.saturating_add(fill[1]), width.saturating_add(fill[2]), c]
+        && [fill[0], fill[3]] == [0, 0]
+        && fill[1] < h
+        && fill[2] < w;
+    let shift = [moved[1], moved[2]].map(|by| usize::try_from(-by).ok());
+    let ([Some(down), Some(across)], [0, _, _, 0]) = (shift, moved) else { return None };
+    let windows = Windows { size: [h, w], map: [height, width], shift: [down, across] };
+    (is_cut && fits && windows.one_shift().is_some()).then_some((windows, views.len() - rest.len() + 3))
+}
+
+/// Windows `[n, windows, tokens, c]` as the map `[n, h, w, c]` that they are of: the opposite of [`cut`].
+fn join(shape: &[usize], views: &[View], windows: &Windows) -> Option<usize> {
+    let (&[n, .., c], 3 | 4) = (shape, shape.len()) else { return None };
+    let ([rows, columns], [h, w], [height, width]) = (windows.grid(), windows.size, windows.map);
+    let mut wanted = vec![
+        View::Reshape(vec![n, rows, columns, h, w, c]),
+        View::Permute(vec![0, 1, 3, 2, 4, 5]),
+        View::Reshape(vec![n, rows.saturating_mul(h), columns.saturating_mul(w), c]),
+    ];
+    if windows.shift != [0, 0] {
+        let by = windows.shift.map(|by| i64::try_from(by).unwrap_or(i64::MAX));
+        wanted.push(View::Roll(vec![0, by[0], by[1], 0]));
+    }
+    if rows.saturating_mul(h) != height {
+        wanted.push(View::Slice(1, 0, height));
+    }
+    if columns.saturating_mul(w) != width {
+        wanted.push(View::Slice(2, 0, width));
+    }
+    views.starts_with(&wanted).then_some(wanted.len())
+}
+
+/// Layers that do the same to each sample of a tensor of this shape, in these windows; `None` where samples are mixed, or
+/// the batch moves.
+pub fn pieces(from: &[usize], views: &[View], windows: Option<&Windows>) -> Option<Vec<Piece>> {
     let mut rest = &simplified(from, views)[..];
     let mut shape = from.to_vec();
+    let mut inside = windows.cloned();
     let mut found = Vec::new();
     while let Some(first) = rest.first() {
+        let whole = match &inside {
+            Some(windows) => join(&shape, rest, windows).map(|taken| (Piece::Join(windows.clone()), taken)),
+            None => cut(&shape, rest).map(|(windows, taken)| (Piece::Cut(windows), taken)),
+        };
+        if let Some((piece, taken)) = whole {
+            inside = match &piece {
+                Piece::Cut(windows) => Some(windows.clone()),
+                Piece::Join(_) | Piece::Layer(_) => None,
+            };
+            found.push(piece);
+            shape = rest[..taken].iter().fold(shape, |shape, view| view.shape(&shape));
+            rest = &rest[taken..];
+            continue;
+        }
         let (layer, taken) = match (rest, &shape[..]) {
             ([View::Reshape(split), View::Permute(order), View::Reshape(joined), ..], [n, c, h, w])
                 if joined == &shape
@@ -119,6 +213,18 @@ pub fn layers(from: &[usize], views: &[View]) -> Option<Vec<Layer>> {
             ([View::Select(axis, index), ..], _) => {
                 (Layer::Take(Take { axis: Count(axis - 1), index: Count(*index) }), 1)
             }
+            ([View::Roll(by), ..], _) => {
+                let by: Option<Vec<i32>> = by.iter().skip(1).map(|by| i32::try_from(*by).ok()).collect();
+                (Layer::Roll(Roll { by: by? }), 1)
+            }
+            ([View::Fill(after), ..], [_, _, _, _]) if after.last() == Some(&0) => {
+                // `pad` takes maps, [C, H, W].
+                let order = |order: [usize; 3]| Layer::Permute(Permute { order: order.to_vec() });
+                let size = Padding([0, after[1], 0, after[2]]);
+                found.extend([order([2, 0, 1]), Layer::Pad(Pad { size })].map(Piece::Layer));
+                (order([1, 2, 0]), 1)
+            }
+            ([View::Fill(_) | View::Every(..), ..], _) => return None,
             ([View::Slice(axis, from, size), ..], _) => {
                 (Layer::Slice(Slice { axis: Count(axis - 1), from: Count(*from), size: Size(*size) }), 1)
             }
@@ -126,7 +232,7 @@ pub fn layers(from: &[usize], views: &[View]) -> Option<Vec<Layer>> {
         };
         shape = rest[..taken].iter().fold(shape, |shape, view| view.shape(&shape));
         rest = &rest[taken..];
-        found.push(layer);
+        found.push(Piece::Layer(layer));
     }
     Some(found)
 }
@@ -148,6 +254,49 @@ mod tests {
         let views = [View::Permute(vec![2, 0, 3, 1, 4]), View::Select(0, 1)];
         assert_eq!(simplified(&[5, 7, 3, 2, 4], &views), [View::Select(2, 1), View::Permute(vec![0, 2, 1, 3])]);
         assert_eq!(shape(&[5, 7, 3, 2, 4], &views), shape(&[5, 7, 3, 2, 4], &simplified(&[5, 7, 3, 2, 4], &views)));
+    }
+
+    fn layers(from: &[usize], views: &[View]) -> Option<Vec<Layer>> {
+        let layer = |piece| match piece {
+            Piece::Layer(layer) => Some(layer),
+            Piece::Cut(_) | Piece::Join(_) => None,
+        };
+        pieces(from, views, None)?.into_iter().map(layer).collect()
+    }
+
+    #[test]
+    fn windows_are_cut_and_joined() {
+        let views = [
+            View::Fill(vec![0, 1, 2, 0]),
+            View::Roll(vec![0, -1, -1, 0]),
+            View::Reshape(vec![5, 2, 4, 3, 4, 6]),
+            View::Permute(vec![0, 1, 3, 2, 4, 5]),
+            View::Reshape(vec![5, 6, 16, 6]),
+        ];
+        let windows = Windows { size: [4, 4], map: [7, 10], shift: [1, 1] };
+        let from = [5, 7, 10, 6];
+        assert_eq!(pieces(&from, &views, None), Some(vec![Piece::Cut(windows.clone())]));
+        let back = [
+            View::Reshape(vec![5, 2, 3, 4, 4, 8]),
+            View::Permute(vec![0, 1, 3, 2, 4, 5]),
+            View::Reshape(vec![5, 8, 12, 8]),
+            View::Roll(vec![0, 1, 1, 0]),
+            View::Slice(1, 0, 7),
+            View::Slice(2, 0, 10),
+        ];
+        let inside = [5, 6, 16, 8];
+        assert_eq!(pieces(&inside, &back, Some(&windows)), Some(vec![Piece::Join(windows.clone())]));
+        // Not cut off where it was filled up.
+        let other = pieces(&inside, &back[..5], Some(&windows));
+        assert!(other.is_none_or(|pieces| !pieces.contains(&Piece::Join(windows.clone()))));
+        assert_eq!(windows.segments()[..16].iter().max(), Some(&0));
+        assert_eq!(windows.segments()[80..], [0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 1, 2, 2, 2, 3]);
+        // Two axes with windows beside each other are moved alike.
+        let uneven = Windows { shift: [1, 2], ..windows };
+        assert_eq!(
+            (uneven.one_shift(), Windows { map: [4, 10], shift: [0, 2], ..uneven }.one_shift()),
+            (None, Some(2))
+        );
     }
 
     #[test]

@@ -7,6 +7,9 @@ use serde_yaml::with::singleton_map_recursive;
 use serde_yaml::{Mapping, Value};
 use zoo_recipe::Layer;
 
+/// The key of the numbers of parts of windows, and their tap.
+pub const SEGMENTS: &str = "segments";
+
 /// A setting.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Setting {
@@ -93,6 +96,12 @@ pub enum Kind {
     Parameter,
     /// A module that returns its result first, and something else.
     First,
+    /// Multiplies a value by what others make of it.
+    Gate,
+    /// Applies others to the windows of a map.
+    Windows,
+    /// Makes a tap of a parameter, and changes nothing.
+    Beside,
     /// Any other layer: a module where it has a name.
     Plain,
 }
@@ -104,6 +113,9 @@ impl Kind {
             Layer::Conv(_) | Layer::Linear(_) | Layer::ConvTranspose(_) => Self::Wide,
             Layer::AddParameter(_) | Layer::Prepend(_) | Layer::LayerScale(_) => Self::Parameter,
             Layer::Attention(_) => Self::First,
+            Layer::Gate(_) => Self::Gate,
+            Layer::Windows(_) => Self::Windows,
+            Layer::RelativePositionBias(_) => Self::Beside,
             _ => Self::Plain,
         }
     }
@@ -141,6 +153,31 @@ impl Word {
         };
         let settings = settings.iter().filter_map(entry).filter(|(key, _)| !key.ends_with("init")).collect();
         Self { tag: layer.tag(), kind: Kind::of(layer), settings }
+    }
+
+    /// A layer that multiplies by what others make of a value.
+    pub fn gate() -> Self {
+        Self { tag: "gate", kind: Kind::Gate, settings: IndexMap::new() }
+    }
+
+    /// A layer that applies others to windows of a map; whether they use the numbers of its parts.
+    pub fn windows(size: [usize; 2], shift: usize, segments: bool) -> Self {
+        let int = |number: usize| Setting::Int(i64::try_from(number).unwrap_or(i64::MAX));
+        let size = Setting::List(size.map(int).to_vec()).shortest();
+        let mut settings = IndexMap::from([
+            ("size".to_owned(), Entry { value: size, default: None }),
+            ("shift".to_owned(), Entry { value: int(shift), default: Some(int(0)) }),
+        ]);
+        if segments {
+            let value = Setting::Text(SEGMENTS.to_owned());
+            settings.insert(SEGMENTS.to_owned(), Entry { value, default: None });
+        }
+        Self { tag: "windows", kind: Kind::Windows, settings }
+    }
+
+    /// Whether a setting is on.
+    pub fn is_on(&self, key: &str) -> bool {
+        self.settings.get(key).is_some_and(|entry| entry.value == Setting::Bool(true))
     }
 
     /// A formula of the present value.

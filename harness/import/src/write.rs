@@ -105,7 +105,7 @@ impl Lines {
             Item::Tap(tap) => self.line(indent, &format!("{dash}tap: {tap}")),
             Item::From(tap) => self.line(indent, &format!("{dash}from: {tap}")),
             Item::Join(tag, tap) => self.line(indent, &format!("{dash}{tag}: {tap}")),
-            Item::Residual { .. } | Item::Concat { .. } | Item::Gate(_) => self.join(indent, dash, item, None),
+            Item::Residual { .. } | Item::Concat { .. } | Item::Around { .. } => self.join(indent, dash, item, None),
             Item::Scope { name, body } => match &body[..] {
                 [Item::Stack { .. } | Item::Use { .. } | Item::Layer { .. }] => {
                     let mut inside = Self::default();
@@ -120,8 +120,8 @@ impl Lines {
                 _ => self.scope(indent, dash, name, body),
             },
             Item::Module { name, body, returns, enabled, .. } => {
-                if let ([join @ (Item::Residual { .. } | Item::Concat { .. } | Item::Gate(_))], None) =
-                    (&body[..], enabled)
+                if let ([join], None) = (&body[..], enabled)
+                    && join.is_join()
                     && returns.is_empty()
                 {
                     return self.join(indent, dash, join, other(name).as_deref());
@@ -194,8 +194,10 @@ impl Lines {
                     self.list(inner + 2, shortcut, false);
                 }
             }
-            Item::Gate(body) => {
-                self.head(indent, dash, "gate", name);
+            Item::Around { word, body } => {
+                self.head(indent, dash, word.tag, name);
+                let said = word.settings.iter().filter(|(_, entry)| entry.default.as_ref() != Some(&entry.value));
+                said.for_each(|(key, entry)| self.line(inner, &format!("{key}: {}", entry.value)));
                 self.line(inner, "body:");
                 self.list(inner + 2, body, false);
             }

@@ -14,6 +14,7 @@
 
 mod array;
 pub mod ckpt;
+pub mod dictionary;
 pub mod npy;
 pub mod npz;
 mod pickle;

@@ -13,6 +13,24 @@ const ALIGNMENT: usize = 64;
 /// # Errors
 /// What is wrong with it. An array of Python objects is refused, because reading it would require executing a pickle.
 pub fn parse(bytes: &[u8]) -> Result<Array, String> {
+    let (header, data) = split(bytes)?;
+    let (dtype, big_endian) = element_type(field(header, "descr")?.trim_matches(['\'', '"']))?;
+    let fortran = match field(header, "fortran_order")? {
+        "True" => true,
+        "False" => false,
+        other => return Err(format!("fortran_order is `{other}`")),
+    };
+    elements(dtype, big_endian, fortran, shape(field(header, "shape")?)?, data)
+}
+
+/// What follows the header of a file of Python objects: a pickle; `None` for any other file.
+pub(crate) fn object(bytes: &[u8]) -> Option<&[u8]> {
+    let (header, pickle) = split(bytes).ok()?;
+    (field(header, "descr").ok()?.trim_matches(['\'', '"']) == "|O").then_some(pickle)
+}
+
+/// The header of a file, and what follows it.
+fn split(bytes: &[u8]) -> Result<(&str, &[u8]), String> {
     let cut = || "truncated in its header".to_owned();
     let rest = bytes.strip_prefix(MAGIC).ok_or("not an .npy file")?;
     let [major, _minor, rest @ ..] = rest else { return Err(cut()) };
@@ -24,13 +42,17 @@ pub fn parse(bytes: &[u8]) -> Result<Array, String> {
     };
     let (header, data) = rest.split_at_checked(length).ok_or_else(cut)?;
     let header = std::str::from_utf8(header).map_err(|_| "its header is not text".to_owned())?;
-    let (dtype, big_endian) = element_type(field(header, "descr")?.trim_matches(['\'', '"']))?;
-    let fortran = match field(header, "fortran_order")? {
-        "True" => true,
-        "False" => false,
-        other => return Err(format!("fortran_order is `{other}`")),
-    };
-    let shape = shape(field(header, "shape")?)?;
+    Ok((header, data))
+}
+
+/// The array of these elements, in either order of bytes and axes.
+pub(crate) fn elements(
+    dtype: ElementType,
+    big_endian: bool,
+    fortran: bool,
+    shape: Vec<usize>,
+    data: &[u8],
+) -> Result<Array, String> {
     let swapped;
     let data = if big_endian {
         swapped = data.chunks(dtype.size()).flat_map(|element| element.iter().rev().copied()).collect::<Vec<u8>>();
@@ -85,7 +107,7 @@ fn field<'h>(header: &'h str, key: &str) -> Result<&'h str, String> {
 }
 
 /// Element type and whether it is big-endian.
-fn element_type(descr: &str) -> Result<(ElementType, bool), String> {
+pub(crate) fn element_type(descr: &str) -> Result<(ElementType, bool), String> {
     if descr.starts_with('[') || descr.contains('O') {
         return Err("an array of Python objects, which cannot be read without executing a pickle: save arrays of \
                     numbers, one by one or with numpy.savez"

@@ -23,5 +23,9 @@ pub(super) fn scatter_add<'a>(op: &'a ScatterAdd, mut call: Call<'a>) -> Result<
     let (dy, indices) = (call.operand(0)?, numbers(&op.indices, &call)?);
     let width = call.result_types[0].shape.iter().skip(1).product();
     let [table] = call.results()?;
-    Ok(rows::scatter_add(width, dy, indices, table)?)
+    rows::scatter_add(width, dy, indices, table)?;
+    if let Some(row) = op.padding.and_then(|row| table.chunks_exact_mut(width.max(1)).nth(row as usize)) {
+        row.fill(0.0);
+    }
+    Ok(())
 }

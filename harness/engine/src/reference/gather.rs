@@ -38,7 +38,11 @@ pub(super) fn scatter_add<T: FloatDType>(op: &ScatterAdd, operands: &[Tensor]) -
     let (values, numbers) = (opened.slice::<T>()?, numbers.slice::<u32>()?);
     expect_rows(numbers, op.rows)?;
     let mut places = vec![Vec::new(); op.rows];
-    numbers.iter().enumerate().for_each(|(place, number)| places[*number as usize].push(place));
+    numbers
+        .iter()
+        .enumerate()
+        .filter(|(_, number)| Some(**number) != op.padding)
+        .for_each(|(place, number)| places[*number as usize].push(place));
     let table = by_chunks::<T>(&[&[op.rows], row].concat(), width, |i, y| {
         for (n, y) in y.iter_mut().enumerate() {
             *y = T::from_f64(places[i].iter().map(|place| values[place * width + n].to_f64()).sum());

@@ -103,6 +103,16 @@ fn rows_of_tables() {
     tiny.differentiate(1);
     let [expected, found] = both(&tiny, &inputs);
     assert_close(&found[0], &expected[0], 1e-6, "scattered");
+    let mut padded = Tiny::new(DType::F32);
+    let table = padded.noisy(&[5, 3]);
+    let tokens = padded.graph.add_input("tokens", TensorType::plain([2, 3], DType::U32));
+    let y = padded.add(Gather { padding: Some(2), ..Gather::BY_OPERAND }, &[table, tokens]);
+    padded.probe(y);
+    padded.differentiate(1);
+    for found in both(&padded, &inputs) {
+        let zeros: Vec<bool> = found[0].chunks(3).map(|row| row.iter().all(|value| *value == 0.0)).collect();
+        assert_eq!(zeros, [false, false, true, true, false], "{found:?}");
+    }
     let beyond = Inputs::new().with("tokens", Tensor::new(&[[4u32, 0, 2], [2, 5, 1]], &Device::Cpu).unwrap());
     for kernels in [Kernels::Reference, Kernels::Fast { fusion: true }] {
         let mut step = Step::new(tiny.graph.clone(), Options { kernels, ..OPTIONS }).unwrap();
@@ -118,7 +128,8 @@ fn fixed_rows_of_tables() {
     let make = |dtype| {
         let mut tiny = Tiny::new(dtype);
         let table = tiny.noisy(&[5, 3]);
-        let y = tiny.add(Gather { indices: Indices::Fixed([4, 0, 2, 2, 1].as_slice().into()) }, &[table]);
+        let y =
+            tiny.add(Gather { indices: Indices::Fixed([4, 0, 2, 2, 1].as_slice().into()), padding: None }, &[table]);
         tiny.probe(y);
         tiny
     };

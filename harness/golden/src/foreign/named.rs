@@ -1,4 +1,5 @@
-//! Tensors by name: a safetensors file, an `.npz`, a file of `torch.save`, or a folder of these and of `.npy`.
+//! Tensors by name: a safetensors file, an `.npz`, a dictionary of reprod_log, a file of `torch.save`, or a folder of these
+//! and of `.npy`.
 
 use super::{
     Entry, Format, Names, Quantity, Recording,
@@ -16,7 +17,7 @@ use std::{
     sync::{Arc, Mutex},
 };
 use zoo_datasets::files;
-use zoo_tensors::{ElementType, npz::Npz, pth, safetensors::Reader};
+use zoo_tensors::{ElementType, dictionary, npz::Npz, pth, safetensors::Reader};
 
 /// Deepest folder below the one that is given: parts of a name may be folders.
 const DEEPEST: usize = 8;
@@ -24,6 +25,10 @@ const DEEPEST: usize = 8;
 const MOST_FILES: usize = 1_000_000;
 /// Largest `capture.json`.
 const MOST_BYTES: u64 = 256 << 20;
+/// Largest file of a dictionary of arrays.
+const LARGEST_DICTIONARY: u64 = 16 << 30;
+/// Longest header of an `.npy` file.
+const LONGEST_HEADER: u64 = 4096;
 /// What `zoo_golden.capture` says of the tensors that it wrote.
 const CAPTURE: &str = "capture.json";
 
@@ -103,6 +108,7 @@ fn folder(root: &Path, at: &Path, depth: usize, found: &mut Vec<(String, Content
         let extension = path.extension().and_then(|extension| extension.to_str());
         match extension {
             _ if path.is_dir() => folder(root, &path, depth + 1, found)?,
+            Some("npy") if is_dictionary(&path)? => file(&path, found)?,
             Some("npy") => found.push((name, Content::Npy(path))),
             Some("pt" | "pth") => found.push((name, Content::Torch(path))),
             Some("safetensors" | "npz") => file(&path, found)?,
@@ -112,6 +118,15 @@ fn folder(root: &Path, at: &Path, depth: usize, found: &mut Vec<(String, Content
     Ok(())
 }
 
+/// Whether an `.npy` file holds a dictionary of arrays, as those of reprod_log.
+fn is_dictionary(path: &Path) -> Result<bool, GoldenError> {
+    let unreadable = |source| GoldenError::Unreadable { path: path.to_owned(), source };
+    let (file, _) = files::open(path).map_err(unreadable)?;
+    let mut start = Vec::new();
+    file.take(LONGEST_HEADER).read_to_end(&mut start).map_err(unreadable)?;
+    Ok(dictionary::is_one(&start))
+}
+
 /// Takes what a file holds, which its content tells.
 fn file(path: &Path, found: &mut Vec<(String, Content)>) -> Result<(), GoldenError> {
     let unreadable = |source| GoldenError::Unreadable { path: path.to_owned(), source };
@@ -119,6 +134,12 @@ fn file(path: &Path, found: &mut Vec<(String, Content)>) -> Result<(), GoldenErr
     if !pth::is_zip(&file).map_err(unreadable)? {
         let mut start = [0; 6];
         let read = file.read(&mut start).map_err(unreadable)?;
+        if start[..read] == *b"\x93NUMPY" && is_dictionary(path)? {
+            let bytes = files::read(path, LARGEST_DICTIONARY).map_err(unreadable)?;
+            let arrays = dictionary::parse(&bytes).map_err(|reason| malformed(path, reason))?.into_iter();
+            found.extend(arrays.map(|(name, array)| (name, Content::Kept(path.to_owned(), array))));
+            return Ok(());
+        }
         if start[..read] == *b"\x93NUMPY" {
             let message = "one array and no name: name the folder, or write several with numpy.savez";
             return Err(malformed(path, message));

@@ -27,23 +27,27 @@ pub enum Indices {
 pub struct Gather {
     /// Which rows.
     pub indices: Indices,
+    /// A row that gets no gradient from here.
+    pub padding: Option<u32>,
 }
 
 /// Operands: values `[indices.., ..]` and indices. Result: a table in which each row is the sum of the values whose
 /// index is its number, in their order.
 ///
-/// Source: `tf.math.unsorted_segment_sum`; the gradient of [`Gather`] by its table.
+/// Source: `tf.math.unsorted_segment_sum`; the gradient of [`Gather`] by its table (`torch.embedding_dense_backward`).
 #[derive(Clone, Debug, PartialEq)]
 pub struct ScatterAdd {
     /// Rows of the table.
     pub rows: usize,
     /// To which rows.
     pub indices: Indices,
+    /// A row that stays 0: values with its number are left out.
+    pub padding: Option<u32>,
 }
 
 impl Gather {
     /// The rows whose numbers are an operand.
-    pub const BY_OPERAND: Self = Self { indices: Indices::Operand };
+    pub const BY_OPERAND: Self = Self { indices: Indices::Operand, padding: None };
 }
 
 impl Indices {
@@ -129,7 +133,8 @@ impl Operator for Gather {
         let Some(dy) = grad.result_grad(0) else { return Ok(()) };
         let rows = grad.ty(grad.operand(0)).shape[0];
         let operands = self.indices.behind(dy, grad);
-        let dx = grad.emit("grad", ScatterAdd { rows, indices: self.indices.clone() }, &operands)?;
+        let dx =
+            grad.emit("grad", ScatterAdd { rows, indices: self.indices.clone(), padding: self.padding }, &operands)?;
         grad.set(0, dx);
         Ok(())
     }
@@ -169,8 +174,11 @@ impl Operator for ScatterAdd {
 
     fn gradient(&self, grad: &mut Gradient<'_>) -> Result<(), GraphError> {
         let Some(dy) = grad.result_grad(0) else { return Ok(()) };
+        if self.padding.is_some() {
+            return Err(grad.refuse("a sum that leaves out a row"));
+        }
         let operands = self.indices.behind(dy, grad);
-        let dx = grad.emit("grad", Gather { indices: self.indices.clone() }, &operands)?;
+        let dx = grad.emit("grad", Gather { indices: self.indices.clone(), padding: None }, &operands)?;
         grad.set(0, dx);
         Ok(())
     }
@@ -184,7 +192,7 @@ mod tests {
     fn shapes() {
         let table = TensorType::plain([10, 3], DType::F32);
         let tokens = TensorType::plain([2, 5], DType::U32);
-        let (gather, add) = (Gather::BY_OPERAND, ScatterAdd { rows: 10, indices: Indices::Operand });
+        let (gather, add) = (Gather::BY_OPERAND, ScatterAdd { rows: 10, indices: Indices::Operand, padding: None });
         let rows = gather.infer(&[&table, &tokens]).unwrap().remove(0);
         assert_eq!(rows.shape[..], [2, 5, 3]);
         assert_eq!(add.infer(&[&rows, &tokens]).unwrap()[0].shape[..], [10, 3]);
@@ -195,7 +203,7 @@ mod tests {
     #[test]
     fn fixed_rows_are_checked_once() {
         let table = TensorType::plain([10, 3], DType::F32);
-        let rows = |numbers: &[u32]| Gather { indices: Indices::Fixed(numbers.into()) }.infer(&[&table]);
+        let rows = |numbers: &[u32]| Gather { indices: Indices::Fixed(numbers.into()), padding: None }.infer(&[&table]);
         assert_eq!(rows(&[0, 9, 9, 4]).unwrap()[0].shape[..], [4, 3]);
         assert_eq!(rows(&[0, 10]), Err(OpError::Attribute("row 10 is not below 10, the number of rows".to_owned())));
     }

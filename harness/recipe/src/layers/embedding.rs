@@ -6,7 +6,7 @@ use zoo_graph::{GraphError, Init, ValueId, VariableRole, init::NormalInit, ops};
 
 use super::{Description, Module, Step, Word, Work};
 use crate::lower::Builder;
-use crate::schema::Size;
+use crate::schema::{Count, Size};
 
 /// A learned row for each index: `[T]` token ids to `[T, size]` (PyTorch's Embedding). Parameter `weight`, `[rows,
 /// size]`.
@@ -17,6 +17,10 @@ pub struct Embedding {
     pub rows: Size,
     /// Width of a row.
     pub size: Size,
+    /// Index of a row that gets no gradient from this layer, for padding tokens (`padding_idx` of PyTorch, where this
+    /// row starts at 0).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub padding: Option<Count>,
     /// Initialisation of the parameter.
     #[serde(default = "standard")]
     pub init: Init,
@@ -32,7 +36,12 @@ impl Word for Embedding {
 
     fn build(&self, at: &mut Builder<'_, '_>, x: ValueId) -> Result<ValueId, GraphError> {
         let table = at.parameter("weight", VariableRole::Weight, &[self.rows.0, self.size.0], &self.init)?;
-        at.add(ops::Gather::BY_OPERAND, &[table, x])
+        let padding = match self.padding.map(|Count(row)| u32::try_from(row).ok().filter(|_| row < self.rows.0)) {
+            None => None,
+            Some(Some(row)) => Some(row),
+            Some(None) => return Err(at.refuse(format!("`padding` is not below {}, the number of rows", self.rows.0))),
+        };
+        at.add(ops::Gather { padding, ..ops::Gather::BY_OPERAND }, &[table, x])
     }
 
     fn describe(&self) -> Description<'_> {

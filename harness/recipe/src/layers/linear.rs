@@ -2,13 +2,15 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use zoo_graph::{GraphError, ValueId, VariableRole, ops};
+use zoo_graph::init::{FanMode, Kaiming, UniformInit};
+use zoo_graph::{GraphError, Init, ValueId, VariableRole, ops};
 
 use super::{Description, Module, Step, Word, Work};
 use crate::lower::{Builder, Gives};
 use crate::resolve::Place;
 use crate::schema::{Size, WeightInit};
-/// Dense layer on `[features]` with a weight `[out, in]`.
+
+/// Dense layer on `[features]` with a weight `[out, in]`, or `[in, out]` if it is `transposed`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Linear {
@@ -17,6 +19,9 @@ pub struct Linear {
     /// Whether a bias is added.
     #[serde(default = "super::yes")]
     pub bias: bool,
+    /// Whether the weight is `[in, out]`, as in the Conv1D of transformers and in Keras. Its fans are the same.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub transposed: bool,
     /// Whether the reference passes the parameters to a function and never calls the module, as the attention of
     /// torchvision's Swin does: a golden then has no output of this module.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -39,15 +44,44 @@ impl Word for Linear {
             at.gives(Gives::Nothing);
         }
         let inputs = at.shape(x).last().copied().unwrap_or(0);
-        let shape = [self.out.0, inputs];
-        let mut operands = vec![x, at.parameter("weight", VariableRole::Weight, &shape, &self.init.weight())?];
+        let (shape, init) = match self.transposed {
+            false => ([self.out.0, inputs], [self.init.weight(), self.init.bias()]),
+            true => {
+                ([inputs, self.out.0], [self.init.weight(), self.init.bias()].map(|init| of_transposed(init, inputs)))
+            }
+        };
+        let mut operands = vec![x, at.parameter("weight", VariableRole::Weight, &shape, &init[0])?];
         if self.bias {
-            operands.push(at.parameter("bias", VariableRole::Bias, &[self.out.0], &self.init.bias())?);
+            operands.push(at.parameter("bias", VariableRole::Bias, &[self.out.0], &init[1])?);
         }
-        at.add(ops::MatMul { transpose_a: false, transpose_b: true }, &operands)
+        at.add(ops::MatMul { transpose_a: false, transpose_b: !self.transposed }, &operands)
     }
 
     fn describe(&self) -> Description<'_> {
         Step::new(Work::Dense, "linear").into()
     }
+}
+
+/// The distribution of a weight `[out, in]`, or of its bias, for a weight `[in, out]`, whose axes are the other way round
+/// where fans are counted.
+fn of_transposed(init: Init, inputs: usize) -> Init {
+    match init {
+        Init::TorchDefault(_) => Init::Uniform(UniformInit { bound: 1.0 / (inputs as f64).sqrt() }),
+        Init::KaimingNormal(kaiming) => Init::KaimingNormal(other_fan(kaiming)),
+        Init::KaimingUniform(kaiming) => Init::KaimingUniform(other_fan(kaiming)),
+        Init::XavierNormal(_)
+        | Init::XavierUniform(_)
+        | Init::Uniform(_)
+        | Init::Normal(_)
+        | Init::TruncatedNormal(_)
+        | Init::Constant(_) => init,
+    }
+}
+
+fn other_fan(kaiming: Kaiming) -> Kaiming {
+    let mode = match kaiming.mode {
+        FanMode::FanIn => FanMode::FanOut,
+        FanMode::FanOut => FanMode::FanIn,
+    };
+    Kaiming { mode, ..kaiming }
 }

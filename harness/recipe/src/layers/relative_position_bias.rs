@@ -32,14 +32,17 @@ fn zero() -> Init {
     Init::Constant(0.0)
 }
 
-/// By query and key, both pixels of a window, row by row, the row of the table for their distance.
-fn rows([height, width]: [usize; 2]) -> Vec<u32> {
-    let pixels: Vec<[usize; 2]> = (0..height).flat_map(|y| (0..width).map(move |x| [y, x])).collect();
-    let row = |query: &[usize; 2], key: &[usize; 2]| {
-        let [down, across] = [(0, height), (1, width)].map(|(axis, extent)| query[axis] + extent - 1 - key[axis]);
-        (down * (2 * width - 1) + across) as u32
-    };
-    pixels.iter().flat_map(|query| pixels.iter().map(|key| row(query, key)).collect::<Vec<_>>()).collect()
+impl RelativePositionBias {
+    /// By query and key, both pixels of a window of this height and width, row by row, the row of the table for their
+    /// distance.
+    pub fn rows([height, width]: [usize; 2]) -> Vec<u32> {
+        let pixels: Vec<[usize; 2]> = (0..height).flat_map(|y| (0..width).map(move |x| [y, x])).collect();
+        let row = |query: &[usize; 2], key: &[usize; 2]| {
+            let [down, across] = [(0, height), (1, width)].map(|(axis, extent)| query[axis] + extent - 1 - key[axis]);
+            (down * (2 * width - 1) + across) as u32
+        };
+        pixels.iter().flat_map(|query| pixels.iter().map(|key| row(query, key)).collect::<Vec<_>>()).collect()
+    }
 }
 
 impl Word for RelativePositionBias {
@@ -59,7 +62,7 @@ impl Word for RelativePositionBias {
         }
         let shape = [(2 * height - 1) * (2 * width - 1), heads];
         let table = at.parameter("", VariableRole::Weight, &shape, &self.init)?;
-        let of_pairs = Gather { indices: Indices::Fixed(rows(self.size.0).into()) };
+        let of_pairs = Gather { indices: Indices::Fixed(Self::rows(self.size.0).into()), padding: None };
         let of_pairs = at.add_part("of_pairs", of_pairs, &[table])?;
         let by_query = at.add_part("by_query", Reshape { shape: [tokens, tokens, heads].into() }, &[of_pairs])?;
         let bias = at.transposed("by_head", &[2, 0, 1], by_query)?;
@@ -79,7 +82,7 @@ mod tests {
     /// torchvision's relative_position_index for a window of 2x3, its first and last query.
     #[test]
     fn rows_of_a_small_window() {
-        let rows = rows([2, 3]);
+        let rows = RelativePositionBias::rows([2, 3]);
         assert_eq!(rows[..6], [7, 6, 5, 2, 1, 0]);
         assert_eq!(rows[30..], [14, 13, 12, 9, 8, 7]);
     }

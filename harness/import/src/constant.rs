@@ -1,0 +1,86 @@
+//! Tensors that are the same in every step: positions, masks, tables of indices.
+
+use serde::{Deserialize, Deserializer, de::Error as _};
+
+/// Largest number of elements, as in golden/export/zoo_golden/trace.py.
+const MOST: usize = 1 << 22;
+
+/// The values of a tensor that depends on neither inputs nor parameters.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Constant {
+    /// Its extents.
+    pub shape: Vec<usize>,
+    /// Its elements, row-major, booleans as 0 and 1: each value with the number of times that it follows itself.
+    runs: Vec<(f64, usize)>,
+}
+
+impl<'de> Deserialize<'de> for Constant {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        /// Runs of equal values, `0*3 1 -100.0*2`.
+        #[derive(Deserialize)]
+        #[serde(deny_unknown_fields)]
+        struct Written {
+            shape: Vec<usize>,
+            #[serde(rename = "dtype")]
+            _dtype: String,
+            values: String,
+        }
+        let Written { shape, values: text, .. } = Written::deserialize(deserializer)?;
+        let count = shape.iter().try_fold(1usize, |n, extent| n.checked_mul(*extent)).filter(|count| *count <= MOST);
+        let count = count.ok_or_else(|| D::Error::custom(format!("a constant of shape {shape:?}")))?;
+        let (mut runs, mut left) = (Vec::new(), count);
+        for run in text.split_ascii_whitespace() {
+            let (value, times) = run.split_once('*').unwrap_or((run, "1"));
+            let (Ok(value), Ok(times)) = (value.parse::<f64>(), times.parse::<usize>()) else {
+                return Err(D::Error::custom(format!("`{run}` in a constant is not a number")));
+            };
+            let other = || D::Error::custom(format!("a constant of shape {shape:?} has another number of values"));
+            left = left.checked_sub(times).ok_or_else(other)?;
+            runs.push((value, times));
+        }
+        match left {
+            0 => Ok(Self { shape, runs }),
+            _ => Err(D::Error::custom(format!("a constant of shape {shape:?} lacks {left} values"))),
+        }
+    }
+}
+
+impl Constant {
+    /// Its elements.
+    pub fn values(&self) -> impl Iterator<Item = f64> + '_ {
+        self.runs.iter().flat_map(|(value, times)| std::iter::repeat_n(*value, *times))
+    }
+
+    /// Whether the last axis is 0, 1, 2, ... and the only one of several elements: positions.
+    pub fn counts_up(&self) -> bool {
+        self.shape.last() == Some(&self.shape.iter().product())
+            && (0..).map(f64::from).zip(self.values()).all(|(n, value)| n == value)
+    }
+
+    /// Whether it has no elements.
+    pub fn is_empty(&self) -> bool {
+        self.shape.contains(&0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(shape: &[usize], values: &str) -> Result<Constant, serde_json::Error> {
+        serde_json::from_value(serde_json::json!({"shape": shape, "dtype": "int64", "values": values}))
+    }
+
+    #[test]
+    fn runs_are_read() {
+        let constant = read(&[2, 3], "0*3 1 -2.5*2").unwrap();
+        assert_eq!(constant.values().collect::<Vec<_>>(), [0.0, 0.0, 0.0, 1.0, -2.5, -2.5]);
+        assert!(!constant.counts_up() && read(&[1, 4], "0 1 2 3").unwrap().counts_up());
+        assert!(read(&[0], "").unwrap().is_empty());
+        for (shape, values) in
+            [(&[3][..], "0 1"), (&[1], "0*2"), (&[1], "x"), (&[1], "0*99999999999999"), (&[1 << 40], "")]
+        {
+            assert!(read(shape, values).is_err(), "{values}");
+        }
+    }
+}

@@ -1,0 +1,441 @@
+//! What the tensors of a trace are in terms of a recipe, and how they become operations.
+
+use std::collections::HashMap;
+
+use zoo_recipe::Layer;
+
+use crate::Refusal;
+use crate::arguments::At;
+use crate::constant::Constant;
+use crate::operation::{Operation, Tensor, Unit, What, Windows};
+use crate::scores::Scores;
+use crate::trace::{Argument, Call, Made, ModuleCall, Trace};
+use crate::view::{self, Piece, View};
+use crate::word::Word;
+
+/// The meaning of a tensor of the trace.
+#[derive(Clone, Debug)]
+pub(crate) enum Seen {
+    /// A view of the result of an operation.
+    Of(Tensor, Vec<View>),
+    /// A parameter, once for every sample.
+    Expanded(String),
+    /// A parameter in another shape.
+    Reshaped(String, Vec<usize>),
+    /// Rows of a parameter.
+    Picked(Picked),
+    /// A view of the result of an operation, times a number.
+    Times(Tensor, Vec<View>, f64),
+    /// Scores of an attention.
+    Scores(Box<Scores>),
+    /// Something unsupported that must not be used, with a description.
+    Unsaid(&'static str),
+}
+
+/// Rows of a parameter `[rows, width]`, and views of them.
+#[derive(Clone, Debug)]
+pub(crate) struct Picked {
+    /// The parameter.
+    pub table: String,
+    /// The numbers of the rows, of any shape.
+    pub rows: Constant,
+    /// What is made of `[rows' shape.., width]`.
+    pub views: Vec<View>,
+    /// Its shape.
+    pub shape: Vec<usize>,
+}
+
+pub(crate) struct Reader<'t> {
+    pub(crate) trace: &'t Trace,
+    /// By the numbers of the trace.
+    seen: HashMap<usize, Seen>,
+    /// Shapes of results of operations.
+    shapes: HashMap<Tensor, Vec<usize>>,
+    /// Results of operations on windows `[n, windows, tokens, ..]`, and those windows.
+    windows: HashMap<Tensor, Windows>,
+    /// Whether the network moves maps, to cut them into other windows.
+    pub(crate) moves_windows: bool,
+    /// Element types by the numbers of the trace.
+    types: HashMap<usize, String>,
+    /// The type of real numbers, of which a recipe has one.
+    real: Option<String>,
+    next: Tensor,
+}
+
+impl<'t> Reader<'t> {
+    /// Knows the inputs of a trace.
+    pub(crate) fn new(trace: &'t Trace) -> Self {
+        let mut reader = Self {
+            trace,
+            seen: HashMap::new(),
+            shapes: HashMap::new(),
+            windows: HashMap::new(),
+            moves_windows: calls(&trace.root, "roll"),
+            types: HashMap::new(),
+            real: trace.inputs.values().find(|input| input.is_real()).map(|input| input.dtype.clone()),
+            next: 0,
+        };
+        reader.next = reader.largest(&trace.root) + 1;
+        for input in trace.inputs.values() {
+            reader.see(input);
+            reader.types.insert(input.value, input.dtype.clone());
+        }
+        reader
+    }
+}
+
+impl Reader<'_> {
+    fn largest(&self, call: &ModuleCall) -> usize {
+        let inside = call.body.iter().map(|inner| match inner {
+            Call::Module(inner) => self.largest(inner),
+            Call::Function(inner) => inner.outputs.values().map(|made| made.value).max().unwrap_or(0),
+        });
+        let inputs = self.trace.inputs.values().map(|made| made.value);
+        inside.chain(inputs).max().unwrap_or(0)
+    }
+
+    fn see(&mut self, made: &Made) {
+        self.seen.insert(made.value, Seen::Of(made.value, Vec::new()));
+        self.shapes.insert(made.value, made.shape.clone());
+    }
+
+    /// The shape of a tensor of the trace, if it is the result of an operation.
+    pub(crate) fn shape(&self, value: usize) -> Option<Vec<usize>> {
+        match self.seen.get(&value)? {
+            Seen::Of(tensor, views) | Seen::Times(tensor, views, _) => Some(view::shape(self.shape_of(*tensor), views)),
+            Seen::Scores(scores) => Some(scores.shape.clone()),
+            Seen::Expanded(_) | Seen::Reshaped(..) | Seen::Picked(_) | Seen::Unsaid(_) => None,
+        }
+    }
+
+    /// The shape of the result of an operation.
+    pub(crate) fn shape_of(&self, tensor: Tensor) -> &[usize] {
+        self.shapes.get(&tensor).map_or(&[], Vec::as_slice)
+    }
+
+    /// The meaning of a tensor of the trace.
+    pub(crate) fn seen(&self, value: usize) -> Option<&Seen> {
+        self.seen.get(&value)
+    }
+
+    /// Records the meaning of a tensor of the trace.
+    pub(crate) fn is(&mut self, value: usize, seen: Seen) {
+        self.seen.insert(value, seen);
+    }
+
+    /// A tensor of the trace as the result of an operation: views become operations.
+    pub(crate) fn tensor(
+        &mut self,
+        value: usize,
+        module: &str,
+        at: &str,
+        operator: &str,
+        units: &mut Vec<Unit>,
+    ) -> Result<Tensor, Refusal> {
+        let refuse = |what: &str, nearest: &str| Refusal {
+            module: module.to_owned(),
+            operator: operator.to_owned(),
+            at: at.to_owned(),
+            what: what.to_owned(),
+            nearest: nearest.to_owned(),
+        };
+        let (base, views) = match self.seen.get(&value) {
+            Some(Seen::Of(base, views)) => (*base, views.clone()),
+            Some(Seen::Times(base, views, by)) => {
+                let (base, views) = (*base, views.clone());
+                let what = What::Layer(Word::of(&Layer::Scale(zoo_recipe::layers::Scale { by: *by })));
+                let shape = self.shape_of(base).to_vec();
+                (self.push(units, what, vec![base], shape, at), views)
+            }
+            Some(Seen::Scores(_)) => return Err(refuse("it uses the scores of an attention", SCORES)),
+            Some(Seen::Expanded(name)) => {
+                let what = format!("it uses the parameter `{name}`, once for every sample");
+                return Err(refuse(
+                    &what,
+                    "`prepend` puts a learned token before the others, `add_parameter` adds one",
+                ));
+            }
+            Some(Seen::Reshaped(name, _)) => {
+                let what = format!("it uses the parameter `{name}` in another shape");
+                return Err(refuse(&what, "`layer_scale` multiplies the channels of maps by one, with `flat`"));
+            }
+            Some(Seen::Picked(picked)) => {
+                let what = format!("it computes with rows of the parameter `{}`", picked.table);
+                return Err(refuse(
+                    &what,
+                    "`positions` adds a row to each token by its position; for rows by an input, add the input to the \
+                     example batch (`--indices`)",
+                ));
+            }
+            Some(Seen::Unsaid(what)) => return Err(refuse(what, "there is no layer that gives it")),
+            None => return Err(refuse("it uses a tensor of unknown origin", "this is a defect of the trace")),
+        };
+        let shape = self.shape_of(base);
+        let Some(pieces) = view::pieces(shape, &views, self.windows.get(&base)) else {
+            let is_sparse = views.iter().any(|view| matches!(view, View::Every(..)));
+            let what = match is_sparse {
+                true => "it takes every second index of an axis, or every so many".to_owned(),
+                false => format!("it moves the batch axis, or combines samples: {}", text(shape, &views)),
+            };
+            return Err(refuse(
+                &what,
+                "`reshape` and `permute` work on each sample separately, and `windows` and `merge_patches` on parts of a map",
+            ));
+        };
+        let shape = view::shape(shape, &views);
+        let mut last = base;
+        for piece in pieces {
+            let what = match piece {
+                Piece::Layer(layer) => What::Layer(Word::of(&layer)),
+                Piece::Cut(windows) => What::Cut(windows),
+                Piece::Join(windows) => What::Join(windows),
+            };
+            last = self.push(units, what, vec![last], shape.clone(), at);
+        }
+        self.seen.insert(value, Seen::Of(last, Vec::new()));
+        Ok(last)
+    }
+
+    /// Adds an operation whose result is no tensor of the trace, in this shape.
+    fn push(
+        &mut self,
+        units: &mut Vec<Unit>,
+        what: What,
+        operands: Vec<Tensor>,
+        shape: Vec<usize>,
+        at: &str,
+    ) -> Tensor {
+        let result = self.next;
+        self.next += 1;
+        self.shapes.insert(result, shape);
+        self.windows_of(&what, &operands, result);
+        units.push(Unit::Operation(Operation { what, operands, result, name: None, at: at.to_owned() }));
+        result
+    }
+
+    /// The result of an operation on windows is in windows.
+    fn windows_of(&mut self, what: &What, operands: &[Tensor], result: Tensor) {
+        let windows = match what {
+            What::Cut(windows) => Some(windows.clone()),
+            What::Join(_) | What::Segments(_) => None,
+            What::Layer(_) | What::Add | What::Subtract | What::Mul | What::Concat(_) => {
+                operands.iter().find_map(|operand| self.windows.get(operand)).cloned()
+            }
+        };
+        self.windows.extend(windows.map(|windows| (result, windows)));
+    }
+
+    /// The windows that the result of an operation is in.
+    pub(crate) fn windows(&self, tensor: Tensor) -> Option<&Windows> {
+        self.windows.get(&tensor)
+    }
+
+    /// An argument as a tensor for a function of each row, the last axis: samples and what is beside them may be one axis
+    /// of the argument. With the views that make what the function gives of its result `[n, .., width]`.
+    pub(crate) fn rows(
+        &mut self,
+        at: &mut At<'_>,
+        argument: Option<&Argument>,
+        width: Option<usize>,
+    ) -> Result<(Tensor, Vec<View>), Refusal> {
+        if let Some(Argument::Value(value)) = argument
+            && let Some(Seen::Of(base, views)) = self.seen(*value)
+            && let Some((View::Reshape(to), before)) = views.split_last()
+            && let [joined, rest @ ..] = &to[..]
+            && let n = self.trace.batch
+            && *joined != n
+            && joined.is_multiple_of(n)
+            && view::shape(self.shape_of(*base), before).first() == Some(&n)
+        {
+            let apart = [&[n, joined / n], rest].concat();
+            let mut to = to.clone();
+            if let (Some(last), Some(width)) = (to.last_mut(), width) {
+                *last = width;
+            }
+            let views = [before, &[View::Reshape(apart)]].concat();
+            return Ok((self.view(at, *base, views)?, vec![View::Reshape(to)]));
+        }
+        Ok((self.operand(at, argument)?, Vec::new()))
+    }
+
+    /// A view of a tensor as the result of an operation.
+    pub(crate) fn view(&mut self, at: &mut At<'_>, base: Tensor, views: Vec<View>) -> Result<Tensor, Refusal> {
+        let value = self.next;
+        self.next += 1;
+        self.is(value, Seen::Of(base, views));
+        self.tensor(value, at.module, &at.call.at, &at.call.function, at.units)
+    }
+
+    /// The tensor that an argument is.
+    pub(crate) fn operand(&mut self, at: &mut At<'_>, argument: Option<&Argument>) -> Result<Tensor, Refusal> {
+        match argument {
+            Some(Argument::Value(value)) => self.tensor(*value, at.module, &at.call.at, &at.call.function, at.units),
+            Some(Argument::Parameter(name)) => {
+                let what = format!("it computes with the parameter `{name}`");
+                Err(at.refuse(
+                    what,
+                    "`add_parameter` and `layer_scale` add and multiply by one, `prepend` puts one first",
+                ))
+            }
+            Some(Argument::Constant(_)) => {
+                Err(at.refuse("it computes with a constant tensor", "recipes have no constant tensors"))
+            }
+            Some(Argument::Buffer(name)) => {
+                let what = format!("it computes with the buffer `{name}`");
+                Err(at.refuse(what, "recipes have no constant tensors"))
+            }
+            _ => Err(
+                at.refuse("it is not given a tensor where one is needed", "this form of the function is not supported")
+            ),
+        }
+    }
+
+    /// An argument seen in another way, as a tensor that an operation gives; what it gives away with what it was is not
+    /// computed.
+    pub(crate) fn operand_viewed(
+        &mut self,
+        at: &mut At<'_>,
+        argument: Option<&Argument>,
+        views: &[View],
+    ) -> Result<Tensor, Refusal> {
+        let (base, mut all) = match argument {
+            Some(Argument::Value(value)) if let Some(Seen::Of(base, known)) = self.seen(*value) => {
+                (*base, known.clone())
+            }
+            other => (self.operand(at, other)?, Vec::new()),
+        };
+        all.extend_from_slice(views);
+        self.view(at, base, all)
+    }
+
+    /// Adds an operation inside a call: its result is no tensor of the trace.
+    pub(crate) fn inner(&mut self, at: &mut At<'_>, what: What, operands: Vec<Tensor>, shape: Vec<usize>) -> Tensor {
+        let line = at.call.at.clone();
+        self.push(at.units, what, operands, shape, &line)
+    }
+
+    /// Adds an operation whose result is the only tensor of the call.
+    pub(crate) fn gives(
+        &mut self,
+        at: &mut At<'_>,
+        what: What,
+        operands: Vec<Tensor>,
+        name: Option<String>,
+    ) -> Result<(), Refusal> {
+        let made = at.made()?;
+        self.see(made);
+        let (result, at_line) = (made.value, at.call.at.clone());
+        self.windows_of(&what, &operands, result);
+        at.units.push(Unit::Operation(Operation { what, operands, result, name, at: at_line }));
+        Ok(())
+    }
+
+    /// As [`Self::gives`], if the tensor of the call is a view of the result of the operation in this shape.
+    pub(crate) fn gives_viewed(
+        &mut self,
+        at: &mut At<'_>,
+        what: What,
+        operands: Vec<Tensor>,
+        name: Option<String>,
+        shape: Vec<usize>,
+        views: Vec<View>,
+    ) -> Result<(), Refusal> {
+        let made = at.made()?;
+        if view::shape(&shape, &views) != made.shape {
+            return Err(at.refuse(format!("it gives {:?}", made.shape), "this form of the function is not supported"));
+        }
+        let result = self.next;
+        self.next += 1;
+        let views = view::simplified(&shape, &views);
+        self.windows_of(&what, &operands, result);
+        self.shapes.insert(result, shape);
+        self.seen.insert(made.value, Seen::Of(result, views));
+        at.units.push(Unit::Operation(Operation { what, operands, result, name, at: at.call.at.clone() }));
+        Ok(())
+    }
+
+    /// Adds a layer on one tensor.
+    pub(crate) fn layer(
+        &mut self,
+        at: &mut At<'_>,
+        layer: Layer,
+        x: Tensor,
+        name: Option<String>,
+    ) -> Result<(), Refusal> {
+        self.gives(at, What::Layer(Word::of(&layer)), vec![x], name)
+    }
+
+    /// A recipe has one type of real numbers, and a gradient for each of them.
+    pub(crate) fn check_types(&mut self, at: &At<'_>) -> Result<(), Refusal> {
+        for made in at.call.outputs.values() {
+            self.types.insert(made.value, made.dtype.clone());
+            if !made.is_real() {
+                continue;
+            }
+            let real = self.real.get_or_insert_with(|| made.dtype.clone());
+            if *real != made.dtype {
+                let what = format!("it computes in {}, and other parts in {real}", made.dtype);
+                return Err(at.refuse(
+                    what,
+                    "a recipe has a single floating-point type; the device file decides what is computed in half \
+                     precision",
+                ));
+            }
+            if at.call.no_grad {
+                return Err(at.refuse("gradients are switched off there", "`train.parts` freezes modules of a recipe"));
+            }
+        }
+        Ok(())
+    }
+
+    /// What a call gives as these views of a tensor of the trace has to have its type, its number of elements, and that
+    /// shape.
+    pub(crate) fn check_view(&self, at: &At<'_>, from: usize, made: &Made, views: &[View]) -> Result<(), Refusal> {
+        let (Some(known), Some(kind)) = (self.shape(from), self.types.get(&from)) else {
+            return Err(at.unknown_form("input"));
+        };
+        if *kind != made.dtype {
+            let what = format!("it makes {} of {kind}", made.dtype);
+            return Err(at.refuse(what, "recipes have no type conversion"));
+        }
+        let mut shape = known;
+        for view in views {
+            let next = view.shape(&shape);
+            let keeps_elements = match view {
+                View::Reshape(_) => next.iter().product::<usize>() == shape.iter().product::<usize>(),
+                View::Permute(_) | View::Select(..) | View::Slice(..) | View::Every(..) => true,
+                View::Roll(_) | View::Fill(_) => true,
+            };
+            if !keeps_elements {
+                return Err(at.unknown_form("shape"));
+            }
+            shape = next;
+        }
+        if shape != made.shape {
+            return Err(at.refuse(format!("it gives {:?}", made.shape), "this form of the function is not supported"));
+        }
+        Ok(())
+    }
+}
+
+/// Whether a function is called somewhere.
+fn calls(call: &ModuleCall, name: &str) -> bool {
+    call.body.iter().any(|inner| match inner {
+        Call::Module(inner) => calls(inner, name),
+        Call::Function(inner) => inner.name() == name,
+    })
+}
+
+pub(crate) const SCORES: &str =
+    "an attention is scores, a bias, a mask, softmax and dropout, and the product with the values";
+
+/// A shape and its conversions, for messages.
+fn text(shape: &[usize], views: &[View]) -> String {
+    let mut shape = shape.to_vec();
+    let mut text = format!("{shape:?}");
+    for view in views {
+        shape = view.shape(&shape);
+        text += &format!(" -> {shape:?}");
+    }
+    text
+}

@@ -1,0 +1,303 @@
+//! Attention that is computed step by step: products of queries and keys, a scale, a bias, a mask, softmax, dropout, and
+//! the product with the values. The steps are one layer of a recipe, so that they are put together here.
+
+use zoo_recipe::Layer;
+use zoo_recipe::layers::{DotProductAttention, RelativePositionBias};
+use zoo_recipe::schema::{Pair, Size};
+
+use crate::Refusal;
+use crate::arguments::At;
+use crate::constant::Constant;
+use crate::functions::PRODUCTS;
+use crate::operation::{Tensor, Unit, What, Windows};
+use crate::reader::{Picked, Reader, SCORES, Seen};
+use crate::trace::Argument;
+use crate::view::{View, simplified};
+use crate::word::{Setting, Word};
+
+/// What masked scores are at most: e^-100 of the largest weight is below the rounding of any weight.
+const MASKED: f64 = -100.0;
+
+/// Most tokens of a window with a bias of relative positions.
+const MOST_TOKENS: usize = 4096;
+
+/// Scores, or the weights that softmax makes of them.
+#[derive(Clone, Debug)]
+pub(crate) struct Scores {
+    /// Queries and keys, `[samples, heads, tokens, d]`.
+    queries: (Tensor, Vec<View>),
+    keys: (Tensor, Vec<View>),
+    /// `[samples, heads, queries, keys]`.
+    extents: [usize; 4],
+    /// The same, samples perhaps as several axes.
+    pub shape: Vec<usize>,
+    scale: f64,
+    bias: Option<Picked>,
+    segments: bool,
+    causal: bool,
+    is_softmax: bool,
+    dropout: f64,
+}
+
+impl Scores {
+    /// These scores in another shape, if that is a matter of samples alone.
+    pub fn viewed(&self, shape: &[usize], views: &[View]) -> Option<Self> {
+        let [.., heads, queries, keys] = shape else { return None };
+        let keeps = |view: &View| matches!(view, View::Reshape(to) if to.ends_with(&self.extents[1..]));
+        let fits = [*heads, *queries, *keys] == self.extents[1..] && views.iter().all(keeps);
+        fits.then(|| Self { shape: shape.to_vec(), ..self.clone() })
+    }
+}
+
+/// Whether scores of heads of this width are divided by its square root: the same number, whichever way it was rounded.
+pub(crate) fn is_usual(scale: f64, width: usize) -> bool {
+    let usual = 1.0 / (width as f64).sqrt();
+    (scale - usual).abs() <= 4.0 * f64::EPSILON * usual
+}
+
+impl Reader<'_> {
+    /// The scores that an argument is.
+    pub(crate) fn scores(&self, argument: Option<&Argument>) -> Option<Scores> {
+        match argument {
+            Some(Argument::Value(value)) => match self.seen(*value)? {
+                Seen::Scores(scores) => Some((**scores).clone()),
+                Seen::Of(..)
+                | Seen::Times(..)
+                | Seen::Expanded(_)
+                | Seen::Reshaped(..)
+                | Seen::Picked(_)
+                | Seen::Unsaid(_) => None,
+            },
+            _ => None,
+        }
+    }
+
+    fn becomes(&mut self, at: &mut At<'_>, scores: Scores) -> Result<(), Refusal> {
+        self.is(at.made()?.value, Seen::Scores(Box::new(scores)));
+        Ok(())
+    }
+
+    /// Queries or keys as views of the result of an operation, and the number that they are multiplied by.
+    fn factor(&self, at: &At<'_>, argument: Option<&Argument>) -> Option<((Tensor, Vec<View>), f64)> {
+        let Some(Argument::Value(value)) = argument else { return None };
+        let (tensor, views, by) = match self.seen(*value)? {
+            Seen::Of(tensor, views) => (*tensor, views, 1.0),
+            Seen::Times(tensor, views, by) => (*tensor, views, *by),
+            Seen::Scores(_) | Seen::Expanded(_) | Seen::Reshaped(..) | Seen::Picked(_) | Seen::Unsaid(_) => {
+                return None;
+            }
+        };
+        // A layer that only multiplies.
+        let scaled = at.units.iter().rev().find_map(|unit| match unit {
+            Unit::Operation(operation) if operation.result == tensor => {
+                match (&operation.what, &operation.operands[..]) {
+                    (What::Layer(word), [x]) if word.tag == "scale" => match word.settings.get("by")?.value {
+                        Setting::Float(by) => Some((*x, by)),
+                        Setting::Int(by) => Some((*x, by as f64)),
+                        Setting::Bool(_) | Setting::Text(_) | Setting::List(_) => None,
+                    },
+                    _ => None,
+                }
+            }
+            _ => None,
+        });
+        let (tensor, own) = scaled.unwrap_or((tensor, 1.0));
+        Some(((tensor, views.clone()), by * own))
+    }
+
+    /// A product of matrices: scores of queries and keys, or their weights with values.
+    pub(crate) fn product(&mut self, at: &mut At<'_>) -> Result<(), Refusal> {
+        let (first, second) = (at.input(), at.argument(1, &["other", "mat2", "tensor2"]));
+        if let Some(scores) = self.scores(first) {
+            return self.weighted(at, scores, second);
+        }
+        let made = at.made()?;
+        let (Some((queries, q)), Some((keys, k))) = (self.factor(at, first), self.factor(at, second)) else {
+            return Err(at.refuse("it multiplies matrices", PRODUCTS));
+        };
+        let [Some(from), Some(to)] = [first, second].map(|argument| match argument {
+            Some(Argument::Value(value)) => self.shape(*value),
+            _ => None,
+        }) else {
+            return Err(at.unknown_form("other"));
+        };
+        match (&from[..], &to[..], &made.shape[..]) {
+            ([n, heads, t, d], [n2, heads2, d2, s], [..]) if [n, heads, d] == [n2, heads2, d2] => {
+                let (base, mut views) = keys;
+                views.push(View::Permute(vec![0, 1, 3, 2]));
+                let views = simplified(self.shape_of(base), &views);
+                let scores = Scores {
+                    queries,
+                    keys: (base, views),
+                    extents: [*n, *heads, *t, *s],
+                    shape: made.shape.clone(),
+                    scale: q * k,
+                    bias: None,
+                    segments: false,
+                    causal: false,
+                    is_softmax: false,
+                    dropout: 0.0,
+                };
+                self.becomes(at, scores)
+            }
+            _ => Err(at.refuse(format!("it multiplies matrices {from:?} and {to:?}"), PRODUCTS)),
+        }
+    }
+
+    /// Scores times a number.
+    pub(crate) fn scale_of_scores(&mut self, at: &mut At<'_>, scores: Scores, by: f64) -> Result<(), Refusal> {
+        if scores.is_softmax || scores.bias.is_some() || scores.segments || scores.causal {
+            return Err(at.refuse("weights, or scores with a bias or a mask, are multiplied by a number", SCORES));
+        }
+        self.becomes(at, Scores { scale: scores.scale * by, ..scores })
+    }
+
+    pub(crate) fn softmax_of_scores(&mut self, at: &mut At<'_>, scores: Scores, axis: usize) -> Result<(), Refusal> {
+        if scores.is_softmax || axis + 1 != scores.shape.len() {
+            return Err(at.refuse("softmax of scores is not along the keys", SCORES));
+        }
+        self.becomes(at, Scores { is_softmax: true, ..scores })
+    }
+
+    pub(crate) fn dropout_of_scores(&mut self, at: &mut At<'_>, scores: Scores, rate: f64) -> Result<(), Refusal> {
+        if !scores.is_softmax || scores.dropout != 0.0 {
+            return Err(at.refuse("scores are dropped before softmax, or twice", SCORES));
+        }
+        self.becomes(at, Scores { dropout: rate, ..scores })
+    }
+
+    /// Scores with a learned bias.
+    pub(crate) fn bias_of_scores(&mut self, at: &mut At<'_>, scores: Scores, bias: &Picked) -> Result<(), Refusal> {
+        if scores.is_softmax || scores.bias.is_some() {
+            return Err(at.refuse("there are two biases, or one after softmax", SCORES));
+        }
+        self.becomes(at, Scores { bias: Some(bias.clone()), ..scores })
+    }
+
+    /// Scores with a mask that is 0 for keys that a query sees.
+    pub(crate) fn mask_of_scores(&mut self, at: &mut At<'_>, scores: Scores, mask: &Constant) -> Result<(), Refusal> {
+        let [_, _, t, s] = scores.extents;
+        let is_mask = mask.values().all(|value| value == 0.0 || value <= MASKED);
+        let matrices = match &mask.shape[..] {
+            [before @ .., 1, rows, columns] if [*rows, *columns] == [t, s] && is_mask => {
+                before.iter().product::<usize>()
+            }
+            [rows, columns] if [*rows, *columns] == [t, s] && is_mask => 1,
+            _ => {
+                let what = format!("it adds a constant {:?} to scores {:?}", mask.shape, scores.shape);
+                return Err(at.refuse(what, "masks are 0 for tokens that are seen, and at most -100 for others"));
+            }
+        };
+        // By window, query and key, whether it is seen.
+        let all = |seen: &dyn Fn(usize, usize, usize) -> bool| {
+            let places =
+                (0..matrices).flat_map(|n| (0..t).flat_map(move |query| (0..s).map(move |key| [n, query, key])));
+            mask.values().zip(places).all(|(value, [n, query, key])| (value == 0.0) == seen(n, query, key))
+        };
+        // Windows are the axis before the heads.
+        let beside = scores.shape.len() == 5 && scores.shape[1] == matrices && t == s;
+        let is_own = |windows: &&Windows| beside && windows.counts() == [matrices, t];
+        let parts = self.windows(scores.queries.0).filter(is_own).map(Windows::segments);
+        match parts {
+            _ if all(&|_, _, _| true) => self.becomes(at, scores),
+            Some(parts) if all(&|n, query, key| parts[n * t + query] == parts[n * t + key]) => {
+                self.becomes(at, Scores { segments: true, ..scores })
+            }
+            _ if matrices == 1 && t == s && all(&|_, query, key| key <= query) => {
+                self.becomes(at, Scores { causal: true, ..scores })
+            }
+            _ => Err(at.refuse(
+                "its mask is neither causal nor that of shifted windows",
+                "`dot_product_attention` has `causal`, `segments`, and a `mask` for padding tokens",
+            )),
+        }
+    }
+
+    /// The weights of an attention with its values: the whole attention.
+    fn weighted(&mut self, at: &mut At<'_>, scores: Scores, values: Option<&Argument>) -> Result<(), Refusal> {
+        let [n, heads, t, s] = scores.extents;
+        let Some((values, 1.0)) = self.factor(at, values) else { return Err(at.unknown_form("other")) };
+        let shape = crate::view::shape(self.shape_of(values.0), &values.1);
+        let Some(d) = shape.last().copied().filter(|d| shape[..] == [n, heads, s, *d]) else {
+            return Err(at.refuse(format!("the values are {shape:?}"), SCORES));
+        };
+        if !scores.is_softmax || scores.shape.len() != 4 {
+            return Err(at.refuse("scores are multiplied by values without softmax", SCORES));
+        }
+        let Scores { queries, keys, scale, bias, segments, causal, dropout, .. } = scores;
+        if !is_usual(scale, d) {
+            let what = format!("scores of heads of width {d} have the scale {scale}");
+            return Err(at.refuse(what, "scores are divided by the square root of the width of a head"));
+        }
+        let bias = bias.map(|bias| self.relative_bias(at, queries.0, &bias, [heads, t, s])).transpose()?;
+        // Windows that are not moved are one part each: the same layer says both, where others are moved.
+        let in_one = |windows: &Windows| windows.shift == [0, 0] && self.moves_windows;
+        let windows = self.windows(queries.0).filter(|windows| segments || in_one(windows)).cloned();
+        let segments = windows.map(|windows| {
+            let shape = vec![1, windows.grid().iter().product(), t];
+            self.inner(at, What::Segments(windows), Vec::new(), shape)
+        });
+        let layer = DotProductAttention {
+            heads: Size(heads),
+            kv_heads: None,
+            key: None,
+            value: None,
+            causal,
+            mask: None,
+            segments: None,
+            bias: None,
+            rotary: None,
+            dropout,
+        };
+        let beside: Vec<Tensor> = segments.into_iter().chain(bias).collect();
+        self.attend(at, layer, [queries, keys, values], [n, t, s, d], &beside)
+    }
+
+    /// The bias of scores by the distance of two pixels of a window.
+    fn relative_bias(
+        &mut self,
+        at: &mut At<'_>,
+        queries: Tensor,
+        bias: &Picked,
+        [heads, t, s]: [usize; 3],
+    ) -> Result<Tensor, Refusal> {
+        let table = self.trace.shape(&bias.table).to_vec();
+        let own = self.windows(queries).map(|windows| windows.size);
+        let squares =
+            (1..=t.min(MOST_TOKENS)).filter(|height| t.is_multiple_of(*height)).map(|height| [height, t / height]);
+        let rows = |[height, width]: [usize; 2]| (2 * height - 1) * (2 * width - 1);
+        let is_index = |size: &[usize; 2]| {
+            t == s && t <= MOST_TOKENS && size[0] * size[1] == t && table == [rows(*size), heads] && {
+                let wanted = RelativePositionBias::rows(*size);
+                bias.rows.values().eq(wanted.into_iter().map(f64::from))
+            }
+        };
+        let size = own.into_iter().chain(squares).find(is_index);
+        // `[query, key, heads]` becomes `[heads, query, key]`.
+        let from = [&bias.rows.shape[..], &[heads]].concat();
+        let views = simplified(&from, &bias.views);
+        let views = match &views[..] {
+            [View::Reshape(apart), rest @ ..] if apart == &[t, s, heads] => rest,
+            all => all,
+        };
+        let by_head = match views {
+            [View::Permute(order)] | [View::Permute(order), View::Reshape(_)] => order == &[2, 0, 1],
+            _ => false,
+        };
+        let size = size.filter(|_| by_head && bias.shape.ends_with(&[heads, t, s]));
+        let Some(size) = size.filter(|_| bias.shape.iter().product::<usize>() == heads * t * s) else {
+            return Err(at.refuse(
+                format!("scores have a bias of rows of `{}` that are not those of relative positions", bias.table),
+                "`relative_position_bias` has a row for each distance of two pixels of a window",
+            ));
+        };
+        let init = zoo_graph::Init::Constant(0.0);
+        let layer = RelativePositionBias { size: Pair(size), heads: Size(heads), tap: String::new(), init };
+        let what = What::Layer(Word::of(&Layer::RelativePositionBias(layer)));
+        let result = self.inner(at, what, Vec::new(), vec![heads, t, s]);
+        if let Some(Unit::Operation(operation)) = at.units.last_mut() {
+            operation.name = Some(bias.table.clone());
+        }
+        Ok(result)
+    }
+}
