@@ -13,8 +13,8 @@ use crate::view::View;
 use crate::word::Word;
 
 impl Reader<'_> {
-    /// PyTorch's `scaled_dot_product_attention`, queries, keys and values `[n, heads, t, d]` being views of `[n, t,
-    /// heads*d]` or of one tensor `[n, t, 3*heads*d]`.
+    /// PyTorch's `scaled_dot_product_attention`. Queries, keys and values `[n, heads, t, d]` must be views of `[n, t,
+    /// heads*d]`, or of one tensor `[n, t, 3*heads*d]`.
     pub(crate) fn dot_product_attention(&mut self, at: &mut At<'_>) -> Result<(), Refusal> {
         let names = ["query", "key", "value"];
         let mut given = Vec::new();
@@ -55,7 +55,7 @@ impl Reader<'_> {
                 "with `causal`, the last query sees all keys",
             ));
         }
-        // Queries have as many heads as keys, as their shapes show.
+        // The shapes show that there are as many heads of queries as of keys.
         at.named("enable_gqa");
         let seen: Vec<(Tensor, Vec<View>)> = given
             .iter()
@@ -92,14 +92,14 @@ impl Reader<'_> {
         self.gives_viewed(at, what, operands, None, vec![n, t, heads * d], apart.to_vec())
     }
 
-    /// Heads `[n, heads, t, d]` side by side again, `[n, t, heads*d]`, as the layer takes them.
+    /// Heads `[n, heads, t, d]` concatenated again, `[n, t, heads*d]`, as the layer reads them.
     fn rejoined(&mut self, at: &mut At<'_>, value: usize, to: [usize; 3]) -> Result<Tensor, Refusal> {
         let Some(Seen::Of(base, mut views)) = self.seen(value).cloned() else { return Err(at.unknown_form("query")) };
         views.extend([View::Permute(vec![0, 2, 1, 3]), View::Reshape(to.to_vec())]);
         self.view(at, base, views)
     }
 
-    /// PyTorch's MultiheadAttention, of one tensor.
+    /// PyTorch's MultiheadAttention with a single input tensor.
     pub(crate) fn attention(&mut self, at: &mut At<'_>) -> Result<(), Refusal> {
         for key in ["bias_k", "bias_v", "key_padding_mask", "attn_mask"] {
             if at.named(key).is_some() {
@@ -117,7 +117,7 @@ impl Reader<'_> {
                 ));
             }
         }
-        // Whether weights are returned, and averaged over heads, only matters if they are used; the width is that of
+        // Whether weights are returned, and averaged over heads, only matters if they are used. The width is that of
         // the matrix.
         for key in ["need_weights", "average_attn_weights", "embed_dim_to_check"] {
             at.named(key);

@@ -11,14 +11,14 @@ use crate::trace::Argument;
 use crate::view::View;
 use crate::word::{Word, number};
 
-/// Longest axis that a sum is taken over term by term.
+/// Longest axis over which a sum is written term by term.
 const MOST_TERMS: usize = 8;
 
 /// The two operands of a function.
 enum Operands {
     /// Two tensors.
     Both(Argument, Argument),
-    /// A tensor and a parameter, in the shape that it is seen in.
+    /// A tensor and a parameter, with the shape in which the parameter is used.
     Parameter(Argument, String, Vec<usize>),
     /// A tensor and a number; whether the number comes first.
     Number(Argument, f64, bool),
@@ -52,7 +52,7 @@ impl Reader<'_> {
         })
     }
 
-    /// Refuses a factor of the second operand.
+    /// Refuses a factor on the second operand.
     fn without_factor(&self, at: &mut At<'_>) -> Result<(), Refusal> {
         match at.named("alpha").map(Argument::number) {
             None | Some(Some(1.0)) => Ok(()),
@@ -79,7 +79,7 @@ impl Reader<'_> {
 
     pub(crate) fn add(&mut self, at: &mut At<'_>) -> Result<(), Refusal> {
         if let Some(Argument::Buffer(_)) = at.input() {
-            // The batch counters of normalisations are ignored, if nothing uses them.
+            // The batch counters of normalisations are ignored if nothing uses them.
             at.told_by_the_result();
             self.is(at.made()?.value, Seen::Unsaid("it computes with a buffer"));
             return Ok(());
@@ -139,7 +139,7 @@ impl Reader<'_> {
                     && let Some([n, h, w, c]) = self.shape(value).as_deref()
                     && (own, &seen[..]) == (&[*c][..], &[*c][..])
                 {
-                    // Channels last: the layer takes maps, [C, H, W].
+                    // Channels last: the layer reads maps, [C, H, W].
                     let (first, last) = (View::Permute(vec![0, 3, 1, 2]), View::Permute(vec![0, 2, 3, 1]));
                     let maps = vec![*n, *c, *h, *w];
                     let x = self.operand_viewed(at, Some(&x), &[first])?;
@@ -177,7 +177,7 @@ impl Reader<'_> {
         }
     }
 
-    /// The sum over a short axis, as a chain of sums.
+    /// The sum over a short axis, written as several sums.
     pub(crate) fn sum(&mut self, at: &mut At<'_>) -> Result<(), Refusal> {
         let input = at.input();
         let shape = match input {
@@ -207,7 +207,7 @@ impl Reader<'_> {
         self.gives_viewed(at, What::Add, vec![sum, last], None, shape, views)
     }
 
-    /// Tensors side by side along a new axis: joined along the one behind it, which is split.
+    /// Stacks tensors along a new axis: they are concatenated along the next axis, which is then split.
     pub(crate) fn stack(&mut self, at: &mut At<'_>) -> Result<(), Refusal> {
         let Some(Argument::List(parts)) = at.argument(0, &["tensors"]) else {
             return Err(at.unknown_form("tensors"));

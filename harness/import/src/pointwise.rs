@@ -1,4 +1,4 @@
-//! Functions of each element or row: activations, softmax, dropout.
+//! Functions of single elements or rows: activations, softmax, dropout.
 
 use zoo_recipe::Layer;
 use zoo_recipe::layers as zoo;
@@ -18,7 +18,7 @@ impl Reader<'_> {
         self.gives(at, What::Layer(Word::formula(formula.into())), vec![x], None)
     }
 
-    /// `threshold` is where PyTorch takes x for softplus(x), which is the same but for rounding from 20 on.
+    /// Above `threshold`, PyTorch uses x for softplus(x). From 20 on, this only differs by rounding.
     pub(crate) fn softplus(&mut self, at: &mut At<'_>) -> Result<(), Refusal> {
         let (beta, threshold) = (at.float(1, "beta", 1.0)?, at.float(2, "threshold", 20.0)?);
         at.only("beta", beta, 1.0)?;
@@ -26,7 +26,7 @@ impl Reader<'_> {
         self.formula(at, "softplus(x)")
     }
 
-    /// The gradient is 0 at the bounds themselves, as it is where `max` and `min` name `x` first.
+    /// The gradient is 0 at the bounds, as for `max` and `min` with `x` as the first argument.
     pub(crate) fn hardtanh(&mut self, at: &mut At<'_>) -> Result<(), Refusal> {
         let (least, most) = (at.float(1, "min_val", -1.0)?, at.float(2, "max_val", 1.0)?);
         match [least, most] {
@@ -35,7 +35,7 @@ impl Reader<'_> {
         }
     }
 
-    /// The gradient passes at the bounds themselves, as it does where `max` and `min` name `x` last.
+    /// The gradient passes at the bounds, as for `max` and `min` with `x` as the last argument.
     pub(crate) fn clamp(&mut self, at: &mut At<'_>) -> Result<(), Refusal> {
         let mut bound = |place: usize, key: &str| match at.argument(place, &[key]) {
             None => Ok(None),
@@ -79,7 +79,7 @@ impl Reader<'_> {
         let Some(shape) = shape else { return Err(at.unknown_form("input")) };
         let rank = shape.len();
         let axis = at.axis(1, &["dim"], rank)?;
-        // `softmax` is taken along the last axis, which changes places with the one that is meant.
+        // `softmax` uses the last axis, so the axis of the function is exchanged with it.
         let mut order: Vec<usize> = (0..rank).collect();
         order.swap(axis, rank - 1);
         let swapped = View::Permute(order);

@@ -1,4 +1,4 @@
-//! From a trace to the operations of the network: modules with their operations, with combined views.
+//! Reads a trace into the operations of the network: modules with their operations, and combined views.
 
 use std::collections::{HashMap, HashSet};
 
@@ -43,7 +43,7 @@ pub fn read(trace: &Trace) -> Result<Network, ImportError> {
 pub(crate) enum Seen {
     /// A view of the result of an operation.
     Of(Tensor, Vec<View>),
-    /// A parameter, once for every sample.
+    /// A parameter, repeated for every sample.
     Expanded(String),
     /// A parameter in another shape.
     Reshaped(String, Vec<usize>),
@@ -53,13 +53,13 @@ pub(crate) enum Seen {
 
 pub(crate) struct Reader<'t> {
     pub(crate) trace: &'t Trace,
-    /// By the numbers of the trace.
+    /// Meanings by the numbers of the trace.
     seen: HashMap<usize, Seen>,
-    /// Shapes of results of operations.
+    /// Shapes of the results of operations.
     shapes: HashMap<Tensor, Vec<usize>>,
     /// Element types by the numbers of the trace.
     types: HashMap<usize, String>,
-    /// The type of real numbers, of which a recipe has one.
+    /// The type of real numbers; a recipe has only one.
     real: Option<String>,
     next: Tensor,
 }
@@ -231,7 +231,7 @@ impl Reader<'_> {
         self.seen.insert(value, seen);
     }
 
-    /// A tensor of the trace as the result of an operation: views become operations.
+    /// A tensor of the trace as the result of an operation. Views become operations.
     pub(crate) fn tensor(
         &mut self,
         value: usize,
@@ -295,7 +295,7 @@ impl Reader<'_> {
         self.tensor(value, at.module, &at.call.at, &at.call.function, at.units)
     }
 
-    /// The tensor that an argument is.
+    /// The tensor of an argument.
     pub(crate) fn operand(&mut self, at: &mut At<'_>, argument: Option<&Argument>) -> Result<Tensor, Refusal> {
         match argument {
             Some(Argument::Value(value)) => self.tensor(*value, at.module, &at.call.at, &at.call.function, at.units),
@@ -316,8 +316,7 @@ impl Reader<'_> {
         }
     }
 
-    /// An argument seen in another way, as a tensor that an operation gives; what it gives away with what it was is not
-    /// computed.
+    /// A view of an argument as the result of an operation. Views that cancel each other are not computed.
     pub(crate) fn operand_viewed(
         &mut self,
         at: &mut At<'_>,
@@ -334,7 +333,7 @@ impl Reader<'_> {
         self.view(at, base, all)
     }
 
-    /// Adds an operation inside a call: its result is no tensor of the trace.
+    /// Adds an operation inside a call. Its result is not a tensor of the trace.
     pub(crate) fn inner(&mut self, at: &mut At<'_>, what: What, operands: Vec<Tensor>, shape: Vec<usize>) -> Tensor {
         let result = self.next;
         self.next += 1;
@@ -358,7 +357,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// As [`Self::gives`], if the tensor of the call is a view of the result of the operation in this shape.
+    /// As [`Self::gives`], if the tensor of the call is a view of the operation's result, which has this shape.
     pub(crate) fn gives_viewed(
         &mut self,
         at: &mut At<'_>,
@@ -381,7 +380,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// Adds a layer on one tensor.
+    /// Adds a layer with one operand.
     pub(crate) fn layer(
         &mut self,
         at: &mut At<'_>,
@@ -392,7 +391,8 @@ impl Reader<'_> {
         self.gives(at, What::Layer(Word::of(&layer)), vec![x], name)
     }
 
-    /// A recipe has one type of real numbers, and a gradient for each of them.
+    /// Checks that all real numbers have the same type, because a recipe has only one; and that gradients are
+    /// enabled.
     pub(crate) fn check_types(&mut self, at: &At<'_>) -> Result<(), Refusal> {
         for made in at.call.outputs.values() {
             self.types.insert(made.value, made.dtype.clone());
@@ -415,8 +415,8 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// What a call gives as these views of a tensor of the trace has to have its type, its number of elements, and that
-    /// shape.
+    /// Checks that the result of a call, which is this view of a tensor of the trace, has its element type, its
+    /// number of elements, and the shape of the view.
     pub(crate) fn check_view(&self, at: &At<'_>, from: usize, made: &Made, views: &[View]) -> Result<(), Refusal> {
         let (Some(known), Some(kind)) = (self.shape(from), self.types.get(&from)) else {
             return Err(at.unknown_form("input"));
@@ -455,7 +455,7 @@ fn can_be_named(what: &What) -> bool {
     }
 }
 
-/// Whether a layer is a module that returns its result first, and something else.
+/// Whether a layer is a module that returns its result first, followed by another value.
 fn gives_first(what: &What) -> bool {
     matches!(what, What::Layer(word) if word.kind == Kind::First)
 }
@@ -471,7 +471,7 @@ fn text(shape: &[usize], views: &[View]) -> String {
     text
 }
 
-/// Lets a concatenation begin with an earlier one that has its first operands.
+/// Rewrites a concatenation to start with an earlier one that has the same first operands.
 fn shorten_sums(units: &mut [Unit]) {
     let mut known: Vec<(Vec<Tensor>, Axis, Tensor)> = Vec::new();
     for unit in units {
@@ -489,7 +489,7 @@ fn shorten_sums(units: &mut [Unit]) {
     }
 }
 
-/// Leaves out operations without a name whose results nothing uses.
+/// Removes unnamed operations whose results are not used.
 fn drop_unused(units: &mut Vec<Unit>, given: &[Tensor]) {
     loop {
         let operands = units.iter().flat_map(Unit::operands);

@@ -1,15 +1,15 @@
-//! Views: combines PyTorch's view, permute, select and so on until a recipe layer can express them.
+//! Combines views of PyTorch (view, permute, select and so on) until layers of a recipe can express them.
 
 use zoo_recipe::Layer;
 use zoo_recipe::layers::{ChannelShuffle, Flatten, Permute, Reshape, Slice, Take, Tokens};
 use zoo_recipe::schema::{Count, Size};
 
-/// One step, the batch being axis 0.
+/// One step. The batch is axis 0.
 #[derive(Clone, Debug, PartialEq)]
 pub enum View {
-    /// The same elements, row-major, in this shape.
+    /// The same elements, row-major, with this shape.
     Reshape(Vec<usize>),
-    /// By axis of the result, the axis that it comes from.
+    /// For each axis of the result, the axis of the operand.
     Permute(Vec<usize>),
     /// Selects an index of an axis and removes the axis.
     Select(usize, usize),
@@ -18,7 +18,7 @@ pub enum View {
 }
 
 impl View {
-    /// The shape that it makes of a shape.
+    /// The shape of the view of a tensor with this shape.
     pub fn shape(&self, from: &[usize]) -> Vec<usize> {
         match self {
             Self::Reshape(shape) => shape.clone(),
@@ -32,7 +32,7 @@ impl View {
         }
     }
 
-    /// Whether it leaves samples apart: the batch stays the first axis.
+    /// Whether samples stay separate: the batch stays the first axis.
     fn keeps_samples(&self, from: &[usize]) -> bool {
         match self {
             Self::Reshape(shape) => shape.first() == from.first(),
@@ -42,12 +42,12 @@ impl View {
     }
 }
 
-/// The shape that views one after another make of a shape.
+/// The shape after several views.
 pub fn shape(from: &[usize], views: &[View]) -> Vec<usize> {
     views.iter().fold(from.to_vec(), |shape, view| view.shape(&shape))
 }
 
-/// The same in as few steps as possible.
+/// The same view in as few steps as possible.
 pub fn simplified(from: &[usize], views: &[View]) -> Vec<View> {
     let mut found: Vec<View> = Vec::new();
     for view in views {
@@ -62,7 +62,7 @@ pub fn simplified(from: &[usize], views: &[View]) -> Vec<View> {
                 View::Permute(joined)
             }
             (Some(View::Permute(order)), View::Select(axis, index)) if let Some(source) = order.get(*axis).copied() => {
-                // Taken first, so that an axis that goes away does not move.
+                // The selection comes first, so that the removed axis is not moved.
                 let rest = order.iter().enumerate().filter(|(to, _)| to != axis);
                 let rest = rest.map(|(_, from)| if *from > source { from - 1 } else { *from }).collect();
                 found.pop();
@@ -85,8 +85,8 @@ pub fn simplified(from: &[usize], views: &[View]) -> Vec<View> {
     if found.len() < views.len() { simplified(from, &found) } else { found }
 }
 
-/// Layers that do the same to each sample of a tensor of this shape; `None` where samples are mixed, or the batch
-/// moves.
+/// Layers that do the same with each sample of a tensor of this shape; `None` if samples are mixed or the batch is
+/// moved.
 pub fn layers(from: &[usize], views: &[View]) -> Option<Vec<Layer>> {
     let mut rest = &simplified(from, views)[..];
     let mut shape = from.to_vec();
