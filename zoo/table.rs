@@ -42,8 +42,8 @@ const NARROWEST: usize = 24;
 /// Indentation of text that is moved below its row.
 const INDENT: usize = 4;
 
-/// Rows under headings, each column as wide as its widest cell. A terminal that is too narrow gets the texts of the last
-/// column wrapped, or below their rows, and then cells wrapped at spaces and between the parts of names.
+/// A table with headings, each column as wide as its widest cell. On a narrow terminal, the texts of the last column
+/// are wrapped or placed below their rows, and then cells are wrapped at spaces and between the parts of names.
 #[derive(Clone, Debug)]
 pub struct Table {
     columns: Vec<(&'static str, Align)>,
