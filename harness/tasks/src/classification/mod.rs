@@ -26,7 +26,7 @@ use crate::{
     task::{foreign, on_error},
 };
 
-/// Name of the input that holds the classes.
+/// Name of the input for the classes.
 const LABEL: &str = "label";
 
 /// Image classification.
